@@ -1,0 +1,43 @@
+"""Which prompts to sample, and how many responses each deserves, in RL with verifiable rewards."""
+
+from importlib.metadata import version
+
+from rollwise.prompts import PromptSampler, Uniform
+from rollwise.sampling import (
+    Balanced,
+    Draw,
+    ExitRule,
+    FixedCount,
+    Group,
+    Pool,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Schedule,
+    advantages,
+    is_uniform,
+    pass_at_k,
+    select_group,
+)
+
+__version__ = version("rollwise")
+
+__all__ = [
+    "Balanced",
+    "Draw",
+    "ExitRule",
+    "FixedCount",
+    "Group",
+    "Pool",
+    "PositiveFocused",
+    "PromptSampler",
+    "RolloutSession",
+    "Rounds",
+    "Schedule",
+    "Uniform",
+    "__version__",
+    "advantages",
+    "is_uniform",
+    "pass_at_k",
+    "select_group",
+]

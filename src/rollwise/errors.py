@@ -1,0 +1,21 @@
+"""Errors that a user can act on."""
+
+
+class RollwiseError(Exception):
+    """An error that a user can act on; the command line prints it without a traceback."""
+
+
+class ConfigError(RollwiseError):
+    """A setting that is unknown, or has a value that it must not have."""
+
+
+class DataError(RollwiseError):
+    """A data set that cannot be read or used."""
+
+
+class ModelError(RollwiseError):
+    """A model that cannot be loaded or used."""
+
+
+class RunError(RollwiseError):
+    """A run's folder that cannot be written, read or gone on with."""

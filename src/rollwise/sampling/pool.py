@@ -1,0 +1,110 @@
+"""The responses drawn for one prompt, in draw order."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Key = str | int
+"""What names a prompt."""
+
+ExitReason = Literal["satisfied", "exhausted", "futile"]
+"""Why a prompt's sampling ended: its rule was met, its budget spent, or its signal given up."""
+
+POSITIVE_THRESHOLD = 0.7
+"""A response is correct where its reward is above this (the reference implementation's value)."""
+
+UNIFORM_TOLERANCE = 1e-6
+"""Rewards that differ by no more than this carry no signal."""
+
+
+def is_uniform(rewards: ArrayLike, tolerance: float = UNIFORM_TOLERANCE) -> bool:
+    """Say whether all `rewards` (any shape) are equal within `tolerance`; true where empty.
+
+    The spread decides, not a standard deviation: that of equal floats need not come out as 0.
+    """
+    values = np.asarray(rewards, dtype=float)
+    return values.size == 0 or float(np.ptp(values)) <= tolerance
+
+
+class Pool:
+    """Every response drawn for one prompt in one step, in draw order.
+
+    Args:
+        key: The prompt.
+        rewards: Rewards already known, in draw order; more come by `take`.
+        responses: What was drawn, one for each reward; anything, None where it is not kept.
+        positive_threshold: A response is correct where its reward is above this.
+
+    Attributes:
+        positives: n₊, the number of correct responses.
+        responses: What was drawn, in draw order.
+        exit_reason: Why sampling ended; None while it goes on.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        rewards: ArrayLike = (),
+        responses: Sequence[Any] | None = None,
+        positive_threshold: float = POSITIVE_THRESHOLD,
+    ) -> None:
+        self.key = key
+        self.positive_threshold = positive_threshold
+        self.positives = 0
+        self.responses: list[Any] = []
+        self.exit_reason: ExitReason | None = None
+        self._rewards: list[float] = []
+        known = np.asarray(rewards, dtype=float).tolist()
+        responses = [None] * len(known) if responses is None else responses
+        if len(responses) != len(known):
+            raise ValueError(
+                f"prompt {key!r}: each reward needs its response, got {len(known)} rewards and "
+                f"{len(responses)} responses"
+            )
+        for reward, response in zip(known, responses, strict=True):
+            self.take(reward, response)
+
+    def __len__(self) -> int:
+        return len(self._rewards)
+
+    def __repr__(self) -> str:
+        return (
+            f"Pool({self.key!r}: {self.positives} correct of {len(self)} drawn, "
+            f"{self.exit_reason or 'open'})"
+        )
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        """The rewards in draw order, shape (N,)."""
+        return np.array(self._rewards)
+
+    @property
+    def negatives(self) -> int:
+        """n₋, the number of incorrect responses."""
+        return len(self) - self.positives
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Which responses are correct, shape (N,)."""
+        return self.rewards > self.positive_threshold
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all rewards are equal, so that the prompt carries no signal."""
+        return is_uniform(self._rewards)
+
+    def take(self, reward: float, response: Any = None) -> None:
+        """Add the next response in draw order.
+
+        Raises:
+            ValueError: The reward is not finite.
+        """
+        reward = float(reward)
+        if not math.isfinite(reward):
+            raise ValueError(f"a reward of prompt {self.key!r} must be finite, got {reward}")
+        self._rewards.append(reward)
+        self.responses.append(response)
+        self.positives += reward > self.positive_threshold

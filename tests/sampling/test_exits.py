@@ -1,0 +1,115 @@
+"""Exit rules and schedules: what they answer, and what they refuse."""
+
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from rollwise.sampling import Balanced, ExitRule, FixedCount, PositiveFocused, Rounds
+
+RULES = [
+    PositiveFocused(),
+    PositiveFocused(positives=3),
+    Balanced(),
+    Balanced(positives=1, negatives=4),
+    FixedCount(),
+    FixedCount(samples=1),
+]
+
+
+def expected(rule: ExitRule, positives: int, negatives: int) -> bool:
+    """METHODS.md, section 1, spelt out rule by rule."""
+    match rule:
+        case PositiveFocused(wanted):
+            return positives >= wanted
+        case Balanced(wanted, unwanted):
+            return positives >= wanted and negatives >= unwanted
+        case FixedCount(samples):
+            return positives + negatives >= samples
+    raise AssertionError(rule)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_integers_give_a_bool(rule):
+    for positives in range(6):
+        for negatives in range(6):
+            answer = rule.satisfied(positives=positives, negatives=negatives)
+            assert answer is expected(rule, positives, negatives)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("shape", [(36,), (6, 6), (2, 3, 6)])
+def test_arrays_give_a_bool_array_of_their_shape(rule, shape):
+    positives, negatives = (counts.reshape(shape) for counts in np.indices((6, 6)))
+    answers = rule.satisfied(positives, negatives)
+    assert answers.dtype == np.bool_
+    assert answers.shape == shape
+    pairs = zip(positives.flat, negatives.flat, strict=True)
+    assert answers.ravel().tolist() == [expected(rule, int(a), int(b)) for a, b in pairs]
+
+
+def test_the_contracts_example():
+    assert Balanced(positives=2, negatives=2).satisfied(positives=3, negatives=1) is False
+
+
+def test_defaults_are_those_of_a_group_of_four():
+    """k = 4: one correct; k/2 of both; k whatever they are; M = 8 and R = 4."""
+    assert PositiveFocused() == PositiveFocused(positives=1)
+    assert Balanced() == Balanced(positives=2, negatives=2)
+    assert FixedCount() == FixedCount(samples=4)
+    assert Rounds() == Rounds(size=8, rounds=4)
+    assert Rounds().max_samples == 32
+
+
+ARGUMENTS = [
+    (PositiveFocused, "positives"),
+    (Balanced, "positives"),
+    (Balanced, "negatives"),
+    (FixedCount, "samples"),
+    (Rounds, "size"),
+    (Rounds, "rounds"),
+]
+
+
+@pytest.mark.parametrize(("kind", "argument"), ARGUMENTS)
+@pytest.mark.parametrize("value", [0, -3])
+def test_counts_below_one_are_refused(kind, argument, value):
+    with pytest.raises(ValueError, match=rf"^{argument} must be at least 1, got {value}$"):
+        kind(**{argument: value})
+
+
+@pytest.mark.parametrize(("kind", "argument"), ARGUMENTS)
+@pytest.mark.parametrize("value", [2.0, "2", None, True])
+def test_what_is_no_integer_is_refused(kind, argument, value):
+    with pytest.raises(TypeError, match=rf"^{argument} must be an integer, got {value!r}$"):
+        kind(**{argument: value})
+
+
+def test_numpy_integers_are_integers():
+    assert Balanced(np.int64(2), np.int32(2)) == Balanced(2, 2)
+
+
+@pytest.mark.parametrize("strategy", [*RULES, Rounds(size=3, rounds=2)], ids=repr)
+def test_strategies_are_frozen_picklable_and_hashable(strategy):
+    assert pickle.loads(pickle.dumps(strategy)) == strategy
+    assert hash(pickle.loads(pickle.dumps(strategy))) == hash(strategy)
+    with pytest.raises(FrozenInstanceError):
+        strategy.anything = 1
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_shipped_rules_meet_the_protocol(rule):
+    assert isinstance(rule, ExitRule)
+
+
+def test_rounds_ask_at_the_end_of_each_round_only():
+    asked = [settled for settled in range(1, 13) if Rounds(size=4, rounds=3).asks(settled)]
+    assert asked == [4, 8, 12]
+
+
+def test_a_round_begins_when_the_last_is_in():
+    rounds = Rounds(size=4, rounds=3)
+    assert list(rounds.plan([0, 4, 8], in_flight=0)) == [4, 4, 4]
+    assert list(rounds.plan([0, 4, 8], in_flight=1)) == [0, 0, 0]
+    assert list(rounds.plan([], in_flight=0)) == []

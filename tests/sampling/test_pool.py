@@ -1,0 +1,126 @@
+"""The pool: counts, order, and when it is uniform."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.sampling import Pool, is_uniform
+
+rewards_of_any_kind = st.lists(st.floats(-10, 10), max_size=30)
+
+
+def test_an_empty_pool():
+    pool = Pool("x")
+    assert (len(pool), pool.positives, pool.negatives) == (0, 0, 0)
+    assert pool.rewards.shape == (0,)
+    assert pool.rewards.dtype == np.float64
+    assert pool.correct.dtype == np.bool_
+    assert pool.responses == []
+    assert pool.exit_reason is None
+    assert pool.uniform
+
+
+def test_takes_in_draw_order():
+    pool = Pool("x", [1, 0.5], responses=["a", "b"])
+    pool.take(0.0, "c")
+    pool.take(0.9)
+    assert pool.rewards.tolist() == [1, 0.5, 0, 0.9]
+    assert pool.correct.tolist() == [True, False, False, True]
+    assert pool.responses == ["a", "b", "c", None]
+    assert (pool.positives, pool.negatives) == (2, 2)
+    assert repr(pool) == "Pool('x': 2 correct of 4 drawn, open)"
+
+
+def test_known_rewards_without_responses():
+    assert Pool("x", [1, 0]).responses == [None, None]
+
+
+@pytest.mark.parametrize("responses", [[], ["a"], ["a", "b", "c"]])
+def test_each_reward_needs_its_response(responses):
+    with pytest.raises(ValueError, match=f"prompt 'x'.*got 2 rewards and {len(responses)} resp"):
+        Pool("x", [1, 0], responses=responses)
+
+
+def test_correct_is_strictly_above_the_threshold():
+    """The reference code asks `reward > 0.7`."""
+    pool = Pool("x", [0.7, np.nextafter(0.7, 1), 1.0])
+    assert pool.correct.tolist() == [False, True, True]
+    assert pool.positives == 2
+    assert Pool("x", [0.2, 0.6], positive_threshold=0.5).positives == 1
+
+
+@given(rewards=rewards_of_any_kind, threshold=st.floats(-10, 10))
+def test_the_counts_agree_with_the_rewards(rewards, threshold):
+    pool = Pool("x", rewards, positive_threshold=threshold)
+    assert pool.rewards.tolist() == rewards
+    assert pool.positives == pool.correct.sum() == sum(r > threshold for r in rewards)
+    assert pool.positives + pool.negatives == len(pool) == len(rewards)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64, np.int64, np.bool_, bool])
+def test_numpy_rewards_become_floats(kind):
+    """A float32 of 0.1 is above the float 0.1: count and array must judge it alike."""
+    pool = Pool("x", positive_threshold=0.1)
+    pool.take(kind(0.1))
+    assert type(pool.positives) is int
+    assert pool.rewards.dtype == np.float64
+    assert pool.positives == int(pool.correct.sum())
+
+
+def test_the_reward_array_is_a_copy():
+    pool = Pool("x", [1, 0])
+    pool.rewards[0] = -5
+    assert pool.rewards.tolist() == [1, 0]
+
+
+def test_a_pool_can_be_pickled():
+    pool = Pool(7, [1, 0, 1], responses=["a", "b", "c"])
+    pool.exit_reason = "satisfied"
+    again = pickle.loads(pickle.dumps(pool))
+    assert (again.key, again.exit_reason, again.responses) == (7, "satisfied", ["a", "b", "c"])
+    assert again.rewards.tolist() == [1, 0, 1]
+    assert repr(again) == "Pool(7: 2 correct of 3 drawn, satisfied)"
+
+
+@pytest.mark.parametrize(
+    ("rewards", "uniform"),
+    [
+        ([], True),
+        ([0.3], True),
+        ([1.0, 1.0, 1.0], True),
+        ([0.1 + 0.2, 0.3], True),
+        ([0.0, 0.9e-6], True),
+        ([0.0, 1.1e-6], False),
+        ([1.0, 0.0], False),
+        ([0.5] * 31 + [0.51], False),
+        ([-1.0, 1.0], False),
+    ],
+)
+def test_uniform_within_a_millionth(rewards, uniform):
+    assert is_uniform(rewards) is uniform
+    assert Pool("x", rewards).uniform is uniform
+
+
+def test_the_spread_decides_not_the_steps_between_neighbours():
+    assert not is_uniform(np.linspace(0, 1, 10_000_001))
+
+
+def test_the_tolerance_is_an_argument_and_inclusive():
+    assert is_uniform([0.0, 0.25], tolerance=0.25)
+    assert not is_uniform([0.0, 0.25], tolerance=0.24)
+    assert not is_uniform([0.0, 5e-324], tolerance=0)
+    assert is_uniform([0.1] * 7, tolerance=0)
+
+
+def test_any_shape():
+    assert is_uniform(np.ones((3, 4)))
+    assert is_uniform(2.5)
+    assert not is_uniform([[1, 1], [1, 0]])
+
+
+@given(rewards=rewards_of_any_kind)
+def test_uniform_does_not_depend_on_order(rewards):
+    assert is_uniform(rewards) == is_uniform(sorted(rewards)) == is_uniform(rewards[::-1])

@@ -1,0 +1,147 @@
+"""From pool to group: composition in every corner, order, and randomness."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.sampling import Pool, select_group
+
+
+def pool_of(positives: int, negatives: int, seed: int = 0) -> Pool:
+    """A pool with so many correct and incorrect responses, in a shuffled order."""
+    rewards = np.repeat([1.0, 0.0], [positives, negatives])
+    return Pool("x", np.random.default_rng(seed).permutation(rewards))
+
+
+def sides(group) -> tuple[int, int]:
+    """How many members are correct and how many are not."""
+    correct = int((group.rewards > 0.7).sum())
+    return correct, len(group) - correct
+
+
+# k/2 of each side; where one has fewer, the other fills up (arXiv 2510.04996, section 3).
+CORNERS_OF_32 = {
+    4: {0: (0, 4), 1: (1, 3), 2: (2, 2), 3: (2, 2), 16: (2, 2), 30: (2, 2), 31: (3, 1), 32: (4, 0)},
+    8: {
+        **{0: (0, 8), 1: (1, 7), 2: (2, 6), 3: (3, 5), 4: (4, 4), 5: (4, 4), 16: (4, 4)},
+        **{27: (4, 4), 28: (4, 4), 29: (5, 3), 30: (6, 2), 31: (7, 1), 32: (8, 0)},
+    },
+}
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=["draw order", "random"])
+@pytest.mark.parametrize("size", [4, 8])
+def test_composition_in_the_corners_of_32(size, rng):
+    for correct, composition in CORNERS_OF_32[size].items():
+        group = select_group(pool_of(correct, 32 - correct), size, rng=rng)
+        assert sides(group) == composition, correct
+
+
+@given(
+    positives=st.integers(0, 40),
+    negatives=st.integers(0, 40),
+    half=st.integers(1, 10),
+    random=st.booleans(),
+)
+def test_a_group_is_full_and_as_balanced_as_its_pool_allows(positives, negatives, half, random):
+    """Of the compositions that fill the group, the one whose sides differ least."""
+    pool, size = pool_of(positives, negatives), 2 * half
+    group = select_group(pool, size, rng=np.random.default_rng(0) if random else None)
+    members = min(size, len(pool))
+    possible = [
+        (a, members - a) for a in range(members + 1) if a <= positives and members - a <= negatives
+    ]
+    assert sides(group) == min(possible, key=lambda both: abs(both[0] - both[1]))
+
+
+@given(rewards=st.lists(st.floats(0, 1), max_size=40), half=st.integers(1, 6), random=st.booleans())
+def test_members_are_places_in_the_pool_strictly_ascending(rewards, half, random):
+    pool = Pool("x", rewards)
+    group = select_group(pool, 2 * half, rng=np.random.default_rng(0) if random else None)
+    assert np.all(np.diff(group.indices) > 0)
+    assert np.issubdtype(group.indices.dtype, np.integer)
+    assert group.rewards.tolist() == [rewards[i] for i in group.indices]
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["draw order", "random"])
+@pytest.mark.parametrize(("positives", "negatives"), [(0, 0), (1, 0), (0, 3), (2, 1), (3, 1)])
+def test_a_smaller_pool_is_taken_whole(positives, negatives, rng):
+    pool = pool_of(positives, negatives)
+    group = select_group(pool, 4, rng=rng)
+    assert group.indices.tolist() == list(range(len(pool)))
+    assert group.rewards.tolist() == pool.rewards.tolist()
+
+
+def test_all_takes_the_whole_pool_whatever_the_size():
+    pool = pool_of(3, 8)
+    for size in (1, 4, 7, 100):
+        assert select_group(pool, size, strategy="all").indices.tolist() == list(range(11))
+    assert len(select_group(Pool("x"), 4, strategy="all")) == 0
+
+
+def test_without_rng_the_first_of_each_side_in_draw_order():
+    #              0  1  2  3  4  5  6  7
+    pool = Pool("x", [0, 0, 0, 1, 0, 1, 1, 0])
+    assert select_group(pool, 4).indices.tolist() == [0, 1, 3, 5]
+    assert select_group(pool, 6).indices.tolist() == [0, 1, 2, 3, 5, 6]
+
+
+def test_the_filling_side_is_in_draw_order_too():
+    assert select_group(Pool("x", [0, 0, 1, 0, 0]), 4).indices.tolist() == [0, 1, 2, 3]
+    assert select_group(Pool("x", [0, 0, 0, 0, 1]), 4).indices.tolist() == [0, 1, 2, 4]
+
+
+def test_shaped_rewards_are_split_at_the_pools_threshold():
+    rewards = [0.2, 0.4, 0.6, 0.8]
+    assert select_group(Pool("x", rewards), 2).indices.tolist() == [0, 3]
+    assert select_group(Pool("x", rewards, positive_threshold=0.3), 2).indices.tolist() == [0, 1]
+
+
+def test_a_seeded_choice_is_repeatable_and_varies_with_the_seed():
+    pool = pool_of(10, 22)
+    chosen = [
+        tuple(select_group(pool, 8, rng=np.random.default_rng(seed)).indices)
+        for seed in (0, 0, 1, 2, 3)
+    ]
+    assert chosen[0] == chosen[1]
+    assert len(set(chosen)) == 4
+
+
+def test_each_member_of_a_side_is_equally_likely():
+    """k = 4 of 5 correct and 11 incorrect: 2/5 and 2/11, each within 4 standard errors."""
+    pool, times = pool_of(5, 11), 4000
+    rng = np.random.default_rng(11)
+    chosen = np.zeros(len(pool))
+    for _ in range(times):
+        chosen[select_group(pool, 4, rng=rng).indices] += 1
+    share = np.where(pool.correct, 2 / 5, 2 / 11)
+    errors = np.abs(chosen / times - share) / np.sqrt(share * (1 - share) / times)
+    assert errors.max() <= 4
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_an_odd_size_cannot_be_balanced(size):
+    with pytest.raises(ValueError, match=f"size must be even for strategy 'balanced'.*got {size}"):
+        select_group(pool_of(4, 4), size)
+
+
+@pytest.mark.parametrize("strategy", ["balanced", "all"])
+def test_a_size_below_one_is_refused(strategy):
+    with pytest.raises(ValueError, match=r"^size must be at least 1, got 0$"):
+        select_group(pool_of(4, 4), 0, strategy=strategy)
+    with pytest.raises(TypeError, match=r"^size must be an integer, got 4\.0$"):
+        select_group(pool_of(4, 4), 4.0, strategy=strategy)
+
+
+def test_an_unknown_strategy_names_what_exists():
+    with pytest.raises(
+        ValueError, match=r"^strategy must be one of balanced, all; got 'variance'$"
+    ):
+        select_group(pool_of(4, 4), 4, strategy="variance")
+
+
+def test_a_group_says_whether_it_is_uniform():
+    assert not select_group(pool_of(1, 31), 4).uniform
+    assert select_group(pool_of(0, 32), 4).uniform
+    assert select_group(pool_of(32, 0), 4).uniform

@@ -1,0 +1,164 @@
+"""What stopping does to the estimates (METHODS.md, section 1): enumerated, and simulated.
+
+The enumeration walks over the states (n₊, n₋) of one prompt, a round of M draws at a time: from
+each state that the rule does not end, M new responses hold j correct ones with the binomial
+probability C(M, j) p^j (1 − p)^(M−j). It shares the exit rules with the session, nothing else.
+"""
+
+from collections import defaultdict
+from math import comb, sqrt
+
+import numpy as np
+import pytest
+
+from rollwise.sampling import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds
+
+PUBLISHED = Rounds(size=8, rounds=4)
+SINGLE = Rounds(size=1, rounds=32)
+
+Law = dict[tuple[int, int], float]
+
+
+def law(rule, schedule: Rounds, p: float) -> Law:
+    """Probability of each (n₊, n₋) that a pool can end at."""
+    size = schedule.size
+    gains = [(j, comb(size, j) * p**j * (1 - p) ** (size - j)) for j in range(size + 1)]
+    active: Law = {(0, 0): 1.0}
+    ended: Law = defaultdict(float)
+    for last in [False] * (schedule.rounds - 1) + [True]:
+        reached: Law = defaultdict(float)
+        for (positives, negatives), weight in active.items():
+            for gain, probability in gains:
+                reached[positives + gain, negatives + size - gain] += weight * probability
+        active = {}
+        for state, weight in reached.items():
+            if last or rule.satisfied(*state):
+                ended[state] += weight
+            else:
+                active[state] = weight
+    return ended
+
+
+def statistics(positives, negatives) -> dict:
+    """What the table shows of a pool: p̂, N, and whether it is mixed."""
+    drawn = positives + negatives
+    mixed = (positives > 0) & (negatives > 0)
+    return {"p_hat": positives / drawn, "drawn": drawn, "mixed": mixed}
+
+
+def moments(pools: Law) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of each statistic under the law."""
+    states = np.array(list(pools))
+    weights = np.array(list(pools.values()))
+    result = {}
+    for name, values in statistics(*states.T).items():
+        mean = float(weights @ values)
+        result[name] = mean, sqrt(max(float(weights @ values**2.0) - mean**2, 0.0))
+    return result
+
+
+# METHODS.md, "What stopping does to the estimates": E p̂ · E N · P(mixed), M = 8, R = 4.
+TABLE = [
+    (PositiveFocused(1), 0.02, ".0364 · 25.52 · .4761"),
+    (PositiveFocused(1), 0.05, ".0776 · 19.16 · .8063"),
+    (PositiveFocused(1), 0.10, ".1297 · 13.56 · .9657"),
+    (PositiveFocused(1), 0.25, ".2634 · 8.89 · .9999"),
+    (PositiveFocused(1), 0.50, ".5010 · 8.03 · .9961"),
+    (PositiveFocused(1), 0.75, ".7500 · 8.00 · .8999"),
+    (PositiveFocused(1), 0.90, ".9000 · 8.00 · .5695"),
+    (Balanced(2, 2), 0.02, ".0241 · 30.94 · .4761"),
+    (Balanced(2, 2), 0.05, ".0663 · 27.31 · .8063"),
+    (Balanced(2, 2), 0.10, ".1321 · 20.96 · .9657"),
+    (Balanced(2, 2), 0.25, ".2837 · 11.52 · .9999"),
+    (Balanced(2, 2), 0.50, ".5000 · 8.57 · 1.0000"),
+    (Balanced(2, 2), 0.75, ".7163 · 11.52 · .9999"),
+    (Balanced(2, 2), 0.90, ".8679 · 20.96 · .9657"),
+]
+
+# The last column of the same table: E p̂ of Balanced(2, 2), one draw at a time.
+SINGLE_COLUMN = [(0.05, ".0769"), (0.10, ".1541"), (0.50, ".5000"), (0.90, ".8459")]
+
+
+def printed(value: float, digits: int = 4) -> str:
+    """As the table prints numbers: no zero before the point."""
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+@pytest.mark.parametrize(("rule", "p", "row"), TABLE)
+def test_the_table_of_rounds(rule, p, row):
+    found = {name: mean for name, (mean, _) in moments(law(rule, PUBLISHED, p)).items()}
+    assert row == (
+        f"{printed(found['p_hat'])} · {printed(found['drawn'], 2)} · {printed(found['mixed'])}"
+    )
+
+
+@pytest.mark.parametrize(("p", "p_hat"), SINGLE_COLUMN)
+def test_the_table_of_single_draws(p, p_hat):
+    assert printed(moments(law(Balanced(2, 2), SINGLE, p))["p_hat"][0]) == p_hat
+
+
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.5, 0.9])
+def test_the_enumeration_meets_what_can_be_written_down(p):
+    """Closed forms, with q = 1 − p, M = 8 and 32 draws at most.
+
+    PositiveFocused(1) goes on after j rounds with probability q^(8j), so E N = 8(1 − q^32)/(1 −
+    q^8); its pool is uniform where all 32 are incorrect or the first eight are all correct.
+    Balanced never ends a uniform pool before the 32 draws.
+    """
+    q = 1 - p
+    focused = moments(law(PositiveFocused(1), PUBLISHED, p))
+    assert focused["drawn"][0] == pytest.approx(8 * (1 - q**32) / (1 - q**8), rel=1e-12)
+    assert focused["mixed"][0] == pytest.approx(1 - q**32 - p**8, rel=1e-12)
+    for schedule in (PUBLISHED, SINGLE):
+        balanced = moments(law(Balanced(2, 2), schedule, p))
+        assert balanced["mixed"][0] == pytest.approx(1 - p**32 - q**32, rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", [PositiveFocused(1), Balanced(2, 2), FixedCount(4)], ids=repr)
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
+def test_sums_over_prompts_are_unbiased(rule, p):
+    """Wald: E n₊ = p·E N under any rule, though E n₊/N is not p."""
+    pools = law(rule, PUBLISHED, p)
+    positives = sum(weight * state[0] for state, weight in pools.items())
+    drawn = sum(weight * sum(state) for state, weight in pools.items())
+    assert positives == pytest.approx(p * drawn, rel=1e-12)
+
+
+def simulate(rule, schedule: Rounds, p: float, prompts: int, seed: int) -> np.ndarray:
+    """The (n₊, n₋) of many prompts of the same p through the real session, shape (prompts, 2)."""
+    rng = np.random.default_rng(seed)
+    session = RolloutSession(range(prompts), exit_rule=rule, schedule=schedule, seed=seed)
+    while draws := session.next_draws():
+        order = rng.permutation(len(draws))
+        for i, correct in zip(order, rng.random(len(draws)) < p, strict=True):
+            session.record(draws[i], reward=float(correct))
+    return np.array([(pool.positives, pool.negatives) for pool in session.pools.values()])
+
+
+SIMULATED = [
+    (PositiveFocused(1), PUBLISHED, 0.05),
+    (PositiveFocused(1), PUBLISHED, 0.75),
+    (Balanced(2, 2), PUBLISHED, 0.05),
+    (Balanced(2, 2), PUBLISHED, 0.25),
+    (Balanced(2, 2), PUBLISHED, 0.90),
+    (Balanced(2, 2), SINGLE, 0.10),
+    (Balanced(1, 3), Rounds(size=3, rounds=5), 0.60),
+    (FixedCount(4), Rounds(size=4, rounds=1), 0.30),
+]
+
+
+@pytest.mark.parametrize(("rule", "schedule", "p"), SIMULATED)
+def test_the_session_has_the_enumerated_law(rule, schedule, p):
+    """Means over 3,000 prompts, and every end state's share, within 4 standard errors."""
+    prompts = 3000
+    pools = law(rule, schedule, p)
+    counts = simulate(rule, schedule, p, prompts, seed=7)
+    observed = statistics(*counts.T)
+    for name, (mean, deviation) in moments(pools).items():
+        bound = 4 * deviation / sqrt(prompts) + 1e-12
+        assert abs(observed[name].mean() - mean) <= bound, name
+    for state, weight in pools.items():
+        if prompts * weight >= 20:
+            share = float((counts == state).all(axis=1).mean())
+            assert abs(share - weight) <= 4 * sqrt(weight * (1 - weight) / prompts), state
+    assert {tuple(row) for row in counts.tolist()} <= set(pools)
