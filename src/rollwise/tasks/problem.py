@@ -1,0 +1,41 @@
+"""What a problem is."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+Message = dict[str, str]
+"""One turn of a conversation: `role` and `content`."""
+
+
+def problem_key(messages: tuple[Message, ...]) -> str:
+    """Name a problem by a hash of what the model is shown: stable over files, orders and runs."""
+    shown = json.dumps([[m["role"], m["content"]] for m in messages], ensure_ascii=False)
+    return hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A question with an answer that can be verified.
+
+    Attributes:
+        key: Names the problem in every pool, sampler state and record.
+        messages: What the model is shown, as a conversation.
+        answer: The reference answer that the grader is given.
+        source: The data set it is from (verl's `data_source`).
+        level: The labelled difficulty, where there is one.
+    """
+
+    key: str
+    messages: tuple[Message, ...]
+    answer: str
+    source: str = ""
+    level: int | None = None
+
+    @classmethod
+    def ask(
+        cls, question: str, answer: str, source: str = "", level: int | None = None
+    ) -> "Problem":
+        """Make a problem of a single question, keyed by its text."""
+        messages = ({"role": "user", "content": question},)
+        return cls(problem_key(messages), messages, answer, source, level)

@@ -1,0 +1,74 @@
+"""The built-in task: running sums, such as `7+5-9+3?`, answered `7 12 3 6=6`.
+
+Small enough for two cores, and like a real one: a model that was shown noisy demonstrations solves
+some problems always, some never and most sometimes, and learns which of its habits are right.
+"""
+
+import numpy as np
+
+from rollwise.tasks.problem import Problem
+
+SOURCE = "running-sums"
+
+
+def running_totals(terms: list[int]) -> list[int]:
+    """Add up `terms` one by one: [7, 5, -9, 3] -> [7, 12, 3, 6]."""
+    totals: list[int] = np.cumsum(terms).tolist()
+    return totals
+
+
+def make_terms(n_terms: int, rng: np.random.Generator) -> list[int]:
+    """Draw `n_terms` one-digit terms; the first is not negative."""
+    drawn = rng.integers(0, 10, n_terms) * rng.choice([-1, 1], n_terms)
+    drawn[0] = abs(drawn[0])
+    terms: list[int] = drawn.tolist()
+    return terms
+
+
+def write_question(terms: list[int], rng: np.random.Generator) -> str:
+    """Write terms as a question: [7, 5, -9, 3] -> `7+5-9+3?` (a term of 0 gets either sign)."""
+    signs = ["-" if term < 0 or (term == 0 and rng.random() < 0.5) else "+" for term in terms]
+    rest = "".join(f"{sign}{abs(term)}" for sign, term in zip(signs[1:], terms[1:], strict=True))
+    return f"{terms[0]}{rest}?"
+
+
+def make_problems(
+    count: int,
+    min_terms: int = 2,
+    max_terms: int = 10,
+    seed: int = 0,
+    excluded: frozenset[str] = frozenset(),
+) -> list[Problem]:
+    """Make `count` different problems, spread evenly over the numbers of terms.
+
+    Args:
+        count: How many.
+        min_terms: The fewest terms of a problem, at least 2.
+        max_terms: The most.
+        seed: The same arguments make the same problems.
+        excluded: Keys of problems that must not come up (held-out ones, say).
+
+    Raises:
+        ValueError: A bad range, or more problems than exist.
+    """
+    if not 2 <= min_terms <= max_terms:
+        raise ValueError(f"terms must satisfy 2 ≤ min ≤ max, got {min_terms} and {max_terms}")
+    rng = np.random.default_rng(seed)
+    seen = set(excluded)
+    problems: list[Problem] = []
+    misses = 0
+    while len(problems) < count:
+        n_terms = min_terms + (len(problems) + misses) % (max_terms - min_terms + 1)
+        terms = make_terms(n_terms, rng)
+        question = write_question(terms, rng)
+        problem = Problem.ask(question, str(sum(terms)), source=SOURCE, level=n_terms)
+        if problem.key in seen:
+            misses += 1
+            if misses > 100 * count:
+                raise ValueError(
+                    f"there are not {count} different problems of {min_terms} to {max_terms} terms"
+                )
+            continue
+        seen.add(problem.key)
+        problems.append(problem)
+    return problems

@@ -1,0 +1,105 @@
+"""The built-in task: what it asks, and that its problems are different, right and repeatable."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.tasks import make_running_sums
+from rollwise.tasks.running_sums import SOURCE, make_terms, running_totals, write_question
+
+TERMS = st.integers(0, 9).flatmap(
+    lambda first: st.lists(st.integers(-9, 9), min_size=1, max_size=9).map(lambda r: [first, *r])
+)
+
+
+def question(problem):
+    (message,) = problem.messages
+    assert message["role"] == "user"
+    return message["content"]
+
+
+def read_terms(text):
+    """The terms that a question shows, by other means than it was written."""
+    assert re.fullmatch(r"\d([+-]\d)+\?", text)
+    return [int(term) for term in re.findall(r"[+-]?\d", text)]
+
+
+def test_totals_of_the_example():
+    assert running_totals([7, 5, -9, 3]) == [7, 12, 3, 6]
+
+
+@given(TERMS)
+def test_totals_are_the_sums_of_what_came_before(terms):
+    assert running_totals(terms) == [sum(terms[: i + 1]) for i in range(len(terms))]
+
+
+def test_question_of_the_example():
+    assert write_question([7, 5, -9, 3], np.random.default_rng(0)) == "7+5-9+3?"
+
+
+@given(TERMS, st.integers(0, 2**32))
+def test_a_question_shows_its_terms(terms, seed):
+    assert read_terms(write_question(terms, np.random.default_rng(seed))) == terms
+
+
+def test_a_term_of_zero_gets_either_sign():
+    rng = np.random.default_rng(0)
+    assert {write_question([1, 0], rng) for _ in range(50)} == {"1+0?", "1-0?"}
+
+
+@given(st.integers(1, 20), st.integers(0, 2**32))
+def test_terms_have_one_digit_and_begin_without_a_sign(n_terms, seed):
+    terms = make_terms(n_terms, np.random.default_rng(seed))
+    assert len(terms) == n_terms
+    assert terms[0] >= 0
+    assert all(type(term) is int and abs(term) <= 9 for term in terms)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 6), st.integers(0, 4), st.integers(0, 2**32), st.integers(0, 60))
+def test_problems_are_different_and_answered_rightly(fewest, more, seed, count):
+    problems = make_running_sums(count, fewest, fewest + more, seed)
+    assert len(problems) == len({p.key for p in problems}) == count
+    for problem in problems:
+        terms = read_terms(question(problem))
+        assert (problem.answer, problem.level) == (str(sum(terms)), len(terms))
+        assert fewest <= len(terms) <= fewest + more
+        assert problem.source == SOURCE
+
+
+def test_numbers_of_terms_are_spread_evenly():
+    counts = Counter(problem.level for problem in make_running_sums(900, 4, 12))
+    assert counts == dict.fromkeys(range(4, 13), 100)
+
+
+def test_a_seed_names_its_problems():
+    assert make_running_sums(50, seed=3) == make_running_sums(50, seed=3)
+    assert make_running_sums(50, seed=3) != make_running_sums(50, seed=4)
+
+
+def test_more_problems_begin_with_the_same():
+    assert make_running_sums(80, seed=3)[:50] == make_running_sums(50, seed=3)
+
+
+def test_excluded_problems_do_not_come_up():
+    held_out = frozenset(problem.key for problem in make_running_sums(100, 2, 3, seed=0))
+    problems = make_running_sums(100, 2, 3, seed=0, excluded=held_out)
+    assert len(problems) == 100
+    assert held_out.isdisjoint(problem.key for problem in problems)
+
+
+def test_all_problems_of_two_terms_can_be_had_and_no_more():
+    # Ten first digits, then two signs and ten digits.
+    assert len(make_running_sums(200, 2, 2)) == 200
+    with pytest.raises(ValueError, match="there are not 201 different problems of 2 to 2 terms"):
+        make_running_sums(201, 2, 2)
+
+
+@pytest.mark.parametrize(("fewest", "most"), [(1, 5), (5, 4), (0, 0)])
+def test_a_bad_range_is_refused(fewest, most):
+    with pytest.raises(ValueError, match=f"got {fewest} and {most}"):
+        make_running_sums(3, fewest, most)
