@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -386,11 +387,11 @@ def test_a_reward_may_be_any_number(reward):
 
 
 REFUSED = [
-    (lambda draw: draw._replace(key="y"), "is of no prompt of this session"),
+    (lambda draw: replace(draw, key="y"), "is of no prompt of this session"),
     (lambda draw: Draw("x", 5, draw_seed(0, 0, "x", 5)), "was never handed out"),
     (lambda draw: Draw("x", 99, draw_seed(0, 0, "x", 99)), "was never handed out"),
     (lambda draw: Draw("x", -1, draw_seed(0, 0, "x", -1)), "was never handed out"),
-    (lambda draw: draw._replace(seed=1), "is of another session"),
+    (lambda draw: replace(draw, seed=1), "is of another session"),
     (lambda draw: RolloutSession(["x"], RULE, step=1).next_draws(1)[0], "is of another session"),
 ]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rollwise.sampling.checks import at_least
+from rollwise.sampling.exits import ExitRule
 
 
 class Schedule(Protocol):
@@ -58,3 +59,14 @@ class Rounds:
     def plan(self, settled: Sequence[int], in_flight: int) -> Sequence[int]:
         """Hand out the next round to all, once the last one is in."""
         return [0 if in_flight else self.size] * len(settled)
+
+
+def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
+    """Refuse a rule that no pool within the schedule's budget can satisfy.
+
+    Raises:
+        ValueError: Names both.
+    """
+    most = schedule.max_samples
+    if not any(rule.satisfied(correct, most - correct) for correct in range(most + 1)):
+        raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")

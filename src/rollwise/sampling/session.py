@@ -73,8 +73,7 @@ class RolloutSession:
         lost: Draws that failed `max_attempts` times; they are in no pool.
 
     Raises:
-        ValueError: No keys, a key twice, a count below 1, a seed or step below 0, or a rule that
-            no pool within the schedule's budget can satisfy.
+        ValueError: No keys, a key twice, a count below 1, or a seed or step below 0.
         TypeError: A key that is neither a string nor an integer (a bool is neither).
     """
 
@@ -93,7 +92,6 @@ class RolloutSession:
         at_least("max_attempts", max_attempts, 1)
         self.exit_rule = exit_rule
         self.schedule: Schedule = Rounds() if schedule is None else schedule
-        check_reachable(exit_rule, self.schedule)
         self.seed, self.step, self.max_attempts = seed, step, max_attempts
         self._prompts: dict[Key, _Prompt] = {}
         for key in keys:
@@ -207,14 +205,3 @@ class RolloutSession:
         if bool(self.exit_rule.satisfied(pool.positives, pool.negatives)):
             return "satisfied"
         return "exhausted" if prompt.settled >= self.schedule.max_samples else None
-
-
-def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
-    """Refuse a rule that no pool within the schedule's budget can satisfy.
-
-    Raises:
-        ValueError: Names both.
-    """
-    most = schedule.max_samples
-    if not any(rule.satisfied(correct, most - correct) for correct in range(most + 1)):
-        raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")

@@ -1,0 +1,62 @@
+"""Write docs/settings.md from the settings themselves.
+
+python scripts/write_settings_page.py
+"""
+
+import json
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from rollwise.config import Section, TrainConfig, sections_of
+
+PAGE = Path(__file__).parents[1] / "docs/settings.md"
+INTRODUCTION = """\
+# Settings of `rollwise train`
+
+Every setting, with its default. In a TOML file `section.key` is `key` under `[section]`; on the
+command line it is `--section.key VALUE`. The command line wins over the file, the file over the
+defaults. `exit` and `schedule` are strategies: `type` chooses one, and the other keys are its own.
+Another `type` on the command line replaces the whole section of the file.
+
+Some defaults hang on other settings:
+
+- With the built-in model (`model.path = "running-sums"`), `learner.learning_rate` is 2e-4,
+  `engine.max_new_tokens` 48 and `engine.batch_size` 512.
+- On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`.
+- With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,
+  `group.size` is `exit.samples`, `group.strategy` is `all`, `group.unresolved` is `keep`,
+  `advantage.objective` is `grpo`, `advantage.scale_by_std` is true.
+"""
+
+HEADER = "| setting | default | meaning |\n|---|---|---|\n"
+
+
+def page() -> str:
+    """Write all settings, one table a section."""
+    top, sections = [], []
+    for name, field in TrainConfig.model_fields.items():
+        kinds = sections_of(field.annotation)
+        if not kinds:
+            top.append(_row(name, field))
+        for kind in kinds:
+            sections.append(_table(name, kind, alternatives=len(kinds) > 1))
+    return "\n".join([INTRODUCTION, HEADER + "".join(top), *sections])
+
+
+def _table(name: str, kind: type[Section], alternatives: bool) -> str:
+    title = f"## {name}"
+    if alternatives:
+        title += f": `{kind.model_fields['type'].default}`"
+    rows = [_row(f"{name}.{key}", field) for key, field in kind.model_fields.items()]
+    return f"{title}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n{HEADER}{''.join(rows)}"
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    default = json.dumps(field.get_default(call_default_factory=True))
+    meaning = (field.description or "").replace("|", "\\|")
+    return f"| `{name}` | `{default}` | {meaning} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

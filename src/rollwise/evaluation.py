@@ -1,0 +1,78 @@
+"""How good a policy is on held-out problems."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from rollwise.sampling import pass_at_k
+
+RESAMPLES = 9999
+"""Bootstrap samples of an interval."""
+
+DRAWN_AT_ONCE = 2**22
+"""Of the problems in all bootstrap samples, this many are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
+    """Average a figure in [0, 1] over problems, with the interval that problems by chance give.
+
+    A percentile bootstrap over problems, since the responses to one problem are not independent.
+    Where all problems have one value a bootstrap sees no spread; the interval is then the exact
+    binomial one (Clopper and Pearson 1934) of as many trials as there are problems.
+
+    Args:
+        values: One for each problem, shape (P,), P ≥ 1.
+        seed: Of the bootstrap.
+    """
+    values_P = np.asarray(values, dtype=float)
+    mean, count = float(values_P.mean()), len(values_P)
+    if np.ptp(values_P) == 0:
+        exact = stats.binomtest(round(mean * count), count).proportion_ci(method="exact")
+        return Estimate(mean, float(exact.low), float(exact.high))
+    interval = stats.bootstrap(
+        (values_P,),
+        np.mean,
+        n_resamples=RESAMPLES,
+        batch=max(1, DRAWN_AT_ONCE // count),
+        method="percentile",
+        rng=seed,
+    ).confidence_interval
+    return Estimate(mean, float(interval.low), float(interval.high))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What k responses to each held-out problem say of a policy."""
+
+    avg_at_k: Estimate
+    pass_at_k: Estimate
+    k: int
+
+    @classmethod
+    def of_counts(cls, correct: Sequence[int], k: int) -> "Evaluation":
+        """Evaluate by the number of correct ones among `k` responses to each problem."""
+        correct_P = np.asarray(correct)
+        return cls(
+            mean_over_problems(correct_P / k), mean_over_problems(pass_at_k(k, correct_P, k)), k
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return `{"avg@8": {"value", "low", "high"}, "pass@8": {...}}`."""
+        named = {f"avg@{self.k}": self.avg_at_k, f"pass@{self.k}": self.pass_at_k}
+        return {name: vars(estimate) for name, estimate in named.items()}

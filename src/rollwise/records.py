@@ -1,0 +1,246 @@
+"""A run's folder: what is written down while a model is trained, and read back afterwards."""
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rollwise.errors import RunError
+from rollwise.files import write_text, written_whole
+
+VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
+"""Packages whose versions a run's settings record."""
+
+Row = dict[str, Any]
+
+
+class RunFolder:
+    """The folder of one run.
+
+    It holds `config.json` (all settings, and versions), `metrics.jsonl` (a line a step; step 0 is
+    the evaluation before training), `samples.parquet` (some prompts' responses), `summary.json`,
+    `checkpoints/` and `report.html`.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._samples: list[Row] = []
+
+    def create(self, config: Mapping[str, Any]) -> None:
+        """Begin a new run.
+
+        Raises:
+            RunError: The folder holds something already, or cannot be written.
+        """
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(
+                f"{self.path} is not empty; give another --output, or --resume to go on with the "
+                "run in it"
+            )
+        self.write_config(config)
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write `config.json`: all settings, and versions.
+
+        Raises:
+            RunError: It could not be written.
+        """
+        versions = {"python": platform.python_version()}
+        for package in VERSIONS_OF:
+            try:
+                versions[package] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                continue
+        self._write_json("config.json", {"config": config, "versions": versions})
+
+    def read_config(self) -> dict[str, Any]:
+        """Read back the settings.
+
+        Raises:
+            RunError: There is no run in the folder.
+        """
+        recorded = self._read_json("config.json")
+        if not isinstance(recorded, dict) or not isinstance(recorded.get("config"), dict):
+            raise RunError(f"there is no run in {self.path}: its config.json is not of one")
+        config: dict[str, Any] = recorded["config"]
+        return config
+
+    def log(self, metrics: Row) -> None:
+        """Add a line to `metrics.jsonl`, at once.
+
+        Raises:
+            RunError: It could not be written.
+        """
+        try:
+            with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(metrics) + "\n")
+        except OSError as error:
+            raise RunError(f"could not write {self.path / 'metrics.jsonl'}: {error}") from error
+
+    def read_metrics(self) -> list[Row]:
+        """Read back all lines of `metrics.jsonl`, but for one that was cut off at the end.
+
+        Raises:
+            RunError: There are none, or one is broken.
+        """
+        path = self.path / "metrics.jsonl"
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read the metrics of a run in {path}: {error}") from None
+        # What follows the last line end was being written when the run was killed.
+        lines = text.split("\n")[:-1]
+        if not lines:
+            raise RunError(f"{path} holds no metrics: the run had not done anything yet")
+        return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+
+    def keep_samples(self, rows: Iterable[Row]) -> None:
+        """Remember responses for `samples.parquet` (see `flush_samples`)."""
+        self._samples.extend(rows)
+
+    def flush_samples(self) -> None:
+        """Add what was remembered to `samples.parquet`, whole or not at all.
+
+        Raises:
+            RunError: It could not be written.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not self._samples:
+            return
+        path = self.path / "samples.parquet"
+        table = pa.Table.from_pylist(self._samples)
+        if path.exists():
+            # A column that holds nothing yet has a type of its own, which others replace.
+            table = pa.concat_tables([_read_table(path), table], promote_options="default")
+        with written_whole(path) as partial:
+            pq.write_table(table, partial)
+        self._samples.clear()
+
+    def read_samples(self) -> list[Row]:
+        """Read back the responses in `samples.parquet`; none if there is no such file.
+
+        Raises:
+            RunError: The file is broken.
+        """
+        path = self.path / "samples.parquet"
+        rows: list[Row] = _read_table(path).to_pylist() if path.exists() else []
+        return rows
+
+    def go_back_to(self, step: int) -> None:
+        """Forget what was written after `step`, to go on from its checkpoint.
+
+        Raises:
+            RunError: What was written cannot be read, or written anew.
+        """
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        kept = [line for line in self.read_metrics() if line["step"] <= step]
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        write_text(self.path / "metrics.jsonl", text)
+        path = self.path / "samples.parquet"
+        if path.exists():
+            table = _read_table(path)
+            with written_whole(path) as partial:
+                pq.write_table(table.filter(pc.field("step") <= step), partial)
+
+    def write_summary(self, summary: Row) -> None:
+        """Write `summary.json`."""
+        self._write_json("summary.json", summary)
+
+    def _write_json(self, name: str, content: Row) -> None:
+        write_text(self.path / name, json.dumps(content, indent=2) + "\n")
+
+    def _read_json(self, name: str) -> Row:
+        try:
+            content: Row = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(
+                f"there is no run in {self.path}: cannot read {name} ({error})"
+            ) from None
+        return content
+
+
+def _parse(line: str, place: str) -> Row:
+    try:
+        row: Row = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"{place}, is broken: {error}") from None
+    return row
+
+
+def _read_table(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"cannot read the responses in {path}: {error}") from None
+
+
+class Trackers:
+    """Metrics to TensorBoard, Weights & Biases and others, through `accelerate`.
+
+    Args:
+        names: Of `accelerate`'s trackers; none is fine.
+        folder: The run's, where those that write files do so.
+        config: All settings, shown beside the metrics.
+
+    Raises:
+        RunError: An unknown name, or a package that is missing.
+    """
+
+    def __init__(self, names: Iterable[str], folder: RunFolder, config: Mapping[str, Any]) -> None:
+        self._trackers = [_make_tracker(name, folder, config) for name in names]
+
+    def log(self, metrics: Row) -> None:
+        """Pass on the numbers among `metrics`."""
+        numbers = {k: v for k, v in flatten(metrics, "/").items() if isinstance(v, int | float)}
+        for tracker in self._trackers:
+            tracker.log(numbers, step=metrics["step"])
+
+    def close(self) -> None:
+        """Finish what the trackers have under way."""
+        for tracker in self._trackers:
+            tracker.finish()
+
+
+def _make_tracker(name: str, folder: RunFolder, config: Mapping[str, Any]) -> Any:
+    try:
+        from accelerate import PartialState
+        from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+    except ImportError:
+        raise RunError('records.trackers needs: pip install "rollwise[trackers]"') from None
+    available = [str(tracker) for tracker in get_available_trackers()]
+    if name not in available:
+        raise RunError(
+            f"records.trackers: {name!r} is not to be had; installed are: "
+            f"{', '.join(available) or 'none'}"
+        )
+    PartialState()
+    kind = LOGGER_TYPE_TO_CLASS[name]
+    options = {"logging_dir": folder.path} if kind.requires_logging_directory else {}
+    tracker = kind("rollwise", **options)
+    tracker.start()
+    tracker.store_init_configuration({k: str(v) for k, v in flatten(config, "/").items()})
+    return tracker
+
+
+def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> Row:
+    """Flatten nested mappings: {"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: Row = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, separator, f"{prefix}{key}{separator}")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

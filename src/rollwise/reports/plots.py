@@ -1,0 +1,173 @@
+"""The plots of a report, each an SVG to be set into a page."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from rollwise.records import Row
+
+EXIT_COLOURS = {"satisfied": "#2a9d8f", "exhausted": "#e76f51", "futile": "#8d99ae"}
+FIRST, AFTER = "#e76f51", "#2a9d8f"
+STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 9,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rollwise",
+}
+
+
+def heldout(lines: Sequence[Row]) -> str:
+    """Held-out accuracy with its 95 % band, against steps, draws, tokens and time."""
+    evaluated = [line for line in lines if "heldout" in line]
+    steps = [line["step"] for line in lines]
+    totals = {
+        name: np.cumsum([line.get(name, 0) for line in lines]) for name in ("draws", "tokens")
+    }
+    axes_of_cost: dict[str, Any] = {
+        "steps": steps,
+        "draws": totals["draws"],
+        "tokens": totals["tokens"],
+        "minutes": [line["elapsed"] / 60 for line in lines],
+    }
+    figure, panels = _figure(1, 4, width=11.5)
+    for axes, (label, cost) in zip(panels, axes_of_cost.items(), strict=True):
+        at = [cost[steps.index(line["step"])] for line in evaluated]
+        for name, colour in zip(evaluated[0]["heldout"], (AFTER, "#264653"), strict=True):
+            points = [line["heldout"][name] for line in evaluated]
+            axes.plot(at, [p["value"] for p in points], ".-", color=colour, label=name)
+            band = [p["low"] for p in points], [p["high"] for p in points]
+            axes.fill_between(at, *band, color=colour, alpha=0.2, linewidth=0)
+        axes.set(xlabel=label, ylim=(0, 1))
+        axes.tick_params(axis="x", rotation=30)
+    panels[0].set_ylabel("held-out problems")
+    panels[0].legend(loc="lower right")
+    return _svg(figure, "Held-out accuracy against steps, draws, tokens and minutes")
+
+
+def reward(steps: Sequence[Row]) -> str:
+    """Mean reward of each prompt's first draws."""
+    return _plot(
+        "Reward of the first draws",
+        lambda axes: _line(axes, steps, "reward", AFTER),
+        ylim=(0, None),
+    )
+
+
+def uniform(steps: Sequence[Row]) -> str:
+    """Share of groups without signal, at the first draws and after adaptive sampling."""
+
+    def draw(axes: Axes) -> None:
+        _line(axes, steps, "uniform_first", FIRST, "first draws only")
+        _line(axes, steps, "uniform_after", AFTER, "groups trained on")
+        _legend(axes)
+
+    return _plot("Uniform groups", draw, ylim=(0, 1))
+
+
+def draws_by_round(steps: Sequence[Row]) -> str:
+    """Draws a prompt, by the round they were drawn in."""
+
+    def draw(axes: Axes) -> None:
+        rounds_S = np.array([line["draws_by_round"] for line in steps]).T
+        labels = [f"round {r + 1}" for r in range(len(rounds_S))]
+        colours = matplotlib.colormaps["viridis"](np.linspace(0.15, 0.9, max(1, len(rounds_S))))
+        axes.stackplot(_steps(steps), rounds_S, labels=labels, colors=colours)
+        _legend(axes)
+
+    return _plot("Draws per prompt, by round", draw, ylim=(0, None))
+
+
+def exit_reasons(steps: Sequence[Row]) -> str:
+    """Share of prompts by the reason their sampling ended."""
+
+    def draw(axes: Axes) -> None:
+        shares = [
+            [line["exits"][reason] / line["prompts"] for line in steps] for reason in EXIT_COLOURS
+        ]
+        axes.stackplot(
+            _steps(steps), shares, labels=list(EXIT_COLOURS), colors=list(EXIT_COLOURS.values())
+        )
+        _legend(axes)
+
+    return _plot("Exit reasons", draw, ylim=(0, 1))
+
+
+def entropy(steps: Sequence[Row]) -> str:
+    """Entropy of the policy, in nats a token."""
+    return _plot(
+        "Entropy (nats a token)",
+        lambda axes: _line(axes, steps, "entropy", AFTER),
+        ylim=(0, None),
+    )
+
+
+def seconds(steps: Sequence[Row]) -> str:
+    """Seconds of each step, by phase."""
+
+    def draw(axes: Axes) -> None:
+        phases = list(dict.fromkeys(phase for line in steps for phase in line["seconds"]))
+        bottom = np.zeros(len(steps))
+        for phase in phases:
+            spent = np.array([line["seconds"].get(phase, 0.0) for line in steps])
+            axes.bar(_steps(steps), spent, bottom=bottom, width=1, label=phase)
+            bottom += spent
+        _legend(axes)
+
+    return _plot("Seconds a step, by phase", draw, ylim=(0, None))
+
+
+def _steps(lines: Sequence[Row]) -> list[int]:
+    return [line["step"] for line in lines]
+
+
+def _line(axes: Axes, lines: Sequence[Row], name: str, colour: str, label: str = "") -> None:
+    """Draw a figure of each step faintly, and its moving mean over ten steps."""
+    values = np.array([line[name] for line in lines], dtype=float)
+    width = min(10, len(values))
+    window = np.ones(width)
+    mean = (
+        np.convolve(values, window)[: len(values)]
+        / np.convolve(np.ones(len(values)), window)[: len(values)]
+    )
+    axes.plot(_steps(lines), values, color=colour, alpha=0.3, linewidth=1)
+    axes.plot(_steps(lines), mean, color=colour, label=label)
+
+
+def _legend(axes: Axes) -> None:
+    """Set the legend above the plot, beside its title, where it hides no data."""
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, columnspacing=1, handlelength=1)
+
+
+def _plot(title: str, draw: Callable[[Axes], None], ylim: tuple[float | None, float | None]) -> str:
+    figure, panels = _figure(1, 1, width=5.6)
+    draw(panels[0])
+    panels[0].set_title(title, loc="left")
+    panels[0].set(xlabel="step", ylim=ylim)
+    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return _svg(figure, title)
+
+
+def _figure(rows: int, columns: int, width: float) -> tuple[Figure, list[Axes]]:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, 2.9), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(panels.flat)
+
+
+def _svg(figure: Figure, title: str) -> str:
+    file = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Title": title})
+    text = file.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,99 @@
+"""From a run's folder to its report."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from rollwise.files import write_text
+from rollwise.records import Row, RunFolder, flatten
+
+SAMPLED_PROMPTS = 6
+"""Prompts whose responses are shown, the newest."""
+
+SHOWN_CHARACTERS = 4000
+"""Characters of a response that are shown."""
+
+_TRICKY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that HTML does not allow, or that reorder the text around them."""
+
+
+def write_report(path: Path) -> Path:
+    """Write `report.html` into a run's folder: one page that needs nothing beside it.
+
+    What a model wrote is shown as text, never as markup. A run that is not finished is reported as
+    far as it has come.
+
+    Raises:
+        RunError: There is no run in the folder, or the report cannot be written.
+    """
+    from rollwise.reports import plots
+
+    folder = RunFolder(path)
+    config = folder.read_config()
+    lines = folder.read_metrics()
+    steps = [line for line in lines if line["step"] > 0]
+    drawn = [plots.heldout(lines)]
+    if steps:
+        drawn += [
+            plot(steps)
+            for plot in (
+                plots.reward,
+                plots.uniform,
+                plots.draws_by_round,
+                plots.exit_reasons,
+                plots.entropy,
+                plots.seconds,
+            )
+        ]
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["shown"] = _shown
+    template = (files("rollwise.reports") / "template.html").read_text(encoding="utf-8")
+    page = environment.from_string(template).render(
+        name=path.resolve().name,
+        evaluated=[line for line in lines if "heldout" in line],
+        steps=steps,
+        totals=_totals(lines),
+        plots=[_safe_svg(svg) for svg in drawn],
+        samples=_samples(folder.read_samples()),
+        positive_threshold=config["grading"]["positive_threshold"],
+        settings=flatten(config, "."),
+    )
+    target = path / "report.html"
+    write_text(target, page)
+    return target
+
+
+def _safe_svg(svg: str) -> Any:
+    """Mark an SVG as markup; our plots hold no text but our own labels."""
+    from markupsafe import Markup
+
+    return Markup(svg)
+
+
+def _shown(text: str) -> str:
+    """Cut what is too long to be read, and spell out tricky characters."""
+    more = len(text) - SHOWN_CHARACTERS
+    cut = f"{text[:SHOWN_CHARACTERS]}… ({more:,} more characters)" if more > 0 else text
+    return _TRICKY.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
+
+
+def _totals(lines: list[Row]) -> Row:
+    return {
+        "steps": lines[-1]["step"],
+        "draws": sum(line.get("draws", 0) for line in lines),
+        "tokens": sum(line.get("tokens", 0) for line in lines),
+        "seconds": lines[-1]["elapsed"],
+        "failures": sum(line.get("grader_failures", 0) for line in lines),
+        "lost": sum(line.get("lost_draws", 0) for line in lines),
+    }
+
+
+def _samples(rows: list[Row]) -> list[list[Row]]:
+    """Gather the newest prompts' responses, prompt by prompt."""
+    prompts: dict[Any, list[Row]] = {}
+    for row in rows:
+        prompts.setdefault((row["step"], row["key"]), []).append(row)
+    return list(prompts.values())[: -SAMPLED_PROMPTS - 1 : -1]

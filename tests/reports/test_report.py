@@ -1,0 +1,234 @@
+"""The report: one page that needs nothing beside it, and shows what a model wrote as text."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from rollwise.cli import main
+from rollwise.config import make_config
+from rollwise.errors import RunError
+from rollwise.records import RunFolder
+from rollwise.reports import write_report
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: what is opened is closed, in order; gathers its parts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.responses: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "pre":
+            self.responses.append("")
+        if tag == "td":
+            self.text += " "
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loads += [value for name, value in attrs if name in LOADING]
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+        if "pre" in self.open:
+            self.responses[-1] += data
+
+
+def evaluated(value):
+    around = {"value": value, "low": value - 0.1, "high": value + 0.1}
+    return {"avg@8": around, "pass@8": around}
+
+
+def step_line(step):
+    return {
+        "step": step,
+        "reward": 0.25,
+        "uniform_first": 0.5,
+        "uniform_after": 0.125,
+        "prompts": 4,
+        "draws": 48,
+        "draws_by_round": [8.0, 4.0, 0.0, 0.0],
+        "tokens": 500,
+        "exits": {"satisfied": 3, "exhausted": 1, "futile": 0},
+        "lost_draws": 1,
+        "grader_failures": 2,
+        "entropy": 0.75,
+        "seconds": {"sampling": 1.0, "grading": 0.1, "learning": 0.5},
+        "elapsed": 60.0 * step + 30,
+    }
+
+
+def sample(step, index, response, question="7+5?", **others):
+    return {
+        "step": step,
+        "key": question,
+        "question": question,
+        "answer": "12",
+        "index": index,
+        "response": response,
+        "reward": float(index % 2),
+        "advantage": None if index > 3 else 0.5 - index % 2,
+        "exit_reason": "satisfied",
+    } | others
+
+
+def make_run(path, steps=3, samples=(), **settings):
+    folder = RunFolder(path)
+    folder.create(make_config(settings).model_dump(mode="json"))
+    folder.log({"step": 0, "heldout": evaluated(0.25), "elapsed": 12.0})
+    for step in range(1, steps + 1):
+        at_end = {"heldout": evaluated(0.625)} if step == steps else {}
+        folder.log(step_line(step) | at_end)
+    folder.keep_samples(samples)
+    folder.flush_samples()
+    return path
+
+
+def read(path):
+    return Page((path / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    rows = [sample(step, index, f"{step}={index}") for step in range(1, 9) for index in range(5)]
+    path = make_run(tmp_path_factory.mktemp("runs") / "adaptive", samples=rows)
+    assert write_report(path) == path / "report.html"
+    return path
+
+
+def test_it_shows_what_the_run_came_to(run):
+    page = read(run)
+    text = " ".join(page.text.split())
+    assert "3 steps · 144 draws · 1,500 tokens · 3.5 minutes" in text
+    assert "6 responses that the grader failed on · 3 lost draws" in text
+    assert "0 0.250 [0.150, 0.350]" in text
+    assert "3 0.625 [0.525, 0.725]" in text
+    assert f"learner.learning_rate {make_config().learner.learning_rate}" in text
+
+
+def test_it_has_a_plot_of_everything_that_is_asked_after(run):
+    page = read(run)
+    assert page.tags.count("svg") == 7
+    titles = ("Held-out accuracy", "Reward", "Uniform groups", "Draws per prompt", "Exit reasons")
+    for title in (*titles, "Entropy", "Seconds"):
+        assert title in page.text
+
+
+def test_it_shows_every_response_to_the_newest_prompts_and_no_others(run):
+    newest_first = [f"{step}={index}" for step in range(8, 2, -1) for index in range(5)]
+    assert read(run).responses == newest_first
+
+
+def test_it_needs_nothing_beside_it(run):
+    page = read(run)
+    assert [place for place in page.loads if not place.startswith("#")] == []
+    assert not {"script", "link", "iframe", "object", "embed", "base", "img"} & set(page.tags)
+    source = (run / "report.html").read_text(encoding="utf-8")
+    assert "@import" not in source
+    assert "url(" not in source.replace("url(#", "")
+    assert "Content-Security-Policy" in source
+
+
+def test_writing_it_again_gives_the_same_page(run):
+    before = (run / "report.html").read_bytes()
+    write_report(run)
+    assert (run / "report.html").read_bytes() == before
+
+
+def test_a_run_that_has_only_been_evaluated_has_a_report(tmp_path):
+    page = read(write_report(make_run(tmp_path / "begun", steps=0)).parent)
+    assert page.tags.count("svg") == 1
+    assert "0 steps" in page.text
+    assert "Responses of the last prompts" not in page.text
+
+
+def test_grpo_has_a_report(tmp_path):
+    """One round, and every prompt ends satisfied."""
+    path = make_run(tmp_path / "grpo", steps=1, exit={"type": "fixed_count"})
+    assert "fixed_count" in read(write_report(path).parent).text
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre></td></tr></table><h1>pwned</h1>",
+    "<!-- ",
+    "&lt;b&gt; &amp; {{ 7 * 7 }} {% raw %}",
+    '"><img src=http://example.org/x onerror=alert(1)>',
+    "]]> <![CDATA[ <?php ?>",
+]
+
+
+def test_what_a_model_wrote_is_text_and_never_markup(tmp_path):
+    rows = [
+        sample(1, index, text, question=HOSTILE[0], answer=HOSTILE[1])
+        for index, text in enumerate(HOSTILE)
+    ]
+    page = read(write_report(make_run(tmp_path / "<b>run&", samples=rows)).parent)
+    assert page.responses == HOSTILE
+    assert not {"script", "img", "b"} & set(page.tags)
+    assert page.tags.count("h1") == 1
+    assert page.text.count(HOSTILE[0]) == 2  # as a question and as a response
+    assert "Reference answer: " + HOSTILE[1] in page.text
+    assert "<b>run&" in page.text
+
+
+def test_characters_that_hide_or_reorder_text_are_spelt_out(tmp_path):
+    rows = [sample(1, 0, "a\x00\x1b[2J\x7f\x85b\tc\nd"), sample(1, 1, "1 \u202e2=12\u2066")]
+    page = read(write_report(make_run(tmp_path / "run", samples=rows)).parent)
+    assert page.responses == [
+        r"a\u0000\u001b[2J\u007f\u0085b" + "\tc\nd",
+        r"1 \u202e2=12\u2066",
+    ]
+    source = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert not {"\x00", "\x1b", "\u202e", "\u2066"} & set(source)
+
+
+def test_long_responses_are_cut_with_a_note(tmp_path):
+    long = "<>" * 500_000
+    rows = [sample(1, 0, long, question=long, answer=long), sample(1, 1, "x" * 4000, long)]
+    path = write_report(make_run(tmp_path / "run", samples=rows))
+    cut, whole = read(path.parent).responses
+    assert cut == long[:4000] + "… (996,000 more characters)"
+    assert whole == "x" * 4000
+    assert path.stat().st_size < 1_000_000
+
+
+def test_correct_is_what_the_settings_call_correct(tmp_path):
+    rows = [sample(1, index, "=", reward=reward) for index, reward in enumerate((0.3, 0.6))]
+    grading = {"positive_threshold": 0.5}
+    path = write_report(make_run(tmp_path / "run", samples=rows, grading=grading))
+    source = path.read_text(encoding="utf-8")
+    assert 'incorrect">0.30' in source
+    assert 'number correct">0.60' in source
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(RunError) as caught:
+            write_report(path)
+        assert f"there is no run in {path}" in str(caught.value)
+        assert not (path / "report.html").exists()
+
+
+def test_the_command_writes_it_and_says_where(run, capsys, tmp_path):
+    assert main(["report", str(run)]) == 0
+    assert str(run / "report.html") in "".join(capsys.readouterr().out.split())
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"rollwise: there is no run in {tmp_path}" in capsys.readouterr().err

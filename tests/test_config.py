@@ -1,0 +1,348 @@
+"""Settings: where they come from, which wins, what hangs on what, and how each error reads."""
+
+import json
+import re
+import tomllib
+
+import pytest
+
+from rollwise.cli import main
+from rollwise.config import LearnerSettings, TrainConfig, make_config, read_toml, setting_names
+from rollwise.errors import ConfigError
+from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
+
+OWN_MODEL = {"model": {"path": "./mine"}}
+
+
+@pytest.fixture
+def settle(monkeypatch, tmp_path):
+    """What `rollwise train ARGUMENTS`, with `toml` in the file it is given, would train with."""
+    seen = []
+
+    def instead_of_training(layers, folder, resume, console):
+        seen.append(make_config(*layers))
+        return True
+
+    monkeypatch.setattr("rollwise.training.command.train", instead_of_training)
+
+    def settle(*arguments: str, toml: str | None = None) -> TrainConfig:
+        if toml is not None:
+            path = tmp_path / "settings.toml"
+            path.write_text(toml, encoding="utf-8")
+            arguments = (str(path), *arguments)
+        assert main(["train", *arguments]) == 0
+        return seen.pop()
+
+    return settle
+
+
+def refusal(*layers) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_config(*layers)
+    return str(caught.value)
+
+
+# Where settings come from
+
+
+def test_with_nothing_given_the_built_in_model_learns_the_built_in_task(settle):
+    config = settle()
+    assert config == make_config()
+    assert (config.model.path, config.data.train) == ("running-sums", "running-sums")
+    assert config.grading.type == "exact"
+    assert config.learner.learning_rate > 10 * LearnerSettings().learning_rate
+    assert config.engine.max_new_tokens < 100  # an answer takes 40 characters at most
+    assert config.exit.make() == Balanced(positives=2, negatives=2)
+    assert config.schedule.make() == Rounds(size=8, rounds=4)
+    assert (config.group.size, config.group.unresolved) == (4, "drop")
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_defaults(settle):
+    config = settle("--steps", "7", "--engine.batch_size", "9", toml="steps = 5\nseed = 6\n")
+    assert (config.steps, config.seed, config.engine.batch_size) == (7, 6, 9)
+
+
+def test_the_command_line_sets_a_key_and_leaves_the_rest_of_its_section(settle):
+    config = settle("--exit.negatives", "4", toml="[exit]\npositives = 3\n")
+    assert config.exit.make() == Balanced(positives=3, negatives=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "trackers"),
+    [
+        (["a,b"], ["a", "b"]),
+        (["a", "--records.trackers", "b"], ["a", "b"]),
+        (["[]"], []),
+    ],
+)
+def test_a_list_on_the_command_line(settle, arguments, trackers):
+    assert settle("--records.trackers", *arguments).records.trackers == trackers
+
+
+def test_text_on_the_command_line_is_taken_as_it_is(settle):
+    for text in ('say "a, b" and [c]', "{x", "123", "none at all"):
+        assert settle("--data.instruction", text).data.instruction == text
+
+
+def test_none_on_the_command_line_unsets_what_the_file_sets(settle):
+    config = settle("--grading.workers", "none", toml="[grading]\nworkers = 3\n")
+    assert config.grading.workers is None
+
+
+def test_the_environment_is_not_a_source(settle, monkeypatch, tmp_path):
+    for name in ("STEPS", "SEED", "steps", "seed"):
+        monkeypatch.setenv(name, "3")
+    monkeypatch.setenv("model", '{"path": "elsewhere"}')
+    monkeypatch.setenv("MODEL__PATH", "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("steps=3\nSTEPS=3\n")
+    config = settle()
+    assert config == make_config()
+    assert (config.steps, config.seed) == (TrainConfig.model_fields["steps"].default, 0)
+    assert config.model.path == "running-sums"
+
+
+# Defaults that hang on other settings
+
+
+def test_a_model_of_ones_own_gets_the_usual_learning_rate_and_lengths(settle):
+    config = settle("--model.path", "./mine")
+    assert config.learner.learning_rate == 1e-6
+    assert (config.engine.max_new_tokens, config.engine.batch_size) == (1024, 256)
+    assert config.grading.type == "exact"  # the task is still the built-in one
+
+
+def test_data_of_ones_own_are_graded_as_mathematics(settle):
+    assert settle("--data.train", "own.parquet").grading.type == "math"
+    assert settle("--data.train", "own.parquet", "--grading.type", "exact").grading.type == "exact"
+
+
+def test_fixed_count_is_grpo_with_all_that_belongs_to_it(settle):
+    config = settle("--exit.type", "fixed_count", "--exit.samples", "8")
+    assert config.exit.make() == FixedCount(samples=8)
+    assert config.schedule.make() == Rounds(size=8, rounds=1)
+    group, advantage = config.group, config.advantage
+    assert (group.size, group.strategy, group.unresolved) == (8, "all", "keep")
+    assert (advantage.objective, advantage.scale_by_std) == ("grpo", True)
+
+
+def test_fixed_count_draws_as_many_as_a_group_of_the_default_rule_has(settle):
+    config = settle("--exit.type", "fixed_count")
+    assert config.exit.make() == FixedCount(samples=4)
+    assert (config.schedule.make(), config.group.size) == (Rounds(size=4, rounds=1), 4)
+
+
+def test_values_that_are_given_win_over_those_that_belong_to_the_rule(settle):
+    config = settle(
+        "--exit.type",
+        "fixed_count",
+        toml="[schedule]\nsize = 2\nrounds = 3\n[group]\nunresolved = 'drop'\n"
+        "[advantage]\nscale_by_std = false\n",
+    )
+    assert config.schedule.make() == Rounds(size=2, rounds=3)
+    assert (config.group.unresolved, config.group.strategy) == ("drop", "all")
+    assert (config.advantage.objective, config.advantage.scale_by_std) == ("grpo", False)
+
+
+@pytest.mark.parametrize(
+    "toml", ["[exit]\ntype = 'balanced'\npositives = 3\n", "[exit]\npositives = 3\n"]
+)
+def test_another_exit_rule_on_the_command_line_replaces_the_whole_section(settle, toml):
+    config = settle("--exit.type", "fixed_count", toml=toml)
+    assert config.exit.make() == FixedCount(samples=4)
+    assert config.advantage.objective == "grpo"
+
+
+def test_the_same_exit_rule_on_the_command_line_replaces_nothing(settle):
+    toml = "[exit]\ntype = 'positive_focused'\npositives = 3\n"
+    assert settle("--exit.type", "positive_focused", toml=toml).exit.make() == PositiveFocused(3)
+
+
+# What is refused
+
+BAD_VALUES = {
+    "below the least": ({"steps": 0}, ["`steps`", "greater than or equal to 1", "it is 0"]),
+    "negative": ({"seed": -1}, ["`seed`", "greater than or equal to 0", "it is -1"]),
+    "not a number": ({"steps": "many"}, ["`steps`", "valid integer", "it is 'many'"]),
+    "not whole": ({"steps": 1.5}, ["`steps`", "valid integer", "it is 1.5"]),
+    "not above 0": (
+        {"engine": {"temperature": 0}},
+        ["`engine.temperature`", "greater than 0", "it is 0"],
+    ),
+    "no number at all": (
+        {"grading": {"positive_threshold": float("nan")}},
+        ["`grading.positive_threshold`", "finite", "it is nan"],
+    ),
+    "not a choice": (
+        {"advantage": {"objective": "ppo"}},
+        ["`advantage.objective`", "`reference` or `grpo`", "it is 'ppo'"],
+    ),
+    "not a list": (
+        {"records": {"trackers": "tensorboard"}},
+        ["`records.trackers`", "valid list", "it is 'tensorboard'"],
+    ),
+    "not a section": ({"model": "mine"}, ["`model`", "it is 'mine'"]),
+    "not a rule": (
+        {"exit": {"type": "never"}},
+        ["`exit.type`", "`balanced`, `positive_focused`, `fixed_count`", "it is 'never'"],
+    ),
+    "not a schedule": (
+        {"schedule": {"type": "streams"}},
+        ["`schedule.type`", "`rounds`", "it is 'streams'"],
+    ),
+    "no positives": (
+        {"exit": {"positives": 0}},
+        ["`exit`", "positives must be at least 1", "got 0"],
+    ),
+    "halves of an odd group": (
+        {"group": {"size": 5}},
+        ["`group`", "size must be even", "`balanced`", "got 5"],
+    ),
+    "function without its name": (
+        {"grading": {"type": "function"}},
+        ["`grading`", "type `function` needs function = `module:function`"],
+    ),
+    "name without its function": (
+        {"grading": {"type": "math", "function": "mine:grade"}},
+        ["`grading`", "no other type takes one"],
+    ),
+    "out of reach": (
+        {"exit": {"positives": 20, "negatives": 20}},
+        ["`exit` does not fit `schedule`", "positives=20", "never", "32 draws", "size=8"],
+    ),
+    "more samples than draws": (
+        {"exit": {"type": "fixed_count", "samples": 8}, "schedule": {"size": 4}},
+        ["`exit` does not fit `schedule`", "samples=8", "4 draws"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "parts"), BAD_VALUES.values(), ids=BAD_VALUES.keys())
+def test_a_bad_value_is_named_with_what_it_must_be_and_what_it_is(given, parts):
+    message = refusal(given)
+    assert [part for part in parts if part not in message] == []
+    assert "\n" not in message
+
+
+UNKNOWN_KEYS = {
+    "of all": ({"stpes": 3}, "there is no setting `stpes`; did you mean `steps`?"),
+    "of a section": (
+        {"learner": {"learningrate": 1}},
+        "there is no setting `learner.learningrate`; did you mean `learner.learning_rate`?",
+    ),
+    "like nothing": ({"zzz": 3}, "there is no setting `zzz`"),
+    "a whole section": ({"xyzzy": {"q": 1}}, "there is no setting `xyzzy`"),
+    "of a rule": (
+        {"exit": {"positive": 3}},
+        "there is no setting `exit.positive`; did you mean `exit.positives`?",
+    ),
+    "of another rule": (
+        {"exit": {"type": "fixed_count", "positives": 3}},
+        "`exit.positives` is not a setting of type `fixed_count`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), UNKNOWN_KEYS.values(), ids=UNKNOWN_KEYS.keys())
+def test_an_unknown_key_is_an_error_that_names_the_nearest(given, message):
+    assert refusal(given) == message
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    lines = refusal({"steps": 0, "colour": "red"}, {"seed": -1}).splitlines()
+    assert len(lines) == 3
+    assert all(any(key in line for line in lines) for key in ("steps", "colour", "seed"))
+
+
+def test_a_bad_value_is_not_blamed_on_the_defaults_that_hang_on_it():
+    message = refusal({"exit": {"type": "fixed_count", "samples": 0}})
+    assert message == "`exit`: samples must be at least 1, got 0"
+
+
+@pytest.mark.parametrize("option", ["--learner.lr", "--stpes"])
+def test_an_unknown_option_ends_with_code_2_and_is_named(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", option, "3"])
+    assert ended.value.code == 2
+    assert option in capsys.readouterr().err
+
+
+def test_a_bad_value_on_the_command_line_ends_with_code_2_and_one_line(capsys, tmp_path):
+    assert main(["train", "--steps", "0", "--output", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("rollwise: `steps`")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_to_go_on_needs_a_run(capsys, tmp_path):
+    assert main(["train", "--resume"]) == 2
+    assert "--resume needs --output" in capsys.readouterr().err
+    assert main(["train", "--resume", "--output", str(tmp_path)]) == 2
+    assert f"there is no run in {tmp_path}" in capsys.readouterr().err
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (None, "No such file"),
+        ("folder", "directory"),
+        (b"steps 3", "is not TOML"),
+        (b"name = '\xff'", "is not TOML"),
+    ],
+    ids=["missing", "a folder", "not TOML", "not UTF-8"],
+)
+def test_a_file_that_cannot_be_read_is_named(content, part, tmp_path):
+    path = tmp_path / "settings.toml"
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_toml(path)
+    assert str(path) in str(caught.value)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        OWN_MODEL,
+        {"exit": {"type": "fixed_count", "samples": 8}},
+        {"exit": {"type": "positive_focused"}, "schedule": {"rounds": 2}},
+        {"grading": {"type": "function", "function": "mine:grade", "workers": 2}, "seed": 3},
+        {"learner": {"max_grad_norm": float("inf")}, "records": {"trackers": ["tensorboard"]}},
+    ],
+    ids=["nothing", "own model", "fixed count", "positive focused", "function", "no clipping"],
+)
+def test_recorded_settings_make_the_same_settings_again(given):
+    config = make_config(given)
+    recorded = json.loads(json.dumps(config.model_dump(mode="json")))
+    assert make_config(recorded) == config
+
+
+def test_every_setting_is_described():
+    """In `--help` as in the TOML: a setting without a line of its own could not be looked up."""
+    sections = {name: field for name, field in TrainConfig.model_fields.items()}
+    assert {name.split(".")[0] for name in setting_names()} == set(sections)
+    for name in ("model", "data", "grading", "group", "engine", "learner", "evaluation"):
+        fields = sections[name].annotation.model_fields
+        assert [key for key, field in fields.items() if not field.description] == []
+
+
+def test_every_example_in_the_repository_is_valid(root):
+    shipped = [path for part in ("examples", "docs") for path in root.glob(f"{part}/**/*.toml")]
+    for path in shipped:
+        make_config(read_toml(path))
+
+
+def test_every_toml_block_in_the_documents_is_valid(root):
+    pages = [root / "README.md", *root.glob("docs/**/*.md")]
+    blocks = [b for p in pages for b in re.findall(r"```toml\n(.*?)```", p.read_text(), re.DOTALL)]
+    assert blocks
+    for block in blocks:
+        make_config(tomllib.loads(block))

@@ -1,0 +1,151 @@
+"""Files and folders written whole or not at all."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from rollwise.errors import RunError
+from rollwise.files import write_text, written_whole
+
+
+def fill(folder, **contents):
+    folder.mkdir(parents=True)
+    for name, text in contents.items():
+        (folder / name).write_text(text)
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.fixture(params=["file", "folder"])
+def kept(request, tmp_path):
+    """Something that holds `old` before, and a function that writes `new` in its way."""
+    path = tmp_path / "kept"
+    if request.param == "file":
+        path.write_text("old")
+        return path, lambda partial: partial.write_text("new"), path.read_text
+    fill(path, a="old", b="gone once it is replaced")
+    return path, lambda partial: fill(partial, a="new"), (path / "a").read_text
+
+
+def test_a_file_is_written_with_the_folders_above_it(tmp_path):
+    path = tmp_path / "deep" / "down" / "file"
+    write_text(path, "Σ\n")
+    assert path.read_bytes() == "Σ\n".encode()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_is_written(tmp_path):
+    with written_whole(tmp_path / "folder") as partial:
+        fill(partial / "inner", a="1")
+        assert not (tmp_path / "folder").exists()
+    assert contents(tmp_path / "folder" / "inner") == {"a": "1"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_what_was_there_is_replaced_as_a_whole(kept):
+    path, write_new, read = kept
+    with written_whole(path) as partial:
+        write_new(partial)
+        assert read() == "old"
+    assert read() == "new"
+    assert list(path.parent.iterdir()) == [path]
+    assert path.is_file() or contents(path) == {"a": "new"}
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt(), SystemExit(1)])
+def test_an_error_of_the_block_passes_and_leaves_what_was_there(kept, error):
+    path, write_new, read = kept
+    with pytest.raises(type(error)) as caught, written_whole(path) as partial:
+        write_new(partial)
+        raise error
+    assert caught.value is error
+    assert read() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_is_an_error_that_names_what_could_not_be_written(kept):
+    path, write_new, read = kept
+    with pytest.raises(RunError) as caught, written_whole(path) as partial:
+        write_new(partial)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(partial))
+    assert f"could not write {path}: " in str(caught.value)
+    assert "No space left" in str(caught.value)
+    assert read() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("call", [1, 2], ids=["step aside", "step in"])
+def test_a_folder_survives_being_interrupted_while_it_is_replaced(tmp_path, monkeypatch, call):
+    fill(tmp_path / "folder", a="old")
+    replace, calls = os.replace, []
+
+    def interrupted(source, target):
+        calls.append(target)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr("rollwise.files.os.replace", interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        written_whole(tmp_path / "folder") as partial,
+    ):
+        fill(partial, a="new")
+    assert contents(tmp_path / "folder") == {"a": "old"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_what_a_killed_process_left_is_swept_away(kept):
+    path, write_new, read = kept
+    fill(path.with_name(".kept.partial"), rest="of an earlier attempt")
+    with written_whole(path) as partial:
+        write_new(partial)
+    assert read() == "new"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_place_where_nothing_can_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError) as caught:
+        write_text(tmp_path / "file" / "below", "x")
+    assert str(tmp_path / "file" / "below") in str(caught.value)
+
+
+@pytest.fixture
+def little_room():
+    """The system refuses files of more than 1,000 bytes, as it would on a full disk.
+
+    A limit of the process, so that no disk has to be filled; Python ignores its signal (SIGXFSZ),
+    and the write fails with EFBIG.
+    """
+    resource = pytest.importorskip("resource", reason="needs POSIX's limits of a process")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(bytes(5000)),
+        lambda path: safetensors.numpy.save_file({"a": np.zeros(5000)}, path),
+    ],
+    ids=["python", "safetensors"],
+)
+def test_a_write_that_the_system_cuts_off_leaves_what_was_there(tmp_path, little_room, write):
+    path = tmp_path / "file"
+    write_text(path, "old")
+    with pytest.raises(RunError) as caught, written_whole(path) as partial:
+        write(partial)
+    assert f"could not write {path}: " in str(caught.value)
+    assert "too large" in str(caught.value)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,146 @@
+"""The package from outside: light to import, its names, its commands, its example."""
+
+import importlib
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+
+import pytest
+
+import rollwise
+from rollwise.cli import main
+
+HEAVY = {"torch", "pydantic", "transformers", "scipy", "rich", "pyarrow", "matplotlib", "jinja2"}
+
+CONTRACT = {
+    "rollwise": [
+        *("Balanced", "PositiveFocused", "FixedCount", "Rounds", "RolloutSession", "Draw"),
+        *("select_group", "advantages", "pass_at_k", "Uniform", "__version__"),
+    ],
+    "rollwise.grading": ["ExactGrader", "FunctionGrader", "MathGrader"],
+    "rollwise.engines": ["Completion", "Engine"],
+    "rollwise.prompts": ["PromptSampler", "Uniform"],
+    "rollwise.reports": ["write_report"],
+    "rollwise.config": ["TrainConfig", "make_config"],
+    "rollwise.errors": ["ConfigError", "DataError", "ModelError", "RollwiseError", "RunError"],
+}
+
+
+def python(*arguments):
+    run = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    return run.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("rollwise", HEAVY),
+        ("rollwise.cli", HEAVY - {"pydantic", "rich"}),
+    ],
+)
+def test_importing_it_loads_nothing_heavy(module, heavy):
+    code = f"import sys, {module}; print(sorted({heavy!r} & set(sys.modules)))"
+    assert python("-c", code).strip() == "[]"
+
+
+@pytest.mark.parametrize("module", CONTRACT)
+def test_the_names_that_users_type_are_there(module):
+    room = importlib.import_module(module)
+    assert [name for name in CONTRACT[module] if not hasattr(room, name)] == []
+
+
+def test_every_name_that_is_exported_exists():
+    assert [name for name in rollwise.__all__ if not hasattr(rollwise, name)] == []
+    assert list(rollwise.__all__) == sorted(rollwise.__all__)
+
+
+def test_the_session_of_the_contract_runs():
+    session = rollwise.RolloutSession(
+        ["p"],
+        exit_rule=rollwise.Balanced(positives=2, negatives=2),
+        schedule=rollwise.Rounds(size=8, rounds=4),
+        seed=0,
+    )
+    while draws := session.next_draws():
+        for draw in draws:
+            session.record(draw, reward=float(draw.index % 2), response="text")
+    pool = session.pools["p"]
+    assert (pool.positives, pool.negatives, pool.exit_reason) == (4, 4, "satisfied")
+    group = rollwise.select_group(pool, size=4, strategy="balanced")
+    values = rollwise.advantages(pool, group, objective="reference")
+    assert values.tolist() == [-0.5, 0.5, -0.5, 0.5]
+    assert rollwise.pass_at_k(drawn=16, correct=3, k=4) == pytest.approx(
+        1 - 13 * 12 * 11 * 10 / 43680
+    )
+
+
+def test_the_version_is_the_packages():
+    assert rollwise.__version__ == version("rollwise")
+    assert python("-m", "rollwise", "--version") == f"rollwise {version('rollwise')}\n"
+
+
+def test_the_command_is_installed():
+    (command,) = entry_points(group="console_scripts", name="rollwise")
+    assert command.load() is main
+
+
+@pytest.mark.parametrize("arguments", [[], ["train"], ["report"]])
+def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: {' '.join(['rollwise', *arguments])}")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_help_names_the_commands_and_the_settings(capsys):
+    for arguments, names in [
+        ([], ["train", "report", "--version"]),
+        (["train"], ["--output", "--resume", "--exit.type", "--model.path", "--steps"]),
+    ]:
+        with pytest.raises(SystemExit):
+            main([*arguments, "--help"])
+        text = capsys.readouterr().out
+        assert [name for name in names if name not in text] == []
+
+
+def test_without_a_command_it_says_which_there_are(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_the_example_shows_the_method(root):
+    """Four prompts, two steps: each line a prompt, with what is learnt from it."""
+    lines = python(str(root / "examples" / "loop.py")).splitlines()
+    heads = [line for line in lines if line.startswith("step")]
+    assert [re.sub(r"\d+ responses", "N responses", head) for head in heads] == [
+        "step 1: N responses drawn; trained on",
+        "step 2: N responses drawn; trained on",
+    ]
+    learnt = [line.split() for line in lines if not line.startswith("step")]
+    assert sorted(words[0] for words in learnt) == sorted(["easy", "even", "hard", "hopeless"] * 2)
+    for prompt, *rest in learnt:
+        responses = [word for word in rest if word in ("right", "wrong")]
+        assert len(responses) == (4 if rest[0] != "nothing:" else 0)
+        if prompt == "hopeless":
+            assert rest[:2] == ["nothing:", "32"]
+        if prompt == "even":
+            assert sorted(responses) == ["right", "right", "wrong", "wrong"]
+
+
+def test_the_example_can_be_called(root, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "examples"))
+    loop = importlib.import_module("loop")
+    loop.main(steps=1, seed=3)
+    once = capsys.readouterr().out
+    loop.main(steps=1, seed=3)
+    assert capsys.readouterr().out == once
+    assert once.count("\n") == 5
+    monkeypatch.delitem(sys.modules, "loop")

@@ -1,0 +1,218 @@
+"""A run's folder: what goes in comes out, and going back forgets what came after."""
+
+import json
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from rollwise.errors import RunError
+from rollwise.records import RunFolder, Trackers, flatten
+
+CONFIG = {"seed": 3, "model": {"path": "running-sums"}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = RunFolder(tmp_path / "run")
+    made.create(CONFIG)
+    return made
+
+
+def row(step, advantage=None, response="7 12=12"):
+    return {"step": step, "key": "k", "response": response, "reward": 1.0, "advantage": advantage}
+
+
+def test_settings_are_recorded_with_the_versions_they_ran_on(folder):
+    assert folder.read_config() == CONFIG
+    versions = json.loads((folder.path / "config.json").read_text())["versions"]
+    assert {"python", "rollwise", "numpy"} <= versions.keys()
+
+
+def test_an_empty_folder_is_as_good_as_none(tmp_path):
+    RunFolder(tmp_path).create(CONFIG)
+    assert RunFolder(tmp_path).read_config() == CONFIG
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_run_does_not_begin_where_something_is(tmp_path, kind):
+    path = tmp_path / "taken"
+    if kind == "folder":
+        path.mkdir()
+    (path / "thesis.tex" if kind == "folder" else path).write_text("mine")
+    with pytest.raises(RunError) as caught:
+        RunFolder(path).create(CONFIG)
+    assert f"{path} is not empty" in str(caught.value)
+    assert "--resume" in str(caught.value)
+    assert not (path / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "not JSON", "[]", '{"model_type": "qwen2"}'],
+    ids=["missing", "not JSON", "not an object", "of a model"],
+)
+def test_a_folder_without_a_run_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunError, match="there is no run in") as caught:
+        RunFolder(tmp_path).read_config()
+    assert str(tmp_path) in str(caught.value)
+
+
+# Metrics
+
+
+def test_metrics_come_back_as_they_were_logged(folder):
+    lines = [{"step": 0, "heldout": {"avg@8": 0.25}}, {"step": 1, "rounds": [8.0, 1.5]}]
+    for line in lines:
+        folder.log(line)
+    assert folder.read_metrics() == lines
+    assert RunFolder(folder.path).read_metrics() == lines
+
+
+def test_a_line_that_was_cut_off_at_the_end_is_forgotten(folder):
+    """As a full disk or a killed process leaves it; the run could not be gone on with else."""
+    folder.log({"step": 0})
+    folder.log({"step": 1})
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "rew')
+    assert [line["step"] for line in folder.read_metrics()] == [0, 1]
+    folder.go_back_to(1)
+    folder.log({"step": 2})
+    assert [line["step"] for line in folder.read_metrics()] == [0, 1, 2]
+
+
+def test_a_broken_line_is_named_with_its_file(folder):
+    folder.log({"step": 0})
+    path = folder.path / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"step": 1, \n{"step": 2}\n')
+    with pytest.raises(RunError) as caught:
+        folder.read_metrics()
+    assert f"{path}, line 2, is broken" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, "", '{"step": 0'], ids=["missing", "empty", "cut off"])
+def test_metrics_that_are_not_there_are_an_error(folder, content):
+    path = folder.path / "metrics.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(RunError) as caught:
+        folder.read_metrics()
+    assert str(path) in str(caught.value)
+
+
+def test_metrics_that_cannot_be_written_are_an_error(folder):
+    (folder.path / "metrics.jsonl").mkdir()
+    with pytest.raises(RunError) as caught:
+        folder.log({"step": 0})
+    assert str(folder.path / "metrics.jsonl") in str(caught.value)
+
+
+# Responses
+
+
+def test_responses_are_added_at_each_flush(folder):
+    assert folder.read_samples() == []
+    folder.flush_samples()
+    assert not (folder.path / "samples.parquet").exists()
+    rows = [row(1, 0.5), row(1, -0.5), row(2, None)]
+    folder.keep_samples(rows[:2])
+    folder.flush_samples()
+    folder.flush_samples()
+    folder.keep_samples(rows[2:])
+    folder.flush_samples()
+    assert RunFolder(folder.path).read_samples() == rows
+
+
+@pytest.mark.parametrize("advantages", [(None, 0.5, None), (0.5, None, 0.5)])
+def test_a_column_may_hold_nothing_in_one_flush_and_numbers_in_the_next(folder, advantages):
+    """No response has an advantage where no group has one: early, or late, in training."""
+    rows = [row(step, advantage) for step, advantage in enumerate(advantages, 1)]
+    for one in rows:
+        folder.keep_samples([one])
+        folder.flush_samples()
+    assert folder.read_samples() == rows
+    assert str(pq.read_schema(folder.path / "samples.parquet").field("advantage").type) == "double"
+
+
+@pytest.mark.parametrize("text", ["", "\x00\x1b[31m", "‮olleh", "𝔘𝔫𝔦", "a\r\nb\u2028c"])
+def test_any_text_is_kept_as_it_is(folder, text):
+    folder.keep_samples([row(1, 0.0, text)])
+    folder.flush_samples()
+    assert folder.read_samples()[0]["response"] == text
+
+
+def test_responses_that_cannot_be_read_are_an_error(folder):
+    path = folder.path / "samples.parquet"
+    path.write_bytes(b"PAR1 no more")
+    for use in (folder.read_samples, lambda: folder.go_back_to(0)):
+        folder.log({"step": 0})
+        with pytest.raises(RunError) as caught:
+            use()
+        assert str(path) in str(caught.value)
+
+
+def test_going_back_forgets_what_came_after(folder):
+    for step in range(4):
+        folder.log({"step": step, "reward": step / 4})
+        folder.keep_samples([row(step, 0.5)] * step)
+    folder.flush_samples()
+    folder.go_back_to(2)
+    assert folder.read_metrics() == [{"step": s, "reward": s / 4} for s in range(3)]
+    assert [sample["step"] for sample in folder.read_samples()] == [1, 2, 2]
+    folder.go_back_to(0)
+    assert [line["step"] for line in folder.read_metrics()] == [0]
+    assert folder.read_samples() == []
+    folder.keep_samples([row(1, -0.5)])
+    folder.flush_samples()
+    assert folder.read_samples() == [row(1, -0.5)]
+
+
+# Trackers
+
+
+def test_flatten_names_nested_values_by_their_path():
+    nested = {"a": {"b": {"c": 1}, "d": [2, 3]}, "e": None, "f": {}}
+    assert flatten(nested, ".") == {"a.b.c": 1, "a.d": [2, 3], "e": None}
+    assert flatten({"a": {"b": 1}}, "/") == {"a/b": 1}
+
+
+def test_no_tracker_is_fine(folder):
+    trackers = Trackers([], folder, CONFIG)
+    trackers.log({"step": 1, "reward": 0.5})
+    trackers.close()
+
+
+def test_tensorboard_gets_every_number_at_its_step(folder):
+    loader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    trackers = Trackers(["tensorboard"], folder, CONFIG)
+    for step in (1, 2):
+        heldout = {"avg@8": {"value": step / 8}}
+        line = {"step": step, "reward": step / 4, "heldout": heldout, "draws_by_round": [8.0]}
+        trackers.log(line)
+    trackers.close()
+    written = {path.parent for path in folder.path.rglob("events.out.tfevents.*")}
+    read = {}
+    for place in written:
+        events = loader.EventAccumulator(str(place)).Reload()
+        for tag in events.Tags()["scalars"]:
+            read[tag] = [(event.step, event.value) for event in events.Scalars(tag)]
+    assert read["reward"] == [(1, 0.25), (2, 0.5)]
+    assert read["heldout/avg@8/value"] == [(1, 0.125), (2, 0.25)]
+    assert not any(tag.startswith("draws_by_round") for tag in read)
+    assert read["step"] == [(1, 1.0), (2, 2.0)]
+
+
+def test_an_unknown_tracker_is_named_with_those_there_are(folder):
+    pytest.importorskip("accelerate")
+    with pytest.raises(RunError) as caught:
+        Trackers(["tensorbord"], folder, CONFIG)
+    assert "records.trackers: 'tensorbord'" in str(caught.value)
+    assert "installed are: " in str(caught.value)
+
+
+def test_trackers_without_their_package_say_what_to_install(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(RunError, match=r'pip install "rollwise\[trackers\]"'):
+        Trackers(["tensorboard"], folder, CONFIG)
