@@ -21,8 +21,8 @@ Another `type` on the command line replaces the whole section of the file.
 
 Some defaults hang on other settings:
 
-- With the built-in model (`model.path = "running-sums"`), `learner.learning_rate` is 2e-4,
-  `engine.max_new_tokens` 48 and `engine.batch_size` 512.
+- With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
+  `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
 - On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`.
 - With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` is `all`, `group.unresolved` is `keep`,

@@ -88,6 +88,8 @@ class ModelSettings(Section):
     """`running-sums` (built in), a folder with a model and its tokenizer, or a name on the hub."""
     device: str = "auto"
     """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
+    cpu_threads: int | None = Field(None, ge=1)
+    """Threads of the arithmetic on a CPU; by default as many as `torch` chooses."""
     lora_rank: int = Field(0, ge=0)
     """Train low-rank adapters of this rank instead of all weights; 0 trains all weights."""
     lora_alpha: float = Field(32.0, gt=0)
@@ -314,6 +316,8 @@ def _defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults that hang on other settings: on the model, the task and the exit rule."""
     defaults: dict[str, Any] = {}
     if _get(given, "model", "path", BUILT_IN) == BUILT_IN:
+        # So small a model gains little by a second thread, and loses much by one that has to wait.
+        defaults["model"] = {"cpu_threads": 1}
         defaults["learner"] = {"learning_rate": 2e-4}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
     if _get(given, "data", "train", BUILT_IN) == BUILT_IN:

@@ -1,0 +1,25 @@
+"""Grading by comparing text."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.grading.grader import Grader, check_lengths
+
+
+class ExactGrader(Grader):
+    """Gives 1.0 to a response whose text after the last `=` is the answer, else 0.0.
+
+    The whole response counts where it holds no `=`; white space around either is ignored. For
+    running sums: `7 12 3 6=6` is correct for the answer `6`.
+    """
+
+    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
+        """See `Grader`; nothing here can fail."""
+        check_lengths(responses, answers)
+        correct = [
+            response.rpartition("=")[2].strip() == answer.strip()
+            for response, answer in zip(responses, answers, strict=True)
+        ]
+        return np.array(correct, dtype=np.float64)

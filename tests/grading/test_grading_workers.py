@@ -1,0 +1,253 @@
+"""Workers: whatever a grading function does, only its own response suffers."""
+
+import gc
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import rollwise
+from rollwise.grading import FunctionGrader
+from rollwise.grading.workers import ATTEMPTS
+
+HERE = Path(__file__).parent
+PATIENCE = 60.0  # seconds for what must come; nothing waits that long unless it is broken
+
+
+@pytest.fixture(scope="module")
+def evaluate():
+    """Evaluates each response, a Python expression, in a worker."""
+    with FunctionGrader("evaluating:evaluate", timeout=2.0, workers=2) as grader:
+        yield lambda *responses: grade_counted(grader, responses)
+
+
+def grade_counted(grader, responses):
+    """The rewards, and how many failures they added."""
+    before = grader.failures
+    rewards = grader.grade(responses, [""] * len(responses)).tolist()
+    return rewards, grader.failures - before
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "time.sleep(3600)",
+        "sum(range(10**18))",  # hangs in C code, where Python's signal handlers never run
+        "os._exit(3)",
+        "os.kill(os.getpid(), signal.SIGKILL)",  # as the kernel does when memory is short
+        "os._exit(0)",
+        "sys.exit()",
+        "1 / 0",
+        "fail()",
+        "float('nan')",
+        "-math.inf",
+        "None",
+        "'1.0'",
+        "1j",
+        "10**400",
+        "lambda: 1.0",
+        "np.ones(2)",
+    ],
+)
+def test_a_bad_response_costs_its_own_reward_only(evaluate, bad):
+    assert evaluate("1", bad, "0.5", "2 + 2") == ([1.0, 0.0, 0.5, 4.0], 1)
+
+
+@pytest.mark.parametrize("good", ["True", "1", "np.float32(1)", "np.bool_(True)", "Fraction(2, 2)"])
+def test_numbers_of_any_kind_are_rewards(evaluate, good):
+    assert evaluate(good) == ([1.0], 0)
+
+
+def test_the_first_of_each_kind_is_logged_and_each_is_counted(caplog):
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        bad = ["1 / 0", "1 / 0", "2 / 0", "None", "'x'", "float('nan')"]
+        assert grade_counted(grader, bad) == ([0.0] * 6, 6)
+        assert grade_counted(grader, ["3 / 0"]) == ([0.0], 1)
+    logged = [
+        record.getMessage() for record in caplog.records if record.name.startswith("rollwise")
+    ]
+    assert [message.split(": ")[2].split(" (")[0] for message in logged] == [
+        "ZeroDivisionError",
+        "NoneType returned, not a number",
+        "nan returned",
+    ]
+
+
+def test_rewards_come_in_the_order_of_the_responses(evaluate):
+    numbers = list(range(60))
+    random.Random(0).shuffle(numbers)
+    responses = [f"time.sleep({number % 7 / 100}) or {number}" for number in numbers]
+    assert evaluate(*responses) == (numbers, 0)
+
+
+def test_equal_pairs_are_graded_once_in_a_call(evaluate):
+    (first, second, other), _ = evaluate("next(counter)", "next(counter)", "next(counter) + 0.5")
+    assert first == second
+    assert other != first
+
+
+def test_text_of_any_kind_and_size_gets_there():
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        rewards = grader.grade(
+            ["answer == chr(0xD800)", "len(answer)"], ["\ud800", "é" * 1_000_000]
+        )
+        assert rewards.tolist() == [1.0, 1e6]
+
+
+def test_the_limit_counts_for_one_response_not_for_those_before_it(evaluate):
+    """Twelve times half a second on two workers take longer than the limit of two seconds."""
+    assert evaluate(*(f"time.sleep(0.5) or {i}" for i in range(12))) == ([*range(12)], 0)
+
+
+def test_threads_can_share_a_grader(evaluate):
+    def one(thread):
+        return evaluate(*(f"time.sleep(0.01) or {thread * 100 + i}" for i in range(20)))[0]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(one, range(4))) == [
+            [thread * 100 + i for i in range(20)] for thread in range(4)
+        ]
+
+
+def test_workers_are_lean_and_leave_signals_to_the_parent(evaluate):
+    facts = [
+        "not {'torch', 'math_verify', 'sympy', 'pytest'} & set(sys.modules)",
+        "signal.getsignal(signal.SIGINT) == signal.SIG_IGN",
+        "signal.getsignal(signal.SIGTERM) == signal.SIG_DFL",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()",
+    ]
+    main = sys.modules["__main__"].__spec__
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        assert grade_counted(grader, facts) == ([1.0] * 4, 0)
+    assert sys.modules["__main__"].__spec__ is main
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_an_idle_worker_that_is_killed_costs_nothing():
+    """Nor do the responses that its pool had not sent yet: they are more than a pipe holds."""
+    padding = " " * 10_000
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        for i in range(2):
+            (pid,), _ = grade_counted(grader, [f"os.getpid() + 0 * {i}"])
+            os.kill(int(pid), signal.SIGKILL)
+            responses = [f"{i} + {j}{padding}" for j in range(50)]
+            assert grade_counted(grader, responses) == ([i + j for j in range(50)], 0)
+
+
+def breaking(grader, monkeypatch, times):
+    """Let the grader's next pools break before they grade anything."""
+    attempt, left = grader._attempt, itertools.repeat(None, times)
+    monkeypatch.setattr(
+        grader, "_attempt", lambda *args: {} if next(left, 0) is None else attempt(*args)
+    )
+
+
+def test_pools_that_break_are_made_anew(monkeypatch):
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        breaking(grader, monkeypatch, times=2)
+        assert grade_counted(grader, ["1", "2"]) == ([1.0, 2.0], 0)
+
+
+def test_pools_that_break_again_and_again_cost_rewards_but_stop_nothing(monkeypatch):
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        breaking(grader, monkeypatch, times=2 * ATTEMPTS)
+        assert grade_counted(grader, ["1", "2"]) == ([0.0, 0.0], 2)
+        assert grade_counted(grader, ["1", "2"]) == ([1.0, 2.0], 0)
+
+
+def test_a_closed_grader_refuses():
+    grader = FunctionGrader("evaluating:evaluate", workers=1)
+    grader.close()
+    with pytest.raises(RuntimeError, match="the grader is closed"):
+        grader.grade(["1"], [""])
+
+
+def test_closing_ends_a_grade_in_another_thread(tmp_path):
+    begun = tmp_path / "begun"
+    with ThreadPoolExecutor(1) as threads:
+        grader = FunctionGrader("evaluating:evaluate", timeout=PATIENCE, workers=1)
+        response = f"open({str(begun)!r}, 'w').close() or time.sleep(3600)"
+        grading = threads.submit(grader.grade, [response, "1"], ["", ""])
+        while not begun.exists():
+            time.sleep(0.02)
+        grader.close()
+        with pytest.raises(RuntimeError, match="the grader is closed"):
+            grading.result(PATIENCE)
+
+
+def test_a_forgotten_grader_ends_its_workers():
+    grader = FunctionGrader("evaluating:evaluate", workers=1)
+    (pid,), _ = grade_counted(grader, ["os.getpid()"])
+    del grader
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def script(tmp_path, text):
+    """Run a script; its output ends when it and all its workers have ended."""
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    source = str(Path(rollwise.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, str(path)],
+        cwd=HERE,
+        env={**os.environ, "PYTHONPATH": source},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+GRADE = """
+from rollwise.grading import FunctionGrader
+print("script", flush=True)
+grader = FunctionGrader("evaluating:evaluate", timeout=3600.0, workers=2)
+print(grader.grade({responses}, [""] * {count}))
+"""
+
+
+def test_a_script_without_a_guard_runs_once_and_needs_no_close(tmp_path):
+    process = script(tmp_path, GRADE.format(responses=["1", "2"], count=2))
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert (output, errors, process.returncode) == ("script\n[1. 2.]\n", "", 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_an_interrupted_or_killed_script(tmp_path, number):
+    """Both workers hang, and more waits than a pipe holds."""
+    responses = [f"tell('begun') or time.sleep(3600 + {i})" for i in range(3000)]
+    process = script(tmp_path, GRADE.format(responses=responses, count=3000))
+    assert [process.stdout.readline() for _ in range(3)] == ["script\n", "begun\n", "begun\n"]
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # Ctrl-C reaches the whole group
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0
+    assert errors.count("Traceback") == (number == signal.SIGINT)
+
+
+def test_the_room_is_imported_without_any_grading_library(tmp_path):
+    process = script(
+        tmp_path,
+        "import sys, rollwise.grading\n"
+        "print({'math_verify', 'latex2sympy2_extended', 'sympy', 'torch'} & set(sys.modules))",
+    )
+    assert process.communicate(timeout=PATIENCE)[0] == "set()\n"
+
+
+def test_no_thread_is_left_after_closing():
+    before = set(threading.enumerate())
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        grade_counted(grader, ["1"])
+    assert set(threading.enumerate()) <= before
