@@ -145,14 +145,15 @@ def _line(axes: Axes, lines: Sequence[Row], name: str, colour: str, label: str =
 
 
 def _legend(axes: Axes) -> None:
-    """Set the legend above the plot, beside its title, where it hides no data."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, columnspacing=1, handlelength=1)
+    """Set the legend between a plot and its title, where it hides no data."""
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=4, handlelength=1.2)
 
 
 def _plot(title: str, draw: Callable[[Axes], None], ylim: tuple[float | None, float | None]) -> str:
     figure, panels = _figure(1, 1, width=5.6)
-    draw(panels[0])
-    panels[0].set_title(title, loc="left")
+    with matplotlib.rc_context(STYLE):
+        draw(panels[0])
+    panels[0].set_title(title, loc="left", pad=20)
     panels[0].set(xlabel="step", ylim=ylim)
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return _svg(figure, title)
