@@ -1,0 +1,109 @@
+"""Checkpoints: all that a run needs to go on exactly where it stopped.
+
+A checkpoint is a folder `step-000050` with `model/` (weights as safetensors, configuration,
+tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safetensors` and
+`state.json`. Nothing in it is pickled.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from transformers import PreTrainedTokenizerBase
+
+from rollwise.errors import RunError
+from rollwise.files import written_whole
+from rollwise.prompts import PromptSampler, State
+from rollwise.training.learner import Learner
+
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    sampler: PromptSampler,
+) -> Path:
+    """Write the checkpoint of a step into `folder`, whole or not at all.
+
+    Raises:
+        RunError: It could not be written.
+    """
+    path = folder / f"step-{step:06d}"
+    arrays, scalars = _split(sampler.state_dict())
+    with written_whole(path) as partial:
+        partial.mkdir(parents=True)
+        learner.model.save_pretrained(partial / "model")
+        tokenizer.save_pretrained(partial / "model")
+        safetensors.torch.save_file(_optimizer_state(learner), partial / "optimizer.safetensors")
+        safetensors.numpy.save_file(arrays, partial / "sampler.safetensors")
+        state = {"step": step, "updates": learner.updates, "sampler": scalars}
+        (partial / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+    return path
+
+
+def load_checkpoint(path: Path, learner: Learner, sampler: PromptSampler) -> int:
+    """Restore learner and sampler (the model was loaded from `path / "model"`); returns the step.
+
+    Raises:
+        RunError: A part is missing, broken, or of another model or data set.
+    """
+    try:
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        arrays = safetensors.numpy.load_file(path / "sampler.safetensors")
+        sampler.load_state_dict({**arrays, **state["sampler"]})
+        _load_optimizer_state(learner, safetensors.torch.load_file(path / "optimizer.safetensors"))
+        learner.updates = state["updates"]
+        return int(state["step"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RunError(f"cannot go on from the checkpoint {path}: {error}") from error
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """List the checkpoints in `folder`, oldest first."""
+    found = [p for p in folder.glob("step-*") if _NAME.fullmatch(p.name) and p.is_dir()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+
+
+def prune_checkpoints(folder: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints."""
+    for path in checkpoints(folder)[:-keep]:
+        shutil.rmtree(path)
+
+
+def _split(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[str, Any]]:
+    arrays = {k: np.ascontiguousarray(v) for k, v in state.items() if isinstance(v, np.ndarray)}
+    return arrays, {k: v for k, v in state.items() if k not in arrays}
+
+
+def _optimizer_state(learner: Learner) -> dict[str, torch.Tensor]:
+    """Name AdamW's tensors by the place of their parameter; torch's random state goes along."""
+    state = learner.optimizer.state_dict()["state"]
+    tensors = {
+        f"{place}.{name}": value.contiguous()
+        for place, values in state.items()
+        for name, value in values.items()
+    }
+    return tensors | {"random_state": torch.get_rng_state()}
+
+
+def _load_optimizer_state(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
+    torch.set_rng_state(tensors.pop("random_state"))
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, value in tensors.items():
+        place, part = name.split(".")
+        state.setdefault(int(place), {})[part] = value
+    shapes = {place: parameter.shape for place, parameter in enumerate(learner.parameters)}
+    if any(parts["exp_avg"].shape != shapes.get(place) for place, parts in state.items()):
+        raise ValueError("the optimizer's state is of another model")
+    groups = learner.optimizer.state_dict()["param_groups"]
+    learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

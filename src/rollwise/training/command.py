@@ -1,0 +1,82 @@
+"""`rollwise train`: set up, train while showing how it goes, sum up, report."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rollwise.config import TrainConfig, make_config
+from rollwise.errors import ConfigError
+from rollwise.records import Row, RunFolder, flatten
+from rollwise.reports import write_report
+from rollwise.training.loop import train as run_to_end
+from rollwise.training.progress import TrainingDisplay, summary_table
+from rollwise.training.run import begin, go_on
+
+CHANGEABLE = ("steps", "checkpoint", "records", "evaluation.every")
+"""Settings that may differ when a run is gone on with; any other would make it another run."""
+
+
+def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> bool:
+    """Train, or go on training, in the folder `path`; returns whether the last step was reached.
+
+    Args:
+        layers: Settings, later ones win.
+        path: The run's folder.
+        resume: Whether to go on with the run that is there.
+        console: Where to show how it goes.
+
+    Raises:
+        RollwiseError: What is wrong, and what to do.
+    """
+    folder = RunFolder(path)
+    config = _resumed_config(folder, layers) if resume else make_config(*layers)
+    console.print(f"setting up {config.model.path} on {config.data.train}")
+    run = go_on(config, folder) if resume else begin(config, folder)
+    try:
+        with run.grader, TrainingDisplay(console, config.steps, run.step) as display:
+            finished = run_to_end(run, display)
+    finally:
+        run.trackers.close()
+    if not finished:
+        console.print(
+            f"stopped after step {run.step}; to go on: rollwise train --output {path} --resume"
+        )
+        return False
+    summary = summarise(folder.read_metrics())
+    folder.write_summary(summary)
+    console.print(summary_table(summary))
+    console.print(
+        f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
+        f"{summary['seconds']:.0f} s"
+    )
+    console.print(f"report: {write_report(path)}")
+    return True
+
+
+def summarise(metrics: Sequence[Row]) -> Row:
+    """Sum up a run from its metrics: held-out figures before and after, and what it cost."""
+    evaluated = [line for line in metrics if "heldout" in line]
+    steps = [line for line in metrics if line["step"] > 0]
+    return {
+        "before": evaluated[0]["heldout"],
+        "after": evaluated[-1]["heldout"],
+        "steps": metrics[-1]["step"],
+        "draws": sum(line["draws"] for line in steps),
+        "tokens": sum(line["tokens"] for line in steps),
+        "seconds": metrics[-1]["elapsed"],
+    }
+
+
+def _resumed_config(folder: RunFolder, layers: Sequence[Mapping[str, Any]]) -> TrainConfig:
+    recorded = folder.read_config()
+    before, now = make_config(recorded), make_config(recorded, *layers)
+    old, new = (flatten(c.model_dump(), ".") for c in (before, now))
+    for key in new:
+        if new[key] != old.get(key) and not key.startswith(CHANGEABLE):
+            raise ConfigError(
+                f"`{key}` cannot change when a run is gone on with: the run in {folder.path} has "
+                f"{old.get(key)!r}, given was {new[key]!r}"
+            )
+    return now

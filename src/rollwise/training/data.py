@@ -1,0 +1,141 @@
+"""The problems of a run: training and held out, apart and encoded."""
+
+import logging
+from dataclasses import dataclass
+
+from rollwise.config import BUILT_IN, TrainConfig
+from rollwise.errors import ConfigError, DataError
+from rollwise.tasks import EncodedPrompts, Problem, encode_prompts, make_running_sums, read_problems
+
+HELDOUT_SEED = 20_000_000
+"""The built-in task's held-out problems are the same in every run."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Problems that the model can be asked.
+
+    Attributes:
+        train: Problems to train on.
+        heldout: Problems to evaluate on; none of them is trained on.
+        prompts: Key -> token ids, of both.
+    """
+
+    train: list[Problem]
+    heldout: list[Problem]
+    prompts: dict[str, list[int]]
+
+
+def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> RunData:
+    """Read, set apart and encode the problems of a run; what is left out is logged.
+
+    Args:
+        config: The settings.
+        tokenizer: The model's.
+        context: The most tokens, prompt and response, that the model takes; None if unknown.
+
+    Raises:
+        DataError: A file cannot be read, or nothing is left.
+        ConfigError: The lengths do not fit the model, or a batch is larger than the data.
+    """
+    limit = _prompt_limit(config, context)
+    all_train, all_heldout = _read_both(config)
+    try:
+        train = _encode("training", all_train, tokenizer, limit)
+        heldout = _encode("held-out", all_heldout, tokenizer, limit)
+    except DataError as error:
+        if limit == config.data.max_prompt_tokens:
+            raise
+        raise DataError(
+            f"no prompt fits: the model's context is {context} tokens, and `engine.max_new_tokens` "
+            f"= {config.engine.max_new_tokens} leaves {limit} of them; lower it"
+        ) from error
+    if config.prompts.batch_size > len(train.problems):
+        raise ConfigError(
+            f"`prompts.batch_size` must be at most the number of training problems "
+            f"({len(train.problems)}), it is {config.prompts.batch_size}"
+        )
+    return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
+
+
+def _encode(role: str, problems: list[Problem], tokenizer: object, limit: int) -> EncodedPrompts:
+    encoded = encode_prompts(problems, tokenizer, limit)
+    if encoded.too_long:
+        log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, limit)
+    return encoded
+
+
+def _prompt_limit(config: TrainConfig, context: int | None) -> int:
+    limit = config.data.max_prompt_tokens
+    if context is None:
+        return limit
+    room = context - config.engine.max_new_tokens
+    if room < 1:
+        raise ConfigError(
+            f"`engine.max_new_tokens` must be below the model's context of {context} tokens, "
+            f"it is {config.engine.max_new_tokens}"
+        )
+    return min(limit, room)
+
+
+def _read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
+    """Read training and held-out problems, no problem in both."""
+    data, count = config.data, config.evaluation.problems
+    if data.heldout:
+        heldout = _read(config, data.heldout, data.heldout_split, HELDOUT_SEED)[:count]
+    elif data.train == BUILT_IN:
+        heldout = _make(config, count, HELDOUT_SEED)
+    else:
+        return _set_apart(_read(config, data.train, data.split, config.seed), count)
+    keys = frozenset(problem.key for problem in heldout)
+    if data.train == BUILT_IN:
+        return _make(config, data.problems, config.seed, keys), heldout
+    problems = _read(config, data.train, data.split, config.seed)
+    train = [problem for problem in problems if problem.key not in keys]
+    if len(train) < len(problems):
+        log.warning("%d training problems are held out", len(problems) - len(train))
+    if not train:
+        raise DataError(f"every problem of {data.train} is held out: {data.heldout} holds them too")
+    return train, heldout
+
+
+def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
+    if source == BUILT_IN:
+        return _make(config, config.evaluation.problems, seed)
+    found = read_problems(
+        source,
+        split=split,
+        subset=config.data.subset,
+        problem_column=config.data.problem_column,
+        answer_column=config.data.answer_column,
+        instruction=config.data.instruction,
+        system_prompt=config.data.system_prompt,
+    )
+    log.info("%s: %s", source, found.describe())
+    if not found.problems:
+        raise DataError(f"{source} holds no problem that can be used: {found.describe()}")
+    return found.problems
+
+
+def _make(
+    config: TrainConfig, count: int, seed: int, excluded: frozenset[str] = frozenset()
+) -> list[Problem]:
+    data = config.data
+    try:
+        return make_running_sums(count, data.min_terms, data.max_terms, seed, excluded)
+    except ValueError as error:
+        raise ConfigError(f"`data`: {error}") from None
+
+
+def _set_apart(problems: list[Problem], count: int) -> tuple[list[Problem], list[Problem]]:
+    """Hold out some problems, at most a tenth; by key, so that the same are held out every time."""
+    count = min(count, len(problems) // 10)
+    if count == 0:
+        raise DataError(
+            f"{len(problems)} problems are too few to hold some out; give `data.heldout` a file"
+        )
+    heldout = set(sorted(problem.key for problem in problems)[:count])
+    train = [problem for problem in problems if problem.key not in heldout]
+    return train, [problem for problem in problems if problem.key in heldout]

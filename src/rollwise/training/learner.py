@@ -1,0 +1,246 @@
+"""The learner: from responses and their advantages to new weights."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
+
+from rollwise.config import LearnerSettings
+from rollwise.training.loss import policy_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A response to be learnt from.
+
+    Attributes:
+        prompt: Token ids of the prompt.
+        response: Token ids of the response, T of them.
+        logprobs: The engine's log-probability of each, shape (T,).
+        advantage: How much better it did than expected.
+    """
+
+    prompt: Sequence[int]
+    response: Sequence[int]
+    logprobs: NDArray[np.float32]
+    advantage: float
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.response)
+
+
+class Learner:
+    """Updates a model by the clipped policy gradient, averaged over the tokens of a mini-batch.
+
+    Args:
+        model: A causal language model; its parameters that require a gradient are trained, in
+            the precision they have. On a GPU the arithmetic is in bfloat16.
+        settings: How.
+        temperature: At which responses are drawn; log-probabilities are taken at it.
+
+    Attributes:
+        updates: Updates made so far.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, settings: LearnerSettings, temperature: float = 1.0
+    ) -> None:
+        self.model, self.settings, self.temperature = model, settings, temperature
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        self.updates = 0
+
+    def learn(self, examples: Sequence[Example]) -> dict[str, float]:
+        """Make the updates of one step, `mini_batches` of them, and say how they went.
+
+        With one mini-batch the weights that are trained are those that drew the responses, so the
+        old log-probabilities are the current ones; with several they are computed first. The
+        engine's own, in its own precision, only show how far engine and learner are apart
+        (`sampler_gap`, the mean absolute difference).
+
+        A mini-batch that teaches nothing (no response, or none with an advantage and no entropy
+        bonus) makes no update, and neither does a gradient that is not finite.
+        """
+        parts = np.array_split(np.arange(len(examples)), self.settings.mini_batches)
+        old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
+        totals = _Totals()
+        for part in parts:
+            if len(part):
+                self._update([examples[i] for i in part], [old[i] for i in part], totals)
+        return totals.metrics()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the model's weights by name, for an engine to take over."""
+        weights: dict[str, Tensor] = self.model.state_dict()
+        return weights
+
+    def _update(
+        self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"
+    ) -> None:
+        settings = self.settings
+        tokens = sum(len(example.response) for example in examples)
+        totals.tokens += tokens
+        batches = list(self._micro_batches(examples))
+        if not batches:
+            return
+        with _recomputing(self.model):
+            for batch in batches:
+                members, olds = [examples[i] for i in batch], [old[i] for i in batch]
+                logprobs, entropy = self._forward(members)
+                loss, clipped = policy_loss(
+                    logprobs,
+                    logprobs.detach() if olds[0] is None else _join(olds),
+                    _per_token(members, logprobs),
+                    clip_low=settings.clip_low,
+                    clip_high=settings.clip_high,
+                    dual_clip=settings.dual_clip,
+                )
+                bonus = settings.entropy_coefficient * entropy
+                ((loss - bonus).sum() / tokens).backward()
+                totals.add(loss, clipped, logprobs.detach() - _engine_logprobs(members, logprobs))
+        totals.grad_norms.append(self._step())
+
+    def _step(self) -> float:
+        """Change the weights by the gradient that has gathered; returns its norm."""
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
+        if torch.isfinite(norm):
+            self.updates += 1
+            warmup = min(1.0, self.updates / max(1, self.settings.warmup_updates))
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.settings.learning_rate * warmup
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return float(norm)
+
+    @torch.no_grad()
+    def _old_logprobs(self, examples: Sequence[Example]) -> list[Tensor | None]:
+        old: list[Tensor | None] = [None] * len(examples)
+        for batch in self._micro_batches(examples):
+            members = [examples[i] for i in batch]
+            lengths = [len(example.response) for example in members]
+            for i, row in zip(batch, self._forward(members)[0].split(lengths), strict=True):
+                old[i] = row
+        return old
+
+    def _micro_batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
+        """Split into batches within the token budget, padding counted, long rows together.
+
+        Responses with advantage 0 are left out where they add nothing to the gradient; they still
+        count as tokens of the mini-batch.
+        """
+        rows = [
+            i
+            for i, example in enumerate(examples)
+            if example.advantage != 0 or self.settings.entropy_coefficient != 0
+        ]
+        rows.sort(key=lambda i: len(examples[i]), reverse=True)
+        batch: list[int] = []
+        prompt = response = 0
+        for i in rows:
+            prompt = max(prompt, len(examples[i].prompt))
+            response = max(response, len(examples[i].response))
+            if batch and (len(batch) + 1) * (prompt + response) > self.settings.micro_batch_tokens:
+                yield batch
+                batch = []
+                prompt, response = len(examples[i].prompt), len(examples[i].response)
+            batch.append(i)
+        if batch:
+            yield batch
+
+    def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Compute log π and the entropy of every response token, one response after another.
+
+        Prompts are padded on the left and responses on the right, so that all responses begin in
+        one column and the logits before it need not be kept. The entropy is 0 where it is not
+        asked for.
+        """
+        device = self.model.device
+        width = max(len(example.prompt) for example in examples)
+        length = max(len(example.response) for example in examples)
+        ids = torch.zeros(len(examples), width + length, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, example in enumerate(examples):
+            begin, end = width - len(example.prompt), width + len(example.response)
+            ids[row, begin:end] = torch.tensor([*example.prompt, *example.response])
+            mask[row, begin:end] = 1
+        ids, mask = ids.to(device), mask.to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            output = self.model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
+                logits_to_keep=length + 1,
+                use_cache=False,
+            )
+        drawn = mask[:, width:].bool()
+        logits = output.logits[:, :-1][drawn].float() / self.temperature
+        logprobs = -cross_entropy(logits, ids[:, width:][drawn], reduction="none")
+        if self.settings.entropy_coefficient == 0:
+            return logprobs, torch.zeros_like(logprobs)
+        return logprobs, torch.distributions.Categorical(logits=logits).entropy()
+
+
+@contextmanager
+def _recomputing(model: PreTrainedModel) -> Iterator[None]:
+    """Let activations be recomputed in the backward pass, where that is enabled.
+
+    `transformers` does so only in modules in training mode. Those within them, which hold the
+    dropout, stay in evaluation mode.
+    """
+    modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    try:
+        for module in modules:
+            module.training = True
+        yield
+    finally:
+        for module in modules:
+            module.training = False
+
+
+def _join(rows: Iterable[Tensor | None]) -> Tensor:
+    return torch.cat([row for row in rows if row is not None])
+
+
+def _per_token(examples: Sequence[Example], like: Tensor) -> Tensor:
+    lengths = [len(example.response) for example in examples]
+    return like.new_tensor(np.repeat([example.advantage for example in examples], lengths))
+
+
+def _engine_logprobs(examples: Sequence[Example], like: Tensor) -> Tensor:
+    return like.new_tensor(np.concatenate([example.logprobs for example in examples]))
+
+
+@dataclass
+class _Totals:
+    """Sums over the tokens and updates of a step."""
+
+    loss: float = 0.0
+    clipped: float = 0.0
+    gap: float = 0.0
+    tokens_run: int = 0
+    tokens: int = 0
+    grad_norms: list[float] = field(default_factory=list)
+
+    def add(self, loss: Tensor, clipped: Tensor, gap: Tensor) -> None:
+        self.loss += loss.sum().item()
+        self.clipped += clipped.sum().item()
+        self.gap += gap.abs().sum().item()
+        self.tokens_run += len(loss)
+
+    def metrics(self) -> dict[str, float]:
+        finite = [norm for norm in self.grad_norms if np.isfinite(norm)]
+        return {
+            "loss": self.loss / max(1, self.tokens),
+            "clip_fraction": self.clipped / max(1, self.tokens),
+            "sampler_gap": self.gap / max(1, self.tokens_run),
+            "grad_norm": float(np.mean(finite)) if finite else 0.0,
+            "skipped_updates": len(self.grad_norms) - len(finite),
+        }

@@ -1,0 +1,40 @@
+"""The policy-gradient loss, token by token."""
+
+import torch
+from torch import Tensor
+
+
+def policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    dual_clip: float = 10.0,
+) -> tuple[Tensor, Tensor]:
+    """Compute PPO's clipped loss of each token, to be averaged over all tokens of the batch.
+
+    The ratio π/π_old is clipped to [1 − `clip_low`, 1 + `clip_high`] (PPO, arXiv 1707.06347,
+    equation 7; bounds set apart as in DAPO, arXiv 2503.14476, equation 10). Where the advantage is
+    negative, the loss is at most `dual_clip` times its size (dual-clip PPO, arXiv 1912.09729,
+    equation 5).
+
+    Args:
+        logprobs: log π of the tokens under the weights being trained, shape (T,).
+        old_logprobs: The same under the weights that drew them, shape (T,), without gradient.
+        advantages: Of the response that each token is in, shape (T,).
+        clip_low: Below 1.
+        clip_high: Above 0.
+        dual_clip: Above 1.
+
+    Returns:
+        The loss, and where a bound holds it so that it has no gradient; shape (T,) each.
+    """
+    ratio = (logprobs - old_logprobs).exp()
+    plain = -advantages * ratio
+    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = torch.maximum(plain, clipped)
+    ceiling = -advantages * dual_clip
+    capped = (advantages < 0) & (loss > ceiling)
+    return torch.where(capped, ceiling, loss), (clipped > plain) | capped

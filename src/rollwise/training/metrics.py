@@ -1,0 +1,62 @@
+"""What one step's rollouts say: signal, cost and the state of the policy."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rollwise.engines import Completion
+from rollwise.sampling import Pool, RolloutSession, Rounds, is_uniform
+from rollwise.training.groups import TrainedGroup
+
+
+def rollout_metrics(
+    session: RolloutSession, groups: Sequence[TrainedGroup], first: int
+) -> dict[str, Any]:
+    """Summarise a session that has ended.
+
+    How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is said by the
+    first draws of each prompt alone: they are an ordinary sample, which a pool that stopped
+    because of what it held is not.
+
+    Args:
+        session: Its pools hold completions.
+        groups: What was made of them.
+        first: The draws of a prompt that count as first.
+    """
+    pools = list(session.pools.values())
+    first_draws: list[Completion] = [r for pool in pools for r in pool.responses[:first]]
+    draws = sum(len(pool) for pool in pools)
+    exits = Counter(pool.exit_reason for pool in pools)
+    return {
+        "reward": _mean([reward for pool in pools for reward in pool.rewards[:first]]),
+        "uniform_first": _mean([is_uniform(pool.rewards[:first]) for pool in pools]),
+        "uniform_after": _mean([group.members.uniform for group in groups]),
+        "prompts": len(pools),
+        "trained_groups": sum(not group.dropped for group in groups),
+        "draws": draws,
+        "draws_per_prompt": draws / len(pools),
+        "draws_by_round": _draws_by_round(pools, session),
+        "tokens": sum(len(response.tokens) for pool in pools for response in pool.responses),
+        "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
+        "failed_draws": session.failures,
+        "lost_draws": session.lost,
+        "entropy": _mean([-lp for r in first_draws for lp in r.logprobs]),
+        "response_tokens": _mean([len(response.tokens) for response in first_draws]),
+        "truncated": _mean([response.truncated for response in first_draws]),
+    }
+
+
+def _draws_by_round(pools: Sequence[Pool], session: RolloutSession) -> list[float]:
+    """Draws a prompt in each round, averaged over all prompts."""
+    if not isinstance(session.schedule, Rounds):
+        return []
+    size = session.schedule.size
+    drawn_P = np.array([len(pool) for pool in pools])
+    rounds = range(session.schedule.rounds)
+    return [float(np.clip(drawn_P - r * size, 0, size).mean()) for r in rounds]
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0

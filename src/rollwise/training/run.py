@@ -1,0 +1,123 @@
+"""From settings to a run that can begin, or go on."""
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from rollwise.config import GradingSettings, TrainConfig
+from rollwise.engines.transformers import TransformersEngine
+from rollwise.errors import ConfigError, RunError
+from rollwise.grading import ExactGrader, FunctionGrader, Grader, MathGrader
+from rollwise.prompts import Uniform
+from rollwise.records import RunFolder, Trackers
+from rollwise.training.checkpoints import checkpoints, load_checkpoint
+from rollwise.training.data import load_data
+from rollwise.training.learner import Learner
+from rollwise.training.loop import Run
+from rollwise.training.model import load_model
+
+log = logging.getLogger(__name__)
+
+
+def begin(config: TrainConfig, folder: RunFolder) -> Run:
+    """Set up a new run; its folder is made once all else is known to work.
+
+    Raises:
+        RollwiseError: What is wrong with the settings, the model, the data or the folder.
+    """
+    return _assemble(config, folder, checkpoint=None)
+
+
+def go_on(config: TrainConfig, folder: RunFolder) -> Run:
+    """Set up a run from its newest checkpoint.
+
+    Raises:
+        RollwiseError: There is no checkpoint, or it does not fit the settings.
+    """
+    found = checkpoints(folder.checkpoints)
+    if not found:
+        raise RunError(
+            f"{folder.path} has no checkpoint to go on from; begin anew, with another --output"
+        )
+    return _assemble(config, folder, checkpoint=found[-1])
+
+
+def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
+    torch.manual_seed(config.seed)  # new adapters draw their weights from it
+    weights = checkpoint / "model" if checkpoint else None
+    model, tokenizer = load_model(config.model, weights)
+    context = getattr(model.config, "max_position_embeddings", None)
+    data = load_data(config, tokenizer, context)
+    learner = Learner(model, config.learner, config.engine.temperature)
+    sampler = Uniform(
+        [problem.key for problem in data.train], config.prompts.batch_size, config.seed
+    )
+    grader = make_grader(config.grading)
+    engine = TransformersEngine(
+        _for_sampling(model),
+        tokenizer,
+        config.engine.max_new_tokens,
+        config.engine.temperature,
+        config.engine.batch_size,
+    )
+    problems = [*data.train, *data.heldout]
+    settings = config.model_dump(mode="json")
+    if checkpoint is None:
+        folder.create(settings)
+        step = 0
+    else:
+        step = load_checkpoint(checkpoint, learner, sampler)
+        folder.go_back_to(step)
+        folder.write_config(settings)
+    return Run(
+        config=config,
+        folder=folder,
+        trackers=Trackers(config.records.trackers, folder, settings),
+        sampler=sampler,
+        engine=engine,
+        grader=grader,
+        learner=learner,
+        tokenizer=tokenizer,
+        prompts=data.prompts,
+        answers={problem.key: problem.answer for problem in problems},
+        heldout=[problem.key for problem in data.heldout],
+        questions={problem.key: problem.messages[-1]["content"] for problem in problems},
+        step=step,
+    )
+
+
+def make_grader(settings: GradingSettings) -> Grader:
+    """Make the grader that the settings name.
+
+    Raises:
+        ConfigError: The user's function cannot be found.
+    """
+    if settings.type == "exact":
+        return ExactGrader()
+    if settings.type == "math":
+        return MathGrader(settings.timeout, settings.workers)
+    try:
+        return FunctionGrader(settings.function, settings.timeout, settings.workers)
+    except (ValueError, TypeError, ImportError, AttributeError) as error:
+        raise ConfigError(f"`grading.function`: {error}") from error
+
+
+def _for_sampling(model: PreTrainedModel) -> Any:
+    """On a GPU responses are drawn by a copy in bfloat16; elsewhere by the model itself."""
+    return model if model.device.type != "cuda" else _in_bfloat16(model)
+
+
+def _in_bfloat16(model: PreTrainedModel) -> Any:
+    """Copy a model, its weights in bfloat16.
+
+    Its buffers keep their precision: the frequencies of rotary embeddings, rounded, would turn
+    distant positions into others.
+    """
+    copied = copy.deepcopy(model).requires_grad_(False)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    return copied

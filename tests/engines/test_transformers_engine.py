@@ -1,0 +1,326 @@
+"""The built-in engine, against one draw at a time, without a cache, by the same random numbers."""
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from rollwise.engines.transformers import TransformersEngine, end_tokens, sample
+from rollwise.sampling import Draw
+from rollwise.sampling.session import draw_seed
+from rollwise.training.model import model_path
+
+END = 1
+LIMIT = 12
+PROMPTS = {"short": [5, 9], "middle": [3, 14, 4, 7, 11], "long": [12, 6, 5, 9, 13, 4, 15, 3, 7]}
+SYMBOLS = dict(enumerate("0123456789+-?= ", start=2))
+BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+
+KINDS = {
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, {}),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config, {"head_dim": 32}),
+    "llama": (LlamaForCausalLM, LlamaConfig, {}),
+    # Keys and values beyond the window leave the cache.
+    "window": (
+        Qwen2ForCausalLM,
+        Qwen2Config,
+        {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+    ),
+}
+
+
+def make_model(kind="qwen2", seed=0):
+    """A random model of 17 tokens whose next-token distributions are far from uniform."""
+    torch.manual_seed(seed)
+    model_class, config_class, options = KINDS[kind]
+    config = config_class(
+        vocab_size=17,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        initializer_range=0.15,
+        pad_token_id=0,
+        eos_token_id=END,
+        bos_token_id=None,
+        **options,
+    )
+    return model_class(config).eval()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+
+
+def make_draws(count, keys=PROMPTS, seed=0):
+    """`count` draws of each prompt."""
+    return [Draw(key, i, draw_seed(seed, 0, key, i)) for key in keys for i in range(count)]
+
+
+def complete(engine, draws, prompts=PROMPTS):
+    """Everything that comes of the draws: draw -> completion."""
+    engine.submit(draws, prompts)
+    done = {}
+    while completions := engine.wait():
+        done |= {completion.draw: completion for completion in completions}
+    return done
+
+
+def as_tokens(completions):
+    return {draw: completion.tokens for draw, completion in completions.items()}
+
+
+def uniforms_of(draw, count):
+    """The random numbers that belong to a draw."""
+    return np.random.Generator(np.random.Philox(key=draw.seed)).random(count, dtype=np.float32)
+
+
+@torch.no_grad()
+def reference(model, prompt, draw, limit=LIMIT, temperature=1.0):
+    """One response: a full forward pass for each token, then F⁻¹(u), in double precision."""
+    tokens, logprobs = [], []
+    for uniform in uniforms_of(draw, limit):
+        logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, -1].double() / temperature
+        probabilities = logits.softmax(dim=0).numpy()
+        tokens.append(int(np.flatnonzero(probabilities.cumsum() > uniform)[0]))
+        logprobs.append(float(np.log(probabilities[tokens[-1]])))
+        if tokens[-1] == END:
+            break
+    return tokens, logprobs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, tokenizer):
+    model = make_model(kind)
+    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature), make_draws(6))
+    assert len(done) == 18
+    for draw, completion in done.items():
+        tokens, logprobs = reference(model, PROMPTS[draw.key], draw, temperature=temperature)
+        assert completion.tokens == tokens
+        np.testing.assert_allclose(completion.logprobs, logprobs, atol=1e-4)
+        assert completion.logprobs.dtype == np.float32
+
+
+def test_responses_do_not_hang_on_the_batch_they_are_drawn_in(model, tokenizer):
+    draws = make_draws(10)
+    alone = {}
+    for draw in draws:
+        alone |= as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), [draw]))
+    assert len({tuple(tokens) for tokens in alone.values()}) > 20
+    for batch_size in (1, 7, 64):
+        for shuffle in range(3):
+            order = random.Random(shuffle).sample(draws, len(draws))
+            engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=batch_size)
+            assert as_tokens(complete(engine, order)) == alone
+
+
+def test_a_batch_is_no_larger_than_asked_and_takes_the_longest_prompts_first(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=4)
+    engine.submit(make_draws(3), PROMPTS)
+    batches = [[c.draw.key for c in completions] for completions in iter(engine.wait, [])]
+    assert batches == [["long"] * 3 + ["middle"], ["middle"] * 2 + ["short"] * 2, ["short"]]
+
+
+def test_rows_that_have_ended_are_no_longer_computed(model, tokenizer):
+    """Each prompt is run once, then one token a row; ended rows go once a fifth have ended."""
+    draws = make_draws(20)
+    shapes = []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    lengths = [
+        len(c.tokens) for c in complete(TransformersEngine(model, tokenizer, 40), draws).values()
+    ]
+    hook.remove()
+    assert shapes[0] == (3, 9)
+    assert {width for _, width in shapes[1:]} == {1}
+    for step, (rows, _) in enumerate(shapes[1:], start=1):
+        still_running = sum(length > step for length in lengths)
+        assert still_running <= rows <= still_running / 0.8
+    assert shapes[-1][0] < 20
+
+
+def test_first_tokens_follow_the_softmax(model, tokenizer):
+    """Pearson's chi-square over 4,000 seeds: below the 0.999 quantile."""
+    draws = make_draws(4000, ["middle"])
+    engine = TransformersEngine(model, tokenizer, max_new_tokens=1, batch_size=4000)
+    found = [completion.tokens[0] for completion in complete(engine, draws).values()]
+    with torch.no_grad():
+        expected = 4000 * model(torch.tensor([PROMPTS["middle"]])).logits[0, -1].softmax(0).numpy()
+    counts = np.bincount(found, minlength=17)
+    common = expected >= 5
+    assert common.sum() >= 8
+    observed = [*counts[common], counts[~common].sum()]
+    wanted = [*expected[common], expected[~common].sum()]
+    statistic = sum((o - e) ** 2 / e for o, e in zip(observed, wanted, strict=True) if e > 0)
+    assert statistic < stats.chi2.ppf(0.999, df=common.sum())
+
+
+def test_a_tiny_temperature_takes_the_likeliest_token(model, tokenizer):
+    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature=1e-4), make_draws(3))
+    for draw, completion in done.items():
+        with torch.no_grad():
+            ids = torch.tensor([[*PROMPTS[draw.key], *completion.tokens]])
+            likeliest = model(ids).logits[0].argmax(dim=1)
+        assert completion.tokens == likeliest[len(PROMPTS[draw.key]) - 1 : -1].tolist()
+        np.testing.assert_allclose(completion.logprobs, 0, atol=1e-6)
+
+
+def test_a_response_ends_with_its_end_token_or_is_cut(model, tokenizer):
+    done = complete(TransformersEngine(model, tokenizer, LIMIT), make_draws(60)).values()
+    for completion in done:
+        ended = completion.tokens[-1] == END
+        assert END not in completion.tokens[:-1]
+        assert completion.truncated is not ended
+        assert ended or len(completion.tokens) == LIMIT
+        assert len(completion.logprobs) == len(completion.tokens)
+        assert completion.text == "".join(SYMBOLS.get(token, "") for token in completion.tokens)
+    # All that can happen did: cut, ended early, and ended by the last token that was allowed.
+    kinds = {(completion.truncated, len(completion.tokens) == LIMIT) for completion in done}
+    assert kinds == {(True, True), (False, False), (False, True)}
+
+
+def test_a_shorter_limit_cuts_the_same_responses(model, tokenizer):
+    long = complete(TransformersEngine(model, tokenizer, 12), make_draws(10))
+    short = complete(TransformersEngine(model, tokenizer, 5), make_draws(10))
+    assert as_tokens(short) == {draw: c.tokens[:5] for draw, c in long.items()}
+
+
+def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(model, tokenizer):
+    other = copy.deepcopy(model)
+    other.generation_config = GenerationConfig(eos_token_id=[4, 7])
+    assert end_tokens(other, tokenizer) == {END, 4, 7}
+    done = complete(TransformersEngine(other, tokenizer, 40), make_draws(20)).values()
+    last = {completion.tokens[-1] for completion in done if not completion.truncated}
+    assert last == {END, 4, 7}
+    assert not any({END, 4, 7} & set(completion.tokens[:-1]) for completion in done)
+
+
+def test_without_an_end_token_there_is_an_error(model, tokenizer):
+    endless, mute = copy.deepcopy(model), copy.deepcopy(tokenizer)
+    endless.generation_config = GenerationConfig(eos_token_id=None)
+    mute.eos_token = None
+    assert end_tokens(endless, tokenizer) == {END}
+    assert end_tokens(model, mute) == {END}
+    with pytest.raises(ValueError, match="end-of-sequence token"):
+        TransformersEngine(endless, mute, LIMIT)
+
+
+def test_nothing_comes_of_nothing(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT)
+    assert engine.wait() == []
+    engine.submit([], {})
+    assert engine.wait() == []
+
+
+def test_cancelled_draws_are_forgotten_and_others_are_not(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=4)
+    draws = make_draws(3)
+    engine.submit(draws, PROMPTS)
+    first = {completion.draw for completion in engine.wait()}
+    cancelled = [draw for draw in draws if draw not in first][:2]
+    unknown = Draw("short", 99, 1)
+    engine.cancel([*cancelled, *first, unknown])
+    rest = {draw for draw in draws if draw not in first} - set(cancelled)
+    assert {completion.draw for completion in engine.wait()} == rest
+    assert engine.wait() == []
+    # One that was cancelled can be submitted again.
+    assert complete(engine, cancelled).keys() == set(cancelled)
+
+
+def test_a_copy_draws_what_the_weights_it_is_given_would_draw(model, tokenizer):
+    draws = make_draws(5)
+    learner = make_model(seed=1)
+    engine = TransformersEngine(copy.deepcopy(model), tokenizer, LIMIT)
+    old = as_tokens(complete(engine, draws))
+    engine.load_weights(learner.state_dict())
+    new = as_tokens(complete(engine, draws))
+    assert new == as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
+    assert new != old
+    # It took over the values, not the tensors: the learner may go on.
+    with torch.no_grad():
+        learner.lm_head.weight.zero_()
+    assert as_tokens(complete(engine, draws)) == new
+
+
+def test_weights_in_another_precision_are_cast(model, tokenizer):
+    learner = make_model(seed=1)
+    engine = TransformersEngine(copy.deepcopy(model).to(torch.bfloat16), tokenizer, LIMIT)
+    engine.load_weights(learner.state_dict())
+    for own, wanted in zip(engine.model.parameters(), learner.parameters(), strict=True):
+        assert own.dtype == torch.bfloat16
+        assert torch.equal(own, wanted.to(torch.bfloat16))
+
+
+def test_shared_weights_are_left_alone(tokenizer):
+    learner = make_model()
+    engine = TransformersEngine(learner, tokenizer, LIMIT)
+    before = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
+    engine.load_weights(learner.state_dict())
+    after = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
+    assert after == before
+
+
+def test_inverting_the_distribution_by_hand():
+    """Probabilities 0, .5, .25, .25: cumulative 0, .5, .75, 1."""
+    logits = torch.tensor([[-torch.inf, 0.5, 0.25, 0.25]])
+    logits[0, 1:] = logits[0, 1:].log()
+    uniforms = torch.tensor([0.0, 0.25, 0.4999, 0.5, 0.7499, 0.75, BELOW_ONE])
+    tokens, logprobs = sample(logits.expand(7, -1), uniforms)
+    assert tokens.tolist() == [1, 1, 1, 2, 2, 3, 3]
+    np.testing.assert_allclose(logprobs.exp(), [0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25], rtol=1e-6)
+
+
+LOGITS = st.lists(
+    st.one_of(st.just(-np.inf), st.floats(-90, 90, width=32)), min_size=1, max_size=40
+)
+
+
+@settings(deadline=None)
+@given(LOGITS.filter(lambda row: max(row) > -np.inf), st.floats(0, 1, exclude_max=True, width=32))
+def test_a_token_of_probability_zero_is_never_drawn(row, uniform):
+    uniforms = torch.tensor([0.0, uniform, BELOW_ONE], dtype=torch.float32)
+    logits = torch.tensor([row] * 3, dtype=torch.float32)
+    tokens, logprobs = sample(logits, uniforms)
+    expected = logits.log_softmax(dim=1).gather(1, tokens[:, None]).squeeze(1)
+    assert torch.equal(logprobs, expected)
+    assert (logprobs > -np.inf).all()
+    # Not one that only rounds to 0 either.
+    assert (logprobs.exp() > 0).all()
+
+
+def test_extreme_random_numbers_over_a_large_vocabulary():
+    """Rounding makes the sum of 150,000 probabilities differ from 1; the ends must hold."""
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(2, 150_000)
+    allowed = torch.zeros(150_000, dtype=torch.bool)
+    allowed[1000:149_000] = True
+    logits[:, ~allowed] = -torch.inf
+    tokens, _ = sample(logits, torch.tensor([0.0, BELOW_ONE]))
+    assert tokens[0] == 1000
+    assert allowed[tokens[1]]
+    assert tokens[1] > 148_900

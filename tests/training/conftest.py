@@ -1,0 +1,107 @@
+"""Tiny random models, and a run that takes a second."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from rollwise.cli import main
+from rollwise.training.model import model_path
+
+TINY = {
+    "--steps": "4",
+    "--prompts.batch_size": "4",
+    "--evaluation.problems": "8",
+    "--evaluation.samples": "2",
+    "--data.problems": "32",
+    "--data.max_terms": "4",
+    "--schedule.rounds": "2",
+    "--engine.max_new_tokens": "16",
+}
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The built-in model's: 17 tokens, 0 pads and 1 ends a response."""
+    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """Makes random models of 17 tokens whose distributions are far from uniform."""
+
+    shape = {
+        "vocab_size": 17,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.15,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": None,
+    }
+
+    def make(seed=0, **changed):
+        torch.manual_seed(seed)
+        return Qwen2ForCausalLM(Qwen2Config(**shape | changed)).eval()
+
+    return make
+
+
+def options(**changed):
+    """The options of a tiny run, some of them changed: `learner__mini_batches="2"`."""
+    named = {f"--{name.replace('__', '.')}": value for name, value in changed.items()}
+    return [part for pair in (TINY | named).items() for part in pair]
+
+
+@pytest.fixture(scope="session")
+def tiny_options():
+    return options
+
+
+@pytest.fixture
+def train(monkeypatch):
+    """Runs `rollwise train` with tiny settings: `train(folder, *arguments, **settings)`.
+
+    The report is left out: its plots take longer than the run.
+    """
+    monkeypatch.setattr("rollwise.training.command.write_report", lambda path: path / "report.html")
+
+    def run(folder: Path, *arguments: str, **changed: str) -> int:
+        return main(["train", "--output", str(folder), *arguments, *options(**changed)])
+
+    return run
+
+
+def read_json_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def without_times(lines: list[dict]) -> list[dict]:
+    return [{k: v for k, v in line.items() if k not in ("elapsed", "seconds")} for line in lines]
+
+
+@pytest.fixture
+def metrics_of():
+    """Reads a run's metrics: `metrics_of(folder)`; times are left out."""
+    return lambda folder: without_times(read_json_lines(folder / "metrics.jsonl"))
+
+
+@pytest.fixture
+def state_of():
+    """Reads all that a run has become, times apart: `state_of(folder)`."""
+
+    def state(folder: Path) -> dict:
+        newest = max((folder / "checkpoints").glob("step-*"))
+        contents = {p.relative_to(newest): p.read_bytes() for p in newest.rglob("*") if p.is_file()}
+        return contents | {
+            "step": newest.name,
+            "metrics": without_times(read_json_lines(folder / "metrics.jsonl")),
+        }
+
+    return state

@@ -1,0 +1,209 @@
+"""Checkpoints: to the bit, without pickle, whole or not at all."""
+
+import errno
+import json
+import resource
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM
+
+from rollwise.config import LearnerSettings
+from rollwise.errors import RunError
+from rollwise.prompts import Uniform
+from rollwise.training.checkpoints import (
+    checkpoints,
+    load_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from rollwise.training.learner import Example, Learner
+
+EXAMPLES = [
+    Example([3, 4, 5], [6, 7, 1], np.full(3, -2.0, np.float32), 1.0),
+    Example([8], [9, 10], np.full(2, -2.0, np.float32), -0.5),
+]
+
+
+def make_learner(model):
+    return Learner(model, LearnerSettings(learning_rate=1e-2, warmup_updates=5))
+
+
+def make_sampler(problems=20):
+    return Uniform(range(problems), batch_size=6, seed=3)
+
+
+@pytest.fixture
+def trained(make_model):
+    """A learner after two updates, and a sampler in its second epoch."""
+    learner, sampler = make_learner(make_model()), make_sampler()
+    for _ in range(2):
+        learner.learn(EXAMPLES)
+    for _ in range(5):
+        sampler.ask()
+    return learner, sampler
+
+
+def load(path, problems=20):
+    """What a new process would have."""
+    learner = make_learner(AutoModelForCausalLM.from_pretrained(path / "model").eval())
+    sampler = make_sampler(problems)
+    return learner, sampler, load_checkpoint(path, learner, sampler)
+
+
+def assert_same(learner, other):
+    assert learner.updates == other.updates
+    ours, theirs = learner.model.state_dict(), other.model.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    state, their_state = (x.optimizer.state_dict()["state"] for x in (learner, other))
+    torch.testing.assert_close(state, their_state, rtol=0, atol=0)
+
+
+def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(trained, tokenizer, tmp_path):
+    learner, sampler = trained
+    torch.rand(3)
+    path = save_checkpoint(tmp_path, 7, learner, tokenizer, sampler)
+    random_numbers = torch.rand(5)
+    other, other_sampler, step = load(path)
+    assert step == 7
+    assert torch.equal(torch.rand(5), random_numbers)
+    assert_same(other, learner)
+    learner.learn(EXAMPLES), other.learn(EXAMPLES)
+    assert_same(other, learner)
+    assert [other_sampler.ask() for _ in range(9)] == [sampler.ask() for _ in range(9)]
+
+
+def test_a_learner_that_has_made_no_update_can_be_saved(make_model, tokenizer, tmp_path):
+    learner = make_learner(make_model())
+    other, _, _ = load(save_checkpoint(tmp_path, 0, learner, tokenizer, make_sampler()))
+    assert_same(other, learner)
+
+
+def test_nothing_in_it_is_pickled(trained, tokenizer, tmp_path):
+    learner, sampler = trained
+    tokenizer.chat_template = "{{ messages }}"
+    path = save_checkpoint(tmp_path, 7, learner, tokenizer, sampler)
+    files = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
+    assert files >= {
+        "state.json",
+        "sampler.safetensors",
+        "optimizer.safetensors",
+        "model/model.safetensors",
+        "model/config.json",
+        "model/tokenizer.json",
+    }
+    assert {name.rpartition(".")[2] for name in files} <= {"safetensors", "json", "jinja", "txt"}
+    for name in files:
+        content = (path / name).read_bytes()
+        if name.endswith(".json"):
+            json.loads(content)
+        elif name.endswith(".safetensors"):
+            safetensors.torch.load(content)
+
+
+def full(*_args, **_options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_in_rust(*_args, **_options):
+    raise SafetensorError(
+        "Error while serializing: I/O error: No space left on device (os error 28)"
+    )
+
+
+@pytest.mark.parametrize("refuse", [full, full_in_rust])
+@pytest.mark.parametrize("part", ["safetensors.torch.save_file", "safetensors.numpy.save_file"])
+def test_a_full_disk_leaves_what_was_there(trained, tokenizer, tmp_path, monkeypatch, refuse, part):
+    learner, sampler = trained
+    before = save_checkpoint(tmp_path, 1, learner, tokenizer, sampler)
+    with monkeypatch.context() as patched:
+        patched.setattr(part, refuse)
+        with pytest.raises(RunError, match=r"step-000002.*No space left on device"):
+            save_checkpoint(tmp_path, 2, learner, tokenizer, sampler)
+        with pytest.raises(RunError):  # nor is one of the same name harmed
+            save_checkpoint(tmp_path, 1, learner, tokenizer, sampler)
+    assert list(tmp_path.iterdir()) == [before]
+    assert_same(load(before)[0], learner)
+    assert save_checkpoint(tmp_path, 2, learner, tokenizer, sampler).is_dir()
+
+
+def test_a_refusal_by_the_system_itself(trained, tokenizer, tmp_path):
+    """Files may have 100,000 bytes; the model's has more than twice that."""
+    learner, sampler = trained
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(RunError, match=r"could not write .*step-000001.*File too large"):
+            save_checkpoint(tmp_path, 1, learner, tokenizer, sampler)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_error_leaves_nothing_behind_either(trained, tokenizer, tmp_path, monkeypatch):
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("safetensors.torch.save_file", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save_checkpoint(tmp_path, 1, *trained[:1], tokenizer, trained[1])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoints_are_listed_by_step_and_the_oldest_go_first(tmp_path):
+    for name in ("step-000002", "step-1000000", "step-999999", "step-x", ".step-000003.partial"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "step-000011").write_text("a file")
+    assert [p.name for p in checkpoints(tmp_path)] == ["step-000002", "step-999999", "step-1000000"]
+    prune_checkpoints(tmp_path, keep=2)
+    assert [p.name for p in checkpoints(tmp_path)] == ["step-999999", "step-1000000"]
+    prune_checkpoints(tmp_path, keep=5)
+    assert len(checkpoints(tmp_path)) == 2
+    assert checkpoints(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("state.json", "{"),
+        ("state.json", "[]"),
+        ("state.json", "null"),
+        ("state.json", '{"step": 7}'),
+        ("sampler.safetensors", "nonsense"),
+        ("optimizer.safetensors", "nonsense"),
+        ("optimizer.safetensors", None),
+    ],
+)
+def test_a_broken_checkpoint_is_named(trained, tokenizer, tmp_path, file, content):
+    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+    if content is None:
+        (path / file).unlink()
+    else:
+        (path / file).write_text(content)
+    with pytest.raises(RunError, match=r"cannot go on from the checkpoint .*step-000007"):
+        load(path)
+
+
+def test_a_file_cut_short_is_noticed(trained, tokenizer, tmp_path):
+    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+    content = (path / "optimizer.safetensors").read_bytes()
+    (path / "optimizer.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(RunError, match="cannot go on"):
+        load(path)
+
+
+def test_a_data_set_of_another_size_is_refused(trained, tokenizer, tmp_path):
+    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+    with pytest.raises(RunError, match="20 prompts, this one has 21"):
+        load(path, problems=21)
+
+
+@pytest.mark.parametrize("changed", [{"tie_word_embeddings": True}, {"num_hidden_layers": 1}])
+def test_a_model_of_other_parameters_is_refused(make_model, trained, tokenizer, tmp_path, changed):
+    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+    with pytest.raises(RunError, match="of another model"):
+        load_checkpoint(path, make_learner(make_model(**changed)), make_sampler())

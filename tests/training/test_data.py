@@ -1,0 +1,218 @@
+"""The problems of a run: training and held out apart, everything left out said."""
+
+import json
+import logging
+
+import pytest
+from transformers import AutoTokenizer
+
+from rollwise.config import BUILT_IN, make_config
+from rollwise.errors import ConfigError, DataError
+from rollwise.training.data import load_data
+from rollwise.training.model import model_path
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(model_path(BUILT_IN))
+
+
+@pytest.fixture
+def load(tokenizer):
+    """Load the data of some settings, for a batch of 2 prompts where they name none."""
+
+    def load(context=None, seed=0, prompts=None, **sections):
+        settings = {"seed": seed, "prompts": prompts or {"batch_size": 2}, **sections}
+        return load_data(make_config(settings), tokenizer, context)
+
+    return load
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write sums as a JSON Lines file: the numbers are the first terms."""
+
+    def write(name, numbers):
+        rows = [{"problem": f"{n}+1?", "answer": str(n + 1)} for n in numbers]
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(tmp_path / name)
+
+    return write
+
+
+def questions(problems):
+    return [problem.messages[-1]["content"] for problem in problems]
+
+
+def keys(problems):
+    return {problem.key for problem in problems}
+
+
+# The built-in task
+
+
+def test_the_built_in_task_holds_out_what_it_does_not_train_on(load):
+    """Two terms leave few different problems, so that overlaps would be sure."""
+    data = load(data={"problems": 150, "min_terms": 2, "max_terms": 2}, evaluation={"problems": 40})
+    assert (len(keys(data.train)), len(keys(data.heldout))) == (150, 40)
+    assert not keys(data.train) & keys(data.heldout)
+    assert data.prompts.keys() == keys(data.train) | keys(data.heldout)
+
+
+def test_held_out_problems_of_the_built_in_task_are_the_same_for_every_seed(load):
+    one, two = (load(seed=seed, data={"problems": 20}) for seed in (0, 1))
+    assert one.heldout == two.heldout
+    assert one.train != two.train
+    assert one == load(seed=0, data={"problems": 20})
+
+
+def test_prompts_are_the_tokens_of_their_question(load, tokenizer):
+    data = load(data={"problems": 5}, evaluation={"problems": 5})
+    for problem in [*data.train, *data.heldout]:
+        (question,) = questions([problem])
+        assert tokenizer.decode(data.prompts[problem.key]) == question
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"min_terms": 5, "max_terms": 3}, "2 ≤ min ≤ max, got 5 and 3"),
+        ({"problems": 250, "max_terms": 2}, "not 250 different problems of 2 to 2 terms"),
+    ],
+)
+def test_sums_that_do_not_exist_are_refused(load, settings, part):
+    with pytest.raises(ConfigError) as caught:
+        load(data=settings, evaluation={"problems": 9})
+    assert "`data`: " in str(caught.value)
+    assert part in str(caught.value)
+
+
+# A file
+
+
+def test_a_tenth_of_a_file_is_held_out_the_same_for_every_seed_and_order(load, write):
+    forward = load(data={"train": write("a.jsonl", range(40))})
+    backward = load(seed=1, data={"train": write("b.jsonl", reversed(range(40)))})
+    assert (len(forward.train), len(forward.heldout)) == (36, 4)
+    assert keys(forward.heldout) == keys(backward.heldout)
+    assert keys(forward.train) == keys(backward.train)
+    assert not keys(forward.train) & keys(forward.heldout)
+
+
+def test_no_more_are_held_out_than_are_evaluated_on(load, write):
+    data = load(data={"train": write("a.jsonl", range(40))}, evaluation={"problems": 3})
+    assert (len(data.train), len(data.heldout)) == (37, 3)
+
+
+def test_a_file_of_fewer_than_ten_needs_a_held_out_file(load, write):
+    with pytest.raises(DataError, match=r"9 problems are too few to hold some out.*data\.heldout"):
+        load(data={"train": write("a.jsonl", range(9))})
+
+
+def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
+    with caplog.at_level(logging.WARNING):
+        data = load(
+            data={
+                "train": write("train.jsonl", range(20)),
+                "heldout": write("heldout.jsonl", range(15, 25)),
+            }
+        )
+    assert questions(data.train) == [f"{n}+1?" for n in range(15)]
+    assert questions(data.heldout) == [f"{n}+1?" for n in range(15, 25)]
+    assert "5 training problems are held out" in caplog.text
+
+
+def test_a_held_out_file_that_holds_all_is_refused(load, write):
+    path = write("a.jsonl", range(5))
+    with pytest.raises(DataError) as caught:
+        load(data={"train": path, "heldout": path})
+    assert f"every problem of {path} is held out" in str(caught.value)
+
+
+def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
+    path = write("a.jsonl", range(12))
+    own = load(data={"train": path, "heldout": BUILT_IN}, evaluation={"problems": 6})
+    assert (len(own.train), len(own.heldout)) == (12, 6)
+    assert own.heldout == load(evaluation={"problems": 6}).heldout
+    built_in = load(data={"heldout": path, "problems": 30, "min_terms": 2, "max_terms": 2})
+    assert (len(built_in.train), len(built_in.heldout)) == (30, 12)
+    assert not keys(built_in.train) & keys(built_in.heldout)
+
+
+def test_what_was_left_out_of_a_file_is_said(load, tmp_path, caplog):
+    rows = [{"problem": "1+1?", "answer": "2"}] * 3 + [{"problem": "1+2?", "answer": None}]
+    rows += [{"problem": f"{n}+3?", "answer": str(n + 3)} for n in range(10)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with caplog.at_level(logging.INFO):
+        load(data={"train": str(path)})
+    assert "14 read, 2 duplicates, 1 missing answer; 11 kept" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (None, "no such file"),
+        ("", "holds no problem that can be used"),
+        ('{"problem": "1+1?", "answer": ""}\n', "1 missing answer"),
+        ('{"question": "1+1?", "solution": "2"}\n', "question, solution"),
+    ],
+    ids=["missing", "empty", "nothing left", "other columns"],
+)
+def test_a_file_that_cannot_be_used_is_named(load, tmp_path, content, part):
+    path = tmp_path / "a.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError) as caught:
+        load(data={"train": str(path)})
+    assert str(path) in str(caught.value)
+    assert part in str(caught.value)
+
+
+# Lengths and batches
+
+
+def test_prompts_over_the_limit_are_left_out_and_counted(load, write, caplog):
+    path = write("a.jsonl", [*range(10), *range(1000, 1003)])  # 4 and 7 tokens
+    held = write("held.jsonl", [50, 2000])
+    with caplog.at_level(logging.WARNING):
+        data = load(data={"train": path, "heldout": held, "max_prompt_tokens": 6})
+    assert (len(data.train), questions(data.heldout)) == (10, ["50+1?"])
+    assert "3 training prompts are over 6 tokens" in caplog.text
+    assert "1 held-out prompts are over 6 tokens" in caplog.text
+    assert data.prompts.keys() == keys(data.train) | keys(data.heldout)
+
+
+def test_prompts_leave_room_for_their_response_in_the_context(load, write):
+    data = load(
+        context=55,
+        engine={"max_new_tokens": 50},
+        data={"train": write("a.jsonl", [*range(10), 1000]), "heldout": write("b.jsonl", [50])},
+    )
+    assert questions(data.train) == [f"{n}+1?" for n in range(10)]
+
+
+def test_a_response_that_does_not_fit_the_context_is_refused(load):
+    for length in (128, 200):
+        with pytest.raises(ConfigError) as caught:
+            load(context=128, engine={"max_new_tokens": length})
+        message = str(caught.value)
+        assert "`engine.max_new_tokens` must be below the model's context of 128" in message
+        assert f"it is {length}" in message
+
+
+def test_when_no_prompt_fits_the_error_names_the_setting_that_leaves_no_room(load):
+    with pytest.raises(DataError, match=r"raise data\.max_prompt_tokens"):
+        load(data={"max_prompt_tokens": 2})
+    with pytest.raises(DataError, match=r"`engine\.max_new_tokens` = 126 leaves 2 of them"):
+        load(context=128, engine={"max_new_tokens": 126})
+
+
+def test_a_batch_larger_than_the_data_is_refused(load, write):
+    train, heldout = write("a.jsonl", range(5)), write("b.jsonl", [90])
+    sources = {"train": train, "heldout": heldout}
+    assert len(load(data=sources, prompts={"batch_size": 5}).train) == 5
+    with pytest.raises(ConfigError) as caught:
+        load(data=sources, prompts={"batch_size": 6})
+    message = "`prompts.batch_size` must be at most the number of training problems (5), it is 6"
+    assert message in str(caught.value)

@@ -1,0 +1,378 @@
+"""The learner against plain PyTorch: one forward pass a response, no padding, no batches."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from rollwise.config import LearnerSettings
+from rollwise.engines.transformers import TransformersEngine
+from rollwise.sampling import Draw
+from rollwise.sampling.session import draw_seed
+from rollwise.training.learner import Example, Learner
+
+SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (2, 7, 0.0), (4, 4, -1.0), (6, 6, 2.0)]
+"""Prompt and response tokens, and the advantage."""
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model()
+
+
+def plain_distributions(model, example, temperature=1.0):
+    """log π of every token at each place of the response, shape (T, V)."""
+    ids = torch.tensor([[*example.prompt, *example.response]])
+    logits = model(ids).logits[0, len(example.prompt) - 1 : -1] / temperature
+    return logits.log_softmax(dim=1)
+
+
+def plain_logprobs(model, example, temperature=1.0):
+    """log π of the response's tokens, shape (T,)."""
+    chosen = torch.tensor(example.response)[:, None]
+    return plain_distributions(model, example, temperature).gather(1, chosen).squeeze(1)
+
+
+@torch.no_grad()
+def make_examples(model, sizes=SIZES, temperature=1.0, seed=0):
+    """Responses of random tokens, with the log-probabilities that an engine would report."""
+    rng = np.random.default_rng(seed)
+    examples = []
+    for prompt, response, advantage in sizes:
+        tokens = rng.integers(2, 17, prompt + response).tolist()
+        example = Example(tokens[:prompt], tokens[prompt:], np.zeros(response), advantage)
+        logprobs = plain_logprobs(model, example, temperature).numpy()
+        examples.append(Example(example.prompt, example.response, logprobs, advantage))
+    return examples
+
+
+def make_learner(model, temperature=1.0, **settings):
+    defaults = {"learning_rate": 1e-2, "warmup_updates": 0, "max_grad_norm": 1e9}
+    return Learner(model, LearnerSettings(**defaults | settings), temperature)
+
+
+def watch(learner):
+    """Collects (weights before, gradient, learning rate) of each optimizer step."""
+    steps = []
+
+    def collect(optimizer, *_):
+        steps.append(
+            (
+                [p.detach().clone() for p in learner.parameters],
+                [p.grad.clone() for p in learner.parameters],
+                optimizer.param_groups[0]["lr"],
+            )
+        )
+
+    learner.optimizer.register_step_pre_hook(collect)
+    return steps
+
+
+def gradient_of(loss, model):
+    model.zero_grad()
+    loss.backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def plain_gradient(model, examples, temperature=1.0):
+    """−∇ Σ_i A_i Σ_t log π(t) / Σ_i T_i: REINFORCE, averaged over all tokens."""
+    model = copy.deepcopy(model)
+    gains = [e.advantage * plain_logprobs(model, e, temperature).sum() for e in examples]
+    return gradient_of(-sum(gains) / sum(len(e.response) for e in examples), model)
+
+
+def assert_close(found, wanted, atol=1e-6):
+    assert max(float(g.abs().max()) for g in wanted) > 100 * atol
+    for f, w in zip(found, wanted, strict=True):
+        torch.testing.assert_close(f, w, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_gradient_is_the_plain_one(model, temperature):
+    examples = make_examples(model, temperature=temperature)
+    wanted = plain_gradient(model, examples, temperature)
+    learner = make_learner(model, temperature)
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    ((_, found, _),) = steps
+    assert_close(found, wanted)
+    # Every ratio is 1, so the loss is −Σ A·T / ΣT = −(5 − 1 + .25 + 0 − 4 + 12) / 25.
+    assert metrics["loss"] == pytest.approx(-12.25 / 25)
+    norm = np.sqrt(sum(float((g**2).sum()) for g in wanted))
+    assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
+    assert metrics["clip_fraction"] == 0
+    assert metrics["sampler_gap"] < 1e-5
+
+
+def test_updates_are_adamw_with_clipping_and_warm_up(model):
+    """AdamW by hand (arXiv 1711.05101), given the gradients that the updates had."""
+    rate, decay, bound = 3e-3, 0.1, 0.2
+    learner = make_learner(
+        model, learning_rate=rate, weight_decay=decay, max_grad_norm=bound, warmup_updates=2
+    )
+    steps = watch(learner)
+    for seed in range(3):
+        unclipped = plain_gradient(model, examples := make_examples(model, seed=seed))
+        norm = np.sqrt(sum(float((g**2).sum()) for g in unclipped))
+        assert norm > bound
+        assert learner.learn(examples)["grad_norm"] == pytest.approx(norm, rel=1e-3)
+        assert_close(steps[-1][1], [g * bound / norm for g in unclipped], atol=1e-5)
+    assert learner.updates == 3
+    assert [lr for _, _, lr in steps] == [rate / 2, rate, rate]
+
+    first = [torch.zeros_like(p) for p in learner.parameters]
+    second = [torch.zeros_like(p) for p in learner.parameters]
+    afterwards = [weights for weights, _, _ in steps[1:]] + [learner.parameters]
+    for t, ((weights, gradient, lr), after) in enumerate(zip(steps, afterwards, strict=True), 1):
+        for m, v, w, g, a in zip(first, second, weights, gradient, after, strict=True):
+            m.mul_(0.9).add_(0.1 * g)
+            v.mul_(0.999).add_(0.001 * g**2)
+            step = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
+            torch.testing.assert_close(
+                a.detach(), w * (1 - lr * decay) - lr * step, atol=1e-6, rtol=0
+            )
+
+
+def test_micro_batches_do_not_change_the_gradient(model):
+    examples = make_examples(model, SIZES * 3)
+    found = {}
+    for budget in (1, 30, 10**6):
+        learner = make_learner(copy.deepcopy(model), micro_batch_tokens=budget)
+        steps = watch(learner)
+        learner.learn(examples)
+        found[budget] = steps[0][1]
+    assert_close(found[1], found[10**6])
+    assert_close(found[30], found[10**6])
+
+
+def watch_batches(model):
+    """Collects the shape of each batch that the model is run on."""
+    shapes = []
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    return shapes
+
+
+def test_micro_batches_keep_within_the_budget_and_leave_out_what_teaches_nothing(model):
+    """Sorted by length: rows of 12, 8, 8, 7 and 3 tokens; the one of advantage 0 is not run.
+
+    Prompts and responses are padded apart: 12 = 6 + 6 alone fills the budget of 20 but for 8;
+    8 = 3 + 5 and 8 = 4 + 4 need 2 × (4 + 5) = 18, a third row (of 7 = 6 + 1) would need 3 × 11;
+    7 = 6 + 1 and 3 = 1 + 2 need 2 × (6 + 2) = 16.
+    """
+    examples = make_examples(model)
+    shapes = watch_batches(model)
+    make_learner(model, micro_batch_tokens=20).learn(examples)
+    assert shapes == [(1, 12), (2, 9), (2, 8)]
+
+
+def test_responses_without_advantage_count_as_if_they_had_been_run(model):
+    """An entropy coefficient of almost 0 makes them run; the gradient stays what it was."""
+    examples = make_examples(model)
+    gradients, rows = [], []
+    for coefficient in (0.0, 1e-30):
+        other = copy.deepcopy(model)
+        shapes = watch_batches(other)
+        learner = make_learner(other, entropy_coefficient=coefficient)
+        steps = watch(learner)
+        learner.learn(examples)
+        gradients.append(steps[0][1])
+        rows.append(sum(shape[0] for shape in shapes))
+    assert rows == [5, 6]
+    assert_close(gradients[0], gradients[1])
+
+
+def clipped_loss(model, old, examples):
+    """PPO's loss with bounds [0.8, 1.28] for A ≥ 0 and [0.8, 10] for A < 0 (see test_loss)."""
+    total = 0.0
+    for example in examples:
+        ratio = (plain_logprobs(model, example) - plain_logprobs(old, example).detach()).exp()
+        bounds = (0.0, 1.28) if example.advantage >= 0 else (0.8, 10.0)
+        total = total - example.advantage * ratio.clamp(*bounds).sum()
+    return total / sum(len(e.response) for e in examples)
+
+
+def test_later_mini_batches_compare_with_the_weights_that_drew_the_responses(model):
+    examples = make_examples(model, SIZES * 2)
+    before = copy.deepcopy(model)
+    learner = make_learner(model, mini_batches=2, learning_rate=2e-2, micro_batch_tokens=30)
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    assert learner.updates == len(steps) == 2
+    assert_close(steps[0][1], plain_gradient(before, examples[:6]))
+
+    between = copy.deepcopy(before)
+    for parameter, value in zip(between.parameters(), steps[1][0], strict=True):
+        parameter.data.copy_(value)
+    assert_close(
+        steps[1][1], gradient_of(clipped_loss(between, before, examples[6:]), between), 1e-5
+    )
+    # The clip took part: without it, and with the ratio taken anew, the gradient is another.
+    assert 0 < metrics["clip_fraction"] < 0.5
+    unclipped = plain_gradient(between, examples[6:])
+    assert (
+        max(float((a - b).abs().max()) for a, b in zip(steps[1][1], unclipped, strict=True)) > 1e-3
+    )
+
+
+def test_mini_batches_share_the_responses_evenly(model):
+    learner, examples = make_learner(model, mini_batches=4), make_examples(model, [(2, 3, 1)] * 10)
+    shapes = watch_batches(model)
+    learner.learn(examples)
+    # First all, for the old log-probabilities, then ten in four parts.
+    assert shapes == [(10, 5), (3, 5), (3, 5), (2, 5), (2, 5)]
+
+
+def test_more_mini_batches_than_responses_make_fewer_updates(model):
+    learner = make_learner(model, mini_batches=4)
+    learner.learn(make_examples(model, [(2, 3, 1.0)] * 2))
+    assert learner.updates == 2
+
+
+def plain_entropy(model, examples, temperature=1.0):
+    """−Σ_v π(v) log π(v), averaged over the tokens of all responses."""
+    rows = torch.cat([plain_distributions(model, e, temperature) for e in examples])
+    return -(rows.exp() * rows).sum(dim=1).mean()
+
+
+def test_the_entropy_bonus_raises_the_entropy(model):
+    examples = make_examples(model, [(p, r, 0.0) for p, r, _ in SIZES], temperature=0.8)
+    wanted = gradient_of(-0.5 * plain_entropy(twin := copy.deepcopy(model), examples, 0.8), twin)
+    before = plain_entropy(model, examples, 0.8).item()
+    learner = make_learner(model, 0.8, entropy_coefficient=0.5, learning_rate=1e-3)
+    steps = watch(learner)
+    learner.learn(examples)
+    assert_close(steps[0][1], wanted)
+    assert plain_entropy(model, examples, 0.8).item() > before + 1e-3
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_responses_with_a_positive_advantage_become_likelier(model, advantage):
+    (example,) = examples = make_examples(model, [(4, 5, advantage)])
+    before = plain_logprobs(model, example).sum().item()
+    make_learner(model, learning_rate=1e-3).learn(examples)
+    assert (plain_logprobs(model, example).sum().item() - before) * advantage > 0.01
+
+
+def snapshot(learner):
+    optimizer = copy.deepcopy(learner.optimizer.state_dict()["state"])
+    return [p.detach().clone() for p in learner.parameters], optimizer, learner.updates
+
+
+def assert_unchanged(learner, before):
+    weights, optimizer, updates = before
+    assert all(torch.equal(a, b) for a, b in zip(learner.parameters, weights, strict=True))
+    torch.testing.assert_close(learner.optimizer.state_dict()["state"], optimizer, rtol=0, atol=0)
+    assert learner.updates == updates
+
+
+@pytest.mark.parametrize("mini_batches", [1, 2])
+@pytest.mark.parametrize("sizes", [[], [(2, 3, 0.0)] * 4], ids=["no response", "no advantage"])
+def test_where_nothing_can_be_learnt_nothing_moves(model, sizes, mini_batches):
+    """Neither Adam's memory, which would go on by itself, nor the warm-up."""
+    learner = make_learner(model, mini_batches=mini_batches, warmup_updates=5, weight_decay=0.1)
+    learner.learn(make_examples(model))
+    before = snapshot(learner)
+    metrics = learner.learn(make_examples(model, sizes))
+    assert_unchanged(learner, before)
+    assert metrics["skipped_updates"] == 0
+    assert all(np.isfinite(value) for value in metrics.values())
+
+
+def test_only_the_mini_batches_that_teach_something_make_updates(model):
+    learner = make_learner(model, mini_batches=3)
+    examples = make_examples(model, [(2, 3, 0.0), (2, 3, 1.0), (2, 3, 0.0)])
+    learner.learn(examples)
+    assert learner.updates == 1
+
+
+def test_a_gradient_that_is_not_finite_makes_no_update(model):
+    learner = make_learner(model, warmup_updates=5)
+    learner.learn(make_examples(model))
+    before = snapshot(learner)
+    metrics = learner.learn(make_examples(model, [(2, 3, np.inf), (2, 3, 1.0)]))
+    assert_unchanged(learner, before)
+    assert metrics["skipped_updates"] == 1
+    assert np.isfinite(metrics["grad_norm"])
+    # What was not finite is forgotten: the next update is as good as any.
+    examples = make_examples(model, seed=1)
+    wanted = plain_gradient(model, examples)
+    steps = watch(learner)
+    assert learner.learn(examples)["skipped_updates"] == 0
+    assert_close(steps[0][1], wanted)
+
+
+def test_the_gap_to_the_engine_is_a_mean_absolute_difference(model):
+    examples = [
+        Example(
+            e.prompt,
+            e.response,
+            e.logprobs + np.where(np.arange(len(e.response)) % 2, 0.1, -0.1),
+            1.0,
+        )
+        for e in make_examples(model)
+    ]
+    assert make_learner(model).learn(examples)["sampler_gap"] == pytest.approx(0.1, abs=1e-5)
+
+
+def test_engine_and_learner_agree_on_the_probability_of_every_token(model, tokenizer):
+    """By 1e-4 for each token; in one batch for the engine, padded and unpadded for the learner."""
+    prompts = {"a": [5, 9], "b": [3, 14, 4, 7, 11], "c": [12, 6, 5]}
+    draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
+    engine = TransformersEngine(model, tokenizer, max_new_tokens=20, temperature=0.8)
+    engine.submit(draws, prompts)
+    examples = [Example(prompts[c.draw.key], c.tokens, c.logprobs, 1.0) for c in engine.wait()]
+    with torch.no_grad():
+        for example in examples:
+            np.testing.assert_allclose(
+                example.logprobs, plain_logprobs(model, example, 0.8), atol=1e-4
+            )
+    assert make_learner(model, 0.8).learn(examples)["sampler_gap"] < 1e-5
+
+
+def test_only_parameters_that_require_a_gradient_are_trained(model):
+    model.model.layers[0].requires_grad_(False)
+    before = copy.deepcopy(model.state_dict())
+    learner = make_learner(model, weight_decay=0.1)
+    learner.learn(make_examples(model))
+    assert all(p.requires_grad for p in learner.parameters)
+    frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
+    assert len(frozen) > 5
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]) == (name in frozen), name
+
+
+def test_gradient_checkpointing_recomputes_and_changes_nothing_else(make_model, tokenizer):
+    """Dropout stays off, and the engine that shares the model keeps its cache."""
+    model = make_model(attention_dropout=0.5)
+    examples = make_examples(model)
+    wanted = plain_gradient(model, examples)
+    model.gradient_checkpointing_enable()
+    runs = []
+    model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: runs.append(1))
+    learner = make_learner(model, micro_batch_tokens=10**6)
+    steps = watch(learner)
+    learner.learn(examples)
+    assert_close(steps[0][1], wanted)
+    assert len(runs) == 2  # forward, and again on the way back
+    assert not any(module.training for module in model.modules())
+
+    draws = [Draw("a", i, draw_seed(0, 0, "a", i)) for i in range(8)]
+    tokens = []
+    for shared in (model, copy.deepcopy(model)):
+        if shared is not model:
+            shared.gradient_checkpointing_disable()
+        engine = TransformersEngine(shared, tokenizer, max_new_tokens=8)
+        engine.submit(draws, {"a": [3, 14, 4]})
+        tokens.append([completion.tokens for completion in engine.wait()])
+    assert tokens[0] == tokens[1]
+
+
+def test_an_error_in_the_forward_pass_leaves_the_model_in_evaluation_mode(model):
+    model.gradient_checkpointing_enable()
+    learner = make_learner(model)
+    with pytest.raises(IndexError):
+        learner.learn([Example([2], [999], np.zeros(1), 1.0)])
+    assert not any(module.training for module in model.modules())

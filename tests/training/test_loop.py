@@ -1,0 +1,344 @@
+"""The loop: a step taken apart with fakes, and whole runs that are stopped and gone on with."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from rollwise.config import make_config
+from rollwise.engines import Completion
+from rollwise.grading import Grader
+from rollwise.prompts import Uniform
+from rollwise.records import RunFolder, Trackers
+from rollwise.sampling.session import draw_seed
+from rollwise.training.loop import Run, evaluate, train, train_step
+from rollwise.training.run import _in_bfloat16, begin, go_on
+
+TRAINED = [f"train {i}" for i in range(10)]
+HELDOUT = [f"held out {i}" for i in range(5)]
+LUCK = {key: (i % 5) / 4 for i, key in enumerate([*TRAINED, *HELDOUT])}
+
+
+def is_right(key, seed):
+    return random.Random(seed).random() < LUCK[key]
+
+
+class FakeEngine:
+    """Completes all that is submitted, right or wrong by the draw's seed."""
+
+    def __init__(self):
+        self.submitted, self.under_way, self.weights = [], [], []
+
+    def submit(self, draws, prompts):
+        self.under_way += draws
+        self.submitted += draws
+
+    def wait(self):
+        done, self.under_way = self.under_way, []
+        return [
+            Completion(
+                d, [d.index, 1], np.zeros(2, np.float32), str(is_right(d.key, d.seed)), False
+            )
+            for d in done
+        ]
+
+    def cancel(self, draws):
+        pass
+
+    def load_weights(self, weights):
+        self.weights.append(weights)
+
+
+class FakeGrader(Grader):
+    """Reads the reward from the response, and counts a failure a call."""
+
+    def grade(self, responses, answers):
+        self.failures += 1
+        return np.array([float(response == "True") for response in responses])
+
+
+class FakeLearner:
+    """Notes what it is given; its weights are the number of updates."""
+
+    def __init__(self):
+        self.learnt = []
+
+    def learn(self, examples):
+        self.learnt.append(examples)
+        return {"loss": 0.25}
+
+    def weights(self):
+        return len(self.learnt)
+
+
+class Listening(Uniform):
+    """Notes what it is told."""
+
+    def tell(self, keys, correct, drawn):
+        self.told = dict(zip(keys, zip(correct, drawn, strict=True), strict=True))
+
+
+def make_run(tmp_path, **settings):
+    config = make_config(
+        {
+            "seed": 3,
+            "prompts": {"batch_size": 6},
+            "evaluation": {"samples": 4},
+            "records": {"prompts_per_step": 2},
+            "schedule": {"size": 4, "rounds": 2},
+        },
+        settings,
+    )
+    folder = RunFolder(tmp_path / "run")
+    folder.create(config.model_dump(mode="json"))
+    keys = [*TRAINED, *HELDOUT]
+    return Run(
+        config=config,
+        folder=folder,
+        trackers=Trackers([], folder, {}),
+        sampler=Listening(TRAINED, config.prompts.batch_size, config.seed),
+        engine=FakeEngine(),
+        grader=FakeGrader(),
+        learner=FakeLearner(),
+        tokenizer=None,
+        prompts={key: [i] for i, key in enumerate(keys)},
+        answers={key: f"answer to {key}" for key in keys},
+        heldout=HELDOUT,
+        questions={key: f"question of {key}" for key in keys},
+    )
+
+
+def expected_pool(key, step):
+    """Balanced(2, 2) in two rounds of four, one draw at a time."""
+    rewards = [is_right(key, draw_seed(3, step, key, i)) for i in range(8)]
+    first = sum(rewards[:4])
+    return rewards[:4] if first == 2 else rewards
+
+
+def test_a_step_from_prompts_to_weights(tmp_path):
+    run = make_run(tmp_path)
+    asked = Uniform(TRAINED, 6, seed=3).ask()
+    metrics = train_step(run, 5)
+
+    pools = {key: expected_pool(key, 5) for key in asked}
+    assert run.sampler.told == {key: (sum(pool), len(pool)) for key, pool in pools.items()}
+    mixed = {key: pool for key, pool in pools.items() if 0 < sum(pool) < len(pool)}
+    assert 0 < len(mixed) < len(pools)
+    (examples,) = run.learner.learnt
+    assert [example.prompt for example in examples] == [
+        run.prompts[key] for key in mixed for _ in range(4)
+    ]
+    for example in examples:
+        place, pool = example.response[0], mixed[TRAINED[example.prompt[0]]]
+        assert example.advantage == pytest.approx(pool[place] - np.mean(pool))
+    # The engine got the weights that came of it.
+    assert run.engine.weights == [1]
+
+    assert metrics["step"] == 5
+    assert metrics["draws"] == sum(map(len, pools.values()))
+    assert metrics["trained_groups"] == len(mixed)
+    assert metrics["loss"] == 0.25
+    assert metrics["epoch"] == pytest.approx(0.6)
+    assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
+
+
+def test_failures_of_the_grader_are_counted_step_by_step(tmp_path):
+    run = make_run(tmp_path)
+    run.grader.failures = 100
+    assert [train_step(run, step)["grader_failures"] for step in (1, 2)] == [2, 2]
+
+
+def test_the_first_prompts_of_a_step_are_recorded_whole(tmp_path):
+    run = make_run(tmp_path)
+    train_step(run, 1)
+    train_step(run, 2)
+    run.folder.flush_samples()
+    rows = run.folder.read_samples()
+    asked = Uniform(TRAINED, 6, seed=3)
+    expected = {(step, key) for step in (1, 2) for key in asked.ask()[:2]}
+    assert {(row["step"], row["key"]) for row in rows} == expected
+    for step, key in expected:
+        own = [row for row in rows if (row["step"], row["key"]) == (step, key)]
+        assert [row["reward"] for row in own] == expected_pool(key, step)
+        assert {(row["question"], row["answer"]) for row in own} == {
+            (f"question of {key}", f"answer to {key}")
+        }
+
+
+def test_every_draw_of_a_run_has_random_numbers_of_its_own(tmp_path):
+    run = make_run(tmp_path)
+    evaluate(run)
+    for step in range(1, 6):
+        train_step(run, step)
+    seeds = [draw.seed for draw in run.engine.submitted]
+    assert len(set(seeds)) == len(seeds) > 150
+
+
+def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):
+    run = make_run(tmp_path)
+    first, second = evaluate(run), evaluate(run)
+    assert first == second
+    rights = [[is_right(key, draw_seed(3, 0, key, i)) for i in range(4)] for key in HELDOUT]
+    assert first.avg_at_k.value == pytest.approx(np.mean(rights))
+    assert first.pass_at_k.value == pytest.approx(np.mean(np.any(rights, axis=1)))
+    assert first.k == 4
+
+
+# Whole runs of the built-in model.
+
+
+class Observer:
+    """Watches a run, and asks it to stop after a step."""
+
+    def __init__(self, stop_after=None):
+        self.seen, self.stop_after, self.stop_requested = [], stop_after, False
+
+    def on_step(self, metrics):
+        self.seen.append(metrics["step"])
+        self.stop_requested = metrics["step"] == self.stop_after
+
+
+SETTINGS = {
+    "steps": 4,
+    "prompts": {"batch_size": 4},
+    "data": {"problems": 32, "max_terms": 4},
+    "schedule": {"size": 4, "rounds": 2},
+    "engine": {"max_new_tokens": 16},
+    "evaluation": {"every": 2, "problems": 4, "samples": 2},
+}
+
+
+def config_of(**changed):
+    return make_config(SETTINGS, changed)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a run that was not interrupted."""
+    folder = RunFolder(tmp_path_factory.mktemp("runs") / "whole")
+    assert train(begin(config_of(), folder), Observer())
+    return folder.path
+
+
+def test_what_a_run_writes(whole, metrics_of):
+    lines = metrics_of(whole)
+    assert sum(line["trained_groups"] for line in lines[1:]) > 4
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
+    assert [line["step"] for line in lines if "heldout" in line] == [0, 2, 4]
+    assert all(line["heldout"].keys() == {"avg@2", "pass@2"} for line in lines[::2])
+    assert [p.name for p in (whole / "checkpoints").iterdir()] == ["step-000004"]
+    rows = RunFolder(whole).read_samples()
+    assert {row["step"] for row in rows} == {1, 2, 3, 4}
+    assert all(len({r["key"] for r in rows if r["step"] == step}) == 4 for step in range(1, 5))
+
+
+def test_held_out_problems_can_be_left_to_the_ends(tmp_path, metrics_of):
+    settings = SETTINGS["evaluation"] | {"every": 0}
+    folder = RunFolder(tmp_path / "run")
+    train(begin(config_of(evaluation=settings), folder), Observer())
+    assert [line["step"] for line in metrics_of(folder.path) if "heldout" in line] == [0, 4]
+
+
+def test_checkpoints_are_written_when_due_and_old_ones_go(tmp_path, whole, state_of):
+    folder = RunFolder(tmp_path / "run")
+    config = config_of(checkpoint={"every": 1, "keep": 2})
+    train(begin(config, folder), Observer())
+    assert sorted(p.name for p in folder.checkpoints.iterdir()) == ["step-000003", "step-000004"]
+    assert state_of(folder.path) == state_of(whole)
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 3])
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, whole, state_of, stop_after):
+    """To the bit: weights, optimizer, sampler, random state, metrics and recorded responses."""
+    folder = RunFolder(tmp_path / "run")
+    observer = Observer(stop_after)
+    assert not train(begin(config_of(), folder), observer)
+    assert observer.seen == [*range(stop_after + 1)]
+    assert [p.name for p in folder.checkpoints.iterdir()] == [f"step-{stop_after:06d}"]
+
+    rest = RunFolder(folder.path)
+    observer = Observer()
+    assert train(go_on(config_of(), rest), observer)
+    assert observer.seen == [*range(stop_after + 1, 5)]
+    assert state_of(folder.path) == state_of(whole)
+    assert rest.read_samples() == RunFolder(whole).read_samples()
+    elapsed = [line["elapsed"] for line in rest.read_metrics()]
+    assert elapsed == sorted(elapsed)
+
+
+def test_a_run_that_died_goes_on_from_its_last_checkpoint(tmp_path, whole, state_of):
+    """What it had done since is done again, and counted once."""
+
+    class Dying(Observer):
+        def on_step(self, metrics):
+            if metrics["step"] == 3:
+                raise KeyboardInterrupt
+
+    folder = RunFolder(tmp_path / "run")
+    config = config_of(checkpoint={"every": 2})
+    with pytest.raises(KeyboardInterrupt):
+        train(begin(config, folder), Dying())
+    assert [line["step"] for line in folder.read_metrics()] == [0, 1, 2, 3]
+    assert train(go_on(config, RunFolder(folder.path)), Observer())
+    assert state_of(folder.path) == state_of(whole)
+    assert RunFolder(folder.path).read_samples() == RunFolder(whole).read_samples()
+
+
+def test_a_run_asked_to_stop_while_it_saves_stops_there(tmp_path, monkeypatch):
+    observer = Observer()
+
+    def save_and_interrupt(folder, keep):
+        observer.stop_requested = True
+
+    monkeypatch.setattr("rollwise.training.loop.prune_checkpoints", save_and_interrupt)
+    folder = RunFolder(tmp_path / "run")
+    assert not train(begin(config_of(checkpoint={"every": 2}), folder), observer)
+    assert observer.seen == [0, 1, 2]
+    assert [p.name for p in folder.checkpoints.iterdir()] == ["step-000002"]
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path, state_of):
+    folder = RunFolder(tmp_path / "run")
+    train(begin(config_of(steps=2), folder), Observer())
+    before = state_of(folder.path)
+    observer = Observer()
+    assert train(go_on(config_of(steps=2), RunFolder(folder.path)), observer)
+    assert train(go_on(config_of(steps=1), RunFolder(folder.path)), observer)
+    assert observer.seen == []
+    assert state_of(folder.path) == before
+
+
+def test_the_seed_names_the_run(tmp_path, whole, state_of):
+    again, other = RunFolder(tmp_path / "again"), RunFolder(tmp_path / "other")
+    torch.manual_seed(12345)  # whatever was drawn before
+    train(begin(config_of(), again), Observer())
+    train(begin(config_of(seed=1), other), Observer())
+    assert state_of(again.path) == state_of(whole)
+    assert state_of(other.path)["metrics"][1:] != state_of(whole)["metrics"][1:]
+
+
+def test_the_copy_in_bfloat16_keeps_its_positions(make_model):
+    """Rotary frequencies stay in single precision; weights that are tied stay tied."""
+    model = make_model(tie_word_embeddings=True)
+    copied = _in_bfloat16(model)
+    assert {p.dtype for p in copied.parameters()} == {torch.bfloat16}
+    assert not any(p.requires_grad for p in copied.parameters())
+    assert copied.lm_head.weight is copied.model.embed_tokens.weight
+    frequencies = copied.model.rotary_emb.inv_freq
+    assert frequencies.dtype == torch.float32
+    assert torch.equal(frequencies, model.model.rotary_emb.inv_freq)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monkeypatch):
+    monkeypatch.setattr("rollwise.training.run._for_sampling", _in_bfloat16)
+    run = begin(config_of(), RunFolder(tmp_path / "run"))
+    before = [p.clone() for p in run.engine.model.parameters()]
+    assert train(run, Observer())
+    after = list(run.engine.model.parameters())
+    for own, learnt in zip(after, run.learner.model.parameters(), strict=True):
+        assert torch.equal(own, learnt.to(torch.bfloat16))
+    assert not all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
+    # Rounding sets the two apart by about 2⁻⁸ of a few nats.
+    assert all(1e-5 < line["sampler_gap"] < 0.1 for line in run.folder.read_metrics()[1:])

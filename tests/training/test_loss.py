@@ -1,0 +1,91 @@
+"""The clipped loss, token by token, against what its definition gives by hand."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rollwise.training.loss import policy_loss
+
+# With bounds [0.8, 1.28] and a dual clip of 10, of min(ρA, clip(ρ)A), for A < 0 at least 10·A:
+# name, ρ, A, the loss (its negative), whether a bound holds it. Where none does, the loss is −ρA
+# and its derivative by log π too.
+REGIONS = [
+    ("inside, A > 0", 1.1, 2.0, -2.2, False),
+    ("inside, A < 0", 1.1, -2.0, 2.2, False),
+    ("unchanged", 1.0, 0.5, -0.5, False),
+    ("above, A > 0: gained enough", 1.5, 2.0, -2.56, True),
+    ("below, A > 0: must be able to come back", 0.5, 2.0, -1.0, False),
+    ("above, A < 0: must be able to come back", 1.5, -2.0, 3.0, False),
+    ("below, A < 0: lost enough", 0.5, -2.0, 1.6, True),
+    ("just below the dual clip", 9.9, -2.0, 19.8, False),
+    ("dual clip", 12.0, -2.0, 20.0, True),
+    ("no dual clip where A > 0", 12.0, 2.0, -2.56, True),
+    ("no advantage", 1.5, 0.0, 0.0, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected", "held"),
+    [r[1:] for r in REGIONS],
+    ids=[r[0] for r in REGIONS],
+)
+def test_every_region_by_hand(ratio, advantage, expected, held):
+    old = torch.tensor([-1.5], dtype=torch.float64)
+    logprobs = (old + np.log(ratio)).requires_grad_()
+    loss, clipped = policy_loss(logprobs, old, torch.tensor([advantage], dtype=torch.float64))
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(expected)
+    assert clipped.item() is held
+    assert logprobs.grad.item() == pytest.approx(0.0 if held else -ratio * advantage)
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_the_first_update_is_the_plain_policy_gradient(advantage):
+    """At ρ = 1 the derivative is −A: REINFORCE."""
+    logprobs = torch.full((3,), -0.7, requires_grad=True)
+    loss, clipped = policy_loss(logprobs, logprobs.detach(), torch.full((3,), advantage))
+    loss.sum().backward()
+    assert logprobs.grad.tolist() == [-advantage] * 3
+    assert not clipped.any()
+
+
+TOKENS = st.lists(st.tuples(st.floats(-3.5, 3.5), st.floats(-4, 4)), min_size=1, max_size=20)
+
+
+@settings(deadline=None)
+@given(TOKENS, st.floats(0.05, 0.9), st.floats(0.05, 3), st.floats(1.05, 20))
+def test_against_the_formula_without_max_and_clip(tokens, low, high, dual):
+    """A ≥ 0: −A·min(ρ, 1 + high). A < 0: −A·min(max(ρ, 1 − low), dual).
+
+    The derivative by log π is −A·ρ where ρ itself is taken, else 0.
+    """
+    log_ratio, advantage = (np.array(column) for column in zip(*tokens, strict=True))
+    ratio = np.exp(log_ratio)
+    for bound in (1 - low, 1 + high, dual):
+        assume((np.abs(ratio - bound) > 1e-6).all())
+    positive = advantage >= 0
+    taken = np.where(
+        positive, np.minimum(ratio, 1 + high), np.minimum(np.maximum(ratio, 1 - low), dual)
+    )
+    held = (taken != ratio) & (advantage != 0)
+
+    old = torch.full((len(tokens),), -2.0, dtype=torch.float64)
+    logprobs = (old + torch.from_numpy(log_ratio)).requires_grad_()
+    loss, clipped = policy_loss(
+        logprobs,
+        old,
+        torch.from_numpy(advantage),
+        clip_low=low,
+        clip_high=high,
+        dual_clip=dual,
+    )
+    loss.sum().backward()
+    np.testing.assert_allclose(loss.detach(), -advantage * taken, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(
+        logprobs.grad, np.where(held, 0.0, -advantage * ratio), rtol=1e-9, atol=1e-300
+    )
+    # Where the advantage is too small for doubles to tell the two sides apart, either may hold.
+    sure = np.abs(advantage) > 1e-9
+    assert (clipped.numpy() == held)[sure].all()

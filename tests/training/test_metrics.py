@@ -1,0 +1,104 @@
+"""The figures of a step, from pools written by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rollwise.config import AdvantageSettings, GroupSettings
+from rollwise.engines import Completion
+from rollwise.sampling import Balanced, RolloutSession, Rounds
+from rollwise.training.groups import make_group
+from rollwise.training.metrics import rollout_metrics
+
+# Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
+POOLS = {
+    "mixed at once": [1, 0],
+    "late": [0, 0, 0, 1],
+    "never": [1, 1, 1, 1, 1, 1],
+}
+
+
+def make_step(pools=POOLS, unresolved="drop"):
+    """A session that ended with these pools, and its groups.
+
+    The i-th response has i + 1 tokens of log-probability −i each; the third and later are cut.
+    """
+    session = RolloutSession(pools, Balanced(1, 1), Rounds(size=2, rounds=3))
+    while draws := session.next_draws():
+        for draw in draws:
+            i = draw.index
+            tokens, logprobs = [9] * (i + 1), np.full(i + 1, -i, np.float32)
+            completion = Completion(draw, tokens, logprobs, "", truncated=i >= 2)
+            session.record(draw, pools[draw.key][i], completion)
+    group = GroupSettings(size=2, unresolved=unresolved)
+    rng = np.random.default_rng(0)
+    groups = [make_group(pool, group, AdvantageSettings(), rng) for pool in session.pools.values()]
+    return session, groups
+
+
+def test_every_figure_by_hand():
+    metrics = rollout_metrics(*make_step(), first=2)
+    entropy = metrics.pop("entropy")
+    assert metrics == {
+        # The first two of each: 1 0, 0 0, 1 1.
+        "reward": pytest.approx(3 / 6),
+        "uniform_first": pytest.approx(2 / 3),
+        "uniform_after": pytest.approx(1 / 3),
+        "prompts": 3,
+        "trained_groups": 2,
+        "draws": 2 + 4 + 6,
+        "draws_per_prompt": 4.0,
+        # All three prompts draw two, then two prompts, then one.
+        "draws_by_round": pytest.approx([6 / 3, 4 / 3, 2 / 3]),
+        "tokens": (1 + 2) + (1 + 2 + 3 + 4) + (1 + 2 + 3 + 4 + 5 + 6),
+        "exits": {"satisfied": 2, "exhausted": 1, "futile": 0},
+        "failed_draws": 0,
+        "lost_draws": 0,
+        "response_tokens": 1.5,
+        "truncated": 0.0,
+    }
+    # First responses: one token of −log π = 0, two of 1.
+    assert entropy == pytest.approx(2 / 3)
+
+
+def test_more_draws_count_as_first_where_there_are_more():
+    """A pool of two gives two, the others three: 1 0, 0 0 0, 1 1 1."""
+    metrics = rollout_metrics(*make_step(), first=3)
+    assert metrics["reward"] == pytest.approx(4 / 8)
+    assert metrics["uniform_first"] == pytest.approx(2 / 3)
+    assert metrics["truncated"] == pytest.approx(2 / 8)
+    assert metrics["response_tokens"] == pytest.approx((3 + 6 + 6) / 8)
+
+
+def test_groups_that_are_kept_are_trained():
+    assert rollout_metrics(*make_step(unresolved="keep"), first=2)["trained_groups"] == 3
+
+
+def test_the_policy_is_judged_by_the_first_draws_alone():
+    """What came after them changes cost and signal, not how good the policy is said to be."""
+    sooner = rollout_metrics(*make_step(), first=2)
+    later = rollout_metrics(*make_step(POOLS | {"late": [0, 0, 0, 0, 0, 1]}), first=2)
+    for name in ("reward", "uniform_first", "entropy", "response_tokens", "truncated"):
+        assert later[name] == sooner[name]
+    assert later["draws"] == sooner["draws"] + 2
+
+
+def test_draws_lost_for_good_leave_figures_that_are_numbers():
+    """A prompt of which nothing arrived counts as one without signal."""
+    session = RolloutSession(["gone", "there"], Balanced(1, 1), Rounds(size=2, rounds=1))
+    while draws := session.next_draws():
+        for draw in draws:
+            if draw.key == "gone":
+                session.record_failure(draw)
+            else:
+                completion = Completion(draw, [1], np.zeros(1, np.float32), "", False)
+                session.record(draw, float(draw.index), completion)
+    rng = np.random.default_rng(0)
+    settings = GroupSettings(size=2), AdvantageSettings()
+    groups = [make_group(pool, *settings, rng) for pool in session.pools.values()]
+    metrics = rollout_metrics(session, groups, first=2)
+    assert (metrics["failed_draws"], metrics["lost_draws"], metrics["draws"]) == (6, 2, 2)
+    assert metrics["reward"] == 0.5
+    assert metrics["uniform_first"] == 0.5
+    json.dumps(metrics, allow_nan=False)
