@@ -1,0 +1,108 @@
+"""The few best of very many, exactly, in one pass and little memory."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Places = NDArray[np.int64]
+"""Places of prompts, in key order from 0."""
+
+Mask = NDArray[np.bool_]
+"""One truth value for each prompt, shape (P,), in key order."""
+
+BLOCK = 1 << 14
+"""Prompts looked at together: small enough for a block's temporary arrays to stay in the cache."""
+
+
+def blocks(total: int) -> list[slice]:
+    """Cut `total` places into blocks."""
+    return [slice(start, min(start + BLOCK, total)) for start in range(0, total, BLOCK)]
+
+
+class Smallest:
+    """Keeps the `count` smallest scores of a stream; of equal ones those that came first.
+
+    Attributes:
+        bound: Only a score below this can still be among them; infinite at first.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.bound = np.inf
+        self._places: Places = np.empty(0, dtype=np.int64)
+        self._scores = np.empty(0)
+
+    def add(self, places: Places, scores: NDArray[np.float64]) -> None:
+        """Take in candidates, shape (C,) each, whose places come after all earlier ones."""
+        self._places = np.concatenate([self._places, places])
+        self._scores = np.concatenate([self._scores, scores])
+        if len(self._places) > 2 * self.count:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop all but the best; the last of them is the new bound."""
+        if not 0 < self.count < len(self._scores):
+            self._places, self._scores = self._places[: self.count], self._scores[: self.count]
+            return
+        last = np.partition(self._scores, self.count - 1)[self.count - 1]
+        kept = self._scores < last
+        ties = np.flatnonzero(self._scores == last)
+        kept[ties[: self.count - np.count_nonzero(kept)]] = True
+        self._places, self._scores, self.bound = self._places[kept], self._scores[kept], last
+
+    def places(self) -> Places:
+        """Return the places of the smallest, best first; fewer where there were fewer."""
+        self._drop()
+        return self._places[np.argsort(self._scores, kind="stable")]
+
+
+def smallest(total: int, count: int, scores_of: Callable[[slice], NDArray[np.float64]]) -> Places:
+    """Find the `count` places of the smallest scores, best first, ties by place.
+
+    Args:
+        total: The number of places.
+        count: How many are wanted; fewer come back where fewer have a finite score.
+        scores_of: Gives the scores of a block of places; infinity leaves a place out.
+    """
+    best = Smallest(count)
+    for block in blocks(total) if count else ():
+        scores = scores_of(block)
+        near = np.flatnonzero(scores < best.bound)
+        if near.size:
+            best.add(near + block.start, scores[near])
+    return best.places()
+
+
+def nearest_on_both_sides(
+    values: NDArray[np.float64], centre: float, count: int, exclude: Mask | None = None
+) -> Places:
+    """Find the places of half the `count` nearest values above `centre`, half at or below it.
+
+    CDAS's symmetric choice (arXiv 2505.17652): a side that is short is filled from the other. Of
+    an odd count the larger part is at or below. Equal values are taken in the order of their
+    places. Fewer come back where fewer are not excluded.
+
+    Args:
+        values: Shape (P,), finite.
+        centre: What to be near to.
+        count: How many are wanted.
+        exclude: Which to leave out, shape (P,).
+
+    Returns:
+        Places in ascending order.
+    """
+    above, below = Smallest(count), Smallest(count)
+    for block in blocks(len(values)) if count else ():
+        part = values[block]
+        near = np.flatnonzero((part > -below.bound) & (part < above.bound))
+        if exclude is not None and near.size:
+            near = near[~exclude[block][near]]
+        if near.size:
+            found = part[near]
+            up = found > centre
+            above.add(near[up] + block.start, found[up])
+            below.add(near[~up] + block.start, -found[~up])
+    higher, lower = above.places(), below.places()
+    from_lower = min(count - min(count // 2, len(higher)), len(lower))
+    return np.sort(np.concatenate([higher[: count - from_lower], lower[:from_lower]]))

@@ -1,0 +1,105 @@
+"""All problems first, then only those that are labelled as hard."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.prompts.base import BatchSampler, from_state
+from rollwise.prompts.choice import Mask
+from rollwise.prompts.epochs import Epochs
+from rollwise.prompts.sampler import State
+from rollwise.prompts.uniform import load_walk, walk_state
+from rollwise.sampling.checks import at_least
+
+
+@dataclass(eq=False)
+class Curriculum(BatchSampler):
+    """Uniform over all prompts first, then only over those of a level of at least `min_level`.
+
+    The baseline of CDAS's paper (arXiv 2505.17652: MATH's levels, from 4 on). Both parts are
+    shuffled epochs. A prompt without a level is never hard. Nothing is learnt.
+
+    Args:
+        keys: The prompts, each once.
+        batch_size: Prompts a step, at most as many as are hard.
+        seed: Of the shuffling.
+        levels: The labelled level of each prompt, shape (P,), in key order; None where there is
+            none.
+
+    Raises:
+        ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.
+    """
+
+    levels: InitVar[Sequence[int | None]] = field(kw_only=True)
+    min_level: int = field(
+        default=4, kw_only=True, metadata={"help": "Problems of this level or above are hard."}
+    )
+    uniform_epochs: float = field(
+        default=1.0,
+        kw_only=True,
+        metadata={"help": "Epochs over all problems before only hard ones come."},
+    )
+    uniform_steps: int | None = field(
+        default=None,
+        kw_only=True,
+        metadata={"help": "The same as a number of steps; where it is set, epochs do not count."},
+    )
+
+    def __post_init__(self, levels: Sequence[int | None]) -> None:
+        super().__post_init__()
+        if not 0 <= self.uniform_epochs < math.inf:
+            raise ValueError(
+                f"uniform_epochs must be finite, at least 0, got {self.uniform_epochs}"
+            )
+        if self.uniform_steps is not None:
+            at_least("uniform_steps", self.uniform_steps, 0)
+        if len(levels) != len(self.keys):
+            raise ValueError(
+                f"levels must have one entry for each of the {len(self.keys)} prompts, "
+                f"got {len(levels)}"
+            )
+        hard = [level is not None and level >= self.min_level for level in levels]
+        self._hard = np.flatnonzero(hard).astype(np.int32)
+        if self.batch_size > len(self._hard):
+            raise ValueError(
+                f"batch_size must be at most the number of prompts of level {self.min_level} or "
+                f"above ({len(self._hard)}), got {self.batch_size}"
+            )
+        self.hard_only = False
+        self._walk = Epochs(len(self.keys), self.seed)
+
+    def _choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
+        if not self.hard_only and self._switches():
+            self.hard_only = True
+            self._walk = Epochs(len(self._hard), self.seed)
+        if not self.hard_only:
+            return self._walk.take(count, None if exclude is None else exclude.__getitem__)
+        excluded = None if exclude is None else exclude[self._hard].__getitem__
+        return self._hard[self._walk.take(min(count, len(self._hard)), excluded)]
+
+    def _switches(self) -> bool:
+        if self.uniform_steps is not None:
+            return self.asks >= self.uniform_steps
+        return self._walk.progress >= self.uniform_epochs
+
+    def _own_state(self) -> State:
+        return {"hard_only": int(self.hard_only), "hard": len(self._hard), **walk_state(self._walk)}
+
+    def _load_own_state(self, state: State) -> None:
+        hard = int(from_state(state, "hard"))
+        if hard != len(self._hard):
+            raise ValueError(
+                f"the state is of {hard} hard prompts, this sampler has {len(self._hard)}: levels "
+                "or min_level differ"
+            )
+        hard_only = bool(from_state(state, "hard_only"))
+        walk = Epochs(len(self._hard) if hard_only else len(self.keys), self.seed)
+        load_walk(walk, state)
+        self._walk, self.hard_only = walk, hard_only
+
+    def metrics(self) -> dict[str, float]:
+        """Return the epochs of this part that are done, and whether only hard prompts come."""
+        return {"epoch": self._walk.progress, "hard_only": float(self.hard_only)}

@@ -1,0 +1,58 @@
+"""Every prompt as often as any other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.prompts.base import BatchSampler, array_from_state, from_state
+from rollwise.prompts.choice import Mask
+from rollwise.prompts.epochs import Epochs
+from rollwise.prompts.sampler import State
+
+
+@dataclass(eq=False)
+class Uniform(BatchSampler):
+    """Shuffled epochs: each prompt once before any comes again (the papers' "random").
+
+    A batch that crosses an epoch's end has no prompt twice either; an excluded prompt loses its
+    turn. Nothing is learnt.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._walk = Epochs(len(self.keys), self.seed)
+
+    @property
+    def epoch(self) -> int:
+        """The number of this epoch, from 0."""
+        return self._walk.epoch
+
+    def _choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
+        return self._walk.take(count, None if exclude is None else exclude.__getitem__)
+
+    def _own_state(self) -> State:
+        return walk_state(self._walk)
+
+    def _load_own_state(self, state: State) -> None:
+        load_walk(self._walk, state)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the epochs begun before this one, and the part of this one that is done."""
+        return {"epoch": self._walk.progress}
+
+
+def walk_state(walk: Epochs) -> State:
+    """Return a walk's epoch, its order, and how far it has been walked."""
+    return {"epoch": walk.epoch, "order": walk.order.copy(), "position": walk.position}
+
+
+def load_walk(walk: Epochs, state: State) -> None:
+    """Go on with a walk from `walk_state`.
+
+    Raises:
+        ValueError: Something is lacking, or of another number of prompts.
+    """
+    epoch, position = int(from_state(state, "epoch")), int(from_state(state, "position"))
+    walk.order = array_from_state(state, "order", walk.total, np.int32)
+    walk.epoch, walk.position = epoch, position

@@ -1,0 +1,322 @@
+"""Both traces, the three forms, the warm-up, the settings."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.prompts import CDAS
+from rollwise.prompts.ratings import LogitRating, logistic
+
+# Six prompts, 8 responses each: the correct counts of three steps (arXiv 2505.17652, worked by
+# hand from D ← ((t−1)/t)·D + (σ(C − D) − s)/t and C ← −mean D; after step 1, a: ½ − 8/8 = −½).
+STEPS = [
+    {"a": 8, "b": 4, "c": 0, "d": 6},
+    {"a": 7, "c": 1, "e": 2, "f": 8},
+    {"b": 5, "c": 0, "d": 8, "e": 3},
+]
+TRACES = {
+    "paper": [
+        ([-0.5, 0, 0.5, -0.25, 0, 0], 0.041667),
+        ([-0.3714, 0, 0.381191, -0.25, 0.260415, -0.489585], 0.07823),
+        ([-0.3714, -0.052726, 0.395738, -0.334336, 0.169997, -0.489585], 0.113719),
+    ],
+    "released_code": [
+        ([-0.25, 0, 0.25, -0.125, 0, 0], 0.020833),
+        ([-0.269234, 0, 0.272653, -0.125, 0.127604, -0.247396], 0.040229),
+        ([-0.269234, -0.038315, 0.315028, -0.236262, 0.119459, -0.247396], 0.059453),
+    ],
+}
+CHOSEN = {2: ["bc", "be", "be"], 4: ["bcef", "bcde", "bcde"]}
+
+
+def tell(sampler, correct, drawn=8):
+    sampler.tell(list(correct), list(correct.values()), [drawn] * len(correct))
+
+
+@pytest.mark.parametrize("form", TRACES)
+def test_the_trace_of_difficulties_and_competence(form):
+    sampler = CDAS("abcdef", batch_size=2, form=form)
+    for correct, (difficulty, competence) in zip(STEPS, TRACES[form], strict=True):
+        tell(sampler, correct)
+        np.testing.assert_allclose(sampler.difficulty, difficulty, rtol=0, atol=5.1e-7)
+        assert sampler.competence == pytest.approx(competence, abs=5.1e-7)
+
+
+@pytest.mark.parametrize("count", CHOSEN)
+@pytest.mark.parametrize("form", TRACES)
+def test_the_trace_of_choices(form, count):
+    sampler = CDAS("abcdef", batch_size=count, form=form, warmup_epochs=0)
+    for correct, chosen in zip(STEPS, CHOSEN[count], strict=True):
+        tell(sampler, correct)
+        assert sampler.ask() == list(chosen)
+        assert sampler.ask() == list(chosen)  # asking alone changes nothing
+
+
+def test_the_paper_form_is_the_default():
+    default, paper = CDAS("abcdef", 2), CDAS("abcdef", 2, form="paper")
+    for correct in STEPS:
+        tell(default, correct)
+        tell(paper, correct)
+    assert default.difficulty.tolist() == paper.difficulty.tolist()
+    assert default.form == "paper"
+
+
+def told_often(sampler, steps, seed=0):
+    """Random prompts with random counts."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        batch = rng.choice(len(sampler.keys), 5, replace=False).tolist()
+        sampler.tell(batch, rng.integers(0, 9, 5), [8] * 5)
+
+
+@pytest.mark.parametrize("form", ["paper", "released_code"])
+def test_competence_stays_minus_the_mean_difficulty(form):
+    sampler = CDAS(range(30), 5, form=form)
+    told_often(sampler, 2000)
+    assert sampler.competence == pytest.approx(-sampler.difficulty.mean(), abs=1e-12)
+
+
+@given(
+    steps=st.lists(
+        st.dictionaries(st.integers(0, 5), st.integers(0, 4), min_size=1), min_size=1, max_size=8
+    ),
+    delay=st.sampled_from([0, 1]),
+)
+def test_the_published_forms_against_plain_lists(steps, delay):
+    """The update as METHODS writes it, prompt by prompt."""
+    sampler = CDAS(range(6), 2, form=["paper", "released_code"][delay])
+    difficulty, visits, competence = [0.0] * 6, [0] * 6, 0.0
+    for correct in steps:
+        tell(sampler, correct, drawn=4)
+        for i, positives in correct.items():
+            visits[i] += 1
+            t = visits[i] + delay
+            gap = 1 / (1 + math.exp(difficulty[i] - competence)) - positives / 4
+            difficulty[i] = (t - 1) / t * difficulty[i] + gap / t
+        competence = -sum(difficulty) / 6
+        np.testing.assert_allclose(sampler.difficulty, difficulty, rtol=0, atol=1e-12)
+        assert sampler.competence == pytest.approx(competence, abs=1e-12)
+
+
+def test_without_a_floor_nothing_is_forgotten_with_one_it_is():
+    """A prompt that was failed 200 times and then solved 20 times."""
+    slow, fast = CDAS([0, 1], 1), CDAS([0, 1], 1, step_floor=0.2)
+    for sampler in (slow, fast):
+        for correct in [0] * 200 + [8] * 20:
+            sampler.tell([0], [correct], [8])
+    assert slow.difficulty[0] > 0.2
+    assert fast.difficulty[0] < -0.3
+
+
+def test_expected_pass_rates_of_the_paper_form_at_rest():
+    """Where every prompt always shows its pass rate, D settles and stands for that rate."""
+    rates = np.arange(9) / 8
+    for form in TRACES:
+        sampler = CDAS(range(9), 9, form=form)
+        for _ in range(3000):
+            sampler.tell(range(9), range(9), [8] * 9)
+        np.testing.assert_allclose(sampler.expected_pass_rates(range(9)), rates, atol=0.01)
+
+
+def test_the_paper_form_aims_above_a_half_where_the_model_is_weak():
+    """At D = C the pass rate is ½ − C, whatever is wanted (FINDINGS: it drifts to solved prompts).
+
+    At rest D = σ(C − D) − s. With σ(x) ≈ ½ + x/4 and C = −mean D that gives mean s = ½ + 3C/2:
+    pass rates of mean ¼ put C at −1/6, and the choice at pass rates of 2/3.
+    """
+    correct = [round(64 * (i / 99) ** 3) for i in range(100)]
+    chosen = {}
+    for form in ("paper", "calibrated"):
+        sampler = CDAS(range(100), 4, form=form, warmup_epochs=0)
+        for _ in range(500):
+            sampler.tell(range(100), correct, [64] * 100)
+        chosen[form] = np.mean([correct[key] / 64 for key in sampler.ask()])
+    assert np.mean(correct) / 64 == pytest.approx(0.25, abs=0.01)
+    assert chosen["paper"] == pytest.approx(2 / 3, abs=0.03)
+    assert chosen["calibrated"] == pytest.approx(1 / 2, abs=0.03)
+
+
+def test_the_calibrated_update_by_hand():
+    """D ← D + η(p − s), η = 4·max(1/t, .1); C ← C + η_C·mean(s − p), η_C = 2·max(1/tells, .1)."""
+    sampler = CDAS("ab", 1, form="calibrated")
+    sampler.tell(["a", "b"], correct=[2, 0], drawn=[8, 8])
+    assert sampler.difficulty.tolist() == [4 * (0.5 - 0.25), 4 * (0.5 - 0.0)]
+    assert sampler.competence == 2 * (-0.25 - 0.5) / 2
+    p = 1 / (1 + math.exp(1.0 + 0.75))
+    sampler.tell(["a"], correct=[8], drawn=[8])
+    assert sampler.difficulty[0] == pytest.approx(1.0 + 2 * (p - 1))
+    assert sampler.competence == pytest.approx(-0.75 + 1 * (1 - p))
+
+
+@given(visits=st.integers(1, 10_000), tells=st.integers(1, 10_000), floor=st.floats(0, 1))
+def test_the_calibrated_steps_shrink_to_their_floor(visits, tells, floor):
+    rating = LogitRating(step=3.0, competence_step=1.5, step_floor=floor, target=0.5)
+    one = np.ones(1)
+    difficulty, change = rating.update(0 * one, 0.0, visits * one, 0 * one, tells)
+    assert difficulty[0] == pytest.approx(0.5 * 3.0 * max(1 / visits, floor))
+    assert change == pytest.approx(-0.5 * 1.5 * max(1 / tells, floor))
+
+
+@pytest.mark.parametrize("level", [-3.0, 0.0, 3.0])
+@pytest.mark.parametrize("target", [0.25, 0.5, 0.8])
+def test_the_calibrated_form_finds_the_target_at_any_level(level, target):
+    """2,000 prompts of logit-normal pass rates around σ(level); 64 a step, 8 draws each."""
+    rng = np.random.default_rng(7)
+    rates = logistic(rng.normal(level, 2.0, 2000))
+    sampler = CDAS(range(2000), 64, form="calibrated", target=target)
+    shown = []
+    for _ in range(100):
+        batch = sampler.ask()
+        sampler.tell(batch, rng.binomial(8, rates[batch]), [8] * 64)
+        shown.append(rates[batch].mean())
+    assert np.mean(shown[40:]) == pytest.approx(target, abs=0.08)
+    expected = sampler.expected_pass_rates(range(2000))
+    assert np.mean(np.abs(expected - rates)) < 0.15
+
+
+def test_the_calibrated_form_follows_a_model_that_learns():
+    """All pass rates rise by 3 logits over 100 steps: the choice stays near ½."""
+    rng = np.random.default_rng(8)
+    logits = rng.normal(-2.0, 1.5, 2000)
+    sampler = CDAS(range(2000), 64, form="calibrated")
+    shown = []
+    for step in range(140):
+        rates = logistic(logits + 0.03 * min(step, 100))
+        batch = sampler.ask()
+        sampler.tell(batch, rng.binomial(8, rates[batch]), [8] * 64)
+        shown.append(rates[batch].mean())
+    assert np.mean(shown[-30:]) == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_warm_up_shows_each_prompt_once():
+    for epochs in (1, 2):
+        sampler = CDAS(range(20), 4, warmup_epochs=epochs)
+        for _ in range(epochs):
+            seen = []
+            for _ in range(5):
+                assert sampler.metrics()["warming_up"] == 1
+                batch = sampler.ask()
+                sampler.tell(batch, [1] * 4, [4] * 4)
+                seen += batch
+            assert sorted(seen) == list(range(20))
+            assert seen != list(range(20))
+        assert sampler.metrics()["warming_up"] == 0
+        assert sampler.metrics()["visited"] == 1
+
+
+def test_the_last_batch_of_the_warm_up_is_filled_by_difficulty():
+    sampler = CDAS(range(10), 4)
+    seen = []
+    for _ in range(2):
+        batch = sampler.ask()
+        sampler.tell(batch, [4] * 4, [4] * 4)  # solved: far below C, but for one prompt
+        seen += batch
+    sampler.tell([seen[0]], [0], [4])
+    last = sampler.ask()
+    rest = sorted(set(range(10)) - set(seen))
+    assert sorted(last[:2]) == rest
+    assert seen[0] in last[2:]
+    assert len(set(last)) == 4
+
+
+def test_prompts_told_by_others_are_warmed_up():
+    """They are passed over; an epoch of which nothing is left is over."""
+    sampler = CDAS("abcdef", 2)
+    tell(sampler, STEPS[0])
+    assert sorted(sampler.ask()) == ["e", "f"]
+    sampler = CDAS("abcdef", 2)
+    tell(sampler, STEPS[0])
+    tell(sampler, STEPS[1])
+    assert sampler.ask() == ["b", "e"]
+    assert sampler.metrics()["warming_up"] == 0
+
+
+def test_prompts_whose_responses_were_lost_have_had_their_turn():
+    sampler = CDAS("abcdef", 3)
+    first = sampler.ask()
+    sampler.tell(first, [0] * 3, [0] * 3)
+    assert sorted(first + sampler.ask()) == list("abcdef")
+    assert sampler.metrics()["warming_up"] == 0
+
+
+def test_the_share_of_those_not_seen_for_longest():
+    """A quarter of each batch goes round the set: no prompt waits for more than 10 steps."""
+    sampler = CDAS(range(40), 8, revisit_share=0.5, warmup_epochs=1)
+    rng = np.random.default_rng(0)
+    last = np.zeros(40)
+    for step in range(1, 60):
+        batch = sampler.ask()
+        sampler.tell(batch, rng.integers(0, 9, 8), [8] * 8)
+        last[batch] = step
+        assert step < 12 or (step - last).max() <= 10
+    alone = CDAS(range(40), 8)
+    for step in range(1, 60):
+        batch = alone.ask()
+        alone.tell(batch, rng.integers(0, 9, 8), [8] * 8)
+        last[batch] = step
+    assert (59 - last).max() > 10
+
+
+def test_excluded_prompts_are_left_out_in_every_part():
+    sampler = CDAS(range(20), 4, revisit_share=0.5)
+    exclude = np.arange(20) % 2 == 0
+    for _ in range(12):
+        batch = sampler.ask(exclude=exclude)
+        assert len(batch) == 4
+        assert all(key % 2 for key in batch)
+        sampler.tell(batch, [1] * 4, [4] * 4)
+    assert sorted(sampler.ask(20, exclude)) == list(range(1, 20, 2))
+
+
+def test_difficulty_is_a_copy():
+    sampler = CDAS("abcdef", 2)
+    before = sampler.difficulty
+    tell(sampler, STEPS[0])
+    assert not before.any()
+    sampler.difficulty[:] = 9
+    assert sampler.difficulty.max() == 0.5
+
+
+def test_quantiles_of_the_difficulty():
+    sampler = CDAS(range(11), 2)
+    sampler.tell(range(11), range(11), [10] * 11)
+    metrics = sampler.metrics()
+    assert metrics["difficulty_p10"] == pytest.approx(-0.4)
+    assert metrics["difficulty_p50"] == pytest.approx(0.0)
+    assert metrics["difficulty_p90"] == pytest.approx(0.4)
+    assert metrics["competence"] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"form": "glicko"},
+            "^form must be one of paper, released_code, calibrated; got 'glicko'$",
+        ),
+        ({"target": 0.0, "form": "calibrated"}, "^target must lie between 0 and 1, both excluded"),
+        ({"target": 0.3}, "^target is a setting of the form 'calibrated', got 0.3"),
+        ({"warmup_epochs": -1}, "^warmup_epochs must be at least 0, got -1$"),
+        ({"step": 0.0}, "^step must be finite and above 0, got 0.0$"),
+        ({"competence_step": math.inf}, "^competence_step must be finite and above 0, got inf$"),
+        ({"step_floor": 1.5}, "^step_floor must lie between 0 and 1, got 1.5$"),
+        ({"revisit_share": -0.1}, "^revisit_share must lie between 0 and 1, got -0.1$"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CDAS("abc", 1, **settings)
+
+
+def test_a_state_of_another_form_is_refused():
+    state = CDAS("abc", 1).state_dict()
+    with pytest.raises(ValueError, match="of the form 'paper', this sampler is 'calibrated'"):
+        CDAS("abc", 1, form="calibrated").load_state_dict(state)
+
+
+def test_difficulties_far_out_do_not_overflow():
+    with np.errstate(all="raise"):
+        assert logistic(np.array([-1e4, 0.0, 1e4])).tolist() == [0.0, 0.5, 1.0]

@@ -1,0 +1,61 @@
+"""Shuffled epochs: each once, over the ends of epochs, with some passed over."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.prompts.epochs import Epochs
+
+
+@given(total=st.integers(1, 30), data=st.data())
+def test_every_epoch_has_each_once(total, data):
+    """Whatever the batches: the n-th time that a member comes lies in the n-th epoch."""
+    walk = Epochs(total, seed=3)
+    counts = np.zeros(total, dtype=int)
+    for count in data.draw(st.lists(st.integers(1, total), max_size=20)):
+        taken = walk.take(count)
+        assert len(set(taken.tolist())) == count
+        counts[taken] += 1
+        assert counts.max() - counts.min() <= 1
+        assert round(walk.progress * total) == counts.sum()
+
+
+@given(
+    total=st.integers(1, 30),
+    over=st.sets(st.integers(0, 29)),
+    counts=st.lists(st.integers(1, 30), max_size=20),
+)
+def test_those_passed_over_never_come(total, over, counts):
+    walk = Epochs(total, seed=3)
+    skipped = np.isin(np.arange(total), list(over))
+    left = total - int(skipped.sum())
+    for count in counts:
+        taken = walk.take(min(count, total), skipped.__getitem__)
+        assert len(set(taken.tolist())) == len(taken) == min(count, total, left)
+        assert not skipped[taken].any()
+        assert 0 <= walk.position <= total
+
+
+def test_many_passed_over():
+    walk = Epochs(100_000, seed=0)
+    skipped = np.ones(100_000, dtype=bool)
+    skipped[[7, 70_000]] = False
+    for _ in range(3):
+        assert sorted(walk.take(2, skipped.__getitem__).tolist()) == [7, 70_000]
+
+
+def test_an_order_is_that_of_its_seed_and_epoch():
+    walk = Epochs(50, seed=4)
+    first = walk.take(50)
+    assert first.tolist() == np.random.default_rng((4, 0)).permutation(50).tolist()
+    assert walk.take(50).tolist() != first.tolist()
+    assert Epochs(50, seed=4, epoch=0).take(50).tolist() == first.tolist()
+    assert Epochs(50, seed=5).take(50).tolist() != first.tolist()
+
+
+def test_the_rest_of_an_epoch_does_not_cross_its_end():
+    walk = Epochs(10, seed=0)
+    assert len(walk.rest(7)) == 7
+    assert len(walk.rest(7)) == 3
+    assert len(walk.rest(7)) == 0
+    assert walk.epoch == 0

@@ -1,0 +1,120 @@
+"""Mastered prompts rest, come back when they fail, and fill up where nothing else is left."""
+
+import numpy as np
+import pytest
+
+from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform
+
+WRAPPED = {
+    "uniform": lambda: Uniform(range(20), 4),
+    "curriculum": lambda: Curriculum(range(20), 4, levels=[5] * 20),
+    "prioritized": lambda: Prioritized(range(20), 4),
+    "cdas": lambda: CDAS(range(20), 4, warmup_epochs=0),
+    "calibrated": lambda: CDAS(range(20), 4, form="calibrated", revisit_share=0.5),
+    "posterior": lambda: Posterior(range(20), 4),
+}
+
+
+def solve(sampler, keys, times=2, correct=8):
+    for _ in range(times):
+        sampler.tell(keys, [correct] * len(keys), [8] * len(keys))
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_retired_prompts_are_not_asked(name):
+    sampler = Retiring(WRAPPED[name]())
+    solve(sampler, list(range(10)))
+    for _ in range(15):
+        batch = sampler.ask()
+        assert len(set(batch)) == 4
+        assert min(batch) >= 10
+    assert sampler.metrics()["retired"] == 0.5
+    assert sampler.metrics()["recalled"] == 0
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_where_too_few_are_left_retired_ones_fill_up(name):
+    sampler = Retiring(WRAPPED[name]())
+    solve(sampler, list(range(17)))
+    for _ in range(12):
+        batch = sampler.ask()
+        assert len(set(batch)) == 4
+        assert {17, 18, 19} <= set(batch)
+        assert sampler.metrics()["recalled"] == 1
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_where_all_are_retired_it_goes_on(name):
+    sampler = Retiring(WRAPPED[name]())
+    solve(sampler, list(range(20)))
+    for _ in range(12):
+        assert len(set(sampler.ask())) == 4
+    assert sampler.metrics()["retired"] == 1
+    assert sampler.metrics()["recalled"] == 4
+
+
+def test_only_solved_visits_in_a_row_retire():
+    sampler = Retiring(Uniform("ab", 1), pass_rate=0.75, visits=3)
+    for correct in (6, 8, 5, 6, 7):
+        sampler.tell(["a"], [correct], [8])
+        assert not sampler.retired.any()
+    sampler.tell(["a"], [6], [8])
+    assert sampler.retired.tolist() == [True, False]
+
+
+def test_a_pass_rate_at_the_threshold_retires():
+    """9 of 10 at 0.9: no rounding error may keep it."""
+    for drawn in range(10, 1001, 10):
+        sampler = Retiring(Uniform("ab", 1), visits=1)
+        sampler.tell(["a", "b"], [drawn * 9 // 10, drawn * 9 // 10 - 1], [drawn] * 2)
+        assert sampler.retired.tolist() == [True, False], drawn
+
+
+def test_a_retired_prompt_that_fails_comes_back():
+    sampler = Retiring(Uniform("ab", 1))
+    solve(sampler, ["a"], times=300)
+    assert sampler.retired.tolist() == [True, False]
+    solve(sampler, ["a"], times=1, correct=4)
+    assert not sampler.retired.any()
+    solve(sampler, ["a"], times=1)
+    assert not sampler.retired.any()
+
+
+def test_what_the_caller_excludes_is_left_out_as_well():
+    sampler = Retiring(Uniform(range(20), 4))
+    solve(sampler, list(range(17)))
+    exclude = np.isin(np.arange(20), [0, 1, 2, 17])
+    for _ in range(10):
+        batch = sampler.ask(exclude=exclude)
+        assert {18, 19} <= set(batch)
+        assert not {0, 1, 2, 17} & set(batch)
+    everything = np.ones(20, dtype=bool)
+    assert sampler.ask(exclude=everything) == []
+
+
+def test_the_wrapped_sampler_learns():
+    sampler, alone = Retiring(CDAS("abc", 1)), CDAS("abc", 1)
+    for each in (sampler, alone):
+        each.tell(["a", "c"], [3, 8], [8, 8])
+    assert sampler.sampler.difficulty.tolist() == alone.difficulty.tolist()
+    assert sampler.expected_pass_rates(["c"]) == alone.expected_pass_rates(["c"])
+    assert np.isnan(Retiring(Uniform("abc", 1)).expected_pass_rates(["c"])).all()
+
+
+def test_what_cannot_be_wrapped_is_refused():
+    with pytest.raises(TypeError, match="must be a BatchSampler, whose ask can leave prompts out"):
+        Retiring(object())
+    for rate in (0.0, 1.1, np.nan):
+        with pytest.raises(ValueError, match=r"^pass_rate must lie above 0, at most 1, got "):
+            Retiring(Uniform("ab", 1), pass_rate=rate)
+    for visits, message in ((0, "at least 1, got 0"), (256, "at most 255, got 256")):
+        with pytest.raises(ValueError, match=f"^visits must be {message}$"):
+            Retiring(Uniform("ab", 1), visits=visits)
+
+
+def test_a_state_of_another_wrapped_sampler_is_refused():
+    state = Retiring(Uniform("ab", 1)).state_dict()
+    with pytest.raises(ValueError, match=r"of the sampler Uniform, this one is Prioritized"):
+        Retiring(Prioritized("ab", 1)).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"'wrapped.sampler'|lacks"):
+        Retiring(Uniform("ab", 1)).load_state_dict(Uniform("ab", 1).state_dict())

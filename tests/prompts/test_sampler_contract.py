@@ -1,0 +1,136 @@
+"""Every sampler here keeps the contract; and the contract notices who does not."""
+
+import numpy as np
+import pytest
+
+from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform
+from rollwise.prompts.testing import PromptSamplerContract, play
+
+
+class TestUniform(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Uniform(keys, batch_size, seed)
+
+
+class TestCurriculum(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Curriculum(keys, batch_size, seed, levels=[5] * len(keys))
+
+
+class TestCurriculumWithEasyProblems(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        levels = [1 + i % 5 for i in range(len(keys))]
+        return Curriculum(keys, batch_size, seed, levels=levels, min_level=3)
+
+    def test_a_batch_may_be_the_whole_set(self):
+        """Only of a set that is hard throughout."""
+
+    def test_one_prompt_is_a_set(self):
+        """Only where it is hard."""
+
+
+class TestPrioritized(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Prioritized(keys, batch_size, seed)
+
+
+class TestCDAS(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return CDAS(keys, batch_size, seed)
+
+
+class TestCDASOfTheReleasedCode(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return CDAS(keys, batch_size, seed, form="released_code", warmup_epochs=0)
+
+
+class TestCalibratedCDAS(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return CDAS(keys, batch_size, seed, form="calibrated", target=0.4, revisit_share=0.25)
+
+
+class TestCDASWithTwoEpochsOfWarmUp(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return CDAS(keys, batch_size, seed, warmup_epochs=2, step_floor=0.2, revisit_share=0.5)
+
+
+class TestPosterior(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Posterior(keys, batch_size, seed)
+
+
+class TestPosteriorWithFewCandidates(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Posterior(keys, batch_size, seed, candidates=max(batch_size, 8))
+
+
+class TestRetiring(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Retiring(CDAS(keys, batch_size, seed), visits=1, pass_rate=0.5)
+
+
+class TestRetiringAroundUniform(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        return Retiring(Uniform(keys, batch_size, seed), visits=1)
+
+
+class TwicePerBatch(Uniform):
+    def ask(self, count=None, exclude=None):
+        batch = super().ask(count, exclude)
+        return [*batch[:-1], batch[0]]
+
+
+class ForgetsItsPosition(Uniform):
+    def _load_own_state(self, state):
+        super()._load_own_state({**state, "position": 0})
+
+
+class Credulous(Prioritized):
+    def tell(self, keys, correct, drawn):
+        known = [key in self.keys for key in keys]
+        super().tell(
+            *([x for x, k in zip(list(v), known, strict=True) if k] for v in (keys, correct, drawn))
+        )
+
+
+class SharesItsArrays(Prioritized):
+    def _own_state(self):
+        return {"pass_rates": self._pass_rates}
+
+
+class Keeps(Uniform):
+    def _own_state(self):
+        return {**super()._own_state(), "history": np.zeros(self.asks)}
+
+
+class Restless(Prioritized):
+    def _rng(self):
+        return np.random.default_rng()
+
+
+@pytest.mark.parametrize(
+    ("sampler", "test"),
+    [
+        (TwicePerBatch, "test_a_batch_has_its_size_and_no_prompt_twice"),
+        (ForgetsItsPosition, "test_a_state_goes_on_exactly"),
+        (Credulous, "test_tell_refuses_what_cannot_be"),
+        (SharesItsArrays, "test_a_state_is_a_copy"),
+        (Keeps, "test_a_state_does_not_grow"),
+        (Restless, "test_the_seed_decides"),
+    ],
+)
+def test_the_contract_notices(sampler, test):
+    class Suite(PromptSamplerContract):
+        def make(self, keys, batch_size, seed=0):
+            return sampler(keys, batch_size, seed)
+
+    with pytest.raises((AssertionError, ValueError)):
+        getattr(Suite(), test)()
+
+
+def test_samplers_learn_from_what_they_are_told():
+    """Other outcomes, other batches: the suite would pass a sampler that learns nothing."""
+    for sampler in (Prioritized, CDAS, Posterior):
+        first, second = sampler(range(40), 4), sampler(range(40), 4)
+        assert play(first, 10) == play(second, 10) or sampler is not CDAS
+        assert play(first, 20, seed=1) != play(second, 20, seed=2)
