@@ -8,6 +8,7 @@ import torch
 
 from rollwise.config import make_config
 from rollwise.engines import Completion
+from rollwise.errors import ConfigError
 from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
@@ -304,9 +305,20 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, state_of):
     before = state_of(folder.path)
     observer = Observer()
     assert train(go_on(config_of(steps=2), RunFolder(folder.path)), observer)
-    assert train(go_on(config_of(steps=1), RunFolder(folder.path)), observer)
     assert observer.seen == []
     assert state_of(folder.path) == before
+
+
+@pytest.mark.parametrize(("done", "steps", "least"), [(3, 3, 4), (3, 2, 4), (2, 1, 2)])
+def test_a_run_cannot_end_where_it_was_not_evaluated(tmp_path, state_of, done, steps, least):
+    """Its figures "after" would be those of an earlier step; every second step has them."""
+    folder = RunFolder(tmp_path / "run")
+    train(begin(config_of(), folder), Observer(stop_after=done))
+    before = state_of(folder.path), folder.read_config()
+    message = f"`steps` must be at least {least}, .* has done {done}; it is {steps}"
+    with pytest.raises(ConfigError, match=message):
+        go_on(config_of(steps=steps), RunFolder(folder.path))
+    assert (state_of(folder.path), folder.read_config()) == before
 
 
 def test_the_seed_names_the_run(tmp_path, whole, state_of):

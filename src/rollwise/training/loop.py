@@ -98,7 +98,7 @@ def train(run: Run, observer: Observer) -> bool:
             save(run)
     if not saved:
         save(run)
-    return run.step >= config.steps
+    return run.step == config.steps
 
 
 def train_step(run: Run, step: int) -> Row:

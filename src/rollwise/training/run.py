@@ -72,6 +72,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     else:
         step = load_checkpoint(checkpoint, learner, sampler)
         folder.go_back_to(step)
+        _check_end(config.steps, step, folder)
         folder.write_config(settings)
     return Run(
         config=config,
@@ -88,6 +89,16 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         questions={problem.key: problem.messages[-1]["content"] for problem in problems},
         step=step,
     )
+
+
+def _check_end(steps: int, done: int, folder: RunFolder) -> None:
+    """Refuse an end that lies behind the run, or where its held-out figures were not taken."""
+    least = done if "heldout" in folder.read_metrics()[-1] else done + 1
+    if steps < least:
+        raise ConfigError(
+            f"`steps` must be at least {least}, for the run in {folder.path} has done {done}; "
+            f"it is {steps}"
+        )
 
 
 def make_grader(settings: GradingSettings) -> Grader:
