@@ -5,8 +5,9 @@ import dataclasses
 import difflib
 import functools
 import operator
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
 
@@ -19,9 +20,18 @@ from pydantic_settings import (
 )
 
 from rollwise.errors import ConfigError
+from rollwise.prompts import (
+    CDAS,
+    BatchSampler,
+    Curriculum,
+    Posterior,
+    Prioritized,
+    Retiring,
+    Uniform,
+)
 from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
 from rollwise.sampling.objectives import Objective
-from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.sampling.pool import POSITIVE_THRESHOLD, Key
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
 
@@ -35,50 +45,104 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-def _one_of(strategies: Mapping[str, type]) -> Any:
-    """Make a section for each strategy (a frozen dataclass), chosen by `type`.
+class Choice(Section):
+    """One of several strategies, told apart by `type`."""
 
-    The strategy's own fields are the settings, so that they are declared once; their metadata's
-    `help` says what they mean.
+    type: str
+
+    def own(self) -> dict[str, Any]:
+        """Return the settings that are the strategy's own, not common to all."""
+        common = {name for kind in (Choice, PromptSettings) for name in kind.model_fields}
+        return self.model_dump(exclude=common)
+
+
+class RuleSettings(Choice):
+    """A strategy that is nothing but its settings."""
+
+    def make(self) -> Any:
+        """Build the strategy."""
+        return STRATEGIES[self.type](**self.own())
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        self.make()
+        return self
+
+
+class PromptSettings(Choice):
+    """A prompt sampler: which prompts come next."""
+
+    batch_size: int = Field(64, ge=1)
+    """Prompts a step."""
+    retire_at: float | None = Field(None, gt=0, le=1)
+    """A prompt with this pass rate at `retire_after` visits in a row is not asked again."""
+    retire_after: int = Field(2, ge=1, le=255)
+    """Visits in a row that retire a prompt, where `retire_at` is set."""
+
+    def make(
+        self, keys: Sequence[Key], seed: int, levels: Sequence[int | None]
+    ) -> BatchSampler | Retiring:
+        """Build the sampler.
+
+        Args:
+            keys: The prompts.
+            seed: Of all that is random in it.
+            levels: The labelled level of each prompt; only a curriculum looks at them.
+        """
+        labels = {"levels": levels} if self.type == "curriculum" else {}
+        kind = STRATEGIES[self.type]
+        sampler: BatchSampler = kind(keys, self.batch_size, seed, **self.own(), **labels)
+        if self.retire_at is None:
+            return sampler
+        return Retiring(sampler, self.retire_at, self.retire_after)
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
+        return self
+
+
+def _one_of(strategies: Mapping[str, type], base: type[Choice]) -> Any:
+    """Make a section for each strategy (a dataclass), chosen by `type`.
+
+    Those fields of the strategy that have a `help` in their metadata are its settings, so that
+    they are declared once.
     """
-
-    class Choice(Section):
-        type: str
-
-        def make(self) -> Any:
-            return strategies[self.type](**self.model_dump(exclude={"type"}))
-
-        @model_validator(mode="after")
-        def _make_once(self) -> Self:
-            self.make()
-            return self
 
     def section(name: str, strategy: type) -> type[Choice]:
         hints = get_type_hints(strategy)
         own: dict[str, Any] = {
             field.name: (
                 hints[field.name],
-                Field(field.default, description=field.metadata.get("help")),
+                Field(field.default, description=field.metadata["help"]),
             )
             for field in dataclasses.fields(strategy)
+            if "help" in field.metadata
         }
         summary = (strategy.__doc__ or "").splitlines()[0]
         own["type"] = (Literal[name], Field(name, description=summary))
-        return create_model(
-            strategy.__name__,
-            __base__=Choice,
-            __doc__=summary,
-            **own,
-        )
+        return create_model(strategy.__name__, __base__=base, __doc__=summary, **own)
 
     sections = [section(name, strategy) for name, strategy in strategies.items()]
     union = functools.reduce(operator.or_, sections)
     return union if len(sections) == 1 else Annotated[union, Field(discriminator="type")]
 
 
-EXIT_RULES = {"balanced": Balanced, "positive_focused": PositiveFocused, "fixed_count": FixedCount}
-SCHEDULES = {"rounds": Rounds}
-DEFAULT_STRATEGIES = {"exit": "balanced", "schedule": "rounds"}
+PROMPT_SAMPLERS: dict[str, type] = {
+    "uniform": Uniform,
+    "curriculum": Curriculum,
+    "prioritized": Prioritized,
+    "cdas": CDAS,
+    "posterior": Posterior,
+}
+EXIT_RULES: dict[str, type] = {
+    "balanced": Balanced,
+    "positive_focused": PositiveFocused,
+    "fixed_count": FixedCount,
+}
+SCHEDULES: dict[str, type] = {"rounds": Rounds}
+STRATEGIES = PROMPT_SAMPLERS | EXIT_RULES | SCHEDULES
+DEFAULT_STRATEGIES = {"prompts": "uniform", "exit": "balanced", "schedule": "rounds"}
 
 
 class ModelSettings(Section):
@@ -154,15 +218,6 @@ class GradingSettings(Section):
         return self
 
 
-class PromptSettings(Section):
-    """Which prompts come next."""
-
-    type: Literal["uniform"] = "uniform"
-    """`uniform`: shuffled epochs."""
-    batch_size: int = Field(64, ge=1)
-    """Prompts a step."""
-
-
 class GroupSettings(Section):
     """From all responses of a prompt to those that are trained on."""
 
@@ -172,8 +227,11 @@ class GroupSettings(Section):
     """`balanced`: half correct, half incorrect, where there are enough; `all`: every response."""
     order: Literal["draw", "random"] = "draw"
     """Which members of either kind: the first drawn, or some at random."""
-    unresolved: Literal["drop", "keep"] = "drop"
-    """A prompt whose responses all have one reward: left out, or kept at advantage 0."""
+    unresolved: Literal["drop", "keep", "refill"] = "drop"
+    """A prompt whose responses all have one reward: left out, kept at advantage 0, or left out
+    and made up for by further prompts (DAPO's dynamic sampling)."""
+    refills: int = Field(3, ge=1)
+    """For `refill`: how often a step draws further prompts, at most."""
 
     @model_validator(mode="after")
     def _size_fits(self) -> Self:
@@ -275,9 +333,11 @@ class TrainConfig(BaseSettings):
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
     grading: GradingSettings = GradingSettings()
-    prompts: PromptSettings = PromptSettings()
-    exit: _one_of(EXIT_RULES) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
-    schedule: _one_of(SCHEDULES) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
+    prompts: _one_of(PROMPT_SAMPLERS, PromptSettings) = Field(  # type: ignore[valid-type]
+        default_factory=dict, validate_default=True
+    )
+    exit: _one_of(EXIT_RULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
+    schedule: _one_of(SCHEDULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
     group: GroupSettings = GroupSettings()
     advantage: AdvantageSettings = AdvantageSettings()
     engine: EngineSettings = EngineSettings()
@@ -338,14 +398,19 @@ def _get(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `above` over `below`, section by section; another strategy replaces its whole section."""
+    """Lay `above` over `below`, section by section.
+
+    Another strategy takes the place of the one below, whose own settings go with it.
+    """
     merged = {**below, **above}
     for name in below.keys() & above.keys():
         lower, upper = below[name], above[name]
         if isinstance(lower, Mapping) and isinstance(upper, Mapping):
             default = DEFAULT_STRATEGIES.get(name)
             replaced = default and upper.get("type", default) != lower.get("type", default)
-            merged[name] = upper if replaced and "type" in upper else {**lower, **upper}
+            if replaced and "type" in upper:
+                lower = {k: v for k, v in lower.items() if k in PromptSettings.model_fields}
+            merged[name] = {**lower, **upper}
     return merged
 
 
@@ -390,7 +455,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
     """Say in one line which setting is wrong, what it must be and what it got."""
     place = [str(part) for part in problem["loc"]]
     strategy = ""
-    if len(place) > 1 and place[1] in {*EXIT_RULES, *SCHEDULES}:
+    if len(place) > 1 and place[1] in STRATEGIES:
         strategy = place.pop(1)
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":

@@ -92,13 +92,21 @@ def metrics_of():
     return lambda folder: without_times(read_json_lines(folder / "metrics.jsonl"))
 
 
+def content_of(file: Path) -> bytes | dict:
+    """Read a file to the bit; peft writes the layers it adapts in no particular order."""
+    if file.name != "adapter_config.json":
+        return file.read_bytes()
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    return settings | {"target_modules": sorted(settings["target_modules"])}
+
+
 @pytest.fixture
 def state_of():
     """Reads all that a run has become, times apart: `state_of(folder)`."""
 
     def state(folder: Path) -> dict:
         newest = max((folder / "checkpoints").glob("step-*"))
-        contents = {p.relative_to(newest): p.read_bytes() for p in newest.rglob("*") if p.is_file()}
+        contents = {p.relative_to(newest): content_of(p) for p in newest.rglob("*") if p.is_file()}
         return contents | {
             "step": newest.name,
             "metrics": without_times(read_json_lines(folder / "metrics.jsonl")),

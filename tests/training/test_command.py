@@ -46,7 +46,8 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
         "report.html",
     }
     recorded = json.loads((whole / "config.json").read_text())
-    assert recorded["config"]["prompts"] == {"type": "uniform", "batch_size": 4}
+    assert recorded["config"]["prompts"]["type"] == "uniform"
+    assert recorded["config"]["prompts"]["batch_size"] == 4
     assert recorded["config"]["schedule"] == {"type": "rounds", "size": 8, "rounds": 2}
     assert {"rollwise", "python", "torch", "transformers"} <= recorded["versions"].keys()
     lines = metrics_of(whole)
@@ -112,6 +113,31 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of)
     # Without --steps it is four steps, and they are done.
     assert main(["train", "--output", str(folder), "--resume"]) == 0
     assert state_of(folder) == state_of(whole)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        {"type": "cdas", "form": "calibrated", "revisit_share": "0.25"},
+        {"type": "posterior"},
+        {"type": "prioritized", "retire_at": "0.9", "retire_after": "1"},
+        {"type": "curriculum", "min_level": "3", "uniform_steps": "3"},
+    ],
+    ids=lambda sampler: sampler["type"],
+)
+def test_every_sampler_goes_on_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
+    changed = {f"prompts__{name}": value for name, value in sampler.items()}
+    changed |= {"group__unresolved": "refill", "evaluation__every": "2"}
+    assert train(tmp_path / "whole", **changed) == 0
+    assert train(tmp_path / "run", **changed | {"steps": "2"}) == 0
+    assert train(tmp_path / "run", "--resume", **changed) == 0
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "whole")
+
+
+def test_a_state_of_another_sampler_is_refused(tmp_path, train, capsys):
+    assert train(tmp_path / "run", steps="1") == 0
+    assert train(tmp_path / "run", "--resume", prompts__type="posterior") == 2
+    assert "`prompts.type` cannot change" in capsys.readouterr().err.replace("\n", " ")
 
 
 def rollwise(*arguments, **options):

@@ -30,6 +30,7 @@ class FakeEngine:
 
     def __init__(self):
         self.submitted, self.under_way, self.weights = [], [], []
+        self.is_right = lambda draw: is_right(draw.key, draw.seed)
 
     def submit(self, draws, prompts):
         self.under_way += draws
@@ -38,9 +39,7 @@ class FakeEngine:
     def wait(self):
         done, self.under_way = self.under_way, []
         return [
-            Completion(
-                d, [d.index, 1], np.zeros(2, np.float32), str(is_right(d.key, d.seed)), False
-            )
+            Completion(d, [d.index, 1], np.zeros(2, np.float32), str(self.is_right(d)), False)
             for d in done
         ]
 
@@ -142,6 +141,52 @@ def test_a_step_from_prompts_to_weights(tmp_path):
     assert metrics["loss"] == 0.25
     assert metrics["epoch"] == pytest.approx(0.6)
     assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
+
+
+def refilling(tmp_path, **group):
+    """A run in which every other prompt has one right response in four, and the rest none."""
+    settings = {"type": "fixed_count", "samples": 4}
+    run = make_run(tmp_path, exit=settings, group={"unresolved": "refill", **group})
+    run.engine.is_right = lambda draw: mixed(draw.key) and draw.index == 0
+    return run
+
+
+def mixed(key):
+    return TRAINED.index(key) % 2 == 0
+
+
+def test_prompts_without_signal_are_made_up_for(tmp_path):
+    run = refilling(tmp_path, refills=20)
+    metrics = train_step(run, 1)
+    assert metrics["trained_groups"] == min(6, sum(map(mixed, TRAINED)))
+    [examples] = run.learner.learnt
+    assert len(examples) == 4 * metrics["trained_groups"]
+    # The sampler is told of all that were drawn, those without signal included, each once.
+    assert len(run.sampler.told) == metrics["prompts"] >= 6
+    assert all(drawn == 4 for _, drawn in run.sampler.told.values())
+
+
+def test_refilling_ends_and_says_so(tmp_path, caplog):
+    run = refilling(tmp_path, refills=1)
+    asked = []
+    ask = run.sampler.ask
+    run.sampler.ask = lambda *a, **k: asked.append(ask(*a, **k)) or asked[-1]
+    metrics = train_step(run, 1)
+    first, second = asked
+    assert len(second) == 6 - sum(map(mixed, first))
+    assert not set(first) & set(second)
+    missing = 6 - metrics["trained_groups"]
+    if missing:
+        assert f"step 1: {missing} groups are missing" in caplog.text
+
+
+def test_refilling_ends_where_no_prompt_is_left(tmp_path, caplog):
+    run = refilling(tmp_path, refills=1000)
+    run.engine.is_right = lambda draw: False
+    metrics = train_step(run, 1)
+    assert metrics["prompts"] == len(TRAINED)
+    assert metrics["trained_groups"] == 0
+    assert "step 1: 6 groups are missing" in caplog.text
 
 
 def test_failures_of_the_grader_are_counted_step_by_step(tmp_path):

@@ -91,9 +91,10 @@ class CDAS(BatchSampler):
         super().__post_init__()
         total = len(self.keys)
         self._rating = self._make_rating()
-        self._difficulty = np.zeros(total)
-        self._visits = np.zeros(total, dtype=np.uint32)
-        self._last_told = np.zeros(total if self.revisit_share else 0, dtype=np.int32)
+        # Filled, not reserved by np.zeros: else the first tells wait for the memory to be given.
+        self._difficulty = np.full(total, 0.0)
+        self._visits = np.full(total, 0, dtype=np.uint32)
+        self._last_told = np.full(total if self.revisit_share else 0, 0, dtype=np.int32)
         self._competence = 0.0
         self._tells = 0
         self._visited = 0

@@ -160,7 +160,6 @@ def _plain(key: Key) -> Key:
 def _codes(keys: Sequence[Key]) -> NDArray[np.uint32]:
     """Hash keys to 32 bits; Python's hash of an integer is the integer, so bits are mixed."""
     mixed = np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys)).view(np.uint64)
-    mixed ^= mixed >> _HALF
     mixed *= _GOLDEN
     return (mixed >> _HALF).astype(np.uint32)
 

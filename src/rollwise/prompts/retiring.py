@@ -1,6 +1,7 @@
 """Prompts that are mastered are left alone."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from rollwise.prompts.base import (
     counts_by_place,
 )
 from rollwise.prompts.choice import Mask
+from rollwise.prompts.index import KeyIndex
 from rollwise.prompts.sampler import State
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.pool import Key
@@ -19,6 +21,7 @@ from rollwise.sampling.pool import Key
 _WRAPPED = "wrapped."
 
 
+@dataclass(eq=False)
 class Retiring:
     """Around another sampler: a prompt that was solved several visits in a row is not asked again.
 
@@ -32,33 +35,43 @@ class Retiring:
 
     Args:
         sampler: Chooses among those left; any `BatchSampler`.
-        pass_rate: From here on a visit counts as solved, within (0, 1].
-        visits: So many solved visits in a row retire a prompt, at most 255.
 
     Raises:
         TypeError: `sampler` is no `BatchSampler`, so that it cannot leave prompts out.
         ValueError: A setting out of its range.
     """
 
-    def __init__(self, sampler: BatchSampler, pass_rate: float = 0.9, visits: int = 2) -> None:
-        if not isinstance(sampler, BatchSampler):
+    sampler: BatchSampler
+    pass_rate: float = field(
+        default=0.9, metadata={"help": "From this pass rate on a visit counts as solved."}
+    )
+    visits: int = field(
+        default=2, metadata={"help": "Solved visits in a row that retire a prompt, at most 255."}
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sampler, BatchSampler):
             raise TypeError(
                 "sampler must be a BatchSampler, whose ask can leave prompts out, "
-                f"got {type(sampler).__name__}"
+                f"got {type(self.sampler).__name__}"
             )
-        if not 0 < pass_rate <= 1:
-            raise ValueError(f"pass_rate must lie above 0, at most 1, got {pass_rate}")
-        at_least("visits", visits, 1)
-        if visits > np.iinfo(np.uint8).max:
-            raise ValueError(f"visits must be at most 255, got {visits}")
-        self.sampler, self.pass_rate, self.visits = sampler, pass_rate, visits
-        self._solved = np.zeros(len(sampler.keys), dtype=np.uint8)
+        if not 0 < self.pass_rate <= 1:
+            raise ValueError(f"pass_rate must lie above 0, at most 1, got {self.pass_rate}")
+        at_least("visits", self.visits, 1)
+        if self.visits > np.iinfo(np.uint8).max:
+            raise ValueError(f"visits must be at most 255, got {self.visits}")
+        self._solved = np.full(len(self.keys), 0, dtype=np.uint8)
         self._recalled = 0
 
     @property
     def keys(self) -> Sequence[Key]:
         """The prompts, retired ones included."""
         return self.sampler.keys
+
+    @property
+    def index(self) -> KeyIndex:
+        """From keys to places."""
+        return self.sampler.index
 
     @property
     def batch_size(self) -> int:

@@ -46,6 +46,14 @@ class _Prompt:
     arrived: dict[int, tuple[float, Any] | None] = field(default_factory=dict)
 
 
+def _checked(key: Key) -> Key:
+    if isinstance(key, Integral) and not isinstance(key, bool):
+        return int(key)
+    if not isinstance(key, str):
+        raise TypeError(f"a key must be a string or an integer, got {key!r}")
+    return key
+
+
 class RolloutSession:
     """Samples a batch of prompts until each has enough signal, or has used its budget.
 
@@ -68,7 +76,7 @@ class RolloutSession:
         max_attempts: How often one draw is tried before it is given up as lost.
 
     Attributes:
-        pools: Key -> Pool, in the order of `keys`.
+        pools: Key -> Pool, in the order of `keys` and of what was added.
         failures: Draws reported as failed, attempts counted one by one.
         lost: Draws that failed `max_attempts` times; they are in no pool.
 
@@ -93,26 +101,33 @@ class RolloutSession:
         self.exit_rule = exit_rule
         self.schedule: Schedule = Rounds() if schedule is None else schedule
         self.seed, self.step, self.max_attempts = seed, step, max_attempts
+        self.positive_threshold = positive_threshold
+        self.pools: dict[Key, Pool] = {}
         self._prompts: dict[Key, _Prompt] = {}
-        for key in keys:
-            self._add(key, positive_threshold)
-        if not self._prompts:
-            raise ValueError("keys must name at least one prompt, got none")
-        self.pools: dict[Key, Pool] = {key: prompt.pool for key, prompt in self._prompts.items()}
         self._queue: deque[Draw] = deque()
         self._in_flight: set[Draw] = set()
         self._attempts: dict[Draw, int] = {}
         self.failures = 0
         self.lost = 0
+        self.add(keys)
 
-    def _add(self, key: Key, positive_threshold: float) -> None:
-        if isinstance(key, Integral) and not isinstance(key, bool):
-            key = int(key)
-        elif not isinstance(key, str):
-            raise TypeError(f"a key must be a string or an integer, got {key!r}")
-        if key in self._prompts:
-            raise ValueError(f"a session takes each prompt once, got key {key!r} twice")
-        self._prompts[key] = _Prompt(Pool(key, positive_threshold=positive_threshold))
+    def add(self, keys: Iterable[Key]) -> None:
+        """Sample further prompts too, say in place of those that turned out to carry no signal.
+
+        Raises:
+            ValueError: No keys, or a key that the session has already; nothing is added.
+            TypeError: A key that is neither a string nor an integer.
+        """
+        added: dict[Key, _Prompt] = {}
+        for given in keys:
+            key = _checked(given)
+            if key in self._prompts or key in added:
+                raise ValueError(f"a session takes each prompt once, got key {key!r} twice")
+            added[key] = _Prompt(Pool(key, positive_threshold=self.positive_threshold))
+        if not added:
+            raise ValueError("keys must name at least one prompt, got none")
+        self._prompts |= added
+        self.pools |= {key: prompt.pool for key, prompt in added.items()}
 
     @property
     def done(self) -> bool:

@@ -75,5 +75,5 @@ def make_group(
     chosen_by = rng if group.order == "random" else None
     members = select_group(pool, group.size, group.strategy, chosen_by)
     values = advantages(pool, members, advantage.objective, scale_by_std=advantage.scale_by_std)
-    dropped = group.unresolved == "drop" and pool.uniform
+    dropped = group.unresolved != "keep" and pool.uniform
     return TrainedGroup(pool, members, values, dropped)

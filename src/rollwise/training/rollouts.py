@@ -18,6 +18,9 @@ class RolloutSeconds:
     sampling: float
     grading: float
 
+    def __add__(self, other: "RolloutSeconds") -> "RolloutSeconds":
+        return RolloutSeconds(self.sampling + other.sampling, self.grading + other.grading)
+
 
 def roll_out(
     session: RolloutSession,

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from rollwise.config import GradingSettings, TrainConfig
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import ConfigError, RunError
 from rollwise.grading import ExactGrader, FunctionGrader, Grader, MathGrader
-from rollwise.prompts import Uniform
+from rollwise.prompts import BatchSampler, Retiring
 from rollwise.records import RunFolder, Trackers
+from rollwise.tasks import Problem
 from rollwise.training.checkpoints import checkpoints, load_checkpoint
 from rollwise.training.data import load_data
 from rollwise.training.learner import Learner
@@ -53,9 +55,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     context = getattr(model.config, "max_position_embeddings", None)
     data = load_data(config, tokenizer, context)
     learner = Learner(model, config.learner, config.engine.temperature)
-    sampler = Uniform(
-        [problem.key for problem in data.train], config.prompts.batch_size, config.seed
-    )
+    sampler = _make_sampler(config, data.train)
     grader = make_grader(config.grading)
     engine = TransformersEngine(
         _for_sampling(model),
@@ -99,6 +99,15 @@ def _check_end(steps: int, done: int, folder: RunFolder) -> None:
             f"`steps` must be at least {least}, for the run in {folder.path} has done {done}; "
             f"it is {steps}"
         )
+
+
+def _make_sampler(config: TrainConfig, problems: Sequence[Problem]) -> BatchSampler | Retiring:
+    keys, levels = zip(*((problem.key, problem.level) for problem in problems), strict=True)
+    try:
+        sampler: BatchSampler | Retiring = config.prompts.make(keys, config.seed, levels)
+    except ValueError as error:
+        raise ConfigError(f"`prompts`: {error}") from None
+    return sampler
 
 
 def make_grader(settings: GradingSettings) -> Grader:
