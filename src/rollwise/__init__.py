@@ -2,7 +2,15 @@
 
 from importlib.metadata import version
 
-from rollwise.prompts import PromptSampler, Uniform
+from rollwise.prompts import (
+    CDAS,
+    Curriculum,
+    Posterior,
+    Prioritized,
+    PromptSampler,
+    Retiring,
+    Uniform,
+)
 from rollwise.sampling import (
     Balanced,
     Draw,
@@ -23,14 +31,19 @@ from rollwise.sampling import (
 __version__ = version("rollwise")
 
 __all__ = [
+    "CDAS",
     "Balanced",
+    "Curriculum",
     "Draw",
     "ExitRule",
     "FixedCount",
     "Group",
     "Pool",
     "PositiveFocused",
+    "Posterior",
+    "Prioritized",
     "PromptSampler",
+    "Retiring",
     "RolloutSession",
     "Rounds",
     "Schedule",
