@@ -1,6 +1,7 @@
 """A run's folder: what goes in comes out, and going back forgets what came after."""
 
 import json
+import math
 import sys
 
 import pyarrow.parquet as pq
@@ -179,14 +180,16 @@ def test_flatten_names_nested_values_by_their_path():
 
 
 def test_no_tracker_is_fine(folder):
-    trackers = Trackers([], folder, CONFIG)
+    trackers = Trackers()
+    trackers.start(folder, CONFIG)
     trackers.log({"step": 1, "reward": 0.5})
     trackers.close()
 
 
 def test_tensorboard_gets_every_number_at_its_step(folder):
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    trackers = Trackers(["tensorboard"], folder, CONFIG)
+    trackers = Trackers(["tensorboard"])
+    trackers.start(folder, CONFIG)
     for step in (1, 2):
         heldout = {"avg@8": {"value": step / 8}}
         line = {"step": step, "reward": step / 4, "heldout": heldout, "draws_by_round": [8.0]}
@@ -204,15 +207,28 @@ def test_tensorboard_gets_every_number_at_its_step(folder):
     assert read["step"] == [(1, 1.0), (2, 2.0)]
 
 
-def test_an_unknown_tracker_is_named_with_those_there_are(folder):
+def test_an_unknown_tracker_is_named_with_those_there_are():
     pytest.importorskip("accelerate")
     with pytest.raises(RunError) as caught:
-        Trackers(["tensorbord"], folder, CONFIG)
+        Trackers(["tensorbord"])
     assert "records.trackers: 'tensorbord'" in str(caught.value)
     assert "installed are: " in str(caught.value)
 
 
-def test_trackers_without_their_package_say_what_to_install(folder, monkeypatch):
+def test_trackers_without_their_package_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(RunError, match=r'pip install "rollwise\[trackers\]"'):
-        Trackers(["tensorboard"], folder, CONFIG)
+        Trackers(["tensorboard"])
+
+
+def test_what_is_not_finite_is_null_in_strict_json(folder):
+    line = {"step": 1, "loss": math.nan, "seconds": {"a": math.inf}, "draws_by_round": [-math.inf]}
+    folder.log(line)
+    text = (folder.path / "metrics.jsonl").read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    assert folder.read_metrics()[-1] == {
+        "step": 1,
+        "loss": None,
+        "seconds": {"a": None},
+        "draws_by_round": [None],
+    }

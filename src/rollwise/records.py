@@ -1,6 +1,7 @@
 """A run's folder: what is written down while a model is trained, and read back afterwards."""
 
 import json
+import math
 import platform
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -72,14 +73,14 @@ class RunFolder:
         return config
 
     def log(self, metrics: Row) -> None:
-        """Add a line to `metrics.jsonl`, at once.
+        """Add a line to `metrics.jsonl`, at once; what is not finite becomes null.
 
         Raises:
             RunError: It could not be written.
         """
         try:
             with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics) + "\n")
+                file.write(json.dumps(_finite(metrics), allow_nan=False) + "\n")
         except OSError as error:
             raise RunError(f"could not write {self.path / 'metrics.jsonl'}: {error}") from error
 
@@ -192,15 +193,29 @@ class Trackers:
 
     Args:
         names: Of `accelerate`'s trackers; none is fine.
-        folder: The run's, where those that write files do so.
-        config: All settings, shown beside the metrics.
 
     Raises:
         RunError: An unknown name, or a package that is missing.
     """
 
-    def __init__(self, names: Iterable[str], folder: RunFolder, config: Mapping[str, Any]) -> None:
-        self._trackers = [_make_tracker(name, folder, config) for name in names]
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._kinds = [_tracker_kind(name) for name in names]
+        self._trackers: list[Any] = []
+
+    def start(self, folder: RunFolder, config: Mapping[str, Any]) -> None:
+        """Begin to track.
+
+        Args:
+            folder: The run's, where trackers that write files do so.
+            config: All settings, shown beside the metrics.
+        """
+        settings = {k: str(v) for k, v in flatten(config, "/").items()}
+        for kind in self._kinds:
+            options = {"logging_dir": folder.path} if kind.requires_logging_directory else {}
+            tracker = kind("rollwise", **options)
+            tracker.start()
+            tracker.store_init_configuration(settings)
+            self._trackers.append(tracker)
 
     def log(self, metrics: Row) -> None:
         """Pass on the numbers among `metrics`."""
@@ -214,7 +229,7 @@ class Trackers:
             tracker.finish()
 
 
-def _make_tracker(name: str, folder: RunFolder, config: Mapping[str, Any]) -> Any:
+def _tracker_kind(name: str) -> Any:
     try:
         from accelerate import PartialState
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
@@ -227,12 +242,7 @@ def _make_tracker(name: str, folder: RunFolder, config: Mapping[str, Any]) -> An
             f"{', '.join(available) or 'none'}"
         )
     PartialState()
-    kind = LOGGER_TYPE_TO_CLASS[name]
-    options = {"logging_dir": folder.path} if kind.requires_logging_directory else {}
-    tracker = kind("rollwise", **options)
-    tracker.start()
-    tracker.store_init_configuration({k: str(v) for k, v in flatten(config, "/").items()})
-    return tracker
+    return LOGGER_TYPE_TO_CLASS[name]
 
 
 def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> Row:
@@ -244,3 +254,12 @@ def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> Row:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _finite(value: Any) -> Any:
+    """Put None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

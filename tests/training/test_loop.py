@@ -96,7 +96,7 @@ def make_run(tmp_path, **settings):
     return Run(
         config=config,
         folder=folder,
-        trackers=Trackers([], folder, {}),
+        trackers=Trackers(),
         sampler=Listening(TRAINED, config.prompts.batch_size, config.seed),
         engine=FakeEngine(),
         grader=FakeGrader(),

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -166,6 +167,15 @@ def test_weights_that_were_cut_off_are_refused(copy):
     path = copy / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     assert f"no model could be loaded in the folder {copy}" in refusal(copy)
+
+
+def test_weights_that_lack_a_tensor_are_refused(copy):
+    path = copy / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    name = "model.layers.0.mlp.up_proj.weight"
+    del weights[name]
+    safetensors.torch.save_file(weights, path, metadata={"format": "pt"})
+    assert f"the weights in {copy} lack 1 tensors, such as {name}" in refusal(copy)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", ""])

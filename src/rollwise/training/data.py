@@ -84,12 +84,13 @@ def _read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     """Read training and held-out problems, no problem in both."""
     data, count = config.data, config.evaluation.problems
     if data.heldout:
-        heldout = _read(config, data.heldout, data.heldout_split, HELDOUT_SEED)[:count]
+        heldout = _read(config, data.heldout, data.heldout_split, HELDOUT_SEED)
     elif data.train == BUILT_IN:
         heldout = _make(config, count, HELDOUT_SEED)
     else:
         return _set_apart(_read(config, data.train, data.split, config.seed), count)
     keys = frozenset(problem.key for problem in heldout)
+    heldout = heldout[:count]
     if data.train == BUILT_IN:
         return _make(config, data.problems, config.seed, keys), heldout
     problems = _read(config, data.train, data.split, config.seed)

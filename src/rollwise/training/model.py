@@ -62,7 +62,7 @@ def load_model(
     path = model_path(settings.path)
     base = path if checkpoint is None or settings.lora_rank else str(checkpoint)
     tokenizer = _load_tokenizer(path)
-    model = _from_pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
+    model = _load_weights(base)
     model.to(pick_device(settings.device))
     if settings.lora_rank:
         model = _add_adapters(model, settings, checkpoint)
@@ -77,6 +77,21 @@ def model_path(name: str) -> str:
         return str(Path(name).expanduser()) if name.startswith("~") else name
     with as_file(files("rollwise") / "models" / BUILT_IN) as folder:
         return str(folder)
+
+
+def _load_weights(path: str) -> PreTrainedModel:
+    model, loaded = _from_pretrained(
+        AutoModelForCausalLM,
+        path,
+        dtype=torch.float32,
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    if missing := sorted(loaded["missing_keys"]):
+        raise ModelError(
+            f"model.path: the weights in {path} lack {len(missing)} tensors, such as {missing[0]}"
+        )
+    return model
 
 
 def _load_tokenizer(path: str) -> PreTrainedTokenizerBase:

@@ -48,7 +48,7 @@ def roll_out(
         if not outcomes:
             raise RuntimeError(f"{type(engine).__name__} lost draws without saying so")
         for lost in (o for o in outcomes if isinstance(o, LostDraw)):
-            session.record_failure(lost.draw)
+            engine.cancel(session.record_failure(lost.draw))
         completions = [o for o in outcomes if isinstance(o, Completion)]
         began_grading = time.perf_counter()
         rewards = grader.grade(

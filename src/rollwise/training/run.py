@@ -66,6 +66,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     )
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
+    trackers = Trackers(config.records.trackers)
     if checkpoint is None:
         folder.create(settings)
         step = 0
@@ -74,10 +75,11 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         folder.go_back_to(step)
         _check_end(config.steps, step, folder)
         folder.write_config(settings)
+    trackers.start(folder, settings)
     return Run(
         config=config,
         folder=folder,
-        trackers=Trackers(config.records.trackers, folder, settings),
+        trackers=trackers,
         sampler=sampler,
         engine=engine,
         grader=grader,
