@@ -89,13 +89,13 @@ def sample(step, index, response, question="7+5?", **others):
     } | others
 
 
-def make_run(path, steps=3, samples=(), **settings):
+def make_run(path, steps=3, samples=(), more=None, **settings):
     folder = RunFolder(path)
     folder.create(make_config(settings).model_dump(mode="json"))
     folder.log({"step": 0, "heldout": evaluated(0.25), "elapsed": 12.0})
     for step in range(1, steps + 1):
         at_end = {"heldout": evaluated(0.625)} if step == steps else {}
-        folder.log(step_line(step) | at_end)
+        folder.log(step_line(step) | at_end | (more or {}))
     folder.keep_samples(samples)
     folder.flush_samples()
     return path
@@ -163,6 +163,19 @@ def test_grpo_has_a_report(tmp_path):
     """One round, and every prompt ends satisfied."""
     path = make_run(tmp_path / "grpo", steps=1, exit={"type": "fixed_count"})
     assert "fixed_count" in read(write_report(path).parent).text
+
+
+def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
+    rated = {
+        "competence": 0.5,
+        "difficulty_p10": -1.0,
+        "difficulty_p50": 0.0,
+        "difficulty_p90": 1.0,
+    }
+    path = make_run(tmp_path / "rated", more=rated)
+    write_report(path)
+    assert read(path).tags.count("svg") == 8
+    assert "competence of the model" in read(path).text
 
 
 HOSTILE = [

@@ -112,6 +112,21 @@ def entropy(steps: Sequence[Row]) -> str:
     )
 
 
+def competence(steps: Sequence[Row]) -> str:
+    """The model's competence among the difficulties of the prompts (CDAS)."""
+
+    def draw(axes: Axes) -> None:
+        low, middle, high = ([line[f"difficulty_p{q}"] for line in steps] for q in (10, 50, 90))
+        axes.fill_between(_steps(steps), low, high, color=FIRST, alpha=0.2, linewidth=0)
+        axes.plot(_steps(steps), middle, color=FIRST, label="difficulty: median, 10 to 90 %")
+        axes.plot(
+            _steps(steps), [line["competence"] for line in steps], color=AFTER, label="competence"
+        )
+        _legend(axes)
+
+    return _plot("Difficulty of the prompts, competence of the model", draw, ylim=(None, None))
+
+
 def seconds(steps: Sequence[Row]) -> str:
     """Seconds of each step, by phase."""
 

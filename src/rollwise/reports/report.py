@@ -35,19 +35,11 @@ def write_report(path: Path) -> Path:
     config = folder.read_config()
     lines = folder.read_metrics()
     steps = [line for line in lines if line["step"] > 0]
-    drawn = [plots.heldout(lines)]
-    if steps:
-        drawn += [
-            plot(steps)
-            for plot in (
-                plots.reward,
-                plots.uniform,
-                plots.draws_by_round,
-                plots.exit_reasons,
-                plots.entropy,
-                plots.seconds,
-            )
-        ]
+    kinds = [plots.reward, plots.uniform, plots.draws_by_round, plots.exit_reasons]
+    if steps and "competence" in steps[0]:
+        kinds.append(plots.competence)
+    kinds += [plots.entropy, plots.seconds]
+    drawn = [plots.heldout(lines)] + [plot(steps) for plot in kinds if steps]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["shown"] = _shown
     template = (files("rollwise.reports") / "template.html").read_text(encoding="utf-8")
