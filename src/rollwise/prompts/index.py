@@ -15,6 +15,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _FINGERPRINT_BLOCK = 1 << 16
 _NAMED = 3
+_REMEMBERED = 1 << 16
 
 
 class KeyIndex:
@@ -66,9 +67,9 @@ class KeyIndex:
         return self._fingerprint
 
     def keys_at(self, places: NDArray[np.integer[Any]]) -> list[Key]:
-        """Return the keys at some places; they are remembered, and found again at once."""
+        """Return the keys at some places; the latest batch is remembered, and found at once."""
         keys = [self.keys[place] for place in places.tolist()]
-        self._recent = dict(zip(keys, places.tolist(), strict=True))
+        self._remember(keys, places.tolist())
         return keys
 
     def places(self, keys: Sequence[Key]) -> NDArray[np.int64]:
@@ -77,13 +78,12 @@ class KeyIndex:
         Raises:
             ValueError: Names the keys that are of no prompt here, or that come twice.
         """
-        found = self._find(keys)
-        unknown = [key for key, place in zip(keys, found, strict=True) if place < 0]
-        if unknown:
+        places = np.array(self._find(keys), dtype=np.int64)
+        if places.size and places.min() < 0:
+            unknown = [keys[i] for i in np.flatnonzero(places < 0).tolist()]
             named = ", ".join(repr(key) for key in unknown[:_NAMED])
             more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
             raise ValueError(f"not among the {len(self)} prompts of this sampler: {named}{more}")
-        places = np.array(found, dtype=np.int64)
         ordered = np.sort(places)
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if twice.size:
@@ -94,11 +94,17 @@ class KeyIndex:
         if isinstance(self.keys, range):
             total = len(self)
             return [int(k) if isinstance(k, Integral) and 0 <= k < total else -1 for k in keys]
-        found = [self._recent.get(key, -1) for key in keys]
+        found = [-1 if place is None else place for place in map(self._recent.get, keys)]
         others = [i for i, place in enumerate(found) if place < 0]
         for i, place in zip(others, self._look_up([keys[i] for i in others]), strict=True):
             found[i] = place
+        if others:
+            self._remember(keys, found)
         return found
+
+    def _remember(self, keys: Sequence[Key], places: list[int]) -> None:
+        if len(keys) <= _REMEMBERED:
+            self._recent = dict(zip(keys, places, strict=True))
 
     def _look_up(self, keys: list[Key]) -> list[int]:
         if not keys:
