@@ -43,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _add_train(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "train",
-        usage="rollwise train [config] [--output DIR] [--resume] [--section.key VALUE ...]",
+        usage="rollwise train [config] [--output DIR] [--resume] [--section.key VALUE]",
         help="train a model; with nothing else, the built-in model on the built-in task",
-        description="Train a model by reinforcement learning with adaptive sampling. Settings come "
-        "from the defaults, then the TOML file, then --section.key VALUE. Some defaults hang on the "
-        "model, the task and the exit rule: docs/settings.md says how.",
+        description="Train a model by reinforcement learning with adaptive sampling. Settings "
+        "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults hang "
+        "on the model, the task and the exit rule: docs/settings.md says how.",
     )
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATE-TIME)")
