@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import rollwise
-from rollwise.config import add_settings, read_toml
+from rollwise.config import add_settings, explain_unknown, read_toml
 from rollwise.errors import ConfigError, RollwiseError
 
 INTERRUPTED = 130
@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (_add_train, _add_report):
         add(commands)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(_explain(unknown))
     console = Console(highlight=False)
     handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
@@ -40,9 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _explain(unknown: Sequence[str]) -> str:
+    name = unknown[0].removeprefix("--").partition("=")[0]
+    if unknown[0].startswith("--"):
+        return explain_unknown(name)
+    return f"unrecognized arguments: {' '.join(unknown)}"
+
+
 def _add_train(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "train",
+        allow_abbrev=False,
         usage="rollwise train [config] [--output DIR] [--resume] [--section.key VALUE]",
         help="train a model; with nothing else, the built-in model on the built-in task",
         description="Train a model by reinforcement learning with adaptive sampling. Settings "

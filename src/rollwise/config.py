@@ -459,7 +459,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
         strategy = place.pop(1)
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":
-        return _explain_unknown(key, strategy)
+        return explain_unknown(key, strategy)
     if problem["type"] == "union_tag_invalid":
         kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
         return f"`{key}.type`: should be one of {kinds}; it is {given['type']!r}"
@@ -470,11 +470,12 @@ def _explain(problem: Mapping[str, Any]) -> str:
     return f"{subject}{message}{got}"
 
 
-def _explain_unknown(key: str, strategy: str) -> str:
+def explain_unknown(key: str, strategy: str = "") -> str:
+    """Say that there is no such setting, or none of this strategy, and what may have been meant."""
     names = list(setting_names())
     if key in names:
         return f"`{key}` is not a setting of type `{strategy}`"
-    near = difflib.get_close_matches(key, names, n=1)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"there is no setting `{key}`{hint}"
 
