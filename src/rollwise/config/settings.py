@@ -1,148 +1,29 @@
 """Every setting of a run: its name, its default, what it means and what it may be."""
 
-import argparse
-import dataclasses
-import difflib
-import functools
-import operator
-import sys
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    CliSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from rollwise.errors import ConfigError
-from rollwise.prompts import (
-    CDAS,
-    BatchSampler,
-    Curriculum,
-    Posterior,
-    Prioritized,
-    Retiring,
-    Uniform,
+from rollwise.config.strategies import (
+    DEFAULT_STRATEGIES,
+    EXIT_RULES,
+    PROMPT_SAMPLERS,
+    SCHEDULES,
+    PromptSettings,
+    RuleSettings,
+    Section,
+    one_of,
 )
-from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
+from rollwise.sampling import FixedCount
 from rollwise.sampling.objectives import Objective
-from rollwise.sampling.pool import POSITIVE_THRESHOLD, Key
+from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
 
 BUILT_IN = "running-sums"
 """The name of the built-in model and of the built-in task."""
-
-
-class Section(BaseModel):
-    """A part of the settings; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Choice(Section):
-    """One of several strategies, told apart by `type`."""
-
-    type: str
-
-    def own(self) -> dict[str, Any]:
-        """Return the settings that are the strategy's own, not common to all."""
-        common = {name for kind in (Choice, PromptSettings) for name in kind.model_fields}
-        return self.model_dump(exclude=common)
-
-
-class RuleSettings(Choice):
-    """A strategy that is nothing but its settings."""
-
-    def make(self) -> Any:
-        """Build the strategy."""
-        return STRATEGIES[self.type](**self.own())
-
-    @model_validator(mode="after")
-    def _can_be_made(self) -> Self:
-        self.make()
-        return self
-
-
-class PromptSettings(Choice):
-    """A prompt sampler: which prompts come next."""
-
-    batch_size: int = Field(64, ge=1)
-    """Prompts a step."""
-    retire_at: float | None = Field(None, gt=0, le=1)
-    """A prompt with this pass rate at `retire_after` visits in a row is not asked again."""
-    retire_after: int = Field(2, ge=1, le=255)
-    """Visits in a row that retire a prompt, where `retire_at` is set."""
-
-    def make(
-        self, keys: Sequence[Key], seed: int, levels: Sequence[int | None]
-    ) -> BatchSampler | Retiring:
-        """Build the sampler.
-
-        Args:
-            keys: The prompts.
-            seed: Of all that is random in it.
-            levels: The labelled level of each prompt; only a curriculum looks at them.
-        """
-        labels = {"levels": levels} if self.type == "curriculum" else {}
-        kind = STRATEGIES[self.type]
-        sampler: BatchSampler = kind(keys, self.batch_size, seed, **self.own(), **labels)
-        if self.retire_at is None:
-            return sampler
-        return Retiring(sampler, self.retire_at, self.retire_after)
-
-    @model_validator(mode="after")
-    def _can_be_made(self) -> Self:
-        self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
-        return self
-
-
-def _one_of(strategies: Mapping[str, type], base: type[Choice]) -> Any:
-    """Make a section for each strategy (a dataclass), chosen by `type`.
-
-    Those fields of the strategy that have a `help` in their metadata are its settings, so that
-    they are declared once.
-    """
-
-    def section(name: str, strategy: type) -> type[Choice]:
-        hints = get_type_hints(strategy)
-        own: dict[str, Any] = {
-            field.name: (
-                hints[field.name],
-                Field(field.default, description=field.metadata["help"]),
-            )
-            for field in dataclasses.fields(strategy)
-            if "help" in field.metadata
-        }
-        summary = (strategy.__doc__ or "").splitlines()[0]
-        own["type"] = (Literal[name], Field(name, description=summary))
-        return create_model(strategy.__name__, __base__=base, __doc__=summary, **own)
-
-    sections = [section(name, strategy) for name, strategy in strategies.items()]
-    union = functools.reduce(operator.or_, sections)
-    return union if len(sections) == 1 else Annotated[union, Field(discriminator="type")]
-
-
-PROMPT_SAMPLERS: dict[str, type] = {
-    "uniform": Uniform,
-    "curriculum": Curriculum,
-    "prioritized": Prioritized,
-    "cdas": CDAS,
-    "posterior": Posterior,
-}
-EXIT_RULES: dict[str, type] = {
-    "balanced": Balanced,
-    "positive_focused": PositiveFocused,
-    "fixed_count": FixedCount,
-}
-SCHEDULES: dict[str, type] = {"rounds": Rounds}
-STRATEGIES = PROMPT_SAMPLERS | EXIT_RULES | SCHEDULES
-DEFAULT_STRATEGIES = {"prompts": "uniform", "exit": "balanced", "schedule": "rounds"}
 
 
 class ModelSettings(Section):
@@ -307,7 +188,7 @@ class CheckpointSettings(Section):
 class RecordSettings(Section):
     """What is written down."""
 
-    trackers: list[str] = []
+    trackers: list[str] = Field(default_factory=list)
     """Where metrics also go, such as `tensorboard` and `wandb` (through `accelerate`)."""
     prompts_per_step: int = Field(4, ge=0)
     """Prompts of each step whose responses are all kept in `samples.parquet`."""
@@ -333,11 +214,11 @@ class TrainConfig(BaseSettings):
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
     grading: GradingSettings = GradingSettings()
-    prompts: _one_of(PROMPT_SAMPLERS, PromptSettings) = Field(  # type: ignore[valid-type]
+    prompts: one_of(PROMPT_SAMPLERS, PromptSettings) = Field(  # type: ignore[valid-type]
         default_factory=dict, validate_default=True
     )
-    exit: _one_of(EXIT_RULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
-    schedule: _one_of(SCHEDULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
+    exit: one_of(EXIT_RULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
+    schedule: one_of(SCHEDULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
     group: GroupSettings = GroupSettings()
     advantage: AdvantageSettings = AdvantageSettings()
     engine: EngineSettings = EngineSettings()
@@ -349,7 +230,7 @@ class TrainConfig(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return _merge(_defaults_for(given), given)
+        return merge(_defaults_for(given), given)
 
     @model_validator(mode="after")
     def _exit_is_reachable(self) -> Self:
@@ -397,7 +278,7 @@ def _get(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
     return values.get(key, default) if isinstance(values, Mapping) else default
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Lay `above` over `below`, section by section.
 
     Another strategy takes the place of the one below, whose own settings go with it.
@@ -412,85 +293,3 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
                 lower = {k: v for k, v in lower.items() if k in PromptSettings.model_fields}
             merged[name] = {**lower, **upper}
     return merged
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings from a TOML file.
-
-    Raises:
-        ConfigError: There is no such file, or it is not TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-
-
-def add_settings(parser: argparse.ArgumentParser) -> CliSettingsSource[argparse.ArgumentParser]:
-    """Give `parser` an option `--section.key` for every setting."""
-    return CliSettingsSource(TrainConfig, root_parser=parser)
-
-
-def make_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Check settings and fill in the defaults; later layers win.
-
-    Raises:
-        ConfigError: Names each unknown key and each bad value, what it must be and what it got.
-    """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        merged = _merge(merged, layer)
-    try:
-        return TrainConfig(**merged)
-    except ValidationError as error:
-        problems = error.errors()
-        # A bad value also spoils the defaults that hang on it; of those the user knows nothing.
-        own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
-        raise ConfigError("\n".join(_explain(problem) for problem in own or problems)) from None
-
-
-def _explain(problem: Mapping[str, Any]) -> str:
-    """Say in one line which setting is wrong, what it must be and what it got."""
-    place = [str(part) for part in problem["loc"]]
-    strategy = ""
-    if len(place) > 1 and place[1] in STRATEGIES:
-        strategy = place.pop(1)
-    key = ".".join(place)
-    if problem["type"] == "extra_forbidden":
-        return explain_unknown(key, strategy)
-    if problem["type"] == "union_tag_invalid":
-        kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
-        return f"`{key}.type`: should be one of {kinds}; it is {given['type']!r}"
-    message = problem["msg"].removeprefix("Value error, ")
-    message = message.removeprefix("Input ").replace("'", "`")
-    subject = f"`{key}`: " if key else ""
-    got = "" if isinstance(problem["input"], Mapping) else f"; it is {problem['input']!r}"
-    return f"{subject}{message}{got}"
-
-
-def explain_unknown(key: str, strategy: str = "") -> str:
-    """Say that there is no such setting, or none of this strategy, and what may have been meant."""
-    names = list(setting_names())
-    if key in names:
-        return f"`{key}` is not a setting of type `{strategy}`"
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"there is no setting `{key}`{hint}"
-
-
-def setting_names() -> Iterable[str]:
-    """List every setting as `section.key`."""
-    for name, field in TrainConfig.model_fields.items():
-        sections = sections_of(field.annotation)
-        if not sections:
-            yield name
-        for section in sections:
-            yield from (f"{name}.{key}" for key in section.model_fields)
-
-
-def sections_of(annotation: Any) -> list[type[Section]]:
-    """List the sections that a setting may be: one, or one for each strategy."""
-    candidates = get_args(annotation) or (annotation,)
-    return [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]

@@ -1,0 +1,97 @@
+"""Reading settings from files and the command line, and saying what is wrong with them."""
+
+import argparse
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic_settings import CliSettingsSource
+
+from rollwise.config.settings import TrainConfig, merge
+from rollwise.config.strategies import STRATEGIES, Section
+from rollwise.errors import ConfigError
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read settings from a TOML file.
+
+    Raises:
+        ConfigError: There is no such file, or it is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def add_settings(parser: argparse.ArgumentParser) -> CliSettingsSource[argparse.ArgumentParser]:
+    """Give `parser` an option `--section.key` for every setting."""
+    return CliSettingsSource(TrainConfig, root_parser=parser)
+
+
+def make_config(*layers: Mapping[str, Any]) -> TrainConfig:
+    """Check settings and fill in the defaults; later layers win.
+
+    Raises:
+        ConfigError: Names each unknown key and each bad value, what it must be and what it got.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged = merge(merged, layer)
+    try:
+        return TrainConfig(**merged)
+    except ValidationError as error:
+        problems = error.errors()
+        # A bad value also spoils the defaults that hang on it; of those the user knows nothing.
+        own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
+        raise ConfigError("\n".join(_explain(problem) for problem in own or problems)) from None
+
+
+def _explain(problem: Mapping[str, Any]) -> str:
+    """Say in one line which setting is wrong, what it must be and what it got."""
+    place = [str(part) for part in problem["loc"]]
+    strategy = ""
+    if len(place) > 1 and place[1] in STRATEGIES:
+        strategy = place.pop(1)
+    key = ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        return explain_unknown(key, strategy)
+    if problem["type"] == "union_tag_invalid":
+        kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
+        return f"`{key}.type`: should be one of {kinds}; it is {given['type']!r}"
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message.removeprefix("Input ").replace("'", "`")
+    subject = f"`{key}`: " if key else ""
+    got = "" if isinstance(problem["input"], Mapping) else f"; it is {problem['input']!r}"
+    return f"{subject}{message}{got}"
+
+
+def explain_unknown(key: str, strategy: str = "") -> str:
+    """Say that there is no such setting, or none of this strategy, and what may have been meant."""
+    names = list(setting_names())
+    if key in names:
+        return f"`{key}` is not a setting of type `{strategy}`"
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"there is no setting `{key}`{hint}"
+
+
+def setting_names() -> Iterable[str]:
+    """List every setting as `section.key`."""
+    for name, field in TrainConfig.model_fields.items():
+        sections = sections_of(field.annotation)
+        if not sections:
+            yield name
+        for section in sections:
+            yield from (f"{name}.{key}" for key in section.model_fields)
+
+
+def sections_of(annotation: Any) -> list[type[Section]]:
+    """List the sections that a setting may be: one, or one for each strategy."""
+    candidates = get_args(annotation) or (annotation,)
+    return [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]

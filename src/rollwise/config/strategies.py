@@ -1,0 +1,128 @@
+"""Sections that choose a strategy by `type`, made from the strategies themselves."""
+
+import dataclasses
+import functools
+import operator
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+
+from rollwise.prompts import (
+    CDAS,
+    BatchSampler,
+    Curriculum,
+    Posterior,
+    Prioritized,
+    Retiring,
+    Uniform,
+)
+from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
+from rollwise.sampling.pool import Key
+
+
+class Section(BaseModel):
+    """A part of the settings; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Choice(Section):
+    """One of several strategies, told apart by `type`."""
+
+    type: str
+
+    def own(self) -> dict[str, Any]:
+        """Return the settings that are the strategy's own, not common to all."""
+        common = {name for kind in (Choice, PromptSettings) for name in kind.model_fields}
+        return self.model_dump(exclude=common)
+
+
+class RuleSettings(Choice):
+    """A strategy that is nothing but its settings."""
+
+    def make(self) -> Any:
+        """Build the strategy."""
+        return STRATEGIES[self.type](**self.own())
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        self.make()
+        return self
+
+
+class PromptSettings(Choice):
+    """A prompt sampler: which prompts come next."""
+
+    batch_size: int = Field(64, ge=1)
+    """Prompts a step."""
+    retire_at: float | None = Field(None, gt=0, le=1)
+    """A prompt with this pass rate at `retire_after` visits in a row is not asked again."""
+    retire_after: int = Field(2, ge=1, le=255)
+    """Visits in a row that retire a prompt, where `retire_at` is set."""
+
+    def make(
+        self, keys: Sequence[Key], seed: int, levels: Sequence[int | None]
+    ) -> BatchSampler | Retiring:
+        """Build the sampler.
+
+        Args:
+            keys: The prompts.
+            seed: Of all that is random in it.
+            levels: The labelled level of each prompt; only a curriculum looks at them.
+        """
+        labels = {"levels": levels} if self.type == "curriculum" else {}
+        kind = STRATEGIES[self.type]
+        sampler: BatchSampler = kind(keys, self.batch_size, seed, **self.own(), **labels)
+        if self.retire_at is None:
+            return sampler
+        return Retiring(sampler, self.retire_at, self.retire_after)
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
+        return self
+
+
+def one_of(strategies: Mapping[str, type], base: type[Choice]) -> Any:
+    """Make a section for each strategy (a dataclass), chosen by `type`.
+
+    Those fields of the strategy that have a `help` in their metadata are its settings, so that
+    they are declared once.
+    """
+
+    def section(name: str, strategy: type) -> type[Choice]:
+        hints = get_type_hints(strategy)
+        own: dict[str, Any] = {
+            field.name: (
+                hints[field.name],
+                Field(field.default, description=field.metadata["help"]),
+            )
+            for field in dataclasses.fields(strategy)
+            if "help" in field.metadata
+        }
+        summary = (strategy.__doc__ or "").splitlines()[0]
+        own["type"] = (Literal[name], Field(name, description=summary))
+        return create_model(strategy.__name__, __base__=base, __doc__=summary, **own)
+
+    sections = [section(name, strategy) for name, strategy in strategies.items()]
+    union = functools.reduce(operator.or_, sections)
+    return union if len(sections) == 1 else Annotated[union, Field(discriminator="type")]
+
+
+PROMPT_SAMPLERS: dict[str, type] = {
+    "uniform": Uniform,
+    "curriculum": Curriculum,
+    "prioritized": Prioritized,
+    "cdas": CDAS,
+    "posterior": Posterior,
+}
+EXIT_RULES: dict[str, type] = {
+    "balanced": Balanced,
+    "positive_focused": PositiveFocused,
+    "fixed_count": FixedCount,
+}
+SCHEDULES: dict[str, type] = {"rounds": Rounds}
+STRATEGIES = PROMPT_SAMPLERS | EXIT_RULES | SCHEDULES
+DEFAULT_STRATEGIES = {"prompts": "uniform", "exit": "balanced", "schedule": "rounds"}
