@@ -54,7 +54,7 @@ def _table(name: str, kind: type[Section], alternatives: bool) -> str:
 
 def _row(name: str, field: FieldInfo) -> str:
     default = json.dumps(field.get_default(call_default_factory=True))
-    meaning = (field.description or "").replace("|", "\\|")
+    meaning = " ".join((field.description or "").split()).replace("|", "\\|")
     return f"| `{name}` | `{default}` | {meaning} |\n"
 
 

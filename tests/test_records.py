@@ -44,7 +44,7 @@ def test_a_run_does_not_begin_where_something_is(tmp_path, kind):
     with pytest.raises(RunError) as caught:
         RunFolder(path).create(CONFIG)
     assert f"{path} is not empty" in str(caught.value)
-    assert "--resume" in str(caught.value)
+    assert "--resume" not in str(caught.value)  # there is no run to go on with
     assert not (path / "config.json").exists()
 
 

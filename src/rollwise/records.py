@@ -40,10 +40,9 @@ class RunFolder:
             RunError: The folder holds something already, or cannot be written.
         """
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise RunError(
-                f"{self.path} is not empty; give another --output, or --resume to go on with the "
-                "run in it"
-            )
+            resumable = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+            hint = ", or --resume to go on with the run in it" if resumable else ""
+            raise RunError(f"{self.path} is not empty; give another --output{hint}")
         self.write_config(config)
 
     def write_config(self, config: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_settings import CliSettingsSource
 
-from rollwise.config.settings import TrainConfig, merge
-from rollwise.config.strategies import STRATEGIES, Section
+from rollwise.config.settings import TrainConfig, defaults_for, merge
+from rollwise.config.strategies import DEFAULT_STRATEGIES, STRATEGIES, Section
 from rollwise.errors import ConfigError
 
 
@@ -31,7 +31,45 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def add_settings(parser: argparse.ArgumentParser) -> CliSettingsSource[argparse.ArgumentParser]:
     """Give `parser` an option `--section.key` for every setting."""
-    return CliSettingsSource(TrainConfig, root_parser=parser)
+    source: CliSettingsSource[argparse.ArgumentParser]
+    source = CliSettingsSource(TrainConfig, root_parser=parser)
+    texts = {f"--{name}": text for name, text in _help_texts()}
+    for action in parser._actions:
+        for option in action.option_strings:
+            action.help = texts.get(option, action.help)
+    return source
+
+
+def _help_texts() -> Iterable[tuple[str, str]]:
+    """Say of every setting of a section what it means, for which strategy, and its default.
+
+    pydantic-settings knows only one of several strategies here, and only the declared defaults.
+    """
+    built_in = defaults_for({})
+    for name, field in TrainConfig.model_fields.items():
+        kinds = sections_of(field.annotation)
+        for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
+            owners = [kind for kind in kinds if key in kind.model_fields]
+            if key == "type" and name in DEFAULT_STRATEGIES:
+                text = f"The strategy. (default: {DEFAULT_STRATEGIES[name]})"
+            else:
+                meanings = [
+                    _meaning(kind, key, name_it=len(owners) < len(kinds)) for kind in owners
+                ]
+                text = " ".join(dict.fromkeys(meanings))
+            if key in built_in.get(name, {}) and key != "type":
+                text += f" (built-in model: {built_in[name][key]})"
+            if (name, key) == ("grading", "type"):
+                text += " (built-in task: exact)"
+            yield f"{name}.{key}", text.replace("%", "%%")
+
+
+def _meaning(kind: type[Section], key: str, name_it: bool) -> str:
+    field = kind.model_fields[key]
+    owner = f"{kind.model_fields['type'].default}: " if name_it else ""
+    default = field.get_default(call_default_factory=True)
+    shown = "" if default is None or default == "" else f" (default: {default})"
+    return f"{owner}{' '.join((field.description or '').split())}{shown}"
 
 
 def make_config(*layers: Mapping[str, Any]) -> TrainConfig:

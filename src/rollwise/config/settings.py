@@ -230,7 +230,7 @@ class TrainConfig(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return merge(_defaults_for(given), given)
+        return merge(defaults_for(given), given)
 
     @model_validator(mode="after")
     def _exit_is_reachable(self) -> Self:
@@ -253,7 +253,7 @@ class TrainConfig(BaseSettings):
         return (init_settings,)
 
 
-def _defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
+def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults that hang on other settings: on the model, the task and the exit rule."""
     defaults: dict[str, Any] = {}
     if _get(given, "model", "path", BUILT_IN) == BUILT_IN:

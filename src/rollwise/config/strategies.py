@@ -58,7 +58,8 @@ class PromptSettings(Choice):
     batch_size: int = Field(64, ge=1)
     """Prompts a step."""
     retire_at: float | None = Field(None, gt=0, le=1)
-    """A prompt with this pass rate at `retire_after` visits in a row is not asked again."""
+    """A prompt with this pass rate at `retire_after` visits in a row is left alone, while others
+    are left."""
     retire_after: int = Field(2, ge=1, le=255)
     """Visits in a row that retire a prompt, where `retire_at` is set."""
 

@@ -51,6 +51,11 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
         f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
         f"{summary['seconds']:.0f} s"
     )
+    if summary["grader_failures"]:
+        console.print(
+            f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
+            "included; each got no reward"
+        )
     console.print(f"report: {write_report(path)}")
     return True
 
@@ -65,6 +70,7 @@ def summarise(metrics: Sequence[Row]) -> Row:
         "steps": metrics[-1]["step"],
         "draws": sum(line["draws"] for line in steps),
         "tokens": sum(line["tokens"] for line in steps),
+        "grader_failures": sum(line.get("grader_failures", 0) for line in metrics),
         "seconds": metrics[-1]["elapsed"],
     }
 

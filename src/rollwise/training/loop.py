@@ -88,14 +88,17 @@ def train(run: Run, observer: Observer) -> bool:
         began -= run.folder.read_metrics()[-1]["elapsed"]
     else:
         before = {"step": 0, "heldout": evaluate(run).as_json()}
+        before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
     while run.step < config.steps and not observer.stop_requested:
+        failed_before = run.grader.failures
         metrics = train_step(run, run.step + 1)
         run.step += 1
         if run.step == config.steps or _due(run.step, config.evaluation.every):
             since = time.perf_counter()
             metrics["heldout"] = evaluate(run).as_json()
             metrics["seconds"]["evaluation"] = time.perf_counter() - since
+            metrics["grader_failures"] = run.grader.failures - failed_before
         _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
         saved = _due(run.step, config.checkpoint.every)
         if saved:

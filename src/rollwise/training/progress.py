@@ -88,7 +88,12 @@ def _describe(metrics: Row) -> str:
     return (
         f"reward {metrics['reward']:.2f}  uniform {metrics['uniform_first']:.0%}→"
         f"{metrics['uniform_after']:.0%}  {metrics['draws']} draws  {_short(speed)} tok/s"
+        f"{_failures(metrics['grader_failures'])}"
     )
+
+
+def _failures(count: int) -> str:
+    return f"  grader failed {count}×" if count else ""
 
 
 def _short(number: float) -> str:
