@@ -122,7 +122,7 @@ def test_expected_pass_rates_of_the_paper_form_at_rest():
 
 
 def test_the_paper_form_aims_above_a_half_where_the_model_is_weak():
-    """At D = C the pass rate is ½ − C, whatever is wanted (FINDINGS: it drifts to solved prompts).
+    """At D = C the pass rate is ½ − C, whatever is wanted: it drifts to solved prompts.
 
     At rest D = σ(C − D) − s. With σ(x) ≈ ½ + x/4 and C = −mean D that gives mean s = ½ + 3C/2:
     pass rates of mean ¼ put C at −1/6, and the choice at pass rates of 2/3.

@@ -19,7 +19,7 @@ RULES = [
 
 
 def expected(rule: ExitRule, positives: int, negatives: int) -> bool:
-    """METHODS.md, section 1, spelt out rule by rule."""
+    """The definitions of arXiv 2510.04996, spelt out rule by rule."""
     match rule:
         case PositiveFocused(wanted):
             return positives >= wanted

@@ -1,4 +1,4 @@
-"""What stopping does to the estimates (METHODS.md, section 1): enumerated, and simulated.
+"""What stopping does to the estimates (docs/sampling.md): enumerated, and simulated.
 
 The enumeration walks over the states (n₊, n₋) of one prompt, a round of M draws at a time: from
 each state that the rule does not end, M new responses hold j correct ones with the binomial
@@ -57,7 +57,7 @@ def moments(pools: Law) -> dict[str, tuple[float, float]]:
     return result
 
 
-# METHODS.md, "What stopping does to the estimates": E p̂ · E N · P(mixed), M = 8, R = 4.
+# docs/sampling.md, "What stopping does to estimates": E p̂ · E N · P(mixed), M = 8, R = 4.
 TABLE = [
     (PositiveFocused(1), 0.02, ".0364 · 25.52 · .4761"),
     (PositiveFocused(1), 0.05, ".0776 · 19.16 · .8063"),
