@@ -29,14 +29,14 @@ class Section(BaseModel):
 
 
 class Choice(Section):
-    """One of several strategies, told apart by `type`."""
+    """One of several strategies, told apart by `type`; a subclass of it adds what all share."""
 
     type: str
 
     def own(self) -> dict[str, Any]:
         """Return the settings that are the strategy's own, not common to all."""
-        common = {name for kind in (Choice, PromptSettings) for name in kind.model_fields}
-        return self.model_dump(exclude=common)
+        shared = [kind for kind in type(self).__bases__ if issubclass(kind, Choice)]
+        return self.model_dump(exclude={name for kind in shared for name in kind.model_fields})
 
 
 class RuleSettings(Choice):

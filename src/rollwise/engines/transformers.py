@@ -175,9 +175,8 @@ def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     cumulative = logprobs.exp().cumsum(dim=-1)
-    total = cumulative[:, -1]
-    below_total = torch.nextafter(total, torch.zeros_like(total))
-    target = torch.minimum(uniforms * total, below_total)
+    # Even the largest number below 1 leaves the target below the total, whatever it rounds to.
+    target = uniforms * cumulative[:, -1]
     tokens = torch.searchsorted(cumulative, target[:, None], right=True)
     return tokens.squeeze(1), logprobs.gather(1, tokens).squeeze(1)
 
