@@ -106,10 +106,3 @@ def test_shipped_rules_meet_the_protocol(rule):
 def test_rounds_ask_at_the_end_of_each_round_only():
     asked = [settled for settled in range(1, 13) if Rounds(size=4, rounds=3).asks(settled)]
     assert asked == [4, 8, 12]
-
-
-def test_a_round_begins_when_the_last_is_in():
-    rounds = Rounds(size=4, rounds=3)
-    assert list(rounds.plan([0, 4, 8], in_flight=0)) == [4, 4, 4]
-    assert list(rounds.plan([0, 4, 8], in_flight=1)) == [0, 0, 0]
-    assert list(rounds.plan([], in_flight=0)) == []

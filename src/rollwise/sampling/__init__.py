@@ -4,10 +4,10 @@ NumPy and the standard library only; no input or output, no clock, no engine.
 """
 
 from rollwise.sampling.estimators import pass_at_k
-from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, PositiveFocused
+from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, GiveUp, PositiveFocused
 from rollwise.sampling.objectives import advantages
 from rollwise.sampling.pool import Pool, is_uniform
-from rollwise.sampling.schedules import Rounds, Schedule
+from rollwise.sampling.schedules import Rounds, Schedule, Streamed
 from rollwise.sampling.selection import Group, select_group
 from rollwise.sampling.session import Draw, RolloutSession, draw_seed
 
@@ -16,12 +16,14 @@ __all__ = [
     "Draw",
     "ExitRule",
     "FixedCount",
+    "GiveUp",
     "Group",
     "Pool",
     "PositiveFocused",
     "RolloutSession",
     "Rounds",
     "Schedule",
+    "Streamed",
     "advantages",
     "draw_seed",
     "is_uniform",

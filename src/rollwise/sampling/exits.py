@@ -70,3 +70,28 @@ class FixedCount:
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         """n₊ + n₋ ≥ `samples`."""
         return positives + negatives >= self.samples
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Give a prompt up once its rule is unlikely to be met within what remains of its budget.
+
+    The chance is that of the Beta-binomial: the pass rate is believed to follow a Beta
+    distribution, the prior that a prompt sampler may hold (else the flat one) and the responses
+    drawn. The prompt then ends as `futile`, whatever its pool holds.
+
+    Args:
+        rule: When a prompt has been sampled enough.
+        below: It is given up where the chance of that lies below this.
+    """
+
+    rule: ExitRule
+    below: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.below <= 1:
+            raise ValueError(f"below must lie between 0 and 1, got {self.below}")
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        """Whether the rule is met."""
+        return self.rule.satisfied(positives, negatives)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rollwise.sampling.stopping import Stopping
+
 Key = str | int
 """What names a prompt."""
 
@@ -42,6 +44,7 @@ class Pool:
         positives: n₊, the number of correct responses.
         responses: What was drawn, in draw order.
         exit_reason: Why sampling ended; None while it goes on.
+        stopping: How sampling was to stop, where it is known; the session sets it.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Pool:
         self.positives = 0
         self.responses: list[Any] = []
         self.exit_reason: ExitReason | None = None
+        self.stopping: Stopping | None = None
         self._rewards: list[float] = []
         known = np.asarray(rewards, dtype=float).tolist()
         responses = [None] * len(known) if responses is None else responses

@@ -1,11 +1,31 @@
 """Schedules: in what portions a prompt's responses are drawn, and when its exit rule is asked."""
 
-from collections.abc import Sequence
+import heapq
+import math
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.exits import ExitRule
+from rollwise.sampling.progress import Progress
+
+
+class Dispatcher(Protocol):
+    """Decides whose draw comes next, within one session; it can be pickled."""
+
+    def changed(self, prompt: Progress) -> None:
+        """Hear that a prompt was added, was handed a draw, or learnt of an outcome."""
+        ...
+
+    def next(self, left: int | None, speculate: bool) -> Progress | None:
+        """Choose the prompt that the next draw is for; None if what is in flight comes first.
+
+        Args:
+            left: The draws left to the whole batch; None without a bound.
+            speculate: Whether draws may be handed out that might turn out surplus.
+        """
+        ...
 
 
 class Schedule(Protocol):
@@ -16,17 +36,17 @@ class Schedule(Protocol):
         """The most draws that one prompt may take."""
         ...
 
+    @property
+    def speculation(self) -> float:
+        """The least probability of being needed that a draw handed out ahead has."""
+        ...
+
     def asks(self, settled: int) -> bool:
         """Say whether the exit rule is asked once `settled` draws of a prompt are in order."""
         ...
 
-    def plan(self, settled: Sequence[int], in_flight: int) -> Sequence[int]:
-        """Say how many further draws each unresolved prompt gets now.
-
-        Args:
-            settled: For each unresolved prompt, its draws that are done.
-            in_flight: Draws handed out and not yet reported, over all prompts.
-        """
+    def dispatcher(self) -> Dispatcher:
+        """Begin to dispatch the draws of a session."""
         ...
 
 
@@ -52,13 +72,153 @@ class Rounds:
         """R·M."""
         return self.size * self.rounds
 
+    @property
+    def speculation(self) -> float:
+        """Rounds look at no probabilities."""
+        return 1.0
+
     def asks(self, settled: int) -> bool:
         """At the end of each round."""
         return settled % self.size == 0
 
-    def plan(self, settled: Sequence[int], in_flight: int) -> Sequence[int]:
-        """Hand out the next round to all, once the last one is in."""
-        return [0 if in_flight else self.size] * len(settled)
+    def dispatcher(self) -> "_RoundsDispatcher":
+        """Begin the first round."""
+        return _RoundsDispatcher(self.size)
+
+
+class _RoundsDispatcher:
+    """Hands out a round to all unresolved prompts, once the last one is in."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._prompts: list[Progress] = []
+        self._round: deque[Progress] = deque()
+        self._waits_for: Progress | None = None
+
+    def changed(self, prompt: Progress) -> None:
+        if not prompt.issued:
+            self._prompts.append(prompt)
+
+    def next(self, left: int | None, speculate: bool) -> Progress | None:
+        if not self._round and not self._awaits_any():
+            self._begin_round(left)
+        return self._round.popleft() if self._round else None
+
+    def _awaits_any(self) -> bool:
+        if self._waits_for is None or self._waits_for.issued == self._waits_for.settled:
+            behind = (p for p in self._prompts if p.issued > p.settled and not p.ended)
+            self._waits_for = next(behind, None)
+        return self._waits_for is not None
+
+    def _begin_round(self, left: int | None) -> None:
+        """Share out a round; where the batch has too few draws left for it, evenly."""
+        self._prompts = [p for p in self._prompts if not p.ended]
+        wanted = [min(self._size, p.outlook.budget - p.issued) for p in self._prompts]
+        if left is not None and sum(wanted) > left:
+            each, rest = divmod(left, len(self._prompts))
+            wanted = [min(w, each + (i < rest)) for i, w in enumerate(wanted)]
+        for prompt, count in zip(self._prompts, wanted, strict=True):
+            self._round.extend([prompt] * count)
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """No rounds: a free slot goes to the prompt that is furthest behind, and nobody waits.
+
+    The rule is asked after every draw, in draw order, so a pool is the one that drawing one at a
+    time would give, whatever the engine's timing. To keep slots full, draws are handed out before
+    it is known that they are needed, and cancelled if they are not: as many ahead as are each
+    needed with a probability of at least `speculation`, by what is believed of the prompt. Each
+    slot goes to the unresolved prompt with the fewest draws in flight for what it is still
+    expected to need; among equals, to the one that needs most.
+    """
+
+    max_samples: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
+    speculation: float = field(
+        default=0.5,
+        metadata={
+            "help": "A draw is handed out ahead if it is needed with at least this probability; "
+            "less keeps more slots full and wastes more draws."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        at_least("max_samples", self.max_samples, 1)
+        if not 0 <= self.speculation <= 1:
+            raise ValueError(f"speculation must lie between 0 and 1, got {self.speculation}")
+
+    def asks(self, settled: int) -> bool:
+        """After every draw."""
+        return True
+
+    def dispatcher(self) -> "_StreamedDispatcher":
+        """Begin with nothing in flight."""
+        return _StreamedDispatcher()
+
+
+class _StreamedDispatcher:
+    """A heap of the prompts that a draw may be handed to; entries that are out of date stay in it.
+
+    An entry is a prompt's priority and place. Those whose next draw might turn out surplus are
+    parked while nobody speculates.
+    """
+
+    def __init__(self) -> None:
+        self._prompts: list[Progress] = []
+        self._priorities: list[float] = []
+        self._heap: list[tuple[float, int]] = []
+        self._parked: list[tuple[float, int]] = []
+
+    def changed(self, prompt: Progress) -> None:
+        place = prompt.place
+        if place == len(self._prompts):
+            self._prompts.append(prompt)
+            self._priorities.append(_NO_TURN)
+        priority = _priority(prompt)
+        if self._priorities[place] != priority:
+            self._priorities[place] = priority
+            if priority != _NO_TURN:
+                heapq.heappush(self._heap, (priority, place))
+
+    def next(self, left: int | None, speculate: bool) -> Progress | None:
+        if speculate and self._parked:
+            self._heap += self._parked
+            self._parked.clear()
+            heapq.heapify(self._heap)
+        while self._heap:
+            entry = heapq.heappop(self._heap)
+            priority, place = entry
+            if self._priorities[place] != priority:
+                continue
+            if speculate or _is_certain(self._prompts[place]):
+                self._priorities[place] = _NO_TURN
+                return self._prompts[place]
+            self._parked.append(entry)
+        return None
+
+
+_NO_TURN = math.inf
+
+
+def _priority(prompt: Progress) -> float:
+    """Say when a prompt's turn is, the smallest first: who has least in flight for its need.
+
+    Those that nothing was drawn for yet come before all, and who needs most breaks ties.
+    """
+    if not prompt.takes_draws:
+        return _NO_TURN
+    outlook, in_flight = prompt.outlook, prompt.in_flight
+    correct, incorrect = prompt.known_correct, prompt.known_incorrect
+    if in_flight >= outlook.worthwhile[correct][incorrect]:
+        return _NO_TURN
+    need = outlook.expected_need[correct][incorrect]
+    return (in_flight / need if prompt.issued else -1.0) - 1e-6 * need
+
+
+def _is_certain(prompt: Progress) -> bool:
+    """Say whether one draw more is needed, whatever comes of those in flight."""
+    certain_need = prompt.outlook.certain_need[prompt.known_correct][prompt.known_incorrect]
+    return prompt.in_flight < certain_need
 
 
 def check_reachable(rule: ExitRule, schedule: Schedule) -> None:

@@ -4,14 +4,20 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.exits import ExitRule
+from rollwise.sampling.outlook import outlook_of, rounded_priors
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, ExitReason, Key, Pool
+from rollwise.sampling.progress import Outcome, Progress
 from rollwise.sampling.schedules import Rounds, Schedule
+from rollwise.sampling.stopping import Stopping
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +42,6 @@ def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-@dataclass
-class _Prompt:
-    """The state of one prompt: its pool, and what is on the way to it."""
-
-    pool: Pool
-    issued: int = 0
-    settled: int = 0
-    arrived: dict[int, tuple[float, Any] | None] = field(default_factory=dict)
-
-
 def _checked(key: Key) -> Key:
     if isinstance(key, Integral) and not isinstance(key, bool):
         return int(key)
@@ -66,6 +62,14 @@ class RolloutSession:
                 response = generate(draw)
                 session.record(draw, reward=grade(response), response=response)
 
+    With an engine of many slots, and a schedule that hands out draws before it is known that they
+    are needed (`Streamed`):
+
+        while not session.done:
+            engine.submit(session.next_draws(free_slots=engine.free_slots))
+            draw, response = engine.wait()
+            engine.cancel(session.record(draw, reward=grade(response), response=response))
+
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
         exit_rule: When a prompt has been sampled enough.
@@ -74,14 +78,25 @@ class RolloutSession:
         step: The training step; with the seed, the prompt and the index it makes a draw's seed.
         positive_threshold: A response is correct where its reward is above this.
         max_attempts: How often one draw is tried before it is given up as lost.
+        priors: What is believed of each prompt's pass rate: α and β of a Beta distribution, shape
+            (P, 2), say from a prompt sampler; by default (1, 1), nothing. They order the draws of
+            `Streamed`, and a rule that gives up begins from them. Rounded, so that prompts share
+            tables: the mean to 1/32, the strength α + β to a power of 2.
+        budgets: The most draws of each prompt, shape (P,), say from an allocation; by default, and
+            at most, the schedule's.
+        total_draws: The most draws of the whole batch, surplus included. A prompt that is cut
+            short by it is `exhausted`; which prompts that are hangs, under `Streamed`, on the
+            order of arrival.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
         failures: Draws reported as failed, attempts counted one by one.
         lost: Draws that failed `max_attempts` times; they are in no pool.
+        surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if they were done.
 
     Raises:
-        ValueError: No keys, a key twice, a count below 1, or a seed or step below 0.
+        ValueError: No keys, a key twice, a count below 1, a seed or step below 0, priors or
+            budgets that do not fit the keys, or `total_draws` below one draw a prompt.
         TypeError: A key that is neither a string nor an integer (a bool is neither).
     """
 
@@ -94,6 +109,10 @@ class RolloutSession:
         step: int = 0,
         positive_threshold: float = POSITIVE_THRESHOLD,
         max_attempts: int = 3,
+        *,
+        priors: ArrayLike | None = None,
+        budgets: ArrayLike | None = None,
+        total_draws: int | None = None,
     ) -> None:
         at_least("seed", seed, 0)
         at_least("step", step, 0)
@@ -102,72 +121,139 @@ class RolloutSession:
         self.schedule: Schedule = Rounds() if schedule is None else schedule
         self.seed, self.step, self.max_attempts = seed, step, max_attempts
         self.positive_threshold = positive_threshold
+        self.total_draws = total_draws
         self.pools: dict[Key, Pool] = {}
-        self._prompts: dict[Key, _Prompt] = {}
-        self._queue: deque[Draw] = deque()
-        self._in_flight: set[Draw] = set()
+        self._prompts: dict[Key, Progress] = {}
+        self._dispatcher = self.schedule.dispatcher()
+        self._retries: deque[Draw] = deque()
         self._attempts: dict[Draw, int] = {}
+        self._unresolved = 0
+        self._issued = 0
         self.failures = 0
         self.lost = 0
-        self.add(keys)
+        self.surplus = 0
+        self.add(keys, priors=priors, budgets=budgets)
 
-    def add(self, keys: Iterable[Key]) -> None:
+    def add(
+        self,
+        keys: Iterable[Key],
+        *,
+        priors: ArrayLike | None = None,
+        budgets: ArrayLike | None = None,
+    ) -> None:
         """Sample further prompts too, say in place of those that turned out to carry no signal.
 
         Raises:
-            ValueError: No keys, or a key that the session has already; nothing is added.
+            ValueError: No keys, or a key that the session has already, or what the constructor
+                refuses; nothing is added.
             TypeError: A key that is neither a string nor an integer.
         """
-        added: dict[Key, _Prompt] = {}
+        added: dict[Key, None] = {}
         for given in keys:
             key = _checked(given)
             if key in self._prompts or key in added:
                 raise ValueError(f"a session takes each prompt once, got key {key!r} twice")
-            added[key] = _Prompt(Pool(key, positive_threshold=self.positive_threshold))
+            added[key] = None
         if not added:
             raise ValueError("keys must name at least one prompt, got none")
-        self._prompts |= added
-        self.pools |= {key: prompt.pool for key, prompt in added.items()}
+        if self.total_draws is not None:
+            at_least("total_draws", self.total_draws, self._issued + len(added))
+        stoppings = self._stoppings(len(added), priors, budgets)
+        for key, stopping in zip(added, stoppings, strict=True):
+            pool = Pool(key, positive_threshold=self.positive_threshold)
+            pool.stopping = stopping
+            outlook = outlook_of(stopping, self.schedule.speculation)
+            prompt = Progress(pool, outlook, place=len(self._prompts))
+            self._prompts[key], self.pools[key] = prompt, pool
+            self._dispatcher.changed(prompt)
+        self._unresolved += len(added)
+
+    def _stoppings(
+        self, count: int, priors: ArrayLike | None, budgets: ArrayLike | None
+    ) -> Iterable[Stopping]:
+        most = self.schedule.max_samples
+        budgets_P = np.full(count, most) if budgets is None else np.asarray(budgets)
+        if budgets_P.shape != (count,) or not np.issubdtype(budgets_P.dtype, np.integer):
+            raise ValueError(f"budgets must be {count} integers, got {budgets!r}")
+        if not np.all((budgets_P >= 1) & (budgets_P <= most)):
+            raise ValueError(
+                f"budgets must lie between 1 and the schedule's {most} draws, "
+                f"got {budgets_P.min()} to {budgets_P.max()}"
+            )
+        priors_P2 = np.ones((count, 2)) if priors is None else np.asarray(priors, dtype=float)
+        if priors_P2.shape != (count, 2):
+            raise ValueError(f"priors must have shape ({count}, 2), got {priors_P2.shape}")
+        if not np.all((priors_P2 > 0) & np.isfinite(priors_P2)):
+            raise ValueError("priors must be finite and above 0")
+        if priors is not None:
+            priors_P2 = rounded_priors(priors_P2)
+        made: dict[tuple[int, float, float], Stopping] = {}
+        for budget, (alpha, beta) in zip(budgets_P.tolist(), priors_P2.tolist(), strict=True):
+            kind = (budget, alpha, beta)
+            if kind not in made:
+                made[kind] = Stopping(self.exit_rule, self.schedule, budget, (alpha, beta))
+            yield made[kind]
 
     @property
     def done(self) -> bool:
         """Whether every prompt has ended."""
-        return all(pool.exit_reason is not None for pool in self.pools.values())
+        return self._unresolved == 0
 
     def next_draws(self, free_slots: int | None = None) -> list[Draw]:
         """Hand out draws, at most `free_slots` of them; [] once every prompt has ended.
 
-        [] also means "record what is in flight first", which `done` tells apart.
+        [] also means "record what is in flight first", which `done` tells apart. Where the number
+        of free slots is not given, no draw is handed out that might turn out surplus.
         """
         if free_slots is not None:
             at_least("free_slots", free_slots, 1)
-        if not self._queue:
-            self._queue.extend(self._plan())
-        count = len(self._queue) if free_slots is None else min(free_slots, len(self._queue))
-        draws = [self._queue.popleft() for _ in range(count)]
-        self._in_flight.update(draws)
+        speculate = free_slots is not None
+        draws: list[Draw] = []
+        while free_slots is None or len(draws) < free_slots:
+            draw = self._next_retry() or self._next_new(speculate)
+            if draw is None:
+                break
+            self._prompts[draw.key].flying[draw.index] = draw
+            draws.append(draw)
         return draws
 
-    def _plan(self) -> Iterable[Draw]:
-        unresolved = [p for p in self._prompts.values() if p.pool.exit_reason is None]
-        settled = [prompt.settled for prompt in unresolved]
-        counts = self.schedule.plan(settled, in_flight=len(self._in_flight))
-        for prompt, count in zip(unresolved, counts, strict=True):
-            for index in range(prompt.issued, prompt.issued + count):
-                key = prompt.pool.key
-                yield Draw(key, index, draw_seed(self.seed, self.step, key, index))
-            prompt.issued += count
+    def _next_retry(self) -> Draw | None:
+        while self._retries:
+            draw = self._retries.popleft()
+            if self._wants(draw):
+                return draw
+        return None
+
+    def _next_new(self, speculate: bool) -> Draw | None:
+        left = None if self.total_draws is None else self.total_draws - self._issued
+        prompt = None if left == 0 else self._dispatcher.next(left, speculate)
+        if prompt is None:
+            return None
+        key, index = prompt.pool.key, prompt.issued
+        prompt.issued += 1
+        self._issued += 1
+        self._dispatcher.changed(prompt)
+        if self._issued == self.total_draws:
+            self._end_what_waits()
+        return Draw(key, index, draw_seed(self.seed, self.step, key, index))
+
+    def _end_what_waits(self) -> None:
+        """The batch's budget is spent: end the prompts that nothing is on the way to."""
+        for prompt in self._prompts.values():
+            if not prompt.ended and prompt.issued == prompt.settled:
+                self._end(prompt, prompt.exit_reason(cut_short=True) or "exhausted")
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
         """Report what came of a draw; returns the draws in flight that are no longer wanted.
+
+        Those are to be cancelled, and not recorded.
 
         Raises:
             ValueError: A reward that is not finite, or a draw that is not in flight.
         """
         if not math.isfinite(reward):
             raise ValueError(f"the reward of {draw} must be finite, got {reward}")
-        self._land(draw)
-        return self._settle(draw, (float(reward), response))
+        return self._arrive(self._land(draw), draw, (float(reward), response))
 
     def record_failure(self, draw: Draw) -> list[Draw]:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
@@ -178,45 +264,49 @@ class RolloutSession:
         Raises:
             ValueError: The draw is not in flight.
         """
-        self._land(draw)
+        prompt = self._land(draw)
         self.failures += 1
         attempts = self._attempts[draw] = self._attempts.get(draw, 0) + 1
         if attempts < self.max_attempts:
-            self._queue.append(draw)
+            self._retries.append(draw)
             return []
         self.lost += 1
-        return self._settle(draw, None)
+        return self._arrive(prompt, draw, None)
 
-    def _land(self, draw: Draw) -> None:
-        if draw in self._in_flight:
-            self._in_flight.remove(draw)
-            return
+    def _land(self, draw: Draw) -> Progress:
         prompt = self._prompts.get(draw.key)
         if prompt is None:
             raise ValueError(f"{draw} is of no prompt of this session")
+        if prompt.flying.get(draw.index) == draw:
+            del prompt.flying[draw.index]
+            return prompt
         if draw.seed != draw_seed(self.seed, self.step, draw.key, draw.index):
             raise ValueError(f"{draw} is of another session: this one gives it another seed")
-        if draw in self._queue and draw in self._attempts:
+        if draw in self._retries:
             raise ValueError(f"{draw} has failed and waits to be handed out again")
-        known = 0 <= draw.index < prompt.issued and draw not in self._queue
-        raise ValueError(f"{draw} was {'recorded already' if known else 'never handed out'}")
+        if not 0 <= draw.index < prompt.issued:
+            raise ValueError(f"{draw} was never handed out")
+        if draw.index < prompt.settled or draw.index in prompt.arrived:
+            raise ValueError(f"{draw} was recorded already")
+        raise ValueError(f"{draw} was to be cancelled: it is surplus, its prompt does without it")
 
-    def _settle(self, draw: Draw, outcome: tuple[float, Any] | None) -> list[Draw]:
-        """Take into the pool all outcomes that are next in draw order, until the rule is met."""
+    def _wants(self, draw: Draw) -> bool:
         prompt = self._prompts[draw.key]
-        prompt.arrived[draw.index] = outcome
-        while prompt.settled in prompt.arrived and prompt.pool.exit_reason is None:
-            settled = prompt.arrived.pop(prompt.settled)
-            prompt.settled += 1
-            if settled is not None:
-                prompt.pool.take(*settled)
-            prompt.pool.exit_reason = self._exit_reason(prompt)
-        return []
+        return not prompt.ended and draw.index < prompt.wanted
 
-    def _exit_reason(self, prompt: _Prompt) -> ExitReason | None:
-        pool = prompt.pool
-        if not self.schedule.asks(prompt.settled):
-            return None
-        if bool(self.exit_rule.satisfied(pool.positives, pool.negatives)):
-            return "satisfied"
-        return "exhausted" if prompt.settled >= self.schedule.max_samples else None
+    def _arrive(self, prompt: Progress, draw: Draw, outcome: Outcome) -> list[Draw]:
+        """Take into the pool all outcomes that are next in draw order, until it ends."""
+        prompt.arrive(draw.index, outcome)
+        while not prompt.ended and prompt.settle():
+            none_left = self._issued == self.total_draws and prompt.issued == prompt.settled
+            reason = prompt.exit_reason(cut_short=none_left)
+            if reason is not None:
+                self._end(prompt, reason)
+        surplus = prompt.take_surplus()
+        self._dispatcher.changed(prompt)
+        return surplus
+
+    def _end(self, prompt: Progress, reason: ExitReason) -> None:
+        prompt.end(reason)
+        self.surplus += prompt.issued - prompt.settled
+        self._unresolved -= 1

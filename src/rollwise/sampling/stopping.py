@@ -1,0 +1,174 @@
+"""When the sampling of one prompt stops, and what is still to be expected of it, by its counts.
+
+Everything here is a table over (n₊, n₋), the correct and incorrect responses in a prompt's pool:
+arrays of shape (B + 1, B + 1) for a budget of B draws, indexed `[positives, negatives]`. What lies
+beyond the budget (n₊ + n₋ > B) counts as stopped.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.sampling.exits import ExitRule, GiveUp
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Combine = Callable[[Floats, Floats, Floats], Floats]
+
+
+class Asking(Protocol):
+    """What a schedule says of when the exit rule is asked."""
+
+    def asks(self, settled: int) -> bool:
+        """Say whether the exit rule is asked once `settled` draws of a prompt are in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """An exit rule, asked at certain counts, within a budget.
+
+    Args:
+        rule: When a prompt has been sampled enough, or is given up.
+        schedule: At which counts the rule is asked.
+        budget: The most draws, B.
+        prior: α and β of the Beta distribution that the pass rate is believed to have before the
+            first draw. It says how likely a draw is to be correct, and so what is futile.
+    """
+
+    rule: ExitRule
+    schedule: Asking
+    budget: int
+    prior: tuple[float, float] = (1.0, 1.0)
+
+    @cached_property
+    def asked(self) -> Bools:
+        """Whether the rule is asked, by the number of draws, shape (B + 1,); always at the last."""
+        counts = range(1, self.budget + 1)
+        return np.array([False, *(n == self.budget or self.schedule.asks(n) for n in counts)])
+
+    @cached_property
+    def satisfied(self) -> Bools:
+        """Where the rule is met, whether or not it is asked there."""
+        met = np.asarray(self.rule.satisfied(self._positives, self._negatives), dtype=bool)
+        return np.broadcast_to(met, self._drawn.shape)
+
+    @cached_property
+    def chance(self) -> Floats:
+        """How probable it is that the rule will be met within the budget; 1 where it is."""
+        met = self.satisfied & self._asked
+        return self._backward(np.where(met, 1.0, 0.0), met | self._spent, _average)
+
+    @cached_property
+    def futile(self) -> Bools:
+        """Where the rule gives the prompt up; nowhere for a rule that does not give up."""
+        if not isinstance(self.rule, GiveUp):
+            return np.zeros_like(self._asked)
+        hopeless = self.chance < self.rule.below
+        return hopeless & self._asked & ~self.satisfied & ~self._spent
+
+    @cached_property
+    def stops(self) -> Bools:
+        """Where sampling ends: rule met, given up, or budget spent."""
+        return (self.satisfied & self._asked) | self.futile | self._spent
+
+    @cached_property
+    def expected_need(self) -> Floats:
+        """How many further draws are expected until it stops; 0 where it has."""
+        return self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_average)
+
+    @cached_property
+    def certain_need(self) -> NDArray[np.int64]:
+        """How many further draws it takes at least until it stops, whatever comes of them."""
+        least = self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_least)
+        return least.astype(int)
+
+    def worthwhile(self, probability: float) -> NDArray[np.int64]:
+        """How many further draws are each needed with at least `probability`, shape (B+1, B+1).
+
+        A draw is needed where the sampling has not stopped before it. At least 1 wherever it has
+        not stopped yet.
+        """
+        goes_on = np.where(self.stops, 0.0, 1.0)
+        needed, count = goes_on.copy(), np.zeros(goes_on.shape, dtype=int)
+        for _ in range(self.budget):
+            enough = (needed >= probability) & (needed > 0)
+            if not enough.any():
+                break
+            count += enough
+            after = np.zeros_like(needed)
+            after[:-1, :-1] = (
+                self._correct[:-1, :-1] * needed[1:, :-1]
+                + (1 - self._correct[:-1, :-1]) * needed[:-1, 1:]
+            )
+            needed = after * goes_on
+        return np.maximum(count, ~self.stops)
+
+    @cached_property
+    def monotone(self) -> bool:
+        """Whether a rule that is met stays met, whatever is drawn further."""
+        met = self.satisfied
+        kept_by_correct = met[1:, :] | ~met[:-1, :] | self._beyond[1:, :]
+        kept_by_incorrect = met[:, 1:] | ~met[:, :-1] | self._beyond[:, 1:]
+        return bool(kept_by_correct.all() and kept_by_incorrect.all())
+
+    @cached_property
+    def _positives(self) -> NDArray[np.int64]:
+        return np.arange(self.budget + 1)[:, None] + np.zeros(self.budget + 1, dtype=int)
+
+    @property
+    def _negatives(self) -> NDArray[np.int64]:
+        return self._positives.T
+
+    @cached_property
+    def _drawn(self) -> NDArray[np.int64]:
+        return self._positives + self._negatives
+
+    @property
+    def _asked(self) -> Bools:
+        """Where the rule is asked."""
+        return np.pad(self.asked, (0, self.budget))[self._drawn]
+
+    @property
+    def _spent(self) -> Bools:
+        return self._drawn >= self.budget
+
+    @property
+    def _beyond(self) -> Bools:
+        return self._drawn > self.budget
+
+    @cached_property
+    def _correct(self) -> Floats:
+        """The probability that the next response is correct."""
+        alpha, beta = self.prior
+        return (alpha + self._positives) / (alpha + beta + self._drawn)
+
+    def _backward(self, values: Floats, known: Bools, combine: Combine) -> Floats:
+        """Fill in what is not `known`, from the budget's end to the start.
+
+        Each value is combined from the probability of a correct response, and the values after a
+        correct and after an incorrect one.
+        """
+        values = values.copy()
+        for drawn in range(self.budget - 1, -1, -1):
+            up = np.arange(drawn + 1)
+            down = drawn - up
+            found = combine(self._correct[up, down], values[up + 1, down], values[up, down + 1])
+            values[up, down] = np.where(known[up, down], values[up, down], found)
+        return values
+
+
+def _average(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
+    return correct * after_correct + (1 - correct) * after_incorrect
+
+
+def _one_and_average(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
+    return 1 + _average(correct, after_correct, after_incorrect)
+
+
+def _one_and_least(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
+    return 1 + np.minimum(after_correct, after_incorrect)

@@ -1,0 +1,368 @@
+"""The streamed schedule: draw order, surplus, full slots, budgets, beliefs, giving up."""
+
+import heapq
+import pickle
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.sampling import (
+    Balanced,
+    Draw,
+    FixedCount,
+    GiveUp,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Streamed,
+)
+
+RULES = [PositiveFocused(1), Balanced(2, 2), FixedCount(3), GiveUp(Balanced(2, 2), 0.3)]
+MOST = 12
+
+
+def reward(draw: Draw) -> float:
+    """What becomes of a draw hangs on its seed alone; every third prompt is hard, or easy."""
+    return float(Random(draw.seed).random() < (0.1, 0.4, 0.9)[int(draw.key) % 3])
+
+
+def one_at_a_time(session: RolloutSession) -> RolloutSession:
+    """Draw one response, wait for it, and draw the next."""
+    while draws := session.next_draws(free_slots=1):
+        assert session.record(draws[0], reward(draws[0])) == []
+    assert session.done
+    return session
+
+
+def scrambled(session: RolloutSession, random: Random, slots: int, faulty: bool = False) -> int:
+    """Answer draws in any order, and cancel what is to be cancelled; returns the most in flight."""
+    flying: list[Draw] = []
+    most = 0
+    while not session.done:
+        if len(flying) < slots and (not flying or random.random() < 0.7):
+            flying += session.next_draws(slots - len(flying))
+            most = max(most, len(flying))
+        draw = flying.pop(random.randrange(len(flying)))
+        if faulty and random.random() < 0.2:
+            cancelled = session.record_failure(draw)
+        else:
+            cancelled = session.record(draw, reward(draw))
+        assert set(cancelled) <= set(flying)
+        flying = [draw for draw in flying if draw not in cancelled]
+    assert not flying
+    return most
+
+
+def contents(session: RolloutSession) -> list[tuple]:
+    """Every pool, and why it ended."""
+    return [(p.key, p.rewards.tolist(), p.exit_reason) for p in session.pools.values()]
+
+
+@given(
+    random=st.integers(0, 2**32).map(Random),
+    rule=st.sampled_from(RULES),
+    speculation=st.sampled_from([0.0, 0.5, 1.0]),
+    slots=st.integers(1, 40),
+)
+@settings(max_examples=150, deadline=None)
+def test_pools_are_those_of_drawing_one_at_a_time(random, rule, speculation, slots):
+    """Whatever the order of completion, the slots and how far draws run ahead."""
+
+    def session() -> RolloutSession:
+        return RolloutSession(range(7), rule, Streamed(MOST, speculation), seed=3)
+
+    streamed = session()
+    assert scrambled(streamed, random, slots) <= slots
+    assert contents(streamed) == contents(one_at_a_time(session()))
+    assert contents(streamed) == contents(one_at_a_time_in_rounds(rule))
+
+
+def one_at_a_time_in_rounds(rule) -> RolloutSession:
+    """Rounds of one draw: what streaming must equal."""
+    return one_at_a_time(RolloutSession(range(7), rule, Rounds(1, MOST), seed=3))
+
+
+@given(random=st.integers(0, 2**32).map(Random), slots=st.integers(1, 30))
+@settings(max_examples=50, deadline=None)
+def test_failures_are_drawn_again_and_surplus_retries_are_not(random, slots):
+    session = RolloutSession(range(7), Balanced(2, 2), Streamed(MOST, 0.1), max_attempts=99)
+    scrambled(session, random, slots, faulty=True)
+    alone = RolloutSession(range(7), Balanced(2, 2), Streamed(MOST, 0.1))
+    assert contents(session) == contents(one_at_a_time(alone))
+    assert session.lost == 0
+
+
+def test_a_lost_draw_spends_its_place():
+    session = RolloutSession(["a"], FixedCount(3), Streamed(4), max_attempts=1)
+    draws = session.next_draws(8)
+    assert [draw.index for draw in draws] == [0, 1, 2]
+    session.record_failure(draws[0])
+    session.record(draws[1], 1.0)
+    session.record(draws[2], 0.0)
+    (last,) = session.next_draws(8)
+    session.record(last, 0.0)
+    assert (session.lost, len(session.pools["a"])) == (1, 3)
+    assert session.pools["a"].exit_reason == "satisfied"
+
+
+def test_what_was_drawn_beyond_the_exit_is_surplus():
+    session = RolloutSession(["a"], PositiveFocused(1), Streamed(8, speculation=0.0))
+    draws = session.next_draws(8)
+    assert len(draws) == 8
+    assert session.record(draws[2], 0.0) == []
+    assert session.record(draws[0], 0.0) == []
+    assert session.record(draws[1], 1.0) == draws[3:]
+    assert session.pools["a"].rewards.tolist() == [0.0, 1.0]
+    assert session.surplus == 6
+    assert session.done
+    assert session.next_draws(8) == []
+
+
+def test_what_is_known_to_be_surplus_is_cancelled_before_the_exit():
+    """Draw 2 is correct: the prompt ends there at the latest, whatever comes of 0 and 1."""
+    session = RolloutSession(["a"], PositiveFocused(1), Streamed(8, speculation=0.0))
+    draws = session.next_draws(8)
+    assert session.record(draws[2], 1.0) == draws[3:]
+    assert session.next_draws(8) == []
+    assert not session.done
+    session.record(draws[0], 0.0)
+    session.record(draws[1], 0.0)
+    assert session.pools["a"].rewards.tolist() == [0.0, 0.0, 1.0]
+
+
+def test_a_rule_that_a_further_draw_can_break_is_not_decided_ahead():
+    """Exactly one correct response: draw 1 alone meets it, draw 0 may break it again."""
+
+    class ExactlyOne:
+        def satisfied(self, positives, negatives):
+            return positives == 1
+
+    session = RolloutSession(["a"], ExactlyOne(), Streamed(4, speculation=0.0))
+    draws = session.next_draws(4)
+    assert session.record(draws[1], 1.0) == []
+    assert session.record(draws[0], 1.0) == draws[2:]
+    assert session.pools["a"].rewards.tolist() == [1.0]
+
+
+def test_a_recorded_or_cancelled_draw_is_refused():
+    session = RolloutSession(["a", "b"], PositiveFocused(1), Streamed(8, speculation=0.0))
+    draws = [draw for draw in session.next_draws(16) if draw.key == "a"]
+    session.record(draws[0], 1.0)
+    with pytest.raises(ValueError, match="recorded already"):
+        session.record(draws[0], 1.0)
+    with pytest.raises(ValueError, match="was to be cancelled"):
+        session.record(draws[1], 1.0)
+    with pytest.raises(ValueError, match="was to be cancelled"):
+        session.record_failure(draws[1])
+    with pytest.raises(ValueError, match="free_slots must be at least 1"):
+        session.next_draws(0)
+
+
+def test_slots_are_filled_by_those_furthest_behind():
+    """One draw each first; then the prompt that nothing is in flight for."""
+    session = RolloutSession("abc", Balanced(2, 2), Streamed(32, speculation=0.0))
+    first = session.next_draws(3)
+    assert [draw.key for draw in first] == ["a", "b", "c"]
+    session.record(first[1], 0.0)
+    assert [draw.key for draw in session.next_draws(1)] == ["b"]
+    assert len(session.next_draws(93)) == 92, "all draws of all budgets, and no more"
+
+
+def test_only_what_is_certain_is_handed_out_where_slots_are_not_counted():
+    session = RolloutSession("ab", Balanced(2, 2), Streamed(32))
+    assert [draw.key for draw in session.next_draws()].count("a") == 4
+    assert len(session.next_draws(100)) > 0, "with slots to fill, it speculates again"
+
+
+@given(rule=st.sampled_from(RULES))
+def test_the_contracts_loop_meets_no_surplus(rule):
+    session = RolloutSession(range(7), rule, Streamed(MOST), seed=3)
+    while draws := session.next_draws():
+        for draw in draws:
+            assert session.record(draw, reward(draw)) == []
+    assert session.surplus == 0
+    assert contents(session) == contents(one_at_a_time_in_rounds(rule))
+
+
+def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
+    """One correct response is needed. Nothing is believed, so the n-th draw is with 1/n."""
+    for speculation, handed_out in ((1.0, 1), (0.5, 2), (0.25, 4), (0.125, 8)):
+        session = RolloutSession(["a"], PositiveFocused(1), Streamed(32, speculation))
+        assert len(session.next_draws(32)) == handed_out
+
+
+def test_beliefs_order_the_draws():
+    """Of three prompts that each have one draw, those believed to need most come first."""
+    priors = [(5.0, 5.0), (1.0, 15.0), (15.0, 1.0)]
+    session = RolloutSession(
+        "abc", PositiveFocused(1), Streamed(32, speculation=0.2), priors=priors
+    )
+    first = session.next_draws(3)
+    assert {draw.key for draw in first} == set("abc")
+    assert [draw.key for draw in session.next_draws(6)].count("b") >= 4
+
+
+def test_giving_up_ends_as_futile_and_beliefs_bring_it_forward():
+    """After n wrong answers from Beta(a, b) the chance is that of the Beta-binomial."""
+    rule = GiveUp(PositiveFocused(1), below=0.3)
+    lengths = []
+    for prior in [(1.0, 1.0), (1.0, 31.0)]:
+        session = RolloutSession(["a"], rule, Streamed(32), priors=[prior])
+        while draws := session.next_draws(1):
+            session.record(draws[0], 0.0)
+        assert session.pools["a"].exit_reason == "futile"
+        lengths.append(len(session.pools["a"]))
+        drawn, left = lengths[-1], 32 - lengths[-1]
+
+        def chance(drawn: int, left: int, prior: tuple[float, float] = prior) -> float:
+            misses = [(prior[1] + drawn + i) / (sum(prior) + drawn + i) for i in range(left)]
+            return 1 - float(np.prod(misses))
+
+        assert chance(drawn, left) < 0.3 <= chance(drawn - 1, left + 1)
+    assert lengths[1] < lengths[0]
+
+
+def test_giving_up_in_rounds_is_decided_at_the_end_of_a_round():
+    session = RolloutSession(["a"], GiveUp(Balanced(2, 2), 0.3), Rounds(8, 4))
+    while draws := session.next_draws():
+        for draw in draws:
+            session.record(draw, 0.0)
+    assert (len(session.pools["a"]), session.pools["a"].exit_reason) == (16, "futile")
+
+
+@pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(32)])
+def test_budgets_of_prompts(schedule):
+    session = RolloutSession("abc", FixedCount(32), schedule, budgets=[1, 5, 32])
+    while draws := session.next_draws(4):
+        for draw in draws:
+            session.record(draw, 1.0)
+    assert [len(pool) for pool in session.pools.values()] == [1, 5, 32]
+    assert [p.exit_reason for p in session.pools.values()] == ["exhausted"] * 2 + ["satisfied"]
+
+
+@pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(32), Streamed(32, 0.0)])
+@pytest.mark.parametrize("total", [7, 20, 50, 1000])
+def test_a_budget_of_the_batch(schedule, total):
+    session = RolloutSession(range(7), Balanced(2, 2), schedule, total_draws=total)
+    handed_out, flying = 0, []
+    random = Random(total)
+    while not session.done:
+        draws = session.next_draws(16)
+        handed_out += len(draws)
+        flying += draws
+        draw = flying.pop(random.randrange(len(flying)))
+        cancelled = session.record(draw, reward(draw))
+        flying = [draw for draw in flying if draw not in cancelled]
+    assert handed_out <= total
+    assert all(len(pool) >= 1 for pool in session.pools.values())
+    assert handed_out == sum(map(len, session.pools.values())) + session.surplus
+    if total <= 20:
+        assert handed_out == total
+        assert "exhausted" in {pool.exit_reason for pool in session.pools.values()}
+    if total == 1000:
+        assert contents(session) == contents(
+            one_at_a_time(RolloutSession(range(7), Balanced(2, 2), schedule))
+        )
+
+
+def test_a_pool_that_is_cut_short_can_be_satisfied():
+    session = RolloutSession("ab", FixedCount(2), Rounds(8, 1), total_draws=4)
+    for draw in session.next_draws():
+        session.record(draw, 1.0)
+    assert [(len(p), p.exit_reason) for p in session.pools.values()] == [(2, "satisfied")] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"total_draws": 2}, "total_draws must be at least 3, got 2"),
+        ({"budgets": [1, 2]}, "budgets must be 3 integers"),
+        ({"budgets": [1.0, 2.0, 3.0]}, "budgets must be 3 integers"),
+        ({"budgets": [1, 2, 33]}, "between 1 and the schedule's 32 draws, got 1 to 33"),
+        ({"budgets": [0, 2, 3]}, "between 1 and the schedule's 32 draws, got 0 to 3"),
+        ({"priors": [1, 1, 1]}, r"priors must have shape \(3, 2\)"),
+        ({"priors": [[1, 1], [1, 0], [1, 1]]}, "finite and above 0"),
+        ({"priors": [[1, 1], [1, np.nan], [1, 1]]}, "finite and above 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        RolloutSession("abc", Balanced(2, 2), Streamed(32), **arguments)
+
+
+def test_no_prompt_is_added_to_a_batch_whose_budget_is_spent():
+    session = RolloutSession("ab", FixedCount(2), Streamed(2), total_draws=4)
+    session.next_draws(4)
+    with pytest.raises(ValueError, match="total_draws must be at least 5"):
+        session.add("c")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [((0,), "max_samples"), ((8, 1.5), "specul")])
+def test_a_schedule_is_checked_where_it_is_made(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Streamed(*arguments)
+
+
+def test_a_session_pickled_in_flight_goes_on_identically():
+    session = RolloutSession(range(7), Balanced(2, 2), Streamed(MOST), seed=3)
+    draws = session.next_draws(10)
+    session.record(draws[4], 1.0)
+    copy = pickle.loads(pickle.dumps(session))
+    for each in (session, copy):
+        flying = [draw for draw in draws if draw != draws[4]]
+        while not each.done:
+            flying += each.next_draws(3)
+            draw = flying.pop(0)
+            cancelled = each.record(draw, reward(draw))
+            flying = [draw for draw in flying if draw not in cancelled]
+    assert contents(copy) == contents(session)
+    assert copy.surplus == session.surplus
+
+
+# Nothing favours short answers
+
+
+def in_virtual_time(slots: int, by_completion: bool = False) -> np.ndarray:
+    """Mean length and reward of each pool, shape (prompts, 2); correct responses are shorter.
+
+    With `by_completion`, draws are numbered as they finish: the variant that this project avoids.
+    """
+    session = RolloutSession(range(1500), Balanced(2, 2), Streamed(32, 0.25))
+    events: list[tuple[float, int, float, float]] = []
+    drawn: dict[Draw, int] = {}  # what is in flight, and the event that it ends by
+    draw_of: dict[int, Draw] = {}
+    now, count = 0.0, 0
+    while not session.done:
+        for draw in session.next_draws(slots - len(drawn)) if len(drawn) < slots else []:
+            random = Random(draw.seed)
+            correct = random.random() < 0.3
+            length = random.expovariate(1.0) * (1.0 if correct else 4.0)
+            heapq.heappush(events, (now + length, count, float(correct), length))
+            drawn[draw], draw_of[count] = count, draw
+            count += 1
+        now, event, correct, length = heapq.heappop(events)
+        if event not in draw_of:
+            continue
+        draw = draw_of[event]
+        if by_completion:
+            first = min((d for d in drawn if d.key == draw.key), key=lambda d: d.index)
+            draw_of[drawn[first]], drawn[draw] = draw, drawn[first]
+            draw = first
+        del drawn[draw], draw_of[event]
+        for cancelled in session.record(draw, correct, response=length):
+            del draw_of[drawn.pop(cancelled)]
+    return np.array([(np.mean(p.responses), p.rewards.mean()) for p in session.pools.values()])
+
+
+def test_lengths_and_rewards_are_those_of_drawing_one_at_a_time():
+    """Within 3 standard errors; taking responses as they finish fails that by far."""
+    alone = in_virtual_time(slots=1)
+    streamed = in_virtual_time(slots=6000)
+    by_completion = in_virtual_time(slots=6000, by_completion=True)
+    np.testing.assert_array_equal(streamed, alone)
+    error = alone.std(axis=0) / np.sqrt(len(alone))
+    assert np.all(np.abs(streamed.mean(axis=0) - alone.mean(axis=0)) <= 3 * error)
+    assert np.all(np.abs(by_completion.mean(axis=0) - alone.mean(axis=0)) > 3 * error)
