@@ -47,9 +47,25 @@ def test_an_exclusion_of_another_size_is_refused():
         Uniform("abc", 1).ask(exclude=[True, False])
 
 
-def test_who_expects_pass_rates():
-    assert isinstance(CDAS("abc", 1), Forecaster)
-    assert np.isnan(Uniform("abc", 1).expected_pass_rates(["a", "b"])).all()
+def test_a_sampler_of_ones_own_believes_nothing():
+    sampler = FirstOfAll("abc", 1)
+    assert isinstance(sampler, Forecaster)
+    sampler.tell(["a"], [1], [4])
+    assert np.isnan(sampler.expected_pass_rates(["a", "b"])).all()
+    assert sampler.pass_rate_priors(["a", "b"]).tolist() == [[1, 1], [1, 1]]
+
+
+class Sure(FirstOfAll):
+    """One that expects something, and leaves it at that."""
+
+    def expected_pass_rates(self, keys):
+        return np.array([{"a": 0.25, "b": 1.0, "c": np.nan}[key] for key in keys])
+
+
+def test_what_is_expected_counts_as_four_responses():
+    """α = 1 + 4p̂ and β = 1 + 4(1 − p̂)."""
+    priors = Sure("abc", 1).pass_rate_priors(["b", "c", "a"])
+    assert priors.tolist() == [[5, 1], [1, 1], [2, 4]]
 
 
 def test_a_state_of_another_sampler_is_refused():

@@ -17,9 +17,9 @@ def test_an_epoch_over_all_then_only_hard_ones():
     sampler = Curriculum(range(10), 5, levels=LEVELS)
     first = batches(sampler, 2)
     assert sorted(first[0] + first[1]) == list(range(10))
-    assert sampler.metrics() == {"epoch": 1.0, "hard_only": 0.0}
+    assert sampler.metrics() == {"epoch": 1.0, "hard_only": 0.0, "visited": 0.0}
     assert all(set(batch) == HARD for batch in batches(sampler, 4))
-    assert sampler.metrics() == {"epoch": 4.0, "hard_only": 1.0}
+    assert sampler.metrics() == {"epoch": 4.0, "hard_only": 1.0, "visited": 0.0}
 
 
 def test_hard_ones_come_in_shuffled_epochs():

@@ -64,13 +64,22 @@ def test_only_the_latest_pass_rate_counts():
 
 
 def test_unvisited_prompts_count_as_failed_or_as_set():
-    assert Prioritized("ab", 1).expected_pass_rates(["a"]).tolist() == [0.0]
+    failed = Prioritized("ab", 1)
+    failed.tell(["a"], [8], [8])
+    assert {failed.ask()[0] for _ in range(50)} == {"b"}
     sampler, times = Prioritized("ab", 1, unvisited=0.75), 10_000
     sampler.tell(["a"], [0], [8])
     counts = np.zeros(2)
     for _ in range(times):
         counts["ab".index(sampler.ask()[0])] += 1
     assert within_errors(counts, times, [0.8, 0.2])
+
+
+def test_before_a_visit_nothing_is_expected():
+    sampler = Prioritized("ab", 1, unvisited=0.75)
+    sampler.tell(["a"], [3], [4])
+    assert np.array_equal(sampler.expected_pass_rates(["a", "b"]), [0.75, np.nan], equal_nan=True)
+    assert sampler.metrics() == {"visited": 0.5}
 
 
 def test_excluded_prompts_do_not_come():

@@ -100,7 +100,8 @@ def test_the_wrapped_sampler_learns():
         each.tell(["a", "c"], [3, 8], [8, 8])
     assert sampler.sampler.difficulty.tolist() == alone.difficulty.tolist()
     assert sampler.expected_pass_rates(["c"]) == alone.expected_pass_rates(["c"])
-    assert np.isnan(Retiring(Uniform("abc", 1)).expected_pass_rates(["c"])).all()
+    priors = [each.pass_rate_priors(["c", "b"]).tolist() for each in (sampler, alone)]
+    assert priors[0] == priors[1] != [[1, 1], [1, 1]]
 
 
 def test_what_cannot_be_wrapped_is_refused():

@@ -5,6 +5,7 @@ import pytest
 
 from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform
 from rollwise.prompts.testing import PromptSamplerContract, play
+from rollwise.prompts.uniform import load_walk
 
 
 class TestUniform(PromptSamplerContract):
@@ -108,6 +109,22 @@ class Restless(Prioritized):
         return np.random.default_rng()
 
 
+class HalfLoads(Uniform):
+    def _load_own_state(self, state):
+        load_walk(self._walk, state)
+        super()._load_own_state(state)
+
+
+class Certain(Prioritized):
+    def pass_rate_priors(self, keys):
+        return super().pass_rate_priors(keys) - 1
+
+
+class AnswersInItsOwnOrder(Posterior):
+    def pass_rate_priors(self, keys):
+        return super().pass_rate_priors(sorted(keys))
+
+
 @pytest.mark.parametrize(
     ("sampler", "test"),
     [
@@ -117,6 +134,9 @@ class Restless(Prioritized):
         (SharesItsArrays, "test_a_state_is_a_copy"),
         (Keeps, "test_a_state_does_not_grow"),
         (Restless, "test_the_seed_decides"),
+        (HalfLoads, "test_an_incomplete_state_is_refused"),
+        (Certain, "test_pass_rate_priors_where_there_are_any"),
+        (AnswersInItsOwnOrder, "test_pass_rate_priors_where_there_are_any"),
     ],
 )
 def test_the_contract_notices(sampler, test):

@@ -81,7 +81,7 @@ def test_keys_come_back_as_they_were_given():
     assert set(Uniform({"a": 0.1, "b": 0.2}, batch_size=2).ask()) == {"a", "b"}
 
 
-def test_it_learns_nothing():
+def test_what_it_is_told_changes_no_batch():
     sampler, other = Uniform("abcd", 2), Uniform("abcd", 2)
     batch = sampler.ask()
     other.ask()

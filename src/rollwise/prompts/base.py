@@ -14,6 +14,14 @@ from rollwise.prompts.sampler import State
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.pool import Key
 
+EXPECTATION_WEIGHT = 4.0
+"""For how many responses an expected pass rate counts, where it does not say what it rests on.
+
+It rests on one visit at least, so on a group of about 4; whatever else it rests on is older, of a
+policy that has moved on. So few give way to the responses of one round, and rule no pass rate out:
+with an expected 0, the next response is still correct with probability 1/6.
+"""
+
 
 @dataclass(eq=False)
 class BatchSampler(ABC):
@@ -127,6 +135,17 @@ class BatchSampler(ABC):
         """
         return np.full(len(self.index.places(keys)), np.nan)
 
+    def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
+        """Say what is believed of each pass rate now: α and β of a Beta distribution, shape (P, 2).
+
+        By default an expected pass rate counts as `EXPECTATION_WEIGHT` responses; where none is
+        expected, α = β = 1: nothing is believed.
+
+        Raises:
+            ValueError: A key that is unknown or comes twice.
+        """
+        return priors_around(self.expected_pass_rates(keys))
+
     @abstractmethod
     def _choose(self, count: int, exclude: Mask | None) -> Places | NDArray[np.int32]:
         """Choose the places of `count` prompts, each once, none of them excluded."""
@@ -143,6 +162,16 @@ class BatchSampler(ABC):
     def _rng(self) -> np.random.Generator:
         """Return the random numbers of this ask."""
         return np.random.default_rng((self.seed, self.asks))
+
+
+def priors_around(expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), w = `EXPECTATION_WEIGHT`, shape (P, 2).
+
+    Args:
+        expected: p̂ of each prompt, shape (P,); NaN, where there is none, gives α = β = 1.
+    """
+    responses = EXPECTATION_WEIGHT * np.stack([expected, 1.0 - expected], axis=1)
+    return 1.0 + np.where(np.isnan(responses), 0.0, responses)
 
 
 def counts_by_place(

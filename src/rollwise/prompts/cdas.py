@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.prompts.base import BatchSampler, array_from_state, from_state
+from rollwise.prompts.base import BatchSampler, array_from_state, from_state, priors_around
 from rollwise.prompts.choice import Mask, Places, nearest_on_both_sides, smallest
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.ratings import AverageGap, LogitRating, Rating
@@ -204,7 +204,19 @@ class CDAS(BatchSampler):
         The calibrated form's σ(C − D). For the published forms the resting point of the update,
         inverted; it is only as good as D is settled.
         """
-        return self._rating.expected(self._difficulty[self.index.places(keys)], self._competence)
+        return self._expected(self.index.places(keys))
+
+    def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
+        """Return α and β around what is expected, shape (P, 2); 1 and 1 before the first visit.
+
+        What is expected then is of the model's level, not of the prompt.
+        """
+        places = self.index.places(keys)
+        told = self._visits[places] > 0
+        return priors_around(np.where(told, self._expected(places), np.nan))
+
+    def _expected(self, places: Places) -> NDArray[np.float64]:
+        return self._rating.expected(self._difficulty[places], self._competence)
 
     def metrics(self) -> dict[str, float]:
         """Return the competence, quantiles of the difficulty, and the share of prompts seen.

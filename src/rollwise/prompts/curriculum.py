@@ -7,8 +7,9 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.prompts.base import BatchSampler, from_state
+from rollwise.prompts.base import from_state
 from rollwise.prompts.choice import Mask
+from rollwise.prompts.counts import CountingSampler
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.sampler import State
 from rollwise.prompts.uniform import load_walk, walk_state
@@ -16,11 +17,12 @@ from rollwise.sampling.checks import at_least
 
 
 @dataclass(eq=False)
-class Curriculum(BatchSampler):
+class Curriculum(CountingSampler):
     """Uniform over all prompts first, then only over those of a level of at least `min_level`.
 
     The baseline of CDAS's paper (arXiv 2505.17652: MATH's levels, from 4 on). Both parts are
-    shuffled epochs. A prompt without a level is never hard. Nothing is learnt.
+    shuffled epochs. A prompt without a level is never hard. What is told changes what is expected
+    of pass rates, never which prompts come.
 
     Args:
         keys: The prompts, each once.
@@ -86,7 +88,8 @@ class Curriculum(BatchSampler):
         return self._walk.progress >= self.uniform_epochs
 
     def _own_state(self) -> State:
-        return {"hard_only": int(self.hard_only), "hard": len(self._hard), **walk_state(self._walk)}
+        own: State = {"hard_only": int(self.hard_only), "hard": len(self._hard)}
+        return own | walk_state(self._walk) | super()._own_state()
 
     def _load_own_state(self, state: State) -> None:
         hard = int(from_state(state, "hard"))
@@ -95,11 +98,15 @@ class Curriculum(BatchSampler):
                 f"the state is of {hard} hard prompts, this sampler has {len(self._hard)}: levels "
                 "or min_level differ"
             )
-        hard_only = bool(from_state(state, "hard_only"))
+        hard_only, counts = bool(from_state(state, "hard_only")), self._counts_from(state)
         walk = Epochs(len(self._hard) if hard_only else len(self.keys), self.seed)
         load_walk(walk, state)
-        self._walk, self.hard_only = walk, hard_only
+        self._walk, self.hard_only, self._counts = walk, hard_only, counts
 
     def metrics(self) -> dict[str, float]:
-        """Return the epochs of this part that are done, and whether only hard prompts come."""
-        return {"epoch": self._walk.progress, "hard_only": float(self.hard_only)}
+        """Return the epochs of this part, whether only hard prompts come, and the share seen."""
+        return {
+            "epoch": self._walk.progress,
+            "hard_only": float(self.hard_only),
+            **super().metrics(),
+        }

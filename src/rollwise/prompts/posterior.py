@@ -1,20 +1,16 @@
 """Prompts whose pass rate, drawn from what is believed of it, is nearest to a target."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rollwise.prompts.base import BatchSampler, array_from_state
 from rollwise.prompts.choice import Mask, Places
-from rollwise.prompts.sampler import State
+from rollwise.prompts.counts import CountingSampler
 from rollwise.sampling.checks import at_least
-from rollwise.sampling.pool import Key
 
 
 @dataclass(eq=False)
-class Posterior(BatchSampler):
+class Posterior(CountingSampler):
     """Thompson sampling on a decayed Beta posterior of each pass rate (MoPPS, arXiv 2507.04632).
 
     A visit with n₊ correct and n₋ incorrect responses moves Beta(α, β) to
@@ -28,11 +24,6 @@ class Posterior(BatchSampler):
 
     target: float = field(
         default=0.5, kw_only=True, metadata={"help": "The pass rate that is aimed at."}
-    )
-    decay: float = field(
-        default=0.5,
-        kw_only=True,
-        metadata={"help": "What is kept of earlier counts at a visit (λ); 1 never forgets."},
     )
     prior_correct: float = field(
         default=1.0, kw_only=True, metadata={"help": "α₀ of the prior Beta(α₀, β₀)."}
@@ -48,23 +39,22 @@ class Posterior(BatchSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("target", "decay"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie between 0 and 1, got {getattr(self, name)}")
+        if not 0 <= self.target <= 1:
+            raise ValueError(f"target must lie between 0 and 1, got {self.target}")
         for name in ("prior_correct", "prior_incorrect"):
             if not 0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name} must be finite and above 0, got {getattr(self, name)}")
         at_least("candidates", self.candidates, self.batch_size)
-        self._correct = np.zeros(len(self.keys), dtype=np.float32)
-        self._incorrect = np.zeros(len(self.keys), dtype=np.float32)
+
+    @property
+    def prior(self) -> tuple[float, float]:
+        """α₀ and β₀, as they are set."""
+        return self.prior_correct, self.prior_incorrect
 
     def _choose(self, count: int, exclude: Mask | None) -> Places:
         rng = self._rng()
         places = self._compete(rng, count, exclude)
-        theta = rng.beta(
-            self.prior_correct + self._correct[places],
-            self.prior_incorrect + self._incorrect[places],
-        )
+        theta = rng.beta(*self._believed(places).T)
         return places[np.argsort((theta - self.target) ** 2, kind="stable")[:count]]
 
     def _compete(self, rng: np.random.Generator, count: int, exclude: Mask | None) -> Places:
@@ -78,23 +68,3 @@ class Posterior(BatchSampler):
         if len(allowed) > wanted:
             allowed = rng.choice(allowed, wanted, replace=False, shuffle=False)
         return allowed
-
-    def _learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        self._correct[places] = self.decay * self._correct[places] + correct
-        self._incorrect[places] = self.decay * self._incorrect[places] + (drawn - correct)
-
-    def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return the posterior mean α/(α + β) of each prompt, shape (P,)."""
-        places = self.index.places(keys)
-        alpha = self.prior_correct + self._correct[places].astype(float)
-        beta = self.prior_incorrect + self._incorrect[places].astype(float)
-        mean: NDArray[np.float64] = alpha / (alpha + beta)
-        return mean
-
-    def _own_state(self) -> State:
-        return {"correct": self._correct.copy(), "incorrect": self._incorrect.copy()}
-
-    def _load_own_state(self, state: State) -> None:
-        correct = array_from_state(state, "correct", len(self.keys), np.float32)
-        incorrect = array_from_state(state, "incorrect", len(self.keys), np.float32)
-        self._correct, self._incorrect = correct, incorrect

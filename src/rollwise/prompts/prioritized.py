@@ -28,22 +28,24 @@ class Prioritized(BatchSampler):
     unvisited: float = field(
         default=0.0,
         kw_only=True,
-        metadata={"help": "The pass rate that a prompt is taken to have before its first visit."},
+        metadata={"help": "The pass rate by which a prompt is drawn before its first visit."},
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.unvisited <= 1:
             raise ValueError(f"unvisited must lie between 0 and 1, got {self.unvisited}")
-        self._pass_rates = np.full(len(self.keys), self.unvisited, np.float32)
+        self._pass_rates = np.full(len(self.keys), np.nan, np.float32)
+        self._visited = 0
 
     def _choose(self, count: int, exclude: Mask | None) -> Places:
         rng = self._rng()
 
         def times_of(block: slice) -> NDArray[np.float64]:
             times: NDArray[np.float64] = rng.standard_exponential(block.stop - block.start)
+            latest = self._pass_rates[block]
             with np.errstate(divide="ignore", invalid="ignore"):
-                times /= 1.0 - self._pass_rates[block]
+                times /= 1.0 - np.where(np.isnan(latest), self.unvisited, latest)
             if exclude is not None:
                 times[exclude[block]] = np.inf
             return times
@@ -58,10 +60,15 @@ class Prioritized(BatchSampler):
         return np.concatenate([chosen, more])
 
     def _learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+        self._visited += int(np.count_nonzero(np.isnan(self._pass_rates[places])))
         self._pass_rates[places] = correct / drawn
 
+    def metrics(self) -> dict[str, float]:
+        """Return the share of prompts seen."""
+        return {"visited": self._visited / len(self.keys)}
+
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return the latest pass rate of each prompt, shape (P,)."""
+        """Return the latest pass rate of each prompt, shape (P,); NaN before its first visit."""
         latest: NDArray[np.float32] = self._pass_rates[self.index.places(keys)]
         return latest.astype(float)
 
@@ -70,3 +77,4 @@ class Prioritized(BatchSampler):
 
     def _load_own_state(self, state: State) -> None:
         self._pass_rates = array_from_state(state, "pass_rates", len(self.keys), np.float32)
+        self._visited = int(np.count_nonzero(~np.isnan(self._pass_rates)))

@@ -108,6 +108,10 @@ class Retiring:
         """Return what the wrapped sampler expects, shape (P,)."""
         return self.sampler.expected_pass_rates(keys)
 
+    def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
+        """Return what the wrapped sampler believes, shape (P, 2)."""
+        return self.sampler.pass_rate_priors(keys)
+
     def state_dict(self) -> State:
         """Return the wrapped sampler's state, and the solved visits in a row of each prompt."""
         wrapped = self.sampler.state_dict()

@@ -43,3 +43,10 @@ class Forecaster(Protocol):
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Say what pass rate is expected of each prompt now, shape (P,); NaN where none is."""
         ...
+
+    def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
+        """Say what is believed of each pass rate now: α and β of a Beta distribution, shape (P, 2).
+
+        Nothing is believed where both are 1.
+        """
+        ...

@@ -71,10 +71,12 @@ def refused(call: Callable[[], Any], *named: str) -> None:
 
 
 def assert_same(one: State, other: State) -> None:
-    """Demand two states that are equal to the bit."""
+    """Demand two states that are equal to the bit (so that NaN equals NaN)."""
     assert one.keys() == other.keys(), f"{sorted(one)} and {sorted(other)}"
     for name, value in one.items():
-        assert np.array_equal(value, other[name]), f"{name} differs: {value} and {other[name]}"
+        first, second = np.asarray(value), np.asarray(other[name])
+        same = first.dtype == second.dtype and first.shape == second.shape
+        assert same and first.tobytes() == second.tobytes(), f"{name} differs: {first}, {second}"
 
 
 class PromptSamplerContract:
@@ -190,13 +192,14 @@ class PromptSamplerContract:
         assert_same(other.state_dict(), before)
 
     def test_an_incomplete_state_is_refused(self) -> None:
-        """Where it lacks an array."""
-        sampler = self.make(STRINGS, batch_size=4)
+        """Where it lacks an array; without having changed anything."""
+        sampler, other = self.make(STRINGS, batch_size=4), self.make(STRINGS, batch_size=4)
         play(sampler, 3)
-        state = sampler.state_dict()
+        state, before = sampler.state_dict(), other.state_dict()
         for name in [name for name, value in state.items() if isinstance(value, np.ndarray)]:
             rest = {key: value for key, value in state.items() if key != name}
-            refused(lambda rest=rest: sampler.load_state_dict(rest), name.rpartition(".")[2])  # type: ignore[misc]
+            refused(lambda rest=rest: other.load_state_dict(rest), name.rpartition(".")[2])  # type: ignore[misc]
+            assert_same(other.state_dict(), before)
 
     def test_it_can_be_pickled(self) -> None:
         """At any moment, and goes on exactly."""
@@ -271,13 +274,35 @@ class PromptSamplerContract:
 
     def test_expected_pass_rates_where_there_are_any(self) -> None:
         """Within [0, 1], or NaN; one for each key asked of."""
+        self._check_forecasts("expected_pass_rates", (20,), _within_0_and_1)
+
+    def test_pass_rate_priors_where_there_are_any(self) -> None:
+        """α and β of each key asked of, above 0 and finite."""
+        self._check_forecasts("pass_rate_priors", (20, 2), _above_0_and_finite)
+
+    def _check_forecasts(
+        self, verb: str, shape: tuple[int, ...], fits: Callable[[Any], bool]
+    ) -> None:
+        """In the order of the keys, without having changed anything; unknown keys are refused."""
         sampler = self.make(STRINGS, batch_size=4)
-        expected = getattr(sampler, "expected_pass_rates", None)
-        if expected is None:
+        forecast = getattr(sampler, verb, None)
+        if forecast is None:
             return
         for steps in (0, 5, 20):
             play(sampler, steps)
-            rates = expected(STRINGS[5:25])
-            assert rates.shape == (20,)
-            assert np.all(np.isnan(rates) | ((rates >= 0) & (rates <= 1))), rates
-        refused(lambda: expected(["nobody"]), "'nobody'")
+            before = sampler.state_dict()
+            forecasts = forecast(STRINGS[5:25])
+            assert forecasts.shape == shape, f"{verb}: {forecasts.shape}"
+            assert fits(forecasts), f"{verb}: {forecasts}"
+            reversed_ = forecast(STRINGS[24:4:-1])
+            assert np.array_equal(reversed_[::-1], forecasts, equal_nan=True), verb
+            assert_same(sampler.state_dict(), before)
+        refused(lambda: forecast(["nobody"]), "'nobody'")
+
+
+def _within_0_and_1(rates: Any) -> bool:
+    return bool(np.all(np.isnan(rates) | ((rates >= 0) & (rates <= 1))))
+
+
+def _above_0_and_finite(priors: Any) -> bool:
+    return bool(np.all((priors > 0) & np.isfinite(priors)))

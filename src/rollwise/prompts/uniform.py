@@ -5,18 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.prompts.base import BatchSampler, array_from_state, from_state
+from rollwise.prompts.base import array_from_state, from_state
 from rollwise.prompts.choice import Mask
+from rollwise.prompts.counts import CountingSampler
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.sampler import State
 
 
 @dataclass(eq=False)
-class Uniform(BatchSampler):
+class Uniform(CountingSampler):
     """Shuffled epochs: each prompt once before any comes again (the papers' "random").
 
     A batch that crosses an epoch's end has no prompt twice either; an excluded prompt loses its
-    turn. Nothing is learnt.
+    turn. What is told changes what is expected of pass rates, never which prompts come.
     """
 
     def __post_init__(self) -> None:
@@ -32,14 +33,16 @@ class Uniform(BatchSampler):
         return self._walk.take(count, None if exclude is None else exclude.__getitem__)
 
     def _own_state(self) -> State:
-        return walk_state(self._walk)
+        return walk_state(self._walk) | super()._own_state()
 
     def _load_own_state(self, state: State) -> None:
+        counts = self._counts_from(state)
         load_walk(self._walk, state)
+        self._counts = counts
 
     def metrics(self) -> dict[str, float]:
-        """Return the epochs begun before this one, and the part of this one that is done."""
-        return {"epoch": self._walk.progress}
+        """Return the epochs that are done, parts of one included, and the share of prompts seen."""
+        return {"epoch": self._walk.progress, **super().metrics()}
 
 
 def walk_state(walk: Epochs) -> State:

@@ -1,0 +1,198 @@
+"""How many responses each prompt gets, fixed beforehand from what is known of its pass rate.
+
+P is the number of prompts. Pools of fixed counts are ordinary samples: their pass rates are
+unbiased, unlike those of pools that stop because of what they hold.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rollwise.sampling.checks import at_least
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+SMALLEST_SHARE = 1e-100
+"""Weights below this part of the largest count as this, so that no scale overflows."""
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
+
+    One round, from the pass rates that are expected before it, say by a prompt sampler.
+
+    Raises:
+        TypeError: A limit that is no integer.
+        ValueError: Limits that exclude each other or the mean, or an `epsilon` not above 0.
+    """
+
+    mean_draws: float = field(default=8.0, metadata={"help": "Draws of a prompt, on average."})
+    minimum: int = field(default=2, metadata={"help": "Draws of a prompt, at least."})
+    maximum: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
+    epsilon: float = field(
+        default=0.01,
+        metadata={"help": "Added to pass rates (ε): the less, the more the hardest prompts get."},
+    )
+
+    def __post_init__(self) -> None:
+        at_least("minimum", self.minimum, 1)
+        _check_limits(self.mean_draws, self.minimum, self.maximum)
+        if not 0 < self.epsilon < np.inf:
+            raise ValueError(f"epsilon must be finite and above 0, got {self.epsilon}")
+
+    def counts(self, pass_rates: ArrayLike) -> Counts:
+        """Return N_x of each prompt, shape (P,); their sum is the integer nearest to mean · P.
+
+        Args:
+            pass_rates: p̂_x, shape (P,); NaN, nothing known, counts as ½.
+
+        Raises:
+            ValueError: Pass rates of another shape, or outside [0, 1].
+        """
+        rates_P = _checked_rates(pass_rates)
+        weights_P = 1.0 / np.sqrt(rates_P + self.epsilon)
+        return _share_out(weights_P, self.mean_draws, self.minimum, self.maximum)
+
+
+@dataclass(frozen=True)
+class GVM:
+    """Least variance of the gradient: N_x ∝ G_x/√(p_x + α/p_x^(β−1)) (GVM, arXiv 2505.02391).
+
+    p_x and the gradient norm G_x come of `pilot` draws for each prompt, which the caller makes and
+    discards: they are no part of the draws shared out here, and a pool with them would lean
+    towards what they were. A prompt that no pilot solved (p_x = 0) gets none, and so does one with
+    G_x = 0. Of the others the harder ones get more, down to p_x = √α (with β = 2); below that α
+    makes it less again. As published there are no limits.
+
+    Raises:
+        TypeError: A limit that is no integer.
+        ValueError: Limits that exclude each other or the mean, `alpha` below 0, or `beta` below 1.
+    """
+
+    mean_draws: float = field(
+        default=8.0, metadata={"help": "Draws of a prompt on average, those of the pilot apart."}
+    )
+    pilot: int = field(
+        default=8, metadata={"help": "Draws of each prompt beforehand, discarded after counting."}
+    )
+    alpha: float = field(
+        default=1e-3, metadata={"help": "α, against spending too much on tiny pass rates."}
+    )
+    beta: float = field(
+        default=2.0, metadata={"help": "β: the more, the sharper α cuts at tiny pass rates."}
+    )
+    minimum: int = field(
+        default=0, metadata={"help": "Draws, at least, of a prompt that gets any share."}
+    )
+    maximum: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
+
+    def __post_init__(self) -> None:
+        at_least("pilot", self.pilot, 1)
+        at_least("minimum", self.minimum, 0)
+        _check_limits(self.mean_draws, self.minimum, self.maximum)
+        for name, least in (("alpha", 0), ("beta", 1)):
+            if not least <= getattr(self, name) < np.inf:
+                raise ValueError(
+                    f"{name} must be finite, at least {least}, got {getattr(self, name)}"
+                )
+
+    def counts(self, pass_rates: ArrayLike, gradient_norms: ArrayLike | None = None) -> Counts:
+        """Return N_x of each prompt, shape (P,); all 0 where no prompt has a share.
+
+        Their sum is the integer nearest to mean · P, less where `maximum` for each prompt that has
+        a share comes to less.
+
+        Args:
+            pass_rates: p_x, shape (P,); NaN, nothing known, counts as ½.
+            gradient_norms: G_x, shape (P,); by default 1 for all.
+
+        Raises:
+            ValueError: Arrays of another shape, or outside their ranges.
+        """
+        rates_P = _checked_rates(pass_rates)
+        norms_P = np.ones_like(rates_P)
+        if gradient_norms is not None:
+            norms_P = np.asarray(gradient_norms, dtype=float)
+        if norms_P.shape != rates_P.shape:
+            raise ValueError(
+                f"gradient_norms must have the shape of pass_rates, {rates_P.shape}, "
+                f"got {norms_P.shape}"
+            )
+        if not np.all((norms_P >= 0) & (norms_P < np.inf)):
+            raise ValueError(f"gradient_norms must be finite, at least 0, got {norms_P}")
+        solved_P = rates_P > 0
+        p = rates_P[solved_P]
+        weights_P = np.zeros_like(rates_P)
+        with np.errstate(divide="ignore", over="ignore"):  # of a tiny p, which then gets none
+            penalised = p + self.alpha / p ** (self.beta - 1)
+        weights_P[solved_P] = norms_P[solved_P] / np.sqrt(penalised)
+        return _share_out(weights_P, self.mean_draws, self.minimum, self.maximum)
+
+
+def _check_limits(mean_draws: float, minimum: int, maximum: int) -> None:
+    at_least("maximum", maximum, max(minimum, 1))
+    if not minimum <= mean_draws <= maximum:
+        raise ValueError(
+            f"mean_draws must lie between minimum ({minimum}) and maximum ({maximum}), "
+            f"got {mean_draws}"
+        )
+
+
+def _checked_rates(pass_rates: ArrayLike) -> Floats:
+    """Return pass rates as an array, ½ for NaN.
+
+    Raises:
+        ValueError: They are of another shape than (P,), or outside [0, 1].
+    """
+    rates_P = np.array(pass_rates, dtype=float)
+    if rates_P.ndim != 1:
+        raise ValueError(f"pass_rates must have the shape (P,), got {rates_P.shape}")
+    rates_P[np.isnan(rates_P)] = 0.5
+    wrong = rates_P[(rates_P < 0) | (rates_P > 1)]
+    if wrong.size:
+        raise ValueError(f"pass_rates must lie between 0 and 1, got {wrong[0]}")
+    return rates_P
+
+
+def _share_out(weights_P: Floats, mean: float, minimum: int, maximum: int) -> Counts:
+    """Share out `mean` draws a prompt in proportion to weights; a weight of 0 gets none.
+
+    The others get clip(c · w, minimum, maximum), with c such that the sum is right, or as near as
+    the limits allow; then whole numbers, by the largest remainders, of equal ones the first.
+    """
+    counts_P = np.zeros(len(weights_P), dtype=np.int64)
+    some_P = weights_P > 0
+    sharing = int(np.count_nonzero(some_P))
+    if not sharing:
+        return counts_P
+    total = min(max(round(mean * len(weights_P)), minimum * sharing), maximum * sharing)
+    shares = np.maximum(weights_P[some_P] / weights_P.max(), SMALLEST_SHARE)
+    quotas = _quotas(shares, total, minimum, maximum)
+    whole = np.floor(quotas).astype(np.int64)
+    up = np.argsort(whole - quotas, kind="stable")[: total - int(whole.sum())]
+    whole[up] += 1
+    counts_P[some_P] = whole
+    return counts_P
+
+
+def _quotas(weights: Floats, total: int, minimum: int, maximum: int) -> Floats:
+    """Return clip(c · w, minimum, maximum) for the c at which they sum to `total`, exactly.
+
+    The sum is piecewise linear in c, with a corner wherever a quota meets a limit: find the two
+    corners next to `total`, and c between them.
+    """
+
+    def quotas_at(scale: float) -> Floats:
+        return np.clip(scale * weights, minimum, maximum)
+
+    def total_at(scale: float) -> float:
+        return float(quotas_at(scale).sum())
+
+    corners = np.unique(np.concatenate([minimum / weights, maximum / weights]))
+    right = min(bisect_left(corners, float(total), key=total_at), len(corners) - 1)
+    around = corners[max(right - 1, 0) : right + 1]
+    return quotas_at(float(np.interp(total, [total_at(c) for c in around], around)))

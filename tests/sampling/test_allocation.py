@@ -1,0 +1,204 @@
+"""Fixed sample counts: the formulas by hand, and what holds whatever the pass rates."""
+
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.sampling.allocation import GVM, Estimated
+
+KINDS = [Estimated, GVM]
+
+
+@st.composite
+def limits(draw):
+    """Settings of either kind; half numbers of draws on average, too."""
+    minimum = draw(st.integers(1, 6))
+    maximum = draw(st.integers(minimum, 40))
+    mean = draw(st.integers(2 * minimum, 2 * maximum)) / 2
+    return {"minimum": minimum, "maximum": maximum, "mean_draws": mean}
+
+
+def rates(least=0):
+    """Pass rates k/8, so that some are equal."""
+    return st.lists(st.integers(least, 8).map(lambda k: k / 8), min_size=1, max_size=30)
+
+
+def by_bisection(weights, total, minimum, maximum):
+    """The quotas clip(c · w) by the plainest way to find c."""
+    low, high = 0.0, 2 * maximum / min(weights)
+    for _ in range(200):
+        middle = (low + high) / 2
+        enough = np.clip(middle * weights, minimum, maximum).sum() >= total
+        low, high = (low, middle) if enough else (middle, high)
+    return np.clip(high * weights, minimum, maximum)
+
+
+def test_estimated_by_hand():
+    """Weights 1/√(p̂ + .01): 10, 2 and 1 at p̂ = 0, .24 and .99; of 26 draws 20, 4 and 2."""
+    assert Estimated(26 / 3).counts([0.0, 0.24, 0.99]).tolist() == [20, 4, 2]
+
+
+def test_estimated_with_limits_met_by_hand():
+    """Of 39: 30, 6, 3 without limits. At most 16 leaves 23 for 2 : 1, so 15⅓ and 7⅔.
+
+    At least 9 for the last, of at most 20 for the first, leaves 10 for the second.
+    """
+    assert Estimated(13, maximum=16).counts([0.0, 0.24, 0.99]).tolist() == [16, 15, 8]
+    assert Estimated(13, minimum=9, maximum=20).counts([0.0, 0.24, 0.99]).tolist() == [20, 10, 9]
+
+
+def test_gvm_by_hand():
+    """With α = 0 weights are 1/√p: 4, 2, 1 at 1/16, 1/4, 1, none at 0; of 28 draws 16, 8, 4."""
+    pass_rates = [0.25, 0.0, 1.0, 0.0625]
+    assert GVM(7, alpha=0.0).counts(pass_rates).tolist() == [8, 0, 4, 16]
+    norms = [1.0, 5.0, 4.0, 0.25]  # weights 2, 0, 4, 1
+    assert GVM(7, alpha=0.0).counts(pass_rates, norms).tolist() == [8, 0, 16, 4]
+
+
+def test_alpha_and_beta_are_those_of_gvm():
+    """The published weights at p = √α and at 1: 1/√(2√α) = 3.976 and 1/√(1 + α) = .9995.
+
+    With β = 3 it is 1/√(p + α/p²): .9914 at p = √α, so about as much as at 1.
+    """
+    assert GVM(50, maximum=100).counts([np.sqrt(1e-3), 1.0]).tolist() == [80, 20]
+    assert GVM(50, maximum=100, beta=3.0).counts([np.sqrt(1e-3), 1.0]).tolist() == [50, 50]
+
+
+def test_gvm_spends_less_than_the_mean_where_too_few_prompts_take_part():
+    assert GVM().counts([0.0] * 9 + [0.5]).tolist() == [0] * 9 + [32]
+    assert GVM().counts([0.0, 0.0]).tolist() == [0, 0]
+    assert GVM().counts([0.5, 0.5], [0.0, 0.0]).tolist() == [0, 0]
+
+
+def test_what_is_left_of_rounding_goes_to_the_largest_remainders_then_in_order():
+    """Equal quotas of 2.5 each; then 4.75, 2.625 and 2.625 of 10 (weights 1/√p, α = 0)."""
+    assert Estimated(2.5, minimum=1).counts([0.3] * 4).tolist() == [3, 3, 2, 2]
+    norms = [4.75, 2.625, 2.625]
+    assert GVM(10 / 3, alpha=0.0).counts([1.0] * 3, norms).tolist() == [5, 3, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_known_counts_as_a_half(kind):
+    assert kind().counts([np.nan, 0.1, 1.0]).tolist() == kind().counts([0.5, 0.1, 1.0]).tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_prompts_get_no_draws(kind):
+    counts = kind().counts([])
+    assert counts.shape == (0,)
+    assert counts.dtype == np.int64
+
+
+@given(limits(), rates())
+def test_the_sum_and_the_limits_are_kept(settings, pass_rates):
+    counts = Estimated(**settings).counts(pass_rates)
+    assert counts.dtype == np.int64
+    assert counts.sum() == round(settings["mean_draws"] * len(pass_rates))
+    assert settings["minimum"] <= counts.min() <= counts.max() <= settings["maximum"]
+
+
+@given(limits(), rates())
+def test_gvm_keeps_them_for_the_prompts_that_take_part(settings, pass_rates):
+    counts = GVM(**settings).counts(pass_rates)
+    sharing = counts[np.array(pass_rates) > 0]
+    wanted = round(settings["mean_draws"] * len(pass_rates))
+    assert counts.sum() == sharing.sum() == min(wanted, settings["maximum"] * len(sharing))
+    assert not sharing.size or sharing.min() >= settings["minimum"]
+    assert counts.max() <= settings["maximum"]
+
+
+@given(limits(), rates(), st.floats(1e-4, 1))
+def test_counts_are_rounded_quotas(settings, pass_rates, epsilon):
+    counts = Estimated(**settings, epsilon=epsilon).counts(pass_rates)
+    weights = 1 / np.sqrt(np.array(pass_rates) + epsilon)
+    quotas = by_bisection(weights, counts.sum(), settings["minimum"], settings["maximum"])
+    assert np.abs(counts - quotas).max() < 1 + 1e-6
+
+
+@given(limits(), rates(least=1))
+def test_harder_prompts_get_no_fewer(settings, pass_rates):
+    """Both weights fall from p = 1/8 on."""
+    order = np.argsort(pass_rates, kind="stable")
+    for kind in KINDS:
+        assert np.all(np.diff(kind(**settings).counts(pass_rates)[order]) <= 0)
+
+
+@given(limits(), rates(), st.randoms(use_true_random=False))
+def test_the_order_of_the_prompts_settles_ties_only(settings, pass_rates, random):
+    """Of each pass rate the counts are the same, whichever of its prompts they go to."""
+    shuffled = random.sample(pass_rates, len(pass_rates))
+    for kind in KINDS:
+        sorted_pairs = [
+            sorted(zip(rates, kind(**settings).counts(rates).tolist(), strict=True))
+            for rates in (pass_rates, shuffled)
+        ]
+        assert sorted_pairs[0] == sorted_pairs[1]
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.lists(st.floats(0, 1e9), min_size=20))
+def test_any_numbers_can_be_shared_out(pass_rates, norms):
+    counts = GVM().counts(pass_rates, norms[: len(pass_rates)])
+    assert 0 <= counts.min() <= counts.max() <= 32
+    assert counts.sum() <= 8 * len(pass_rates)
+    assert np.all(Estimated().counts(pass_rates) >= 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"minimum": 9, "maximum": 8}, ValueError, "^maximum must be at least 9, got 8$"),
+        ({"minimum": -1}, ValueError, "^minimum must be at least [01], got -1$"),
+        ({"maximum": 8.5}, TypeError, "^maximum must be an integer, got 8.5$"),
+        ({"mean_draws": 1.5, "minimum": 2}, ValueError, r"^mean_draws must lie .*\(2\) and .*1.5$"),
+        ({"mean_draws": 40}, ValueError, r"and maximum \(32\), got 40$"),
+        ({"mean_draws": np.nan}, ValueError, r"^mean_draws must lie between .*, got nan$"),
+    ],
+)
+def test_limits_that_exclude_each_other_are_refused(kind, settings, error, message):
+    with pytest.raises(error, match=message):
+        kind(**settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (Estimated, {"epsilon": 0.0}, "^epsilon must be finite and above 0, got 0.0$"),
+        (Estimated, {"minimum": 0}, "^minimum must be at least 1, got 0$"),
+        (GVM, {"pilot": 0}, "^pilot must be at least 1, got 0$"),
+        (GVM, {"alpha": -1.0}, "^alpha must be finite, at least 0, got -1.0$"),
+        (GVM, {"beta": 0.5}, "^beta must be finite, at least 1, got 0.5$"),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**settings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pass_rates_that_cannot_be_are_refused(kind):
+    for wrong in (1.5, -0.25, np.inf):
+        with pytest.raises(ValueError, match=f"^pass_rates must lie between 0 and 1, got {wrong}$"):
+            kind().counts([0.5, wrong])
+    with pytest.raises(ValueError, match=r"^pass_rates must have the shape \(P,\), got \(1, 2\)$"):
+        kind().counts([[0.5, 0.5]])
+
+
+def test_gradient_norms_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match=r"^gradient_norms must have .*, \(2,\), got \(3,\)$"):
+        GVM().counts([0.5, 0.5], [1, 2, 3])
+    for wrong in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"^gradient_norms must be finite, at least 0, got"):
+            GVM().counts([0.5, 0.5], [1.0, wrong])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_are_frozen_and_picklable(kind):
+    assert pickle.loads(pickle.dumps(kind(mean_draws=5))) == kind(mean_draws=5)
+    with pytest.raises(FrozenInstanceError):
+        kind().maximum = 3
