@@ -1,6 +1,8 @@
-"""pass@k against counting all subsets."""
+"""pass@k against counting all subsets, unbiased estimates against walking all sequences."""
 
-from itertools import combinations, pairwise
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, pairwise, product
 from math import comb
 
 import numpy as np
@@ -8,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.sampling import pass_at_k
+from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds, pass_at_k
+from rollwise.sampling.estimators import unbiased_estimates
+from rollwise.sampling.stopping import Stopping
 
 
 def counted(n: int, c: int, k: int) -> float:
@@ -93,3 +97,149 @@ def test_k_above_the_fewest_drawn_is_refused():
 def test_counts_outside_what_was_drawn_are_refused(correct):
     with pytest.raises(ValueError, match=r"^correct must lie between 0 and drawn$"):
         pass_at_k(4, correct, 2)
+
+
+@dataclass(frozen=True)
+class At:
+    """Stop at some counts, whatever is between them; a set has no hash, so nor has the rule."""
+
+    states: set[tuple[int, int]]
+
+    def satisfied(self, positives, negatives):
+        pairs = zip(np.ravel(positives).tolist(), np.ravel(negatives).tolist(), strict=True)
+        return np.reshape([pair in self.states for pair in pairs], np.shape(positives))
+
+
+def single(rule, budget: int) -> Stopping:
+    """The rule asked after every draw."""
+    return Stopping(rule, Rounds(1, budget), budget)
+
+
+def walked(stops: np.ndarray, budget: int):
+    """P, P₁, P₁₀ and P₀₁ of each state, by walking all 2^B sequences of draws one by one."""
+    counts = np.zeros((4, budget + 1, budget + 1))
+    seen = set()
+    for sequence in product((0, 1), repeat=budget):
+        for drawn in range(budget + 1):
+            begun = sequence[:drawn]
+            state = sum(begun), drawn - sum(begun)
+            if begun not in seen:
+                seen.add(begun)
+                begins = [True, begun[:1] == (1,), begun[:2] == (1, 0), begun[:2] == (0, 1)]
+                counts[(slice(None), *state)] += begins
+            if stops[state]:
+                break
+    return counts
+
+
+WALKED = [
+    single(PositiveFocused(1), 9),
+    single(Balanced(2, 2), 9),
+    single(Balanced(3, 1), 9),
+    single(FixedCount(5), 9),
+    Stopping(PositiveFocused(1), Rounds(3, 3), 9),
+    Stopping(Balanced(1, 2), Rounds(4, 2), 8),
+    single(At({(0, 1), (2, 1)}), 8),
+    single(At({(1, 0), (1, 2), (0, 4)}), 8),
+]
+
+
+@pytest.mark.parametrize("stopping", WALKED, ids=str)
+def test_estimates_are_ratios_of_numbers_of_sequences(stopping):
+    """P₁₀ = P₀₁ but where one of them ends at its first draw; then the other one counts."""
+    every, correct_first, mixed_first, mixed_second = walked(stopping.stops, stopping.budget)
+    reached = (every > 0) & (np.add.outer(*[np.arange(stopping.budget + 1)] * 2) > 0)
+    found = unbiased_estimates(stopping)
+    assert (np.isfinite(found.pass_rate) == reached).all()
+    assert (found.pass_rate[reached] == correct_first[reached] / every[reached]).all()
+    two_seen = np.isfinite(found.variance)
+    mixed = np.maximum(mixed_first, mixed_second)
+    assert (found.variance[two_seen] == mixed[two_seen] / every[two_seen]).all()
+    drawn_once = np.zeros_like(reached)
+    drawn_once[[0, 1], [1, 0]] = True
+    assert (two_seen == (reached & (~drawn_once | stopping.stops))).all()
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("budget", [10, 32])
+def test_balanced_one_at_a_time_has_a_closed_form(k, budget):
+    """Ended by a correct draw: (K − 1)/(N − 1) and (K − 1)(N − K)/((N − 1)(N − 2)); by an
+    incorrect one: the same with the sides exchanged; exhausted: n₊/N and n₊n₋/(N(N − 1))."""
+    found = unbiased_estimates(single(Balanced(k, k), budget))
+    for negatives in range(k + 1, budget - k):
+        drawn = k + negatives
+        rate, variance = (k - 1) / (drawn - 1), (k - 1) * negatives / (drawn - 1) / (drawn - 2)
+        assert found.pass_rate[k, negatives] == pytest.approx(rate, rel=1e-14)
+        assert found.pass_rate[negatives, k] == pytest.approx(1 - rate, rel=1e-14)
+        assert found.variance[k, negatives] == pytest.approx(variance, rel=1e-14)
+        assert found.variance[negatives, k] == pytest.approx(variance, rel=1e-14)
+    for positives in range(k):
+        for few, many in [(positives, budget - positives), (budget - positives, positives)]:
+            spread = few * many / (budget * (budget - 1))
+            assert found.pass_rate[few, many] == pytest.approx(few / budget, rel=1e-14)
+            assert found.variance[few, many] == pytest.approx(spread, rel=1e-14)
+
+
+def test_exact_far_beyond_what_a_float_counts():
+    """There are about 1e153 sequences of 512 draws; the ratio is rounded once."""
+    found = unbiased_estimates(single(FixedCount(512), 512))
+    positives = np.arange(513)
+    assert found.pass_rate[positives, 512 - positives].tolist() == (positives / 512).tolist()
+    assert found.variance[200, 312] == 200 * 312 / (512 * 511)
+
+
+def test_a_fixed_number_has_the_ordinary_estimates_when_cut_short_too():
+    found = unbiased_estimates(single(FixedCount(6), 6))
+    for positives, negatives in product(range(7), repeat=2):
+        drawn = positives + negatives
+        if 2 <= drawn <= 6:
+            spread = positives * negatives / (drawn * (drawn - 1))
+            assert found.pass_rate[positives, negatives] == positives / drawn
+            assert found.variance[positives, negatives] == pytest.approx(spread, rel=1e-15)
+
+
+def test_one_draw_says_nothing_of_the_variance():
+    """But a prompt that stopped at it because it was correct has a known share in the mean of
+    p(1 − p): none, since that mean is the chance of beginning incorrect, correct."""
+    found = unbiased_estimates(single(PositiveFocused(1), 4))
+    assert found.pass_rate[1].tolist()[:4] == [1, 0, 0, 0]
+    assert found.variance[1].tolist()[:4] == [0, 1, 0, 0]
+    assert np.isnan(found.variance[0, :2]).all()
+    assert found.variance[0, 2:].tolist() == [0, 0, 0]
+    assert np.isnan(unbiased_estimates(single(FixedCount(1), 4)).variance).all()
+    assert np.isnan(unbiased_estimates(single(FixedCount(1), 1)).variance).all()
+
+
+def test_tables_are_built_once_whether_or_not_the_rule_has_a_hash():
+    for rules in [(Balanced(2, 2), Balanced(2, 2)), (At({(1, 1)}), At({(1, 1)}))]:
+        first, second = (unbiased_estimates(single(rule, 12)) for rule in rules)
+        assert first is second
+
+
+def mean(stopping: Stopping, p: float, cut: int, values: np.ndarray) -> float:
+    """The mean of `values` over where sampling ends, or is cut short at `cut` draws."""
+
+    @lru_cache
+    def onwards(positives: int, negatives: int) -> float:
+        if stopping.stops[positives, negatives] or positives + negatives == cut:
+            return float(values[positives, negatives])
+        correct, incorrect = onwards(positives + 1, negatives), onwards(positives, negatives + 1)
+        return p * correct + (1 - p) * incorrect
+
+    return onwards(0, 0)
+
+
+@given(
+    states=st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12),
+    cut=st.integers(2, 10),
+    p=st.floats(0, 1),
+)
+def test_unbiased_for_any_rule_on_counts_and_wherever_it_is_cut_short(states, cut, p):
+    """p(1 − p) needs a second draw: not both one correct and one incorrect draw may end it."""
+    stopping = single(At(states - {(0, 0)}), 10)
+    found = unbiased_estimates(stopping)
+    assert mean(stopping, p, cut, found.pass_rate) == pytest.approx(p, abs=1e-12)
+    if not {(0, 1), (1, 0)} <= states:
+        assert mean(stopping, p, cut, found.variance) == pytest.approx(p * (1 - p), abs=1e-12)
+    else:
+        assert np.isnan(found.variance).all()

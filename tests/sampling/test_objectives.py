@@ -1,13 +1,28 @@
 """Advantages against hand computations and against TRL's formula."""
 
+from math import sqrt
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rollwise.sampling import Pool, advantages, is_uniform, select_group
+from rollwise.sampling import (
+    Balanced,
+    FixedCount,
+    Pool,
+    PositiveFocused,
+    Rounds,
+    advantages,
+    is_uniform,
+    select_group,
+)
+from rollwise.sampling.objectives import Objective
+from rollwise.sampling.stopping import Stopping
 
 OBJECTIVES = ("reference", "grpo")
+SIDED = ("linear", "log", "sqrt", "arcsine")
 
 
 def grouped(rewards, size: int = 4):
@@ -125,6 +140,140 @@ def test_one_finite_advantage_per_member_in_the_order_of_rewards(rewards, object
     assert np.isfinite(found).all()
     if not is_uniform(group.rewards):
         assert found[group.rewards == 1].min() > 0 > found[group.rewards == 0].max()
+
+
+def test_every_objective_is_tested_here():
+    assert set(get_args(Objective)) == {*OBJECTIVES, *SIDED, "reward"}
+
+
+# 2 correct of 8, p̂ = ¼; a group of 4 with 2 correct: A₊ = f′(p̂)·p̂(1 − p̂)·4/2.
+PLUG_IN = {
+    "linear": 2 * 3 / 16,
+    "log": 2 * 3 / 4,
+    "sqrt": 2 * 3 / 16 / (2 * sqrt(1 / 4)),
+    "arcsine": 2 * sqrt(3 / 16),
+}
+
+
+@pytest.mark.parametrize("objective", SIDED)
+def test_the_sides_are_weighed_by_the_derivative(objective):
+    pool, group = grouped([0, 0, 1, 0, 0, 0, 1, 0])
+    value = PLUG_IN[objective]
+    found = advantages(pool, group, objective)
+    assert found == pytest.approx([-value, -value, value, value], rel=1e-14)
+
+
+@pytest.mark.parametrize("objective", SIDED)
+def test_unequal_sides_weigh_the_same_in_sum(objective):
+    """One correct of 8 and a group of 1 and 3: the sum over either side is k·f′(p̂)·p̂(1 − p̂)."""
+    pool, group = grouped([0, 0, 0, 1, 0, 0, 0, 0])
+    found = advantages(pool, group, objective)
+    assert found[3] > 0
+    assert found[:3] == pytest.approx(-found[3] / 3, rel=1e-14)
+    derivative = {"linear": 1, "log": 8, "sqrt": sqrt(8) / 2, "arcsine": 8 / sqrt(7)}[objective]
+    assert found[3] == pytest.approx(4 * derivative * 7 / 64, rel=1e-14)
+
+
+@pytest.mark.parametrize("objective", SIDED)
+def test_a_group_of_one_side_keeps_that_sides_weight(objective):
+    """k/k₊ is 1: half of what the correct half of a balanced group has."""
+    pool = Pool("x", [0, 0, 1, 0, 0, 0, 1, 0])
+    positives = select_group(pool, 4, "positives")
+    assert advantages(pool, positives, objective) == pytest.approx([PLUG_IN[objective] / 2] * 2)
+    negatives = select_group(Pool("x", [0, 0]), 2)
+    assert advantages(pool, negatives, objective) == pytest.approx([-PLUG_IN[objective] / 2] * 2)
+
+
+@pytest.mark.parametrize("objective", SIDED)
+@pytest.mark.parametrize(
+    "rewards", [[0.9, 0.8, 1.0], [0.0, 0.7, 0.2], [], [0.7, 0.7 + 1e-7], *EQUAL_REWARDS]
+)
+def test_a_pool_that_is_uniform_or_on_one_side_gets_zeros(objective, rewards):
+    pool, group = grouped(rewards)
+    assert advantages(pool, group, objective).tolist() == [0.0] * len(group)
+
+
+@pytest.mark.parametrize("objective", SIDED)
+def test_only_the_side_of_a_shaped_reward_counts(objective):
+    shaped, binary = grouped([0.1, 0.9, 0.69, 0.71]), grouped([0, 1, 0, 1])
+    assert advantages(*shaped, objective).tolist() == advantages(*binary, objective).tolist()
+
+
+def test_reward_has_no_baseline():
+    """Uniform pools keep theirs, or RAFT would skip the prompts that are solved."""
+    pool, group = grouped([0.5, -1, 1, 2])
+    assert advantages(pool, group, "reward").tolist() == [0.5, -1, 1, 2]
+    assert advantages(*grouped([1, 1]), "reward").tolist() == [1, 1]
+    assert advantages(*grouped([]), "reward").shape == (0,)
+
+
+def test_advantages_of_reward_are_no_view_of_the_groups():
+    pool, group = grouped([0, 1])
+    advantages(pool, group, "reward")[:] = 7
+    assert group.rewards.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("objective", ["linear", "log"])
+def test_unbiased_estimates_of_a_fixed_number(objective):
+    """2 correct of 8: p(1 − p) is estimated by 2·6/(8·7), p by 2/8."""
+    pool, group = grouped([0, 0, 1, 0, 0, 0, 1, 0])
+    pool.stopping = Stopping(FixedCount(8), Rounds(8, 1), 8)
+    value = 2 * {"linear": 2 * 6 / 56, "log": 3 / 4}[objective]
+    found = advantages(pool, group, objective, estimates="unbiased")
+    assert found == pytest.approx([-value, -value, value, value], rel=1e-14)
+
+
+def test_unbiased_estimates_of_a_stopped_pool():
+    """Balanced(2, 2), one at a time, ended by a correct draw at 8: (K − 1)/(N − 1) is 1/7, and
+    (K − 1)(N − K)/((N − 1)(N − 2)) is 6/42."""
+    pool, group = grouped([0, 0, 1, 0, 0, 0, 0, 1])
+    pool.stopping = Stopping(Balanced(2, 2), Rounds(1, 32), 32)
+    for objective, weight in [("linear", 1 / 7), ("log", 6 / 7), ("arcsine", sqrt(1 / 7))]:
+        found = advantages(pool, group, objective, estimates="unbiased")
+        assert found == pytest.approx([-2 * weight, -2 * weight, 2 * weight, 2 * weight])
+
+
+def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
+    """Correct in the first round of 8, and yet 15 drawn: a draw was lost."""
+    pool, group = grouped([0] * 7 + [1] * 8)
+    pool.stopping = Stopping(PositiveFocused(1), Rounds(8, 4), 32)
+    for objective in SIDED:
+        found = advantages(pool, group, objective, estimates="unbiased")
+        assert found.tolist() == advantages(pool, group, objective).tolist()
+
+
+def test_more_responses_than_the_budget_are_refused():
+    pool, group = grouped([0, 1, 0, 1, 0])
+    pool.stopping = Stopping(Balanced(2, 2), Rounds(1, 4), 4)
+    with pytest.raises(ValueError, match=r"'x' has 5 responses, more than the budget .* 4$"):
+        advantages(pool, group, "linear", estimates="unbiased")
+
+
+@pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
+def test_unbiased_needs_to_know_the_stopping(rewards):
+    pool, group = grouped(rewards)
+    with pytest.raises(ValueError, match=r"'x' was to stop: .*RolloutSession.*pool\.stopping = "):
+        advantages(pool, group, "linear", estimates="unbiased")
+
+
+@pytest.mark.parametrize("objective", [*OBJECTIVES, "reward"])
+def test_unbiased_is_refused_where_nothing_is_estimated(objective):
+    pool, group = grouped([0, 1])
+    with pytest.raises(ValueError, match=f"'unbiased' is for .*linear.*'{objective}' estimates no"):
+        advantages(pool, group, objective, estimates="unbiased")
+
+
+@pytest.mark.parametrize("objective", [*SIDED, "reward"])
+def test_scaling_is_refused_where_nothing_is_centred(objective):
+    pool, group = grouped([0, 1])
+    with pytest.raises(ValueError, match=f"scale_by_std divides.*objective '{objective}' is part"):
+        advantages(pool, group, objective, scale_by_std=True)
+
+
+def test_an_unknown_estimate_names_what_exists():
+    pool, group = grouped([0, 1])
+    with pytest.raises(ValueError, match=r"^estimates must be one of plug_in, unbiased; got 'map'"):
+        advantages(pool, group, "linear", estimates="map")
 
 
 def test_an_unknown_objective_names_what_exists():

@@ -1,11 +1,17 @@
 """From pool to group: composition in every corner, order, and randomness."""
 
+from itertools import combinations
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollwise.sampling import Pool, select_group
+from rollwise.sampling.selection import Strategy
+
+STRATEGIES = get_args(Strategy)
 
 
 def pool_of(positives: int, negatives: int, seed: int = 0) -> Pool:
@@ -64,11 +70,12 @@ def test_members_are_places_in_the_pool_strictly_ascending(rewards, half, random
     assert group.rewards.tolist() == [rewards[i] for i in group.indices]
 
 
+@pytest.mark.parametrize("strategy", ["balanced", "max_variance"])
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["draw order", "random"])
 @pytest.mark.parametrize(("positives", "negatives"), [(0, 0), (1, 0), (0, 3), (2, 1), (3, 1)])
-def test_a_smaller_pool_is_taken_whole(positives, negatives, rng):
+def test_a_smaller_pool_is_taken_whole(positives, negatives, rng, strategy):
     pool = pool_of(positives, negatives)
-    group = select_group(pool, 4, rng=rng)
+    group = select_group(pool, 4, strategy, rng)
     assert group.indices.tolist() == list(range(len(pool)))
     assert group.rewards.tolist() == pool.rewards.tolist()
 
@@ -78,6 +85,78 @@ def test_all_takes_the_whole_pool_whatever_the_size():
     for size in (1, 4, 7, 100):
         assert select_group(pool, size, strategy="all").indices.tolist() == list(range(11))
     assert len(select_group(Pool("x"), 4, strategy="all")) == 0
+
+
+def test_positives_takes_correct_responses_only():
+    pool = pool_of(5, 11)
+    correct = np.flatnonzero(pool.correct).tolist()
+    assert select_group(pool, 3, "positives").indices.tolist() == correct[:3]
+    for size in (5, 6):
+        assert select_group(pool, size, "positives").indices.tolist() == correct
+    assert len(select_group(pool_of(0, 4), 3, "positives")) == 0
+
+
+def test_positives_at_random_are_correct_too():
+    pool, rng = pool_of(5, 11), np.random.default_rng(0)
+    chosen = {tuple(select_group(pool, 3, "positives", rng).indices) for _ in range(300)}
+    assert chosen == set(combinations(np.flatnonzero(pool.correct), 3))
+    assert sides(select_group(pool, 8, "positives", rng)) == (5, 0)
+
+
+@given(
+    rewards=st.lists(
+        st.one_of(st.floats(-3, 3), st.sampled_from([0, 0.5, 1])), min_size=1, max_size=9
+    ),
+    size=st.integers(1, 9),
+    random=st.booleans(),
+)
+def test_no_subset_of_the_size_varies_more_than_max_variance(rewards, size, random):
+    rng = np.random.default_rng(0) if random else None
+    group = select_group(Pool("x", rewards), size, "max_variance", rng)
+    members = min(size, len(rewards))
+    assert len(set(group.indices.tolist())) == members
+    best = max(np.var(subset) for subset in combinations(rewards, members))
+    assert np.var(group.rewards) == pytest.approx(best, abs=1e-12)
+
+
+def test_max_variance_of_shaped_rewards():
+    """Of 4, one, two or three high: .1425, .1819, .1225. Of 3, one or two: .1800, .1622."""
+    pool = Pool("x", [0.1, 0.9, 0.0, 0.4, 0.8, 0.0, 0.5])
+    assert select_group(pool, 4, "max_variance").indices.tolist() == [1, 2, 4, 5]
+    assert select_group(pool, 2, "max_variance").indices.tolist() == [1, 2]
+    assert select_group(pool, 3, "max_variance").indices.tolist() == [1, 2, 5]
+
+
+@given(positives=st.integers(0, 20), negatives=st.integers(0, 20), half=st.integers(1, 5))
+def test_max_variance_of_zeros_and_ones_is_the_balanced_group(positives, negatives, half):
+    pool = pool_of(positives, negatives)
+    varied, balanced = (select_group(pool, 2 * half, s) for s in ("max_variance", "balanced"))
+    assert varied.indices.tolist() == balanced.indices.tolist()
+
+
+@pytest.mark.parametrize("low_and_high", [(0, 1), (-1, 1), (0.1, 0.7), (0.2, 0.3)])
+def test_an_odd_max_variance_group_takes_one_correct_response_more(low_and_high):
+    """(a, 5 − a) and (5 − a, a) have the same variance, whatever the two rewards are."""
+    rewards = np.random.default_rng(0).permutation(np.repeat(low_and_high, 7))
+    group = select_group(Pool("x", rewards), 5, "max_variance")
+    assert np.sort(group.rewards).tolist() == [low_and_high[0]] * 2 + [low_and_high[1]] * 3
+
+
+def test_max_variance_breaks_ties_by_draw_order_or_at_random():
+    pool = Pool("x", [0.5, 0, 1, 0, 1, 0.5, 0, 1])
+    assert select_group(pool, 2, "max_variance").indices.tolist() == [1, 2]
+    rng = np.random.default_rng(0)
+    chosen = {tuple(select_group(pool, 2, "max_variance", rng).indices) for _ in range(300)}
+    assert chosen == {tuple(sorted((i, j))) for i in (1, 3, 6) for j in (2, 4, 7)}
+
+
+def test_ties_on_both_ends_never_take_a_response_twice():
+    assert select_group(Pool("x", [0.5] * 6), 4, "max_variance").indices.tolist() == [0, 1, 2, 3]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        group = select_group(Pool("x", [0.5] * 5 + [1]), 4, "max_variance", rng)
+        assert len(set(group.indices.tolist())) == 4
+        assert group.rewards.tolist().count(1) == 1
 
 
 def test_without_rng_the_first_of_each_side_in_draw_order():
@@ -126,7 +205,7 @@ def test_an_odd_size_cannot_be_balanced(size):
         select_group(pool_of(4, 4), size)
 
 
-@pytest.mark.parametrize("strategy", ["balanced", "all"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_size_below_one_is_refused(strategy):
     with pytest.raises(ValueError, match=r"^size must be at least 1, got 0$"):
         select_group(pool_of(4, 4), 0, strategy=strategy)
@@ -135,9 +214,8 @@ def test_a_size_below_one_is_refused(strategy):
 
 
 def test_an_unknown_strategy_names_what_exists():
-    with pytest.raises(
-        ValueError, match=r"^strategy must be one of balanced, all; got 'variance'$"
-    ):
+    names = "balanced, max_variance, positives, all"
+    with pytest.raises(ValueError, match=rf"^strategy must be one of {names}; got 'variance'$"):
         select_group(pool_of(4, 4), 4, strategy="variance")
 
 

@@ -3,6 +3,7 @@
 NumPy and the standard library only; no input or output, no clock, no engine.
 """
 
+from rollwise.sampling.allocation import GVM, Estimated
 from rollwise.sampling.estimators import pass_at_k
 from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, GiveUp, PositiveFocused
 from rollwise.sampling.objectives import advantages
@@ -12,8 +13,10 @@ from rollwise.sampling.selection import Group, select_group
 from rollwise.sampling.session import Draw, RolloutSession, draw_seed
 
 __all__ = [
+    "GVM",
     "Balanced",
     "Draw",
+    "Estimated",
     "ExitRule",
     "FixedCount",
     "GiveUp",

@@ -1,11 +1,14 @@
 """What a number of responses says about a policy."""
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from rollwise.sampling.checks import at_least
+from rollwise.sampling.stopping import Bools, Floats, Stopping
 
 
 def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
@@ -36,3 +39,70 @@ def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
     misses = np.maximum(n[..., None] - c[..., None] - steps, 0) / (n[..., None] - steps)
     result = 1.0 - misses.prod(axis=-1)
     return float(result) if result.ndim == 0 else result
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Unbiased estimates by what a pool holds, arrays (B + 1, B + 1) over [positives, negatives].
+
+    Attributes:
+        pass_rate: Of p. NaN where sampling never comes to, and before the first draw.
+        variance: Of p(1 − p). NaN where sampling never comes to, and where it is cut short at fewer
+            than two draws; NaN throughout where every prompt stops at its first draw, for then no
+            unbiased estimate exists.
+    """
+
+    pass_rate: Floats
+    variance: Floats
+
+
+def unbiased_estimates(stopping: Stopping) -> Estimates:
+    """Estimate p and p(1 − p) without bias from a pool that stopped because of what it held.
+
+    For the counts (n₊, n₋), let P be the number of draw sequences that come to them without having
+    stopped before, P₁ those of them that begin with a correct draw, P₁₀ those that begin correct,
+    incorrect. Given the counts, all P are equally likely, so P₁/P and P₁₀/P are the conditional
+    expectations of unbiased estimates from the first one and two draws (Girshick, Mosteller and
+    Savage 1946; Rao-Blackwell). Where a correct first draw ends the sampling, the
+    sequences that begin incorrect, correct serve as well.
+
+    The values hold for ended pools, and also for pools cut short at a number of draws that does not
+    depend on their own outcomes (at two or more, for p(1 − p)). They are exact: sequences are
+    counted in integers, only the ratio is rounded.
+
+    Args:
+        stopping: Where sampling ends; the tables of equal `stopping.stops` are shared.
+    """
+    return _unbiased(stopping.stops.tobytes(), stopping.budget)
+
+
+@lru_cache(maxsize=64)
+def _unbiased(stops_bytes: bytes, budget: int) -> Estimates:
+    stops = np.frombuffer(stops_bytes, dtype=bool).reshape(budget + 1, budget + 1)
+    drawn = np.add.outer(np.arange(budget + 1), np.arange(budget + 1))
+    sequences = _sequences(stops, (0, 0))
+    reached = sequences > 0
+    two_seen = reached & reached[1, 1] & ((drawn >= 2) | (stops & (drawn == 1)))
+    return Estimates(
+        pass_rate=_ratio(_sequences(stops, (1, 0)), sequences, reached & (drawn >= 1)),
+        variance=_ratio(_sequences(stops, (1, 1)), sequences, two_seen),
+    )
+
+
+def _sequences(stops: Bools, start: tuple[int, int]) -> NDArray[np.object_]:
+    """Count the draw sequences from `start` to every state that do not stop on the way."""
+    counts = np.zeros(stops.shape, dtype=object)
+    counts[start] = 1
+    for drawn in range(sum(start), len(stops) - 1):
+        up = np.arange(drawn + 1)
+        down = drawn - up
+        going_on = np.where(stops[up, down], 0, counts[up, down])
+        counts[up + 1, down] += going_on
+        counts[up, down + 1] += going_on
+    return counts
+
+
+def _ratio(part: NDArray[np.object_], whole: NDArray[np.object_], known: Bools) -> Floats:
+    ratio = np.full(part.shape, np.nan)
+    ratio[known] = (part[known] / whole[known]).astype(float)
+    return ratio

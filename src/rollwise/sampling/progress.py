@@ -70,10 +70,12 @@ class Progress:
             self.known_correct += 1
         else:
             self.known_incorrect += 1
-        outlook = self.outlook
-        if index > self.settled and outlook.stays_met:
-            if outlook.satisfied[self.known_correct][self.known_incorrect]:
-                self.wanted = min(self.wanted, self._met_by() + 1)
+        if (
+            index > self.settled
+            and self.outlook.stays_met
+            and self.outlook.satisfied[self.known_correct][self.known_incorrect]
+        ):
+            self.wanted = min(self.wanted, self._met_by() + 1)
 
     def _met_by(self) -> int:
         """Find the first draw at which the known responses up to it meet the rule."""

@@ -18,11 +18,11 @@ class Dispatcher(Protocol):
         """Hear that a prompt was added, was handed a draw, or learnt of an outcome."""
         ...
 
-    def next(self, left: int | None, speculate: bool) -> Progress | None:
+    def next(self, left: int, speculate: bool) -> Progress | None:
         """Choose the prompt that the next draw is for; None if what is in flight comes first.
 
         Args:
-            left: The draws left to the whole batch; None without a bound.
+            left: The draws left to the whole batch.
             speculate: Whether draws may be handed out that might turn out surplus.
         """
         ...
@@ -99,7 +99,7 @@ class _RoundsDispatcher:
         if not prompt.issued:
             self._prompts.append(prompt)
 
-    def next(self, left: int | None, speculate: bool) -> Progress | None:
+    def next(self, left: int, speculate: bool) -> Progress | None:
         if not self._round and not self._awaits_any():
             self._begin_round(left)
         return self._round.popleft() if self._round else None
@@ -110,11 +110,11 @@ class _RoundsDispatcher:
             self._waits_for = next(behind, None)
         return self._waits_for is not None
 
-    def _begin_round(self, left: int | None) -> None:
+    def _begin_round(self, left: int) -> None:
         """Share out a round; where the batch has too few draws left for it, evenly."""
         self._prompts = [p for p in self._prompts if not p.ended]
         wanted = [min(self._size, p.outlook.budget - p.issued) for p in self._prompts]
-        if left is not None and sum(wanted) > left:
+        if sum(wanted) > left:
             each, rest = divmod(left, len(self._prompts))
             wanted = [min(w, each + (i < rest)) for i, w in enumerate(wanted)]
         for prompt, count in zip(self._prompts, wanted, strict=True):
@@ -135,7 +135,7 @@ class Streamed:
 
     max_samples: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
     speculation: float = field(
-        default=0.5,
+        default=0.25,
         metadata={
             "help": "A draw is handed out ahead if it is needed with at least this probability; "
             "less keeps more slots full and wastes more draws."
@@ -180,7 +180,7 @@ class _StreamedDispatcher:
             if priority != _NO_TURN:
                 heapq.heappush(self._heap, (priority, place))
 
-    def next(self, left: int | None, speculate: bool) -> Progress | None:
+    def next(self, left: int, speculate: bool) -> Progress | None:
         if speculate and self._parked:
             self._heap += self._parked
             self._parked.clear()

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.pool import Pool, is_uniform
 
-Strategy = Literal["balanced", "all"]
-"""`balanced`: half correct, half incorrect. `all`: the whole pool, whatever its size."""
+Strategy = Literal["balanced", "max_variance", "positives", "all"]
+"""`balanced`: half correct, half incorrect. `max_variance`: those whose rewards vary most.
+`positives`: correct ones only. `all`: the whole pool, whatever its size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,31 +57,68 @@ def select_group(
 ) -> Group:
     """Choose the members of `pool` that are trained on.
 
-    `balanced` takes k/2 correct and k/2 incorrect responses; where one side has fewer, the other
-    fills up (Reinforce-Ada, arXiv 2510.04996, section 3). A pool smaller than `size` is taken
-    whole. Members are chosen by draw order or at random, never by the time they were finished,
-    which would favour short answers.
+    * `balanced` takes k/2 correct and k/2 incorrect responses; where one side has fewer, the other
+      fills up (Reinforce-Ada, arXiv 2510.04996, section 3).
+    * `max_variance` takes the k whose rewards have the largest variance: the a highest and k − a
+      lowest for the best a (PODS, arXiv 2504.13818), and the largest such a. It looks at the
+      rewards themselves, not at the threshold; for rewards of 0 and 1, and an even k, it makes the
+      groups that `balanced` makes.
+    * `positives` takes the correct ones, at most k; none where the pool has none.
+    * `all` takes the whole pool.
+
+    Except by `positives`, a pool smaller than `size` is taken whole. Members are chosen by draw
+    order or at random, never by the time they were finished, which would favour short answers.
 
     Args:
         pool: All responses of one prompt.
         size: k, the members wanted. `all` does not look at it.
-        strategy: `balanced` or `all`.
-        rng: Chooses within a side at random; None takes the first drawn.
+        strategy: `balanced`, `max_variance`, `positives` or `all`.
+        rng: Chooses at random among those that serve equally; None takes the first drawn.
     """
     check_size(size, strategy)
-    correct = pool.correct
     if strategy == "all":
         indices = np.arange(len(pool))
+    elif strategy == "positives":
+        indices = np.sort(_take(np.flatnonzero(pool.correct), size, rng))
+    elif strategy == "max_variance":
+        indices = np.sort(_most_varied(pool.rewards, size, rng))
     else:
-        positives, negatives = np.flatnonzero(correct), np.flatnonzero(~correct)
-        n_positives = min(len(positives), max(size // 2, size - len(negatives)))
-        n_negatives = min(len(negatives), size - n_positives)
-        chosen = _take(positives, n_positives, rng), _take(negatives, n_negatives, rng)
-        indices = np.sort(np.concatenate(chosen))
+        indices = np.sort(_halves(pool.correct, size, rng))
     return Group(indices, pool.rewards[indices])
+
+
+def _halves(
+    correct: NDArray[np.bool_], size: int, rng: np.random.Generator | None
+) -> NDArray[np.intp]:
+    positives, negatives = np.flatnonzero(correct), np.flatnonzero(~correct)
+    n_positives = min(len(positives), max(size // 2, size - len(negatives)))
+    chosen = _take(positives, n_positives, rng), _take(negatives, size - n_positives, rng)
+    return np.concatenate(chosen)
+
+
+def _most_varied(
+    rewards: NDArray[np.float64], size: int, rng: np.random.Generator | None
+) -> NDArray[np.intp]:
+    n = len(rewards)
+    if n <= size:
+        return np.arange(n)
+    order = np.arange(n) if rng is None else rng.permutation(n)
+    ascending = np.lexsort((order, rewards))
+    # Scaled to [0, 1], so that two rewards become integers and equal variances come out equal.
+    scaled = (rewards[ascending] - rewards.min()) / (np.ptp(rewards) or 1.0)
+    below = np.pad(np.cumsum([scaled, scaled**2], axis=1), ((0, 0), (1, 0)))
+    n_highest = np.arange(size, -1, -1)
+    totals, squares = below[:, size - n_highest] + below[:, [n]] - below[:, n - n_highest]
+    highest = n_highest[np.argmax(size * squares - totals**2)]
+    lowest, others = np.split(ascending, [size - highest])
+    descending = np.lexsort((order[others], -rewards[others]))
+    return np.concatenate([lowest, others[descending[:highest]]])
 
 
 def _take(
     indices: NDArray[np.intp], count: int, rng: np.random.Generator | None
 ) -> NDArray[np.intp]:
-    return indices[:count] if rng is None else rng.choice(indices, count, replace=False)
+    """Take `count` of the indices, or all where there are fewer."""
+    if rng is None:
+        return indices[:count]
+    return rng.choice(indices, min(count, len(indices)), replace=False)

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -195,6 +196,11 @@ class RolloutSession:
             yield made[kind]
 
     @property
+    def draws_left(self) -> int:
+        """Draws that `total_draws` leaves; without it, as good as endless."""
+        return sys.maxsize if self.total_draws is None else self.total_draws - self._issued
+
+    @property
     def done(self) -> bool:
         """Whether every prompt has ended."""
         return self._unresolved == 0
@@ -225,15 +231,15 @@ class RolloutSession:
         return None
 
     def _next_new(self, speculate: bool) -> Draw | None:
-        left = None if self.total_draws is None else self.total_draws - self._issued
-        prompt = None if left == 0 else self._dispatcher.next(left, speculate)
+        left = self.draws_left
+        prompt = self._dispatcher.next(left, speculate) if left else None
         if prompt is None:
             return None
         key, index = prompt.pool.key, prompt.issued
         prompt.issued += 1
         self._issued += 1
         self._dispatcher.changed(prompt)
-        if self._issued == self.total_draws:
+        if left == 1:
             self._end_what_waits()
         return Draw(key, index, draw_seed(self.seed, self.step, key, index))
 
@@ -298,7 +304,7 @@ class RolloutSession:
         """Take into the pool all outcomes that are next in draw order, until it ends."""
         prompt.arrive(draw.index, outcome)
         while not prompt.ended and prompt.settle():
-            none_left = self._issued == self.total_draws and prompt.issued == prompt.settled
+            none_left = not self.draws_left and prompt.issued == prompt.settled
             reason = prompt.exit_reason(cut_short=none_left)
             if reason is not None:
                 self._end(prompt, reason)

@@ -1,0 +1,297 @@
+"""What the estimates and the objectives are worth in expectation: every end of a pool enumerated.
+
+A group's expected gradient is a multiple of ∇p, its *weight*: since ∇p = p·E[∇log π | correct] =
+−(1 − p)·E[∇log π | incorrect], the mean of A·∇log π over the members is in expectation
+(a₊/p − a₋/(1 − p))·∇p, where a₊ and a₋ are the sums of the advantages over either side, by k.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rollwise.sampling
+from rollwise.sampling import (
+    Balanced,
+    Pool,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Streamed,
+    advantages,
+    select_group,
+)
+from rollwise.sampling.estimators import unbiased_estimates
+from rollwise.sampling.exits import GiveUp
+from rollwise.sampling.stopping import Stopping
+
+BUDGET = 32
+PASS_RATES = [0.01, 0.05, 0.3, 0.5, 0.75, 0.98]
+
+
+@dataclass(frozen=True)
+class AfterEachDraw:
+    """Asked whenever a draw is in, as where draws are streamed."""
+
+    def asks(self, settled: int) -> bool:
+        return settled > 0
+
+
+RULES = [PositiveFocused(1), Balanced(2, 2), Balanced(3, 1), GiveUp(Balanced(2, 2), 0.3)]
+SCHEDULES = [Rounds(1, 32), Rounds(4, 8), Rounds(8, 4), AfterEachDraw()]
+STOPPINGS = [Stopping(rule, schedule, BUDGET) for rule in RULES for schedule in SCHEDULES]
+
+ROUNDS = Stopping(Balanced(2, 2), Rounds(8, 4), BUDGET)
+SINGLE = Stopping(Balanced(2, 2), AfterEachDraw(), BUDGET)
+FOCUSED = Stopping(PositiveFocused(1), Rounds(8, 4), BUDGET)
+
+Law = dict[tuple[int, int], float]
+TARGETS = {
+    "linear": lambda p: 1.0,
+    "log": lambda p: 1 / p,
+    "sqrt": lambda p: 1 / (2 * sqrt(p)),
+    "arcsine": lambda p: 1 / sqrt(p * (1 - p)),
+}
+
+
+def law(stopping: Stopping, p: float, cut: int = BUDGET) -> Law:
+    """Probability of each (n₊, n₋) that sampling ends at, or is cut short at after `cut` draws."""
+    ended: Law = {}
+    going = {(0, 0): 1.0}
+    while going:
+        reached: Law = {}
+        for (positives, negatives), weight in going.items():
+            for state, chance in [
+                ((positives + 1, negatives), p),
+                ((positives, negatives + 1), 1 - p),
+            ]:
+                reached[state] = reached.get(state, 0.0) + weight * chance
+        stopped = {s for s in reached if stopping.stops[s] or sum(s) == cut}
+        ended |= {state: reached[state] for state in stopped}
+        going = {state: weight for state, weight in reached.items() if state not in stopped}
+    return ended
+
+
+def expected(pools: Law, values: np.ndarray) -> float:
+    return sum(weight * float(values[state]) for state, weight in pools.items())
+
+
+@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
+@pytest.mark.parametrize("cut", [2, 7, 20, BUDGET])
+def test_the_estimates_are_unbiased(stopping, cut):
+    found = unbiased_estimates(stopping)
+    for p in PASS_RATES:
+        pools = law(stopping, p, cut)
+        assert sum(pools.values()) == pytest.approx(1, abs=1e-12)
+        assert expected(pools, found.pass_rate) == pytest.approx(p, abs=1e-12)
+        assert expected(pools, found.variance) == pytest.approx(p * (1 - p), abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(max_samples=BUDGET)], ids=str)
+def test_the_pools_of_a_session_bring_their_stopping(schedule):
+    """1,000 prompts, responses in random order: both means within 4 standard errors."""
+    p, prompts, rng = 0.15, 1000, np.random.default_rng(3)
+    session = RolloutSession(range(prompts), GiveUp(Balanced(2, 2), 0.3), schedule)
+    in_flight: list = []
+    while not session.done:
+        in_flight += session.next_draws()
+        draw = in_flight.pop(rng.integers(len(in_flight)))
+        for unwanted in session.record(draw, reward=float(rng.random() < p)):
+            in_flight.remove(unwanted)
+    found = np.empty((2, prompts))
+    for i, pool in enumerate(session.pools.values()):
+        tables, state = unbiased_estimates(pool.stopping), (pool.positives, pool.negatives)
+        found[:, i] = tables.pass_rate[state], tables.variance[state]
+    errors = np.abs(found.mean(axis=1) - [p, p * (1 - p)])
+    assert (errors <= 4 * found.std(axis=1) / sqrt(prompts)).all()
+
+
+@cache
+def sides(stopping, state, objective, estimates="plug_in", strategy="balanced", size=4):
+    """a₊ and a₋ of a pool that holds `state`."""
+    pool = Pool("x", [1] * state[0] + [0] * state[1])
+    pool.stopping = stopping
+    group = select_group(pool, size, strategy)
+    if len(group) == 0:
+        return 0.0, 0.0
+    values = advantages(pool, group, objective, estimates=estimates) / len(group)
+    correct = pool.correct[group.indices]
+    return values[correct].sum(), values[~correct].sum()
+
+
+def weights(stopping, p, objective, *settings, drop=True, cut=BUDGET) -> tuple[float, float]:
+    """Mean and standard deviation of a group's weight; `drop`: uniform pools have none."""
+    first = second = 0.0
+    for state, probability in law(stopping, p, cut).items():
+        if drop and 0 in state:
+            continue
+        of_correct, of_incorrect = sides(stopping, state, objective, *settings)
+        weight = of_correct / p - of_incorrect / (1 - p)
+        first += probability * weight
+        second += probability * weight**2
+    return first, sqrt(max(second - first**2, 0.0))
+
+
+GROUPS = [("balanced", 4), ("all", 4), ("max_variance", 5)]
+
+
+@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
+@pytest.mark.parametrize(("strategy", "size"), GROUPS)
+@pytest.mark.parametrize("drop", [True, False])
+def test_linear_is_the_gradient_of_p(stopping, strategy, size, drop):
+    """f(p) = p has the weight 1, whatever the rule; uniform pools are part of it, at zero."""
+    for p in PASS_RATES:
+        found, _ = weights(stopping, p, "linear", "unbiased", strategy, size, drop=drop)
+        assert found == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("cut", [2, 5, 13])
+@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
+def test_linear_is_the_gradient_of_p_where_pools_are_cut_short(stopping, cut):
+    for p in PASS_RATES:
+        found, _ = weights(stopping, p, "linear", "unbiased", cut=cut)
+        assert found == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
+@pytest.mark.parametrize(("strategy", "size"), GROUPS)
+def test_log_is_the_gradient_of_log_p_but_for_pools_without_a_correct_response(
+    stopping, strategy, size
+):
+    """Its weight is (E[1 − p̂] − P(n₊ = 0)·1)/(p(1 − p)): the pools without are left out."""
+    for p in PASS_RATES:
+        without = sum(weight for state, weight in law(stopping, p).items() if state[0] == 0)
+        found, _ = weights(stopping, p, "log", "unbiased", strategy, size)
+        assert p * found == pytest.approx(1 - without / (1 - p), abs=1e-12)
+
+
+@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
+def test_correct_responses_alone_have_the_share_of_the_incorrect(stopping):
+    for p in PASS_RATES:
+        found, _ = weights(stopping, p, "linear", "unbiased", "positives", 4)
+        assert found == pytest.approx(1 - p, abs=1e-12)
+
+
+@pytest.mark.parametrize("p", PASS_RATES)
+def test_raft_and_reinforce_rej_are_settings_of_reward(p):
+    """RAFT: 1/p wherever there is a correct response. Reinforce-Rej: n₊/(N·p) of mixed pools."""
+    pools = law(ROUNDS, p)
+    solved = 1 - pools.get((0, BUDGET), 0.0)
+    raft, _ = weights(ROUNDS, p, "reward", "plug_in", "positives", 4, drop=False)
+    assert raft == pytest.approx(solved / p, abs=1e-12)
+    share = sum(w * s[0] / sum(s) for s, w in pools.items() if 0 not in s)
+    rej, _ = weights(ROUNDS, p, "reward", "plug_in", "all", 4)
+    assert rej == pytest.approx(share / p, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "first"), [(AfterEachDraw(), 2), (Rounds(4, 8), 4), (Rounds(8, 4), 8)], ids=str
+)
+@pytest.mark.parametrize("strategy", ["balanced", "all"])
+def test_a_prompt_rescued_after_its_first_draws_teaches_nothing_under_linear(
+    schedule, first, strategy
+):
+    """p(1 − p) is the chance of beginning incorrect, correct; a late first success did not."""
+    stopping = Stopping(PositiveFocused(1), schedule, BUDGET)
+    for state in law(stopping, 0.3):
+        if 0 in state:
+            continue
+        found = sides(stopping, state, "linear", "unbiased", strategy)
+        assert (found == (0.0, 0.0)) == (sum(state) > first), state
+        assert sides(stopping, state, "log", "unbiased", strategy)[0] > 0
+        assert sides(stopping, state, "linear", "plug_in", strategy)[0] > 0
+
+
+# --- the tables of docs/objectives.md ---
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "objectives.md"
+SHOWN = [0.05, 0.10, 0.25, 0.50, 0.75, 0.90]
+
+
+def printed(value: float) -> str:
+    """As the tables print numbers: no zero before the point, no digits nobody needs."""
+    return f"{value:.1f}" if value >= 9.95 else f"{value:.2f}".removeprefix("0")
+
+
+def row(p: float, cells: list[str]) -> str:
+    return "| " + " | ".join([f"{p:.2f}".removeprefix("0"), *cells]) + " |"
+
+
+def weight_row(p: float) -> str:
+    """Weights by plug-in of a half-half group, in rounds of 8 and one draw at a time."""
+    cells = []
+    for objective in ("reference", "grpo", *TARGETS):
+        both = [printed(weights(stopping, p, objective)[0]) for stopping in (ROUNDS, SINGLE)]
+        cells.append(" · ".join(both))
+    return row(p, cells)
+
+
+def target_row(p: float) -> str:
+    return row(p, [printed(target(p)) for target in TARGETS.values()])
+
+
+def bias_row(stopping: Stopping, p: float) -> str:
+    """Weight by what it should be, ± its deviation from pool to pool: plug-in, unbiased."""
+    cells = []
+    for objective, target in TARGETS.items():
+        for estimates in ("plug_in", "unbiased"):
+            mean, deviation = weights(stopping, p, objective, estimates)
+            cells.append(f"{printed(mean / target(p))} ± {printed(deviation / target(p))}")
+    return row(p, cells)
+
+
+def reward_row(p: float) -> str:
+    """RAFT and Reinforce-Rej, in rounds of 8 under either rule."""
+    cells = []
+    for stopping in (ROUNDS, FOCUSED):
+        raft, _ = weights(stopping, p, "reward", "plug_in", "positives", 4, drop=False)
+        rej, _ = weights(stopping, p, "reward", "plug_in", "all", 4)
+        cells += [printed(raft), printed(rej)]
+    return row(p, cells)
+
+
+TABLES = {
+    "what it should be": target_row,
+    "plug-in weights": weight_row,
+    "Balanced(2, 2), rounds of 8": lambda p: bias_row(ROUNDS, p),
+    "Balanced(2, 2), one draw at a time": lambda p: bias_row(SINGLE, p),
+    "PositiveFocused(1), rounds of 8": lambda p: bias_row(FOCUSED, p),
+    "reward": reward_row,
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_tables_of_the_document(table):
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    rows = [TABLES[table](p) for p in SHOWN]
+    start = lines.index(rows[0]) if rows[0] in lines else -1
+    assert lines[start : start + len(rows)] == rows
+
+
+def test_the_example_of_the_document_runs():
+    [block] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    pool = Pool("x", [0, 1, 0, 0, 0, 0, 1, 0])
+    names = {"rw": rollwise.sampling, "pool": pool, "group": select_group(pool, 4)}
+    exec(compile(block, str(DOCUMENT), "exec"), names)
+    assert pool.stopping == ROUNDS
+
+
+@pytest.mark.parametrize("p", SHOWN)
+def test_the_enumeration_meets_what_can_be_written_down(p):
+    """A half-half group of a mixed pool under `grpo` has A = ±½: the weight is 1/(4p(1 − p)),
+    which only one-sided pools and those short of a side take from."""
+    mixed = {s: w for s, w in law(SINGLE, p).items() if min(s) >= 2}
+    thin = {s: w for s, w in law(SINGLE, p).items() if min(s) == 1}
+    found, _ = weights(SINGLE, p, "grpo")
+    one_and_three = 3 / 16 * (1 / p + 1 / (1 - p))
+    by_hand = sum(mixed.values()) / (4 * p * (1 - p)) + sum(thin.values()) * one_and_three
+    assert found == pytest.approx(by_hand, rel=1e-12)
+
+
+if __name__ == "__main__":
+    for name, build in TABLES.items():
+        print(name, *(build(p) for p in SHOWN), sep="\n")
