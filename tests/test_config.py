@@ -175,7 +175,7 @@ BAD_VALUES = {
     ),
     "not a choice": (
         {"advantage": {"objective": "ppo"}},
-        ["`advantage.objective`", "`reference` or `grpo`", "it is 'ppo'"],
+        ["`advantage.objective`", "`reference`, `grpo`, `linear`", "it is 'ppo'"],
     ),
     "not a list": (
         {"records": {"trackers": "tensorboard"}},

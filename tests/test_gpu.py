@@ -5,8 +5,9 @@ import torch
 
 from rollwise.config import make_config
 from rollwise.records import RunFolder
-from rollwise.training.loop import Run, train
+from rollwise.training.loop import train
 from rollwise.training.run import begin, go_on
+from rollwise.training.state import Run
 
 pytestmark = [
     pytest.mark.gpu,

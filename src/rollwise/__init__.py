@@ -12,8 +12,10 @@ from rollwise.prompts import (
     Uniform,
 )
 from rollwise.sampling import (
+    GVM,
     Balanced,
     Draw,
+    Estimated,
     ExitRule,
     FixedCount,
     GiveUp,
@@ -34,9 +36,11 @@ __version__ = version("rollwise")
 
 __all__ = [
     "CDAS",
+    "GVM",
     "Balanced",
     "Curriculum",
     "Draw",
+    "Estimated",
     "ExitRule",
     "FixedCount",
     "GiveUp",

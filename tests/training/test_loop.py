@@ -13,8 +13,9 @@ from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling.session import draw_seed
-from rollwise.training.loop import Run, evaluate, train, train_step
+from rollwise.training.loop import evaluate, train, train_step
 from rollwise.training.run import _in_bfloat16, begin, go_on
+from rollwise.training.state import Run
 
 TRAINED = [f"train {i}" for i in range(10)]
 HELDOUT = [f"held out {i}" for i in range(5)]
@@ -31,6 +32,8 @@ class FakeEngine:
     def __init__(self):
         self.submitted, self.under_way, self.weights = [], [], []
         self.is_right = lambda draw: is_right(draw.key, draw.seed)
+
+    free_slots = None
 
     def submit(self, draws, prompts):
         self.under_way += draws

@@ -8,8 +8,10 @@ import pytest
 from rollwise.config import AdvantageSettings, GroupSettings
 from rollwise.engines import Completion
 from rollwise.sampling import Balanced, RolloutSession, Rounds
+from rollwise.training.batches import Batch
 from rollwise.training.groups import make_group
 from rollwise.training.metrics import rollout_metrics
+from rollwise.training.rollouts import RolloutCost
 
 # Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
 POOLS = {
@@ -20,7 +22,7 @@ POOLS = {
 
 
 def make_step(pools=POOLS, unresolved="drop"):
-    """A session that ended with these pools, and its groups.
+    """A batch that ended with these pools, and its groups.
 
     The i-th response has i + 1 tokens of log-probability −i each; the third and later are cut.
     """
@@ -34,7 +36,8 @@ def make_step(pools=POOLS, unresolved="drop"):
     group = GroupSettings(size=2, unresolved=unresolved)
     rng = np.random.default_rng(0)
     groups = [make_group(pool, group, AdvantageSettings(), rng) for pool in session.pools.values()]
-    return session, groups
+    tokens = sum(len(r.tokens) for pool in session.pools.values() for r in pool.responses)
+    return Batch(session, cost=RolloutCost(tokens=tokens)), groups
 
 
 def test_every_figure_by_hand():
@@ -48,6 +51,7 @@ def test_every_figure_by_hand():
         "prompts": 3,
         "trained_groups": 2,
         "draws": 2 + 4 + 6,
+        "surplus_draws": 0,
         "draws_per_prompt": 4.0,
         # All three prompts draw two, then two prompts, then one.
         "draws_by_round": pytest.approx([6 / 3, 4 / 3, 2 / 3]),
@@ -97,7 +101,7 @@ def test_draws_lost_for_good_leave_figures_that_are_numbers():
     rng = np.random.default_rng(0)
     settings = GroupSettings(size=2), AdvantageSettings()
     groups = [make_group(pool, *settings, rng) for pool in session.pools.values()]
-    metrics = rollout_metrics(session, groups, first=2)
+    metrics = rollout_metrics(Batch(session), groups, first=2)
     assert (metrics["failed_draws"], metrics["lost_draws"], metrics["draws"]) == (6, 2, 2)
     assert metrics["reward"] == 0.5
     assert metrics["uniform_first"] == 0.5

@@ -30,6 +30,8 @@ class Engine:
         self.random, self.portion = random.Random(seed), portion
         self.under_way, self.submitted, self.cancelled = [], [], []
 
+    free_slots = None
+
     def submit(self, draws, prompts):
         assert all(draw.key in prompts for draw in draws)
         self.submitted += draws
@@ -155,7 +157,7 @@ class Slow(EqualText):
 
 def test_time_for_grading_is_told_apart():
     began = time.perf_counter()
-    seconds = roll_out(make_session(), Engine(portion=1000), Slow(), PROMPTS, ANSWERS)
-    assert seconds.grading >= 3 * 0.02  # three rounds
-    assert seconds.sampling >= 0
-    assert seconds.sampling + seconds.grading <= time.perf_counter() - began
+    cost = roll_out(make_session(), Engine(portion=1000), Slow(), PROMPTS, ANSWERS)
+    assert cost.grading >= 3 * 0.02  # three rounds
+    assert cost.sampling >= 0
+    assert cost.sampling + cost.grading <= time.perf_counter() - began

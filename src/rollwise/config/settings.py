@@ -7,17 +7,21 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rollwise.config.strategies import (
+    ALLOCATIONS,
     DEFAULT_STRATEGIES,
     EXIT_RULES,
     PROMPT_SAMPLERS,
     SCHEDULES,
+    SHARED_SETTINGS,
+    ExitSettings,
     PromptSettings,
     RuleSettings,
+    ScheduleSettings,
     Section,
     one_of,
 )
-from rollwise.sampling import FixedCount
-from rollwise.sampling.objectives import Objective
+from rollwise.sampling import Estimated, FixedCount
+from rollwise.sampling.objectives import EstimateMethod, Objective, check_objective
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
@@ -105,7 +109,8 @@ class GroupSettings(Section):
     size: int = Field(4, ge=1)
     """Members of a group, k."""
     strategy: Strategy = "balanced"
-    """`balanced`: half correct, half incorrect, where there are enough; `all`: every response."""
+    """`balanced`: half correct, half incorrect, where there are enough; `max_variance`: those whose
+    rewards differ most; `positives`: correct ones alone; `all`: every response."""
     order: Literal["draw", "random"] = "draw"
     """Which members of either kind: the first drawn, or some at random."""
     unresolved: Literal["drop", "keep", "refill"] = "drop"
@@ -124,7 +129,12 @@ class AdvantageSettings(Section):
     """How much better than expected a response did."""
 
     objective: Objective = "reference"
-    """`reference`: than the mean of all responses drawn; `grpo`: than the mean of the group."""
+    """`reference`: than the mean of all responses drawn; `grpo`: than the mean of the group;
+    `linear`, `log`, `sqrt`, `arcsine`: the advantages that optimise that function of the pass
+    rate; `reward`: the reward itself."""
+    estimates: EstimateMethod = "plug_in"
+    """For `linear`, `log`, `sqrt`, `arcsine`: the pass rate as the pool shows it, or estimates
+    (`unbiased`) that allow for why its sampling stopped."""
     scale_by_std: bool = False
     """Divide by the standard deviation of the same rewards."""
 
@@ -217,8 +227,13 @@ class TrainConfig(BaseSettings):
     prompts: one_of(PROMPT_SAMPLERS, PromptSettings) = Field(  # type: ignore[valid-type]
         default_factory=dict, validate_default=True
     )
-    exit: one_of(EXIT_RULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
-    schedule: one_of(SCHEDULES, RuleSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
+    exit: one_of(EXIT_RULES, ExitSettings) = Field(default_factory=dict, validate_default=True)  # type: ignore[valid-type]
+    schedule: one_of(SCHEDULES, ScheduleSettings) = Field(  # type: ignore[valid-type]
+        default_factory=dict, validate_default=True
+    )
+    allocation: one_of(ALLOCATIONS, RuleSettings) = Field(  # type: ignore[valid-type]
+        default_factory=dict, validate_default=True
+    )
     group: GroupSettings = GroupSettings()
     advantage: AdvantageSettings = AdvantageSettings()
     engine: EngineSettings = EngineSettings()
@@ -238,6 +253,34 @@ class TrainConfig(BaseSettings):
             check_reachable(self.exit.make(), self.schedule.make())
         except ValueError as error:
             raise ValueError(f"`exit` does not fit `schedule`: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _draws_suffice(self) -> Self:
+        total, prompts = self.schedule.total_draws, self.prompts.batch_size
+        if total is not None and total < prompts:
+            raise ValueError(
+                f"`schedule.total_draws` must be at least one for each of the {prompts} prompts "
+                f"of a step (`prompts.batch_size`); it is {total}"
+            )
+        most = self.schedule.make().max_samples
+        if self.allocation.type != "none" and self.allocation.maximum > most:
+            raise ValueError(
+                f"`allocation.maximum` must be at most the {most} draws of a prompt that "
+                f"`schedule` allows; it is {self.allocation.maximum}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _advantages_fit(self) -> Self:
+        try:
+            check_objective(
+                self.advantage.objective,
+                scale_by_std=self.advantage.scale_by_std,
+                estimates=self.advantage.estimates,
+            )
+        except ValueError as error:
+            raise ValueError(f"`advantage`: {error}") from None
         return self
 
     @classmethod
@@ -265,7 +308,15 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["grading"] = {"type": "exact"}
     for section, strategy in DEFAULT_STRATEGIES.items():
         defaults[section] = {"type": _get(given, section, "type", strategy)}
-    if defaults["exit"]["type"] == "fixed_count":
+    allocation = defaults["allocation"]["type"]
+    if allocation != "none":
+        most = _get(given, "allocation", "maximum", Estimated.maximum)
+        defaults["exit"] = {"type": "fixed_count", "samples": most}
+        defaults["schedule"] = {"type": "rounds", "size": most, "rounds": 1}
+        defaults["group"] = {"strategy": "all"}
+        if allocation == "estimated":
+            defaults["advantage"] = {"objective": "sqrt"}
+    elif defaults["exit"]["type"] == "fixed_count":
         samples = _get(given, "exit", "samples", FixedCount.samples)
         defaults["schedule"] = {"type": "rounds", "size": samples, "rounds": 1}
         defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
@@ -290,6 +341,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
             default = DEFAULT_STRATEGIES.get(name)
             replaced = default and upper.get("type", default) != lower.get("type", default)
             if replaced and "type" in upper:
-                lower = {k: v for k, v in lower.items() if k in PromptSettings.model_fields}
+                kept = SHARED_SETTINGS[name].model_fields if name in SHARED_SETTINGS else ()
+                lower = {k: v for k, v in lower.items() if k in kept}
             merged[name] = {**lower, **upper}
     return merged

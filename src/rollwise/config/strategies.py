@@ -18,7 +18,17 @@ from rollwise.prompts import (
     Retiring,
     Uniform,
 )
-from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
+from rollwise.sampling import (
+    GVM,
+    Balanced,
+    Estimated,
+    ExitRule,
+    FixedCount,
+    GiveUp,
+    PositiveFocused,
+    Rounds,
+    Streamed,
+)
 from rollwise.sampling.pool import Key
 
 
@@ -50,6 +60,26 @@ class RuleSettings(Choice):
     def _can_be_made(self) -> Self:
         self.make()
         return self
+
+
+class ExitSettings(RuleSettings):
+    """An exit rule: when a prompt has been sampled enough."""
+
+    give_up_below: float = Field(0.0, ge=0, le=1)
+    """Give a prompt up once its rule will be met, within its budget, with less than this
+    probability; 0 never gives up."""
+
+    def make(self) -> ExitRule:
+        """Build the rule."""
+        rule: ExitRule = super().make()
+        return GiveUp(rule, self.give_up_below) if self.give_up_below else rule
+
+
+class ScheduleSettings(RuleSettings):
+    """A schedule: in what portions responses are drawn."""
+
+    total_draws: int | None = Field(None, ge=1)
+    """Draws of a step, at most, all prompts together."""
 
 
 class PromptSettings(Choice):
@@ -112,6 +142,11 @@ def one_of(strategies: Mapping[str, type], base: type[Choice]) -> Any:
     return union if len(sections) == 1 else Annotated[union, Field(discriminator="type")]
 
 
+@dataclasses.dataclass(frozen=True)
+class NoAllocation:
+    """Counts are not fixed beforehand: the exit rule decides."""
+
+
 PROMPT_SAMPLERS: dict[str, type] = {
     "uniform": Uniform,
     "curriculum": Curriculum,
@@ -124,6 +159,18 @@ EXIT_RULES: dict[str, type] = {
     "positive_focused": PositiveFocused,
     "fixed_count": FixedCount,
 }
-SCHEDULES: dict[str, type] = {"rounds": Rounds}
-STRATEGIES = PROMPT_SAMPLERS | EXIT_RULES | SCHEDULES
-DEFAULT_STRATEGIES = {"prompts": "uniform", "exit": "balanced", "schedule": "rounds"}
+SCHEDULES: dict[str, type] = {"rounds": Rounds, "streamed": Streamed}
+ALLOCATIONS: dict[str, type] = {"none": NoAllocation, "estimated": Estimated, "gvm": GVM}
+STRATEGIES = PROMPT_SAMPLERS | EXIT_RULES | SCHEDULES | ALLOCATIONS
+DEFAULT_STRATEGIES = {
+    "prompts": "uniform",
+    "exit": "balanced",
+    "schedule": "rounds",
+    "allocation": "none",
+}
+SHARED_SETTINGS: dict[str, type[Choice]] = {
+    "prompts": PromptSettings,
+    "exit": ExitSettings,
+    "schedule": ScheduleSettings,
+}
+"""The settings of a section that stay when another strategy takes the place of one."""

@@ -48,6 +48,11 @@ class Engine(Protocol):
     drawn beside it.
     """
 
+    @property
+    def free_slots(self) -> int | None:
+        """How many further draws it could begin now; None where it knows no bound."""
+        ...
+
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws; `prompts` holds at least the prompts that they are for."""
         ...

@@ -45,6 +45,11 @@ class TransformersEngine:
         self._end_tokens = torch.tensor(sorted(end_tokens(model, tokenizer)), device=model.device)
         self._waiting: dict[Draw, Sequence[int]] = {}
 
+    @property
+    def free_slots(self) -> int:
+        """Rows of the next batch that are not taken yet."""
+        return max(0, self.batch_size - len(self._waiting))
+
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws."""
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)

@@ -74,6 +74,12 @@ def make_group(
     """
     chosen_by = rng if group.order == "random" else None
     members = select_group(pool, group.size, group.strategy, chosen_by)
-    values = advantages(pool, members, advantage.objective, scale_by_std=advantage.scale_by_std)
+    values = advantages(
+        pool,
+        members,
+        advantage.objective,
+        scale_by_std=advantage.scale_by_std,
+        estimates=advantage.estimates,
+    )
     dropped = group.unresolved != "keep" and pool.uniform
     return TrainedGroup(pool, members, values, dropped)

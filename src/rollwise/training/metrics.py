@@ -8,26 +8,27 @@ import numpy as np
 
 from rollwise.engines import Completion
 from rollwise.sampling import Pool, RolloutSession, Rounds, is_uniform
+from rollwise.training.batches import Batch
 from rollwise.training.groups import TrainedGroup
 
 
-def rollout_metrics(
-    session: RolloutSession, groups: Sequence[TrainedGroup], first: int
-) -> dict[str, Any]:
-    """Summarise a session that has ended.
+def rollout_metrics(batch: Batch, groups: Sequence[TrainedGroup], first: int) -> dict[str, Any]:
+    """Summarise the rollouts of a step.
 
     How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is said by the
     first draws of each prompt alone: they are an ordinary sample, which a pool that stopped
     because of what it held is not.
 
     Args:
-        session: Its pools hold completions.
+        batch: Its pools hold completions.
         groups: What was made of them.
         first: The draws of a prompt that count as first.
     """
+    session = batch.session
     pools = list(session.pools.values())
     first_draws: list[Completion] = [r for pool in pools for r in pool.responses[:first]]
-    draws = sum(len(pool) for pool in pools)
+    piloted = sum(len(pool) for pilot in batch.pilots for pool in pilot.pools.values())
+    draws = sum(len(pool) for pool in pools) + session.surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
     return {
         "reward": _mean([reward for pool in pools for reward in pool.rewards[:first]]),
@@ -38,7 +39,8 @@ def rollout_metrics(
         "draws": draws,
         "draws_per_prompt": draws / len(pools),
         "draws_by_round": _draws_by_round(pools, session),
-        "tokens": sum(len(response.tokens) for pool in pools for response in pool.responses),
+        "surplus_draws": session.surplus,
+        "tokens": batch.cost.tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
         "failed_draws": session.failures,
         "lost_draws": session.lost,

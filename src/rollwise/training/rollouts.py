@@ -1,25 +1,40 @@
 """A session's draws through an engine and a grader."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rollwise.engines import Completion, Engine, LostDraw
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.engines import Completion, Engine
+from rollwise.engines.driver import drive
 from rollwise.engines.engine import Prompts
 from rollwise.grading import Grader
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.pool import Key
 
 
-@dataclass(frozen=True)
-class RolloutSeconds:
-    """Where the time of a batch of rollouts went."""
+@dataclass
+class RolloutCost:
+    """What rollouts cost.
 
-    sampling: float
-    grading: float
+    Attributes:
+        sampling: Seconds, those of grading apart.
+        grading: Seconds.
+        tokens: Of all responses that were completed, surplus included.
+    """
 
-    def __add__(self, other: "RolloutSeconds") -> "RolloutSeconds":
-        return RolloutSeconds(self.sampling + other.sampling, self.grading + other.grading)
+    sampling: float = 0.0
+    grading: float = 0.0
+    tokens: int = 0
+
+    def __add__(self, other: "RolloutCost") -> "RolloutCost":
+        return RolloutCost(
+            self.sampling + other.sampling,
+            self.grading + other.grading,
+            self.tokens + other.tokens,
+        )
 
 
 def roll_out(
@@ -28,7 +43,7 @@ def roll_out(
     grader: Grader,
     prompts: Prompts,
     answers: Mapping[Key, str],
-) -> RolloutSeconds:
+) -> RolloutCost:
     """Draw and grade until every prompt of `session` has ended; its pools hold completions.
 
     Args:
@@ -42,20 +57,16 @@ def roll_out(
         RuntimeError: The engine has nothing under way although draws are due.
     """
     began, grading = time.perf_counter(), 0.0
-    while not session.done:
-        engine.submit(session.next_draws(), prompts)
-        outcomes = engine.wait()
-        if not outcomes:
-            raise RuntimeError(f"{type(engine).__name__} lost draws without saying so")
-        for lost in (o for o in outcomes if isinstance(o, LostDraw)):
-            engine.cancel(session.record_failure(lost.draw))
-        completions = [o for o in outcomes if isinstance(o, Completion)]
-        began_grading = time.perf_counter()
+
+    def grade(completions: Sequence[Completion]) -> NDArray[np.float64]:
+        nonlocal grading
+        began = time.perf_counter()
         rewards = grader.grade(
             [completion.text for completion in completions],
             [answers[completion.draw.key] for completion in completions],
         )
-        grading += time.perf_counter() - began_grading
-        for completion, reward in zip(completions, rewards, strict=True):
-            engine.cancel(session.record(completion.draw, reward, completion))
-    return RolloutSeconds(time.perf_counter() - began - grading, grading)
+        grading += time.perf_counter() - began
+        return rewards
+
+    tokens = drive(session, engine, prompts, grade)
+    return RolloutCost(time.perf_counter() - began - grading, grading, tokens)

@@ -19,8 +19,8 @@ from rollwise.tasks import Problem
 from rollwise.training.checkpoints import checkpoints, load_checkpoint
 from rollwise.training.data import load_data
 from rollwise.training.learner import Learner
-from rollwise.training.loop import Run
 from rollwise.training.model import load_model
+from rollwise.training.state import Run
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,233 @@
+"""The simulated engine: draws in virtual time, to compare schedules without a model."""
+
+import heapq
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rollwise.engines.driver import drive
+from rollwise.engines.engine import Completion, Prompts
+from rollwise.sampling import Draw, RolloutSession
+from rollwise.sampling.checks import at_least
+from rollwise.sampling.pool import Key
+
+CORRECT, INCORRECT = "correct", "incorrect"
+"""The text of every response."""
+
+_STANDARD_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How many tokens a response has: ⌈median · e^(σz)⌉ with z standard normal, cut at `longest`.
+
+    A response that was cut may still be correct.
+
+    Attributes:
+        median: The median length of correct responses before the cut, in tokens.
+        sigma: The standard deviation of the logarithm, 0 (all alike) to 10.
+        longest: The most tokens that a response has (an engine's `max_new_tokens`).
+        incorrect_factor: How many times as long incorrect responses are, before the cut.
+
+    Raises:
+        ValueError: A value out of its range.
+        TypeError: `longest` is not an integer.
+    """
+
+    median: float
+    sigma: float
+    longest: int
+    incorrect_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        _above_0("median", self.median)
+        _above_0("incorrect_factor", self.incorrect_factor)
+        at_least("longest", self.longest, 1)
+        if not 0 <= self.sigma <= 10:
+            raise ValueError(f"sigma must lie between 0 and 10, got {self.sigma}")
+
+    def length(self, uniform: float, correct: bool) -> tuple[int, bool]:
+        """Tokens at the quantile `uniform`, in (0, 1), and whether the response was cut."""
+        median = self.median if correct else self.median * self.incorrect_factor
+        wanted = median * math.exp(self.sigma * _STANDARD_NORMAL.inv_cdf(uniform))
+        truncated = wanted > self.longest
+        return (self.longest if truncated else math.ceil(wanted)), truncated
+
+
+class _Running(NamedTuple):
+    """A response that is being drawn; the heap sorts by `ends`, then by what began first."""
+
+    ends: float
+    order: int
+    began: float
+    draw: Draw
+    correct: bool
+    length: int
+    truncated: bool
+
+
+class SimulatedEngine:
+    """An engine of so many slots, each drawing one response at a time, in virtual time.
+
+    Draws wait in line until a slot is free; a draw then takes `prefill` seconds, and
+    `seconds_per_token` for each token, however many slots are busy. Its response depends on its
+    seed and its prompt's pass rate alone. Completions are real ones, but for what stands in them:
+    token 0 throughout, log-probability 0, and "correct" or "incorrect" for a text.
+
+    Args:
+        pass_rates: Prompt -> the probability that a response to it is correct.
+        lengths: How long responses are.
+        slots: The most responses drawn at a time.
+        seconds_per_token: Virtual seconds that a token takes in its slot; above 0.
+        prefill: Virtual seconds that a draw takes in its slot before its first token.
+
+    Attributes:
+        now: Virtual seconds since the engine was made.
+        busy: Slot-seconds spent drawing so far; busy / (slots · now) is the utilisation.
+        prefilled: Draws begun.
+        tokens: Tokens of all draws that have ended, cancelled ones included.
+        wasted_tokens: Of these, the tokens of draws cancelled while they were drawn.
+
+    Raises:
+        ValueError: A pass rate outside [0, 1], or a number out of its range.
+        TypeError: `slots` is not an integer.
+    """
+
+    def __init__(
+        self,
+        pass_rates: Mapping[Key, float],
+        lengths: Lengths,
+        slots: int,
+        seconds_per_token: float = 1.0,
+        prefill: float = 0.0,
+    ) -> None:
+        at_least("slots", slots, 1)
+        _above_0("seconds_per_token", seconds_per_token)
+        if not 0 <= prefill < math.inf:
+            raise ValueError(f"prefill must be finite and at least 0, got {prefill}")
+        for key, rate in pass_rates.items():
+            if not 0 <= rate <= 1:
+                raise ValueError(f"the pass rate of {key!r} must lie between 0 and 1, got {rate}")
+        self.pass_rates, self.lengths, self.slots = dict(pass_rates), lengths, slots
+        self.seconds_per_token, self.prefill = seconds_per_token, prefill
+        self.now = self.busy = 0.0
+        self.prefilled = self.tokens = self.wasted_tokens = 0
+        self._waiting: OrderedDict[Draw, None] = OrderedDict()
+        self._running: dict[Draw, _Running] = {}
+        self._ends: list[_Running] = []  # a heap; what was cancelled stays in it until its end
+        self._logprobs = np.zeros(lengths.longest, dtype=np.float32)
+        self._logprobs.flags.writeable = False
+
+    @property
+    def free_slots(self) -> int:
+        """Slots that neither draw nor are promised to a draw in line."""
+        return max(0, self.slots - len(self._running) - len(self._waiting))
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts | None = None) -> None:
+        """Put draws in line; of `prompts` nothing is needed.
+
+        Raises:
+            ValueError: A draw of a prompt without a pass rate, or one that is under way already.
+        """
+        for draw in draws:
+            if draw.key not in self.pass_rates:
+                known = ", ".join(map(repr, islice(self.pass_rates, 3)))
+                raise ValueError(
+                    f"prompt {draw.key!r} has no pass rate; "
+                    f"{len(self.pass_rates)} prompts have one, the first of them {known or 'none'}"
+                )
+            if draw in self._waiting or draw in self._running:
+                raise ValueError(f"{draw} is under way already")
+            self._waiting[draw] = None
+
+    def wait(self) -> list[Completion]:
+        """Pass the time until draws complete; returns all that do so at that instant."""
+        self._begin()
+        done: list[_Running] = []
+        while self._ends and (not done or self._ends[0].ends == self.now):
+            first = heapq.heappop(self._ends)
+            if self._running.get(first.draw) is not first:  # cancelled
+                continue
+            self.busy += (first.ends - self.now) * len(self._running)
+            self.now = first.ends
+            del self._running[first.draw]
+            done.append(first)
+        self.tokens += sum(response.length for response in done)
+        return [self._completion(response) for response in done]
+
+    def cancel(self, draws: Iterable[Draw]) -> None:
+        """Free the slots of draws now; those in line cost nothing, others what they have drawn."""
+        for draw in draws:
+            self._waiting.pop(draw, None)
+            stopped = self._running.pop(draw, None)
+            if stopped is not None:
+                drawn = self._tokens_by_now(stopped)
+                self.tokens += drawn
+                self.wasted_tokens += drawn
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Do nothing: pass rates are what they are."""
+
+    def _begin(self) -> None:
+        """Give free slots to the draws in line.
+
+        Only when time is about to pass, so that a draw submitted and cancelled at one instant
+        costs nothing.
+        """
+        while self._waiting and len(self._running) < self.slots:
+            draw, _ = self._waiting.popitem(last=False)
+            luck, quantile = _uniforms(draw.seed)
+            correct = luck < self.pass_rates[draw.key]
+            length, truncated = self.lengths.length(quantile, correct)
+            ends = self.now + self.prefill + length * self.seconds_per_token
+            running = _Running(ends, self.prefilled, self.now, draw, correct, length, truncated)
+            self.prefilled += 1
+            self._running[draw] = running
+            heapq.heappush(self._ends, running)
+
+    def _tokens_by_now(self, response: _Running) -> int:
+        decoding = self.now - response.began - self.prefill
+        # A token that ends at this very instant counts, whatever the rounding of the clock.
+        drawn = math.floor(decoding / self.seconds_per_token + 1e-6)
+        return min(max(drawn, 0), response.length)
+
+    def _completion(self, response: _Running) -> Completion:
+        return Completion(
+            response.draw,
+            tokens=[0] * response.length,
+            logprobs=self._logprobs[: response.length],
+            text=CORRECT if response.correct else INCORRECT,
+            truncated=response.truncated,
+        )
+
+
+def simulate(session: RolloutSession, engine: SimulatedEngine) -> None:
+    """Sample every prompt of `session` to its end, keeping the slots of `engine` as full as it may.
+
+    Rewards are 1 and 0, recorded in order of completion. The engine must have nothing else under
+    way.
+
+    Raises:
+        ValueError: A prompt of the session has no pass rate.
+    """
+    drive(session, engine, {}, lambda completions: [float(c.text == CORRECT) for c in completions])
+
+
+def _above_0(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be finite and above 0, got {value}")
+
+
+def _uniforms(seed: int) -> tuple[float, float]:
+    """Two random numbers in (0, 1), independent of each other and of those of other seeds."""
+    digest = blake2b(b"%d" % seed, digest_size=16).digest()
+    first, second = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
+    # 52 bits and a half: neither 0 nor, by rounding, 1.
+    return ((first >> 12) + 0.5) * 2.0**-52, ((second >> 12) + 0.5) * 2.0**-52

@@ -1,0 +1,406 @@
+"""The simulated engine: virtual time by hand, the laws of its responses, a session driven by it."""
+
+import heapq
+import subprocess
+import sys
+from itertools import product
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
+from rollwise.grading import ExactGrader
+from rollwise.sampling import (
+    Balanced,
+    Draw,
+    FixedCount,
+    RolloutSession,
+    Rounds,
+    Streamed,
+    draw_seed,
+)
+from rollwise.training.rollouts import roll_out
+
+RATES = {"right": 1.0, "wrong": 0.0}
+TEN = Lengths(median=10, sigma=0.0, longest=100, incorrect_factor=3.0)
+"""10 tokens for "right", 30 for "wrong"."""
+
+
+def draws_of(*keys):
+    """A draw of each of `keys`, numbered from 0."""
+    return [Draw(key, i, draw_seed(0, 0, key, i)) for i, key in enumerate(keys)]
+
+
+def engine_of(slots, rates=RATES, lengths=TEN, **options):
+    return SimulatedEngine(rates, lengths, slots, **options)
+
+
+def run(engine, draws):
+    """Submit the draws at once: draw -> (when it was complete, its completion)."""
+    engine.submit(draws)
+    return {c.draw: (engine.now, c) for completions in iter(engine.wait, []) for c in completions}
+
+
+def observe(draws, **options):
+    """Lengths, correctness and truncation of `draws`, each an array."""
+    done = [c for _, c in run(engine_of(len(draws), **options), draws).values()]
+    columns = [(len(c.tokens), c.text == "correct", c.truncated) for c in done]
+    return map(np.array, zip(*columns, strict=True))
+
+
+def many(count, key="p"):
+    return draws_of(*[key] * count)
+
+
+# ---- virtual time ----
+
+
+def test_time_passes_to_the_next_completion_and_the_line_is_first_in_first_out():
+    """Two slots; "right" takes 2 + 10/2 = 7 seconds and "wrong" 2 + 30/2 = 17.
+
+    Slot 1: wrong₀ 0-17, right₃ 17-24. Slot 2: right₁ 0-7, wrong₂ 7-24.
+    """
+    engine = engine_of(2, seconds_per_token=0.5, prefill=2.0)
+    draws = draws_of("wrong", "right", "wrong", "right")
+    ends = {draw.index: end for draw, (end, _) in run(engine, draws).items()}
+    assert ends == {1: 7.0, 0: 17.0, 2: 24.0, 3: 24.0}
+    assert (engine.now, engine.busy) == (24.0, 48.0)
+    assert (engine.tokens, engine.wasted_tokens, engine.prefilled) == (80, 0, 4)
+    assert engine.wait() == []
+    assert engine.now == 24.0
+
+
+def test_what_completes_at_one_instant_is_returned_together():
+    engine = engine_of(3)
+    engine.submit(draws_of("right", "wrong", "right", "right"))
+    assert [[c.draw.index for c in done] for done in iter(engine.wait, [])] == [[0, 2], [3], [1]]
+
+
+def test_draws_submitted_later_begin_later():
+    engine = engine_of(2)
+    wrong, right = draws_of("wrong", "right")
+    late = Draw("right", 7, 7)
+    engine.submit([wrong, right])
+    assert [c.draw for c in engine.wait()] == [right]
+    engine.submit([late])
+    assert [c.draw for c in engine.wait()] == [late]
+    assert engine.now == 20.0
+    assert engine.busy == 40.0
+    assert [c.draw for c in engine.wait()] == [wrong]
+    assert (engine.now, engine.busy) == (30.0, 50.0)
+
+
+@given(st.integers(1, 5), st.lists(st.integers(0, 10**6), max_size=30, unique=True))
+def test_completions_come_when_a_line_of_customers_would_be_served(slots, seeds):
+    """Each customer goes to the counter that is free first."""
+    lengths = Lengths(median=20, sigma=1.0, longest=90)
+    draws = [Draw("p", i, seed) for i, seed in enumerate(seeds)]
+    engine = engine_of(slots, {"p": 0.5}, lengths, prefill=1.0)
+    done = run(engine, draws)
+    counters, total = [0.0] * slots, 0
+    for draw in draws:
+        end, completion = done[draw]
+        assert end == counters[0] + 1 + len(completion.tokens)
+        heapq.heapreplace(counters, end)
+        total += len(completion.tokens)
+    assert engine.now == max(counters)
+    assert (engine.tokens, engine.busy) == (total, total + len(draws))
+
+
+def test_free_slots_are_neither_busy_nor_promised():
+    engine = engine_of(3)
+    assert engine.free_slots == 3
+    engine.submit(draws_of("right", "wrong"))
+    assert engine.free_slots == 1
+    engine.submit([Draw("wrong", i, i) for i in (7, 8, 9)])
+    assert engine.free_slots == 0
+    engine.wait()
+    assert engine.free_slots == 0  # one done, two running, two in line
+    engine.wait()
+    assert (engine.now, engine.free_slots) == (30.0, 1)
+
+
+# ---- cancelling ----
+
+
+def test_a_cancelled_draw_costs_what_it_has_drawn_and_frees_its_slot():
+    """At 7 seconds "wrong" has had 2 of prefill and 5 of its 15 seconds of drawing: 10 tokens."""
+    engine = engine_of(2, seconds_per_token=0.5, prefill=2.0)
+    wrong, right, queued, last = draws_of("wrong", "right", "wrong", "right")
+    engine.submit([wrong, right, queued, last])
+    assert [c.draw for c in engine.wait()] == [right]
+    engine.cancel([wrong, queued])
+    assert (engine.tokens, engine.wasted_tokens, engine.free_slots) == (20, 10, 1)
+    assert [c.draw for c in engine.wait()] == [last]
+    assert (engine.now, engine.busy) == (14.0, 21.0)
+    assert (engine.tokens, engine.wasted_tokens, engine.prefilled) == (30, 10, 3)
+    assert engine.wait() == []
+
+
+def test_a_draw_cancelled_in_its_prefill_has_drawn_nothing():
+    """Two slots: right₀ 0-35, wrong₁ 0-55, wrong₂ from 35, its first token after 60."""
+    engine = engine_of(2, prefill=25.0)
+    draws = draws_of("right", "wrong", "wrong")
+    engine.submit(draws)
+    assert [engine.wait()[0].draw, engine.wait()[0].draw] == draws[:2]
+    engine.cancel(draws[2:])
+    assert (engine.now, engine.busy, engine.prefilled) == (55.0, 110.0, 3)
+    assert (engine.tokens, engine.wasted_tokens) == (40, 0)
+
+
+@given(st.integers(1, 40), st.sampled_from([0.1, 0.007, 1 / 3]))
+def test_partial_tokens_are_counted_whatever_the_rounding_of_the_clock(count, pace):
+    """A response of 10,000 tokens is stopped after `count` of 7 tokens in the other slot."""
+    engine = engine_of(2, lengths=Lengths(7, 0.0, 10**4, 10**4), seconds_per_token=pace)
+    wrong, *right = draws_of("wrong", *["right"] * count)
+    engine.submit([wrong, *right])
+    assert [engine.wait()[0].draw for _ in right] == right
+    engine.cancel([wrong])
+    assert engine.wasted_tokens == 7 * count
+
+
+def test_draws_in_line_or_just_submitted_cost_nothing_when_cancelled():
+    engine = engine_of(1)
+    draws = draws_of("right", "wrong")
+    engine.submit(draws)
+    engine.cancel(draws)
+    assert (engine.tokens, engine.prefilled, engine.free_slots) == (0, 0, 1)
+    assert engine.wait() == []
+
+
+def test_done_and_unknown_draws_are_passed_over():
+    engine = engine_of(2)
+    draws = draws_of("right", "wrong")
+    engine.submit(draws)
+    engine.wait()
+    engine.cancel([draws[0], Draw("right", 99, 99)])
+    assert (engine.tokens, engine.wasted_tokens, engine.free_slots) == (10, 0, 1)
+    assert [c.draw for c in engine.wait()] == draws[1:]
+
+
+def test_a_cancelled_draw_can_be_drawn_again_from_its_beginning():
+    engine = engine_of(2)
+    right, wrong = draws_of("right", "wrong")
+    engine.submit([right, wrong])
+    engine.wait()
+    engine.cancel([wrong])
+    engine.submit([wrong])
+    assert [c.draw for c in engine.wait()] == [wrong]
+    assert (engine.now, engine.tokens, engine.wasted_tokens) == (40.0, 50, 10)
+
+
+# ---- responses ----
+
+
+def test_a_response_hangs_on_its_seed_and_prompt_alone():
+    lengths = Lengths(median=20, sigma=1.0, longest=90, incorrect_factor=2.0)
+    rates = {"p": 0.5, "q": 0.2}
+    draws = [*many(40), *many(40, "q")]
+
+    def responses(slots, order):
+        done = run(engine_of(slots, rates, lengths), [draws[i] for i in order])
+        return {draw: (len(c.tokens), c.text, c.truncated) for draw, (_, c) in done.items()}
+
+    expected = responses(3, range(80))
+    assert len(set(expected.values())) > 30
+    for seed, slots in product(range(3), (1, 7, 200)):
+        assert responses(slots, np.random.default_rng(seed).permutation(80)) == expected
+
+
+@pytest.mark.parametrize("seeds", [range(20_000), [d.seed for d in many(20_000)]])
+def test_lengths_and_correctness_have_the_given_law(seeds):
+    """P(length ≤ t) = Φ(ln(t / median) / σ) at whole t below the cut; independent of correctness.
+
+    Kolmogorov's statistic of 20,000 responses is below 2.2 / √20,000 but once in 10,000 times.
+    """
+    draws = [Draw("p", i, seed) for i, seed in enumerate(seeds)]
+    law = Lengths(median=300, sigma=0.8, longest=1000)
+    tokens, correct, truncated = observe(draws, rates={"p": 0.3}, lengths=law)
+    bound = 2.2 / np.sqrt(len(draws))
+    t = np.arange(1, 1000)
+    expected = stats.norm.cdf(np.log(t / 300) / 0.8)
+    for group in (tokens, tokens[correct], tokens[~correct]):
+        empirical = np.searchsorted(np.sort(group), t, side="right") / len(group)
+        assert np.abs(empirical - expected).max() < 2.2 / np.sqrt(len(group))
+    assert abs(correct.mean() - 0.3) < bound
+    assert abs(truncated.mean() - stats.norm.sf(np.log(1000 / 300) / 0.8)) < bound
+    assert tokens.min() >= 1
+    assert tokens.max() == 1000
+    assert (tokens[truncated] == 1000).all()
+
+
+def test_incorrect_responses_are_longer_by_their_factor():
+    """The standard error of ln(median) is σ·√(π/2n) = 0.0089 at σ = 0.5 and n = 5,000."""
+    law = Lengths(median=1000, sigma=0.5, longest=10**6, incorrect_factor=1.5)
+    tokens, correct, _ = observe(many(10_000), rates={"p": 0.5}, lengths=law)
+    assert np.median(tokens[correct]) == pytest.approx(1000, rel=0.04)
+    assert np.median(tokens[~correct]) == pytest.approx(1500, rel=0.04)
+
+
+def test_pass_rates_of_0_and_1_are_kept_to():
+    done = run(engine_of(500), [*many(500, "right"), *many(500, "wrong")])
+    texts = {"right": "correct", "wrong": "incorrect"}
+    assert all(c.text == texts[draw.key] for draw, (_, c) in done.items())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "uniform", "correct", "expected"),
+    [
+        (Lengths(100, 0.0, 100), 0.9, True, (100, False)),
+        (Lengths(100, 0.0, 99), 0.9, True, (99, True)),
+        (Lengths(100.5, 0.0, 200), 0.1, True, (101, False)),
+        (Lengths(0.01, 0.0, 200), 0.1, True, (1, False)),
+        (Lengths(100, 1.0, 1000), NormalDist().cdf(1), True, (272, False)),  # ⌈100·e⌉
+        (Lengths(100, 1.0, 1000, 0.5), NormalDist().cdf(1), False, (136, False)),
+        (Lengths(100, 10.0, 1000), 1 - 2**-53, True, (1000, True)),
+        (Lengths(100, 10.0, 1000), 2**-53, True, (1, False)),
+    ],
+)
+def test_a_length_is_the_quantile_rounded_up_and_cut(lengths, uniform, correct, expected):
+    assert lengths.length(uniform, correct) == expected
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"median": 0}, "median must be finite and above 0, got 0"),
+        ({"median": float("inf")}, "median must be finite"),
+        ({"sigma": -0.1}, "sigma must lie between 0 and 10, got -0.1"),
+        ({"sigma": float("nan")}, "sigma must lie between 0 and 10"),
+        ({"longest": 0}, "longest must be at least 1, got 0"),
+        ({"incorrect_factor": 0.0}, "incorrect_factor must be finite and above 0"),
+    ],
+)
+def test_lengths_refuse(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Lengths(**{"median": 100, "sigma": 1.0, "longest": 1000} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"slots": 0}, "slots must be at least 1, got 0"),
+        ({"rates": {"a": 0.5, "b": 1.1}}, "the pass rate of 'b' must lie between 0 and 1, got 1.1"),
+        ({"rates": {"a": float("nan")}}, "the pass rate of 'a' must lie between 0 and 1"),
+        ({"seconds_per_token": 0.0}, "seconds_per_token must be finite and above 0, got 0"),
+        ({"prefill": -1.0}, "prefill must be finite and at least 0, got -1"),
+    ],
+)
+def test_the_engine_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        engine_of(**{"slots": 2} | arguments)
+
+
+def test_a_prompt_without_a_pass_rate_is_named():
+    with pytest.raises(ValueError, match=r"'new' has no pass rate; 2 .* 'right', 'wrong'"):
+        engine_of(1).submit(draws_of("new"))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_draw_under_way_is_not_taken_twice(begun):
+    engine = engine_of(2)
+    engine.submit(draws_of("right", "wrong"))
+    if begun:
+        engine.wait()
+    with pytest.raises(ValueError, match=r"index=1.* is under way already"):
+        engine.submit(draws_of("right", "wrong")[1:])
+
+
+# ---- sessions ----
+
+
+@pytest.mark.parametrize(("slots", "seconds"), [(4, 60), (3, 80), (2, 80), (1, 160), (99, 60)])
+def test_rounds_wait_for_their_longest_response(slots, seconds):
+    """Two rounds of right, right, wrong, wrong: 10, 10, 30 and 30 seconds.
+
+    Three slots: the second wrong one begins at 10 and ends at 40. Two: both begin at 10.
+    """
+    session = RolloutSession(RATES, Balanced(1, 1), Rounds(size=2, rounds=2))
+    engine = engine_of(slots)
+    simulate(session, engine)
+    assert {key: pool.rewards.tolist() for key, pool in session.pools.items()} == {
+        "right": [1, 1, 1, 1],
+        "wrong": [0, 0, 0, 0],
+    }
+    assert (engine.now, engine.busy, engine.tokens) == (seconds, 160, 160)
+    assert (engine.wasted_tokens, engine.prefilled) == (0, 8)
+
+
+def test_pools_are_those_of_the_loop_whatever_the_slots():
+    """The loop's own `roll_out` takes the engine as it takes any other."""
+    rates = {f"p{i}": i / 10 for i in range(11)}
+    answers = dict.fromkeys(rates, "correct")
+    lengths = Lengths(median=50, sigma=1.0, longest=200, incorrect_factor=2.0)
+
+    def pools(drive, slots):
+        session = RolloutSession(rates, Balanced(2, 2), Rounds(4, 4), seed=3)
+        drive(session, engine_of(slots, rates, lengths))
+        return {key: (p.rewards.tolist(), p.exit_reason) for key, p in session.pools.items()}
+
+    def loop(session, engine):
+        roll_out(session, engine, ExactGrader(), dict.fromkeys(rates, ()), answers)
+
+    expected = pools(loop, 5)
+    assert len({len(rewards) for rewards, _ in expected.values()}) > 2
+    assert all(pools(simulate, slots) == expected for slots in (1, 5, 64))
+
+
+class FakeSession:
+    """Hands out its draws, as many as asked for; the first response ends it."""
+
+    def __init__(self, draws):
+        self.draws, self.flying, self.done = list(draws), [], False
+        self.asked, self.recorded = [], []
+        self.schedule = Streamed(8)
+
+    def next_draws(self, free_slots):
+        self.asked.append(free_slots)
+        handed, self.draws = self.draws[:free_slots], self.draws[free_slots:]
+        self.flying += handed
+        return handed
+
+    def record(self, draw, reward, response):
+        self.flying.remove(draw)
+        self.recorded.append((draw, reward))
+        self.done = True
+        return self.flying
+
+
+def test_what_a_record_cancels_is_stopped_and_not_recorded():
+    """Three draws complete at 10; the first ends the session and cancels all others."""
+    session, engine = FakeSession(draws_of(*["right"] * 3, "wrong", "right")), engine_of(4)
+    first = session.draws[0]
+    simulate(session, engine)
+    assert session.recorded == [(first, 1.0)]
+    assert session.asked == [4]
+    assert (engine.now, engine.tokens, engine.wasted_tokens) == (10.0, 40, 10)
+    assert engine.wait() == []
+
+
+def test_a_session_that_hands_out_nothing_is_an_error():
+    with pytest.raises(RuntimeError, match="lost draws without saying so"):
+        simulate(FakeSession([]), engine_of(1))
+
+
+def test_fixed_counts_fill_every_slot():
+    """Sixty responses of 10 seconds in 6 slots: 100 seconds without a gap."""
+    rates = dict.fromkeys(range(15), 1.0)
+    engine = engine_of(6, rates)
+    simulate(RolloutSession(rates, FixedCount(4), Rounds(4, 1)), engine)
+    assert (engine.now, engine.busy) == (100.0, 600.0)
+
+
+def test_it_is_light_to_import():
+    heavy = {"torch", "transformers", "scipy", "pydantic"}
+    code = f"import sys, rollwise.engines.simulated; print(sorted({heavy!r} & set(sys.modules)))"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[]"
