@@ -64,7 +64,10 @@ def step_line(step):
         "uniform_after": 0.125,
         "prompts": 4,
         "draws": 48,
+        "draws_per_prompt": 12.0,
         "draws_by_round": [8.0, 4.0, 0.0, 0.0],
+        "surplus_draws": 0,
+        "pass_rate_by_expected": [[0.2, 0.1], [0.6, 0.7]],
         "tokens": 500,
         "exits": {"satisfied": 3, "exhausted": 1, "futile": 0},
         "lost_draws": 1,
@@ -125,9 +128,9 @@ def test_it_shows_what_the_run_came_to(run):
 
 def test_it_has_a_plot_of_everything_that_is_asked_after(run):
     page = read(run)
-    assert page.tags.count("svg") == 7
+    assert page.tags.count("svg") == 8
     titles = ("Held-out accuracy", "Reward", "Uniform groups", "Draws per prompt", "Exit reasons")
-    for title in (*titles, "Entropy", "Seconds"):
+    for title in (*titles, "prompt sampler expected", "Entropy", "Seconds"):
         assert title in page.text
 
 
@@ -171,11 +174,26 @@ def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
         "difficulty_p10": -1.0,
         "difficulty_p50": 0.0,
         "difficulty_p90": 1.0,
+        "pass_rate_by_difficulty": [[-1.0, 0.8], [1.0, 0.2]],
     }
     path = make_run(tmp_path / "rated", more=rated)
     write_report(path)
-    assert read(path).tags.count("svg") == 8
-    assert "competence of the model" in read(path).text
+    assert read(path).tags.count("svg") == 10
+    for title in ("competence of the model", "against difficulty", "prompt sampler expected"):
+        assert title in read(path).text
+
+
+def test_a_sampler_that_expects_nothing_has_a_report(tmp_path):
+    path = make_run(tmp_path / "nothing", more={"pass_rate_by_expected": []})
+    write_report(path)
+    assert "prompt sampler expected" not in read(path).text
+
+
+def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
+    path = make_run(tmp_path / "streamed", more={"draws_by_round": [], "surplus_draws": 6})
+    write_report(path)
+    assert "surplus" in read(path).text
+    assert "by round" not in read(path).text
 
 
 HOSTILE = [

@@ -7,10 +7,11 @@ import pytest
 
 from rollwise.config import AdvantageSettings, GroupSettings
 from rollwise.engines import Completion
+from rollwise.prompts import CDAS, Prioritized, Retiring, Uniform
 from rollwise.sampling import Balanced, RolloutSession, Rounds
 from rollwise.training.batches import Batch
 from rollwise.training.groups import make_group
-from rollwise.training.metrics import rollout_metrics
+from rollwise.training.metrics import belief_metrics, rollout_metrics
 from rollwise.training.rollouts import RolloutCost
 
 # Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
@@ -106,3 +107,30 @@ def test_draws_lost_for_good_leave_figures_that_are_numbers():
     assert metrics["reward"] == 0.5
     assert metrics["uniform_first"] == 0.5
     json.dumps(metrics, allow_nan=False)
+
+
+def test_beliefs_stand_beside_what_came_of_them():
+    """Eighteen prompts, expected in another order than they come in; parts of two or three."""
+    keys = list(range(18))
+    sampler = Uniform(keys, 1, decay=1.0)
+    rates = [(7 * key) % 18 / 18 for key in keys]
+    sampler.tell(keys, [round(1800 * rate) for rate in rates], [1800] * 18)
+    drawn = [0, *[10] * 17]
+    correct = [round(10 * rate) if n else 0 for rate, n in zip(rates, drawn, strict=True)]
+    pairs = belief_metrics(sampler, keys, correct, drawn)["pass_rate_by_expected"]
+    assert len(pairs) == 8
+    # The smallest two that were drawn: 1/18 and 2/18, with 1 of 10 correct each.
+    assert pairs[0][0] == pytest.approx((1 + 2 + 3) / 3 / 18, abs=0.01)
+    assert pairs[0][1] == pytest.approx((1 + 1 + 2) / 30)
+    assert [expected for expected, _ in pairs] == sorted(expected for expected, _ in pairs)
+
+
+def test_difficulties_are_those_before_the_step():
+    sampler = Retiring(CDAS("abc", 1))
+    sampler.tell("a", [4], [4])
+    found = belief_metrics(sampler, ["a", "b"], [3, 1], [4, 4])
+    assert found["pass_rate_by_difficulty"] == [[-0.5, 0.75], [0.0, 0.25]]
+
+
+def test_a_sampler_that_expects_nothing_has_no_pairs():
+    assert belief_metrics(Prioritized("ab", 1), ["a"], [1], [4]) == {"pass_rate_by_expected": []}

@@ -135,6 +135,10 @@ class BatchSampler(ABC):
         """
         return np.full(len(self.index.places(keys)), np.nan)
 
+    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
+        """Return the difficulty of some prompts, shape (P,); None for a sampler that has none."""
+        return None
+
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Say what is believed of each pass rate now: α and β of a Beta distribution, shape (P, 2).
 

@@ -218,6 +218,11 @@ class CDAS(BatchSampler):
     def _expected(self, places: Places) -> NDArray[np.float64]:
         return self._rating.expected(self._difficulty[places], self._competence)
 
+    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64]:
+        """Return D of some prompts, shape (P,)."""
+        difficulties: NDArray[np.float64] = self._difficulty[self.index.places(keys)]
+        return difficulties
+
     def metrics(self) -> dict[str, float]:
         """Return the competence, quantiles of the difficulty, and the share of prompts seen.
 

@@ -108,6 +108,10 @@ class Retiring:
         """Return what the wrapped sampler expects, shape (P,)."""
         return self.sampler.expected_pass_rates(keys)
 
+    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
+        """Return what the wrapped sampler says of difficulties, shape (P,), or None."""
+        return self.sampler.difficulties(keys)
+
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Return what the wrapped sampler believes, shape (P, 2)."""
         return self.sampler.pass_rate_priors(keys)

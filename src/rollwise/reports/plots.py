@@ -75,6 +75,18 @@ def uniform(steps: Sequence[Row]) -> str:
     return _plot("Uniform groups", draw, ylim=(0, 1))
 
 
+def draws(steps: Sequence[Row]) -> str:
+    """Draws a prompt, and those of them that were surplus (streamed)."""
+
+    def draw(axes: Axes) -> None:
+        _line(axes, steps, "draws_per_prompt", AFTER, "all")
+        surplus = [{**line, "s": line["surplus_draws"] / line["prompts"]} for line in steps]
+        _line(axes, surplus, "s", FIRST, "surplus")
+        _legend(axes)
+
+    return _plot("Draws per prompt", draw, ylim=(0, None))
+
+
 def draws_by_round(steps: Sequence[Row]) -> str:
     """Draws a prompt, by the round they were drawn in."""
 
@@ -127,6 +139,36 @@ def competence(steps: Sequence[Row]) -> str:
     return _plot("Difficulty of the prompts, competence of the model", draw, ylim=(None, None))
 
 
+def pass_rate_by_difficulty(steps: Sequence[Row]) -> str:
+    """Pass rates against the difficulties that the prompts had before the step (CDAS)."""
+    return _beliefs(steps, "pass_rate_by_difficulty", "Pass rate against difficulty", "difficulty")
+
+
+def pass_rate_by_expected(steps: Sequence[Row]) -> str:
+    """Pass rates against those that the prompt sampler expected."""
+    name, title = "pass_rate_by_expected", "Pass rate against what the prompt sampler expected"
+    return _beliefs(steps, name, title, "expected pass rate", diagonal=True)
+
+
+def _beliefs(
+    steps: Sequence[Row], name: str, title: str, label: str, diagonal: bool = False
+) -> str:
+    """A point for each eighth of a step's prompts, in three colours from first to last steps."""
+    thirds = [third for third in np.array_split(np.array(steps, dtype=object), 3) if len(third)]
+
+    def draw(axes: Axes) -> None:
+        if diagonal:
+            axes.axline((0, 0), (1, 1), color="#8d99ae", linewidth=1, zorder=0)
+        for third, colour in zip(thirds, ("#264653", AFTER, "#e9c46a"), strict=False):
+            pairs = np.array([pair for line in third for pair in line[name]]).reshape(-1, 2)
+            span = f"steps {third[0]['step']} to {third[-1]['step']}"
+            axes.plot(*pairs.T, ".", color=colour, markersize=4, label=span)
+        axes.set_ylabel("pass rate")
+        _legend(axes)
+
+    return _plot(title, draw, ylim=(-0.02, 1.02), xlabel=label)
+
+
 def seconds(steps: Sequence[Row]) -> str:
     """Seconds of each step, by phase."""
 
@@ -164,13 +206,19 @@ def _legend(axes: Axes) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=4, handlelength=1.2)
 
 
-def _plot(title: str, draw: Callable[[Axes], None], ylim: tuple[float | None, float | None]) -> str:
+def _plot(
+    title: str,
+    draw: Callable[[Axes], None],
+    ylim: tuple[float | None, float | None],
+    xlabel: str = "step",
+) -> str:
     figure, panels = _figure(1, 1, width=5.6)
     with matplotlib.rc_context(STYLE):
         draw(panels[0])
     panels[0].set_title(title, loc="left", pad=20)
-    panels[0].set(xlabel="step", ylim=ylim)
-    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels[0].set(xlabel=xlabel, ylim=ylim)
+    if xlabel == "step":
+        panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return _svg(figure, title)
 
 

@@ -35,9 +35,16 @@ def write_report(path: Path) -> Path:
     config = folder.read_config()
     lines = folder.read_metrics()
     steps = [line for line in lines if line["step"] > 0]
-    kinds = [plots.reward, plots.uniform, plots.draws_by_round, plots.exit_reasons]
-    if steps and "competence" in steps[0]:
-        kinds.append(plots.competence)
+    kinds = [plots.reward, plots.uniform]
+    if steps:
+        kinds.append(plots.draws_by_round if steps[0]["draws_by_round"] else plots.draws)
+        kinds.append(plots.exit_reasons)
+        if "competence" in steps[0]:
+            kinds.append(plots.competence)
+        if "pass_rate_by_difficulty" in steps[0]:
+            kinds.append(plots.pass_rate_by_difficulty)
+        if any(line["pass_rate_by_expected"] for line in steps):
+            kinds.append(plots.pass_rate_by_expected)
     kinds += [plots.entropy, plots.seconds]
     drawn = [plots.heldout(lines)] + [plot(steps) for plot in kinds if steps]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)

@@ -14,7 +14,6 @@ from rollwise.sampling import (
     FixedCount,
     RolloutSession,
     Rounds,
-    Streamed,
     draw_seed,
 )
 from rollwise.sampling.pool import Key

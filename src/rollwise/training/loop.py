@@ -11,7 +11,7 @@ from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.training.batches import draw_batch
 from rollwise.training.checkpoints import checkpoints, prune_checkpoints, save_checkpoint
 from rollwise.training.groups import make_group
-from rollwise.training.metrics import rollout_metrics
+from rollwise.training.metrics import belief_metrics, rollout_metrics
 from rollwise.training.rollouts import roll_out
 from rollwise.training.state import Run
 
@@ -76,6 +76,7 @@ def train_step(run: Run, step: int) -> Row:
     learning = time.perf_counter() - since
 
     keys, correct, drawn = batch.counts()
+    believed = belief_metrics(run.sampler, keys, correct, drawn)
     run.sampler.tell(keys, correct=correct, drawn=drawn)
     for group in groups[: config.records.prompts_per_step]:
         key = group.pool.key
@@ -84,6 +85,7 @@ def train_step(run: Run, step: int) -> Row:
         "step": step,
         **rollout_metrics(batch, groups, first=config.group.size),
         **learnt,
+        **believed,
         **run.sampler.metrics(),
         "grader_failures": run.grader.failures - failed_before,
         "seconds": {

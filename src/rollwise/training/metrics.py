@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollwise.engines import Completion
+from rollwise.prompts import BatchSampler, Retiring
 from rollwise.sampling import Pool, RolloutSession, Rounds, is_uniform
+from rollwise.sampling.pool import Key
 from rollwise.training.batches import Batch
 from rollwise.training.groups import TrainedGroup
+
+PARTS = 8
+"""Parts of a step's prompts that beliefs and pass rates are averaged over."""
 
 
 def rollout_metrics(batch: Batch, groups: Sequence[TrainedGroup], first: int) -> dict[str, Any]:
@@ -48,6 +54,44 @@ def rollout_metrics(batch: Batch, groups: Sequence[TrainedGroup], first: int) ->
         "response_tokens": _mean([len(response.tokens) for response in first_draws]),
         "truncated": _mean([response.truncated for response in first_draws]),
     }
+
+
+def belief_metrics(
+    sampler: BatchSampler | Retiring,
+    keys: Sequence[Key],
+    correct: Sequence[int],
+    drawn: Sequence[int],
+) -> dict[str, Any]:
+    """Set what a sampler believed of a step's prompts beside what came of them.
+
+    Averages over up to 8 equal parts of the prompts, in order of what was believed: the expected
+    pass rate, and the difficulty where the sampler has one.
+
+    Args:
+        sampler: Before it is told.
+        keys: The prompts.
+        correct: Correct responses of each, shape (P,).
+        drawn: All responses of each, shape (P,).
+    """
+    correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
+    figures = {"pass_rate_by_expected": _by(sampler.expected_pass_rates(keys), correct_P, drawn_P)}
+    difficulties = sampler.difficulties(keys)
+    if difficulties is not None:
+        figures["pass_rate_by_difficulty"] = _by(difficulties, correct_P, drawn_P)
+    return figures
+
+
+def _by(
+    believed_P: NDArray[np.float64], correct_P: NDArray[np.int64], drawn_P: NDArray[np.int64]
+) -> list[list[float]]:
+    """Pairs of what was believed and the pass rate, each averaged over a part of the prompts."""
+    known = np.flatnonzero((drawn_P > 0) & ~np.isnan(believed_P))
+    order = known[np.argsort(believed_P[known], kind="stable")]
+    parts = [part for part in np.array_split(order, PARTS) if len(part)]
+    return [
+        [float(believed_P[part].mean()), float(correct_P[part].sum() / drawn_P[part].sum())]
+        for part in parts
+    ]
 
 
 def _draws_by_round(pools: Sequence[Pool], session: RolloutSession) -> list[float]:
