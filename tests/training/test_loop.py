@@ -1,6 +1,7 @@
 """The loop: a step taken apart with fakes, and whole runs that are stopped and gone on with."""
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from rollwise.errors import ConfigError
 from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
+from rollwise.sampling import GVM, Estimated
 from rollwise.sampling.session import draw_seed
+from rollwise.training.batches import draw_batch
 from rollwise.training.loop import evaluate, train, train_step
 from rollwise.training.run import _in_bfloat16, begin, go_on
 from rollwise.training.state import Run
@@ -79,6 +82,7 @@ class Listening(Uniform):
     """Notes what it is told."""
 
     def tell(self, keys, correct, drawn):
+        super().tell(keys, correct, drawn)
         self.told = dict(zip(keys, zip(correct, drawn, strict=True), strict=True))
 
 
@@ -89,7 +93,7 @@ def make_run(tmp_path, **settings):
             "prompts": {"batch_size": 6},
             "evaluation": {"samples": 4},
             "records": {"prompts_per_step": 2},
-            "schedule": {"size": 4, "rounds": 2},
+            "schedule": {"type": "rounds", "size": 4, "rounds": 2},
         },
         settings,
     )
@@ -144,6 +148,78 @@ def test_a_step_from_prompts_to_weights(tmp_path):
     assert metrics["loss"] == 0.25
     assert metrics["epoch"] == pytest.approx(0.6)
     assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
+
+
+def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
+    run = make_run(tmp_path, schedule={"type": "streamed"}, exit={"give_up_below": 0.2})
+    run.engine.free_slots = 24
+    run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
+    session = draw_batch(run, 1).session
+    # Beta(1 + 0, 1 + 6), rounded to a strength of 8 and a mean of 4/32.
+    assert {pool.stopping.prior for pool in session.pools.values()} == {(1.0, 7.0)}
+    assert "futile" in {pool.exit_reason for pool in session.pools.values()}
+    assert session.done
+
+
+def test_a_published_session_is_told_nothing_of_beliefs(tmp_path):
+    run = make_run(tmp_path)
+    run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
+    pools = draw_batch(run, 1).session.pools.values()
+    assert {pool.stopping.prior for pool in pools} == {(1.0, 1.0)}
+
+
+def sharing(tmp_path, **allocation):
+    """A run whose draws are shared out beforehand, in one round."""
+    return make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
+
+
+def test_draws_are_shared_out_by_what_is_expected(tmp_path):
+    run = sharing(tmp_path, type="estimated", mean_draws=5, maximum=16)
+    solved = [len(TRAINED) // 2 > i for i in range(len(TRAINED))]
+    run.sampler.tell(TRAINED, correct=[8 * s for s in solved], drawn=[8] * len(TRAINED))
+    batch = draw_batch(run, 1)
+    expected = run.sampler.expected_pass_rates(list(batch.session.pools))
+    drawn = [len(pool) for pool in batch.session.pools.values()]
+    assert drawn == Estimated(mean_draws=5, maximum=16).counts(expected).tolist()
+    assert sum(drawn) == 30
+    assert len(set(drawn)) > 1
+
+
+def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
+    run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
+    metrics = train_step(run, 1)
+    piloted = run.engine.submitted[:18]
+    assert {draw.index for draw in piloted} == {0, 1, 2}
+    solved = {d.key for d in piloted if run.engine.is_right(d)}
+    main = run.engine.submitted[18:]
+    assert 0 < len(solved) < 6
+    assert {draw.key for draw in main} == solved
+    assert not {draw.seed for draw in piloted} & {draw.seed for draw in main}
+    counts = GVM(mean_draws=4, pilot=3).counts(
+        [
+            sum(run.engine.is_right(d) for d in piloted if d.key == key) / 3
+            for key in dict.fromkeys(d.key for d in piloted)
+        ]
+    )
+    assert sorted(Counter(draw.key for draw in main).values()) == sorted(counts[counts > 0])
+    # The sampler learns of both; the draws of both are counted.
+    assert sum(drawn for _, drawn in run.sampler.told.values()) == len(run.engine.submitted)
+    assert metrics["draws"] == len(run.engine.submitted)
+    assert metrics["prompts"] == len(solved)
+
+
+def test_where_no_pilot_is_solved_nothing_is_learnt(tmp_path):
+    run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
+    run.engine.is_right = lambda draw: False
+    metrics = train_step(run, 1)
+    assert (metrics["draws"], metrics["trained_groups"]) == (18, 0)
+
+
+def test_refilling_keeps_to_the_budget_of_the_step(tmp_path):
+    run = refilling(tmp_path, refills=20)
+    schedule = run.config.schedule.model_copy(update={"total_draws": 30})
+    run.config = run.config.model_copy(update={"schedule": schedule})
+    assert train_step(run, 1)["draws"] <= 30
 
 
 def refilling(tmp_path, **group):
