@@ -179,6 +179,15 @@ class _StreamedDispatcher:
             self._priorities[place] = priority
             if priority != _NO_TURN:
                 heapq.heappush(self._heap, (priority, place))
+            if len(self._heap) > 2 * len(self._prompts) + 64:
+                self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop the entries that are out of date, before they slow down all others."""
+        current = ((priority, place) for place, priority in enumerate(self._priorities))
+        self._heap = [entry for entry in current if entry[0] != _NO_TURN]
+        self._parked.clear()
+        heapq.heapify(self._heap)
 
     def next(self, left: int, speculate: bool) -> Progress | None:
         if speculate and self._parked:
