@@ -111,9 +111,7 @@ def run_missing(jobs: Iterable[tuple[Any, ...]], results: Path, workers: int) ->
     with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
         futures = {pool.submit(train_once, *job): job for job in missing}
         done = as_completed(futures)
-        for future in track(
-            done, "Training", console=Console(stderr=True), total=len(missing)
-        ):
+        for future in track(done, "Training", console=Console(stderr=True), total=len(missing)):
             known[futures[future]] = future.result()
             with results.open("a") as file:
                 print(json.dumps({"job": futures[future], "result": future.result()}), file=file)
@@ -169,17 +167,20 @@ def main() -> None:
 
 def _table(title: str) -> Table:
     table = Table(title=title)
-    for column in ("responses", "prompts", "avg@8", "to uniform, GRPO", "uniform groups", "prompts"):
+    for column in ("responses", "prompts", "avg@8", "difference", "uniform groups", "seen"):
         table.add_column(column)
     return table
 
 
 def _cells(row: Mapping[str, Mapping[str, float]]) -> list[str]:
-    cells = [
-        f"{row[name]['value']:{sign}.3f} [{row[name]['low']:{sign}.3f}, {row[name]['high']:{sign}.3f}]"
-        for name, sign in (("avg@8", ""), ("difference", "+"), ("uniform", ""))
-    ]
+    signs = {"avg@8": "", "difference": "+", "uniform": ""}
+    cells = [_shown(row[name], sign) for name, sign in signs.items()]
     return [*cells, f"{row['prompts_seen']['value']:,.0f}"]
+
+
+def _shown(figure: Mapping[str, float], sign: str) -> str:
+    value, low, high = (f"{figure[end]:{sign}.3f}" for end in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 if __name__ == "__main__":
