@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="an SVG file for the curve of giving up")
     arguments = parser.parse_args()
     seeds = range(2 if arguments.quick else arguments.seeds)
-    console = Console(width=120)
+    console = Console(width=132)
     figures: dict[str, Estimate] = {}
     for part in arguments.parts:
         figures |= PARTS[part](console, seeds, arguments.quick)
@@ -246,7 +246,7 @@ def show(console: Console, title: str, columns: str, rows: Iterable[Iterable[str
     """Print a table; columns are parted by "|"."""
     table = Table(title=title)
     for place, column in enumerate(columns.split("|")):
-        table.add_column(column.strip(), justify="right" if place else "left")
+        table.add_column(column.strip(), justify="right" if place else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     console.print(table)
@@ -320,13 +320,13 @@ def speculation(console: Console, seeds: Sequence[int], quick: bool) -> dict[str
 def thresholds(console: Console, seeds: Sequence[int], quick: bool) -> dict[str, Estimate]:
     """Show what giving up saves and what it loses, by threshold and by what was believed.
 
-    The last column is what the pools lost since the threshold before would have cost, each.
+    The last column is what each pool lost since the threshold before would have cost.
     """
     columns = (
-        "below | tokens/rounds | time/rounds | mixed % | points lost | given up % | wrongly % "
-        "| tokens per mixed pool | tokens per pool lost"
+        "below | tokens/rounds | time/\nrounds | points lost | given\nup % | still\nmixed % "
+        "| wrongly\n% | tokens per\nmixed pool | tokens per pool lost"
     )
-    chosen = (0.0, RECOMMENDED, 0.3) if quick else THRESHOLDS
+    chosen = (0.0, RECOMMENDED) if quick else THRESHOLDS
     for belief, words in BELIEFS.items():
         title = f"(c) giving up, {words}; saturated"
         show(console, title, columns, _rows_of_thresholds(chosen, belief, seeds))
@@ -339,18 +339,15 @@ def _rows_of_thresholds(
 ) -> Iterator[Iterable[str]]:
     for before, below in zip((None, *chosen), chosen, strict=False):
         found = estimates_of_giving_up(below, belief, seeds)
-        mixed, futile, wrongly = (found[n]["value"] for n in ("mixed", "futile", "wrongly"))
-        price = "" if before is None else f"{_per_pool_lost(before, below, belief, seeds):,.0f}"
+        saved = (_per_pool_lost(before, below, belief, seed) for seed in seeds)
         yield (
             f"{below:g}",
-            shown(found["tokens"], 3),
+            shown(found["tokens"]),
             f"{found['time']['value']:.2f}",
-            f"{mixed:.1f}",
             shown(found["lost"], 1),
-            f"{futile:.1f}",
-            f"{wrongly:.1f}",
+            *(f"{found[name]['value']:.0f}" for name in ("futile", "mixed", "wrongly")),
             f"{found['price']['value']:,.0f}",
-            price,
+            "" if before is None else shown(over_seeds(saved), 0),
         )
 
 
@@ -360,16 +357,16 @@ def estimates_of_giving_up(
     """Measure one threshold, with saturated slots.
 
     `lost`: pools that would have been mixed and are not, in percentage points of the prompts.
-    `wrongly`: the percentage of those given up whose rule would have been met. `price`: tokens
-    per mixed pool.
+    `mixed`, `wrongly`: the percentages of those given up whose pool is mixed all the same, and
+    whose rule would have been met. `price`: tokens per mixed pool.
     """
     settings = giving_up(below, belief), Setting("saturated"), in_rounds("saturated")
     figures: dict[str, Callable[[Outcome, Outcome, Outcome], float]] = {
         "tokens": lambda given, full, rounds: given.tokens / rounds.tokens,
         "time": lambda given, full, rounds: given.time / rounds.time,
-        "mixed": lambda given, full, rounds: 100 * given.mixed.mean(),
         "lost": lambda given, full, rounds: 100 * (full.mixed & ~given.mixed).mean(),
         "futile": lambda given, full, rounds: 100 * given.futile.mean(),
+        "mixed": lambda given, full, rounds: 100 * _share(given.mixed, given.futile),
         "wrongly": lambda given, full, rounds: 100 * _share(full.satisfied, given.futile),
         "price": lambda given, full, rounds: given.tokens / given.mixed.sum(),
     }
@@ -380,10 +377,10 @@ def _share(of: np.ndarray, among: np.ndarray) -> float:
     return float(of[among].mean()) if among.any() else 0.0
 
 
-def _per_pool_lost(before: float, below: float, belief: str, seeds: Sequence[int]) -> float:
-    """Tokens saved for each mixed pool lost, from one threshold to the next."""
+def _per_pool_lost(before: float, below: float, belief: str, seed: int) -> float:
+    """Tokens saved for each mixed pool lost, between thresholds, all shapes together."""
     saved = lost = 0
-    for shape, seed in ((shape, seed) for shape in SHAPES for seed in seeds):
+    for shape in SHAPES:
         less, more = (sample(giving_up(b, belief), shape, seed) for b in (before, below))
         saved += less.tokens - more.tokens
         lost += int(less.mixed.sum() - more.mixed.sum())
@@ -459,7 +456,7 @@ def own_cost(console: Console, seeds: Sequence[int], quick: bool) -> dict[str, E
     """Time a session's calls, by the number of prompts; draws complete in random order."""
     figures = {}
     for prompts in (512, 1024, 2048, 4096):
-        seconds = [session_seconds(prompts, seed) for seed in range(3 if quick else 7)]
+        seconds = [session_seconds(prompts, seed) for seed in range(2 if quick else 7)]
         middle = float(np.median(seconds))
         figures[prompts] = {"value": middle, "low": min(seconds), "high": max(seconds)}
     show(

@@ -48,7 +48,8 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     recorded = json.loads((whole / "config.json").read_text())
     assert recorded["config"]["prompts"]["type"] == "uniform"
     assert recorded["config"]["prompts"]["batch_size"] == 4
-    assert recorded["config"]["schedule"] == {"type": "rounds", "size": 8, "rounds": 2}
+    schedule = {"type": "rounds", "size": 8, "rounds": 2, "total_draws": None}
+    assert recorded["config"]["schedule"] == schedule
     assert {"rollwise", "python", "torch", "transformers"} <= recorded["versions"].keys()
     lines = metrics_of(whole)
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
