@@ -177,6 +177,22 @@ BAD_VALUES = {
         {"advantage": {"objective": "ppo"}},
         ["`advantage.objective`", "`reference`, `grpo`, `linear`", "it is 'ppo'"],
     ),
+    "a pilot and refilling": (
+        {"allocation": {"type": "gvm"}, "group": {"unresolved": "refill"}},
+        ["`group.unresolved`", "`drop` or `keep`", "it is `refill`"],
+    ),
+    "fewer draws than prompts": (
+        {"schedule": {"total_draws": 10}},
+        ["`schedule.total_draws`", "64 prompts", "it is 10"],
+    ),
+    "an allocation beyond the schedule": (
+        {
+            "allocation": {"type": "estimated", "maximum": 64},
+            "exit": {"samples": 8},
+            "schedule": {"size": 8},
+        },
+        ["`allocation.maximum`", "at most the 8 draws", "it is 64"],
+    ),
     "not a list": (
         {"records": {"trackers": "tensorboard"}},
         ["`records.trackers`", "valid list", "it is 'tensorboard'"],

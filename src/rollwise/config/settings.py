@@ -263,6 +263,11 @@ class TrainConfig(BaseSettings):
                 f"`schedule.total_draws` must be at least one for each of the {prompts} prompts "
                 f"of a step (`prompts.batch_size`); it is {total}"
             )
+        if self.allocation.type == "gvm" and self.group.unresolved == "refill":
+            raise ValueError(
+                "`group.unresolved` must be `drop` or `keep` with `allocation.type` `gvm`: prompts "
+                "that are drawn later have no pilot to share out draws by; it is `refill`"
+            )
         most = self.schedule.make().max_samples
         if self.allocation.type != "none" and self.allocation.maximum > most:
             raise ValueError(

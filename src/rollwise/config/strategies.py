@@ -79,7 +79,7 @@ class ScheduleSettings(RuleSettings):
     """A schedule: in what portions responses are drawn."""
 
     total_draws: int | None = Field(None, ge=1)
-    """Draws of a step, at most, all prompts together."""
+    """Draws of a step, at most, all prompts together; those of a pilot (`gvm`) come on top."""
 
 
 class PromptSettings(Choice):

@@ -55,9 +55,11 @@ def draw_batch(run: Run, step: int) -> Batch:
     full then is trained on as it is (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
     """
     config = run.config
-    batch = Batch(_session(run, step, run.sampler.ask()))
+    keys = run.sampler.ask()
     if isinstance(config.allocation.make(), GVM):
-        batch = _after_pilot(run, step, list(batch.session.pools))
+        batch = _after_pilot(run, step, keys)
+    else:
+        batch = Batch(_session(run, step, keys))
     batch.cost += _roll_out(run, batch.session)
     if config.group.unresolved != "refill":
         return batch
