@@ -18,7 +18,7 @@ import logging
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,10 @@ def train_once(problems: str, responses: str, prompts: str, seed: int, tokens: i
     }
 
 
-def run_missing(jobs: Iterable[tuple[Any, ...]], results: Path, workers: int) -> dict[Any, Record]:
-    """Run what is not in `results` yet, adding a line a run; returns all of `jobs`."""
+def run_missing(
+    run: Callable[..., Record], jobs: Iterable[tuple[Any, ...]], results: Path, workers: int
+) -> dict[Any, Record]:
+    """Call `run` on the jobs not in `results` yet, adding a line a run; returns those of all."""
     jobs = list(jobs)
     known: dict[Any, Record] = {}
     if results.exists():
@@ -109,7 +111,7 @@ def run_missing(jobs: Iterable[tuple[Any, ...]], results: Path, workers: int) ->
     missing = [job for job in jobs if job not in known]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        futures = {pool.submit(train_once, *job): job for job in missing}
+        futures = {pool.submit(run, *job): job for job in missing}
         done = as_completed(futures)
         for future in track(done, "Training", console=Console(stderr=True), total=len(missing)):
             known[futures[future]] = future.result()
@@ -142,7 +144,7 @@ def main() -> None:
         tokens, seeds, sets = 30_000, range(1), sets[:1]
     arms = list(itertools.product(RESPONSE_SAMPLINGS, PROMPT_SAMPLERS))
     jobs = [(s, *arm, seed, tokens) for seed in seeds for s in sets for arm in arms]
-    found = run_missing(jobs, arguments.results, arguments.workers)
+    found = run_missing(train_once, jobs, arguments.results, arguments.workers)
 
     figures: dict[str, dict[str, float]] = {}
     console = Console()

@@ -47,6 +47,16 @@ class Pool:
         stopping: How sampling was to stop, where it is known; the session sets it.
     """
 
+    __slots__ = (
+        "_rewards",
+        "exit_reason",
+        "key",
+        "positive_threshold",
+        "positives",
+        "responses",
+        "stopping",
+    )
+
     def __init__(
         self,
         key: Key,

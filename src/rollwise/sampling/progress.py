@@ -105,12 +105,13 @@ class Progress:
         Args:
             cut_short: Whether no further draw will come.
         """
-        correct, incorrect = self.pool.positives, self.pool.negatives
-        last = cut_short or self.settled >= self.outlook.budget
-        if last or self.outlook.asked[self.settled]:
-            if self.outlook.satisfied[correct][incorrect]:
+        outlook = self.outlook
+        last = cut_short or self.settled >= outlook.budget
+        if last or outlook.asked[self.settled]:
+            correct, incorrect = self.pool.positives, self.pool.negatives
+            if outlook.satisfied[correct][incorrect]:
                 return "satisfied"
-            if self.outlook.futile[correct][incorrect]:
+            if outlook.futile[correct][incorrect]:
                 return "futile"
         return "exhausted" if last else None
 

@@ -214,14 +214,15 @@ def _priority(prompt: Progress) -> float:
 
     Those that nothing was drawn for yet come before all, and who needs most breaks ties.
     """
-    if not prompt.takes_draws:
+    outlook, issued = prompt.outlook, prompt.issued
+    if issued >= prompt.wanted or issued >= outlook.budget:
         return _NO_TURN
-    outlook, in_flight = prompt.outlook, prompt.in_flight
+    in_flight = issued - prompt.settled - len(prompt.arrived)
     correct, incorrect = prompt.known_correct, prompt.known_incorrect
     if in_flight >= outlook.worthwhile[correct][incorrect]:
         return _NO_TURN
     need = outlook.expected_need[correct][incorrect]
-    return (in_flight / need if prompt.issued else -1.0) - 1e-6 * need
+    return (in_flight / need if issued else -1.0) - 1e-6 * need
 
 
 def _is_certain(prompt: Progress) -> bool:

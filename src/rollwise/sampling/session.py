@@ -283,7 +283,8 @@ class RolloutSession:
         prompt = self._prompts.get(draw.key)
         if prompt is None:
             raise ValueError(f"{draw} is of no prompt of this session")
-        if prompt.flying.get(draw.index) == draw:
+        found = prompt.flying.get(draw.index)
+        if found is draw or found == draw:
             del prompt.flying[draw.index]
             return prompt
         if draw.seed != draw_seed(self.seed, self.step, draw.key, draw.index):
@@ -304,7 +305,7 @@ class RolloutSession:
         """Take into the pool all outcomes that are next in draw order, until it ends."""
         prompt.arrive(draw.index, outcome)
         while not prompt.ended and prompt.settle():
-            none_left = not self.draws_left and prompt.issued == prompt.settled
+            none_left = prompt.issued == prompt.settled and not self.draws_left
             reason = prompt.exit_reason(cut_short=none_left)
             if reason is not None:
                 self._end(prompt, reason)
