@@ -1,4 +1,4 @@
-"""The built-in engine, against one draw at a time, without a cache, by the same random numbers."""
+"""The built-in engines, against one draw at a time, without a cache, by the same random numbers."""
 
 import copy
 import random
@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
     GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
@@ -20,7 +22,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from rollwise.engines.transformers import TransformersEngine, end_tokens, sample
+from rollwise.engines.batches import BatchEngine
+from rollwise.engines.local import end_tokens, sample
+from rollwise.engines.slots import NARROWEST, widths
+from rollwise.engines.transformers import TransformersEngine, make_engine, unfit_reason
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
 from rollwise.training.model import model_path
@@ -63,6 +68,11 @@ def make_model(kind="qwen2", seed=0):
         **options,
     )
     return model_class(config).eval()
+
+
+@pytest.fixture(params=[TransformersEngine, BatchEngine])
+def engine_class(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +124,9 @@ def reference(model, prompt, draw, limit=LIMIT, temperature=1.0):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, tokenizer):
+def test_tokens_and_logprobs_are_those_of_the_reference(engine_class, kind, temperature, tokenizer):
     model = make_model(kind)
-    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature), make_draws(6))
+    done = complete(engine_class(model, tokenizer, LIMIT, temperature), make_draws(6))
     assert len(done) == 18
     for draw, completion in done.items():
         tokens, logprobs = reference(model, PROMPTS[draw.key], draw, temperature=temperature)
@@ -125,21 +135,21 @@ def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, token
         assert completion.logprobs.dtype == np.float32
 
 
-def test_responses_do_not_hang_on_the_batch_they_are_drawn_in(model, tokenizer):
+def test_responses_do_not_hang_on_the_batch_they_are_drawn_in(engine_class, model, tokenizer):
     draws = make_draws(10)
     alone = {}
     for draw in draws:
-        alone |= as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), [draw]))
+        alone |= as_tokens(complete(engine_class(model, tokenizer, LIMIT), [draw]))
     assert len({tuple(tokens) for tokens in alone.values()}) > 20
     for batch_size in (1, 7, 64):
         for shuffle in range(3):
             order = random.Random(shuffle).sample(draws, len(draws))
-            engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=batch_size)
+            engine = engine_class(model, tokenizer, LIMIT, batch_size=batch_size)
             assert as_tokens(complete(engine, order)) == alone
 
 
 def test_a_batch_is_no_larger_than_asked_and_takes_the_longest_prompts_first(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=4)
+    engine = BatchEngine(model, tokenizer, LIMIT, batch_size=4)
     engine.submit(make_draws(3), PROMPTS)
     batches = [[c.draw.key for c in completions] for completions in iter(engine.wait, [])]
     assert batches == [["long"] * 3 + ["middle"], ["middle"] * 2 + ["short"] * 2, ["short"]]
@@ -152,9 +162,7 @@ def test_rows_that_have_ended_are_no_longer_computed(model, tokenizer):
     hook = model.register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
-    lengths = [
-        len(c.tokens) for c in complete(TransformersEngine(model, tokenizer, 40), draws).values()
-    ]
+    lengths = [len(c.tokens) for c in complete(BatchEngine(model, tokenizer, 40), draws).values()]
     hook.remove()
     assert shapes[0] == (3, 9)
     assert {width for _, width in shapes[1:]} == {1}
@@ -164,10 +172,241 @@ def test_rows_that_have_ended_are_no_longer_computed(model, tokenizer):
     assert shapes[-1][0] < 20
 
 
-def test_first_tokens_follow_the_softmax(model, tokenizer):
+def input_shapes(engine):
+    """The shapes of what the slots' model is run on from now on."""
+    shapes = []
+    engine._twin.register_forward_pre_hook(
+        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    return shapes
+
+
+def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
+    """With draws in line no step runs on fewer rows than all but those yet to be reported."""
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=32)
+    shapes = input_shapes(engine)
+    draws = make_draws(40)
+    engine.submit(draws, PROMPTS)
+    rows_while_waiting, responses = [], []
+    while completions := engine.wait():
+        steps = [rows for rows, width in shapes if width == 1]
+        if engine._waiting:
+            rows_while_waiting += steps
+        shapes.clear()
+        responses += completions
+        assert engine.free_slots == max(0, 32 - len(engine._drawing) - len(engine._waiting))
+    assert {c.draw for c in responses} == set(draws)
+    assert min(rows_while_waiting) >= 32 - 2
+    assert max(rows_while_waiting) == 32
+
+
+def test_no_row_is_computed_in_vain(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
+    shapes = input_shapes(engine)
+    lengths = [len(c.tokens) for c in complete(engine, make_draws(20)).values()]
+    assert sum(rows for rows, width in shapes if width == 1) == sum(lengths) - len(lengths)
+
+
+def test_a_prompt_is_run_once_however_late_its_draws_come(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT)
+    shapes = input_shapes(engine)
+    complete(engine, make_draws(2))
+    complete(engine, make_draws(2, seed=1))
+    assert [rows for rows, width in shapes if width > 1] == [3]
+    engine.load_weights({})
+    complete(engine, make_draws(1, ["short"]))
+    assert [rows for rows, width in shapes if width > 1] == [3, 1]
+
+
+def test_a_prompt_that_has_changed_is_run_again(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT)
+    draws = make_draws(3, ["short"])
+    complete(engine, draws)
+    changed = {"short": PROMPTS["long"]}
+    fresh = TransformersEngine(model, tokenizer, LIMIT)
+    engine.submit(draws, changed)
+    found = {c.draw: c for completions in iter(engine.wait, []) for c in completions}
+    fresh.submit(draws, changed)
+    wanted = {c.draw: c for completions in iter(fresh.wait, []) for c in completions}
+    assert as_tokens(found) == as_tokens(wanted)
+
+
+def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.transformers.KEPT_TOKENS", 40)
+    engine = TransformersEngine(model, tokenizer, LIMIT)
+    prompts = {key: PROMPTS["long"] for key in range(20)}
+    for key in prompts:
+        engine.submit(make_draws(1, [key]), prompts)
+        engine.wait()
+        assert sum(len(prefix.tokens) for prefix in engine._prefixes.values()) <= 40
+    assert list(engine._prefixes) == [16, 17, 18, 19]
+
+
+def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, tokenizer):
+    """Two of four responses go, after one token of the prefill and six of steps."""
+    endless = copy.deepcopy(model)
+    endless.generation_config = GenerationConfig(eos_token_id=17)
+    mute = copy.deepcopy(tokenizer)
+    mute.eos_token = None
+    engine = TransformersEngine(endless, mute, 20, batch_size=4)
+    draws = make_draws(4, ["short"])
+    engine.submit(draws, PROMPTS)
+    engine._fill()
+    for _ in range(6):
+        engine._step()
+    waiting = make_draws(1, ["middle"])
+    engine.submit(waiting, PROMPTS)
+    assert engine.cancel(draws[:2] + waiting) == 14
+    assert engine.free_slots == 2
+    assert engine.cancel(draws[:2]) == 0
+    done = {c.draw: c for completions in iter(engine.wait, []) for c in completions}
+    assert done.keys() == set(draws[2:])
+    alone = complete(TransformersEngine(endless, mute, 20), draws[2:])
+    assert as_tokens(done) == as_tokens(alone)
+
+
+def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer):
+    """Prompts of 2 and 30 tokens, responses of up to 100: through four widths."""
+    model = make_model()
+    model.config.max_position_embeddings = 256
+    prompts = {"short": [5, 9], "long": [3, 14, 4, 7, 11, 6] * 5}
+    model.generation_config = GenerationConfig(eos_token_id=17)
+    mute = copy.deepcopy(tokenizer)
+    mute.eos_token = None
+    assert widths(131) == [NARROWEST, 48, 80, 128, 192]
+    found = []
+    for engine_class, batch_size in ((TransformersEngine, 5), (BatchEngine, 12)):
+        engine = engine_class(model, mute, 100, batch_size=batch_size)
+        engine.submit(make_draws(6, prompts), prompts)
+        done = [c for completions in iter(engine.wait, []) for c in completions]
+        found.append({c.draw: c.tokens for c in done})
+        assert {len(c.tokens) for c in done} == {100}
+    assert found[0] == found[1]
+
+
+def test_memory_stays_flat_over_steps(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
+    sizes = []
+    for step in range(4):
+        complete(engine, make_draws(20, seed=step))
+        engine.load_weights({})
+        sizes.append([b.store.numel() for b in engine._cache._banks if b.store is not None])
+    assert sizes[1:] == [sizes[0]] * 3
+
+
+def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
+    model, tokenizer, monkeypatch, caplog
+):
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16)
+    draws = make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    begin_step = type(engine._cache).begin_step
+
+    def bounded(cache, device):
+        if len(cache.order) > 5:
+            raise torch.OutOfMemoryError("too much")
+        return begin_step(cache, device)
+
+    monkeypatch.setattr(type(engine._cache), "begin_step", bounded)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert engine.batch_size == 4
+    assert [r.args for r in caplog.records] == [(8,), (4,)]
+
+
+def test_new_weights_begin_responses_anew(tokenizer):
+    model, learner = make_model(), make_model(seed=1)
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8)
+    draws = make_draws(8)
+    engine.submit(draws, PROMPTS)
+    done = {c.draw: c.tokens for c in engine.wait()}
+    engine.load_weights(learner.state_dict())
+    done |= {c.draw: c.tokens for completions in iter(engine.wait, []) for c in completions}
+    wanted = as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
+    rest = set(draws) - {draw for draw in draws if done[draw] != wanted[draw]}
+    assert done.keys() == set(draws)
+    assert len(rest) >= len(draws) - 2
+
+
+def test_dropout_and_recomputation_are_the_learners_alone(model, tokenizer):
+    """A model in training draws what it draws in evaluation."""
+    draws = make_draws(5)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    learning = make_model()
+    learning.config.attention_dropout = 0.5
+    for layer in learning.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    learning.train()
+    learning.gradient_checkpointing_enable()
+    assert as_tokens(complete(TransformersEngine(learning, tokenizer, LIMIT), draws)) == wanted
+    assert learning.training
+    assert learning.config._attn_implementation != "rollwise_slots"
+
+
+def test_a_step_of_the_learner_is_seen_without_a_copy(tokenizer):
+    model = make_model()
+    engine = TransformersEngine(model, tokenizer, LIMIT)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    draws = make_draws(5)
+    wanted = complete(TransformersEngine(copy.deepcopy(model), tokenizer, LIMIT), draws)
+    assert as_tokens(complete(engine, draws)) == as_tokens(wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_models_fit_into_slots(kind, tokenizer):
+    assert unfit_reason(make_model(kind)) is None
+    assert isinstance(make_engine(make_model(kind), tokenizer, LIMIT), TransformersEngine)
+
+
+def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
+    config = Gemma2Config(
+        vocab_size=17,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=64,
+        eos_token_id=END,
+    )
+    capped = Gemma2ForCausalLM(config).eval()
+    engine = make_engine(capped, tokenizer, LIMIT)
+    assert isinstance(engine, BatchEngine)
+    assert "softcap" in caplog.text
+    assert len(complete(engine, make_draws(2))) == 6
+
+
+def test_a_model_whose_logits_would_differ_does_not_fit():
+    class Biased(Qwen2ForCausalLM):
+        """Adds a bias that only whole sequences get."""
+
+        def forward(self, input_ids, **options):
+            output = super().forward(input_ids=input_ids, **options)
+            output.logits = output.logits + (input_ids.shape[1] > 1)
+            return output
+
+    torch.manual_seed(0)
+    assert unfit_reason(Biased(make_model().config)) == "its logits differ in slots"
+
+
+def test_a_prompt_must_leave_room_in_the_context(engine_class, model, tokenizer):
+    engine = engine_class(model, tokenizer, LIMIT)
+    prompts = {"fits": [5] * 63, "full": [5] * 64, "empty": []}
+    for key in ("full", "empty"):
+        with pytest.raises(ValueError, match=rf"prompt '{key}' must have 1 to 63 tokens.*it has "):
+            engine.submit(make_draws(1, [key]), prompts)
+    engine.submit(make_draws(3, ["fits"]), prompts)
+    done = [c for completions in iter(engine.wait, []) for c in completions]
+    assert [len(c.tokens) for c in done] == [1, 1, 1]
+    assert all(c.truncated is (c.tokens != [END]) for c in done)
+
+
+def test_first_tokens_follow_the_softmax(engine_class, model, tokenizer):
     """Pearson's chi-square over 4,000 seeds: below the 0.999 quantile."""
     draws = make_draws(4000, ["middle"])
-    engine = TransformersEngine(model, tokenizer, max_new_tokens=1, batch_size=4000)
+    engine = engine_class(model, tokenizer, max_new_tokens=1, batch_size=4000)
     found = [completion.tokens[0] for completion in complete(engine, draws).values()]
     with torch.no_grad():
         expected = 4000 * model(torch.tensor([PROMPTS["middle"]])).logits[0, -1].softmax(0).numpy()
@@ -180,8 +419,8 @@ def test_first_tokens_follow_the_softmax(model, tokenizer):
     assert statistic < stats.chi2.ppf(0.999, df=common.sum())
 
 
-def test_a_tiny_temperature_takes_the_likeliest_token(model, tokenizer):
-    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature=1e-4), make_draws(3))
+def test_a_tiny_temperature_takes_the_likeliest_token(engine_class, model, tokenizer):
+    done = complete(engine_class(model, tokenizer, LIMIT, temperature=1e-4), make_draws(3))
     for draw, completion in done.items():
         with torch.no_grad():
             ids = torch.tensor([[*PROMPTS[draw.key], *completion.tokens]])
@@ -190,8 +429,8 @@ def test_a_tiny_temperature_takes_the_likeliest_token(model, tokenizer):
         np.testing.assert_allclose(completion.logprobs, 0, atol=1e-6)
 
 
-def test_a_response_ends_with_its_end_token_or_is_cut(model, tokenizer):
-    done = complete(TransformersEngine(model, tokenizer, LIMIT), make_draws(60)).values()
+def test_a_response_ends_with_its_end_token_or_is_cut(engine_class, model, tokenizer):
+    done = complete(engine_class(model, tokenizer, LIMIT), make_draws(60)).values()
     for completion in done:
         ended = completion.tokens[-1] == END
         assert END not in completion.tokens[:-1]
@@ -204,41 +443,41 @@ def test_a_response_ends_with_its_end_token_or_is_cut(model, tokenizer):
     assert kinds == {(True, True), (False, False), (False, True)}
 
 
-def test_a_shorter_limit_cuts_the_same_responses(model, tokenizer):
-    long = complete(TransformersEngine(model, tokenizer, 12), make_draws(10))
-    short = complete(TransformersEngine(model, tokenizer, 5), make_draws(10))
+def test_a_shorter_limit_cuts_the_same_responses(engine_class, model, tokenizer):
+    long = complete(engine_class(model, tokenizer, 12), make_draws(10))
+    short = complete(engine_class(model, tokenizer, 5), make_draws(10))
     assert as_tokens(short) == {draw: c.tokens[:5] for draw, c in long.items()}
 
 
-def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(model, tokenizer):
+def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(engine_class, model, tokenizer):
     other = copy.deepcopy(model)
     other.generation_config = GenerationConfig(eos_token_id=[4, 7])
     assert end_tokens(other, tokenizer) == {END, 4, 7}
-    done = complete(TransformersEngine(other, tokenizer, 40), make_draws(20)).values()
+    done = complete(engine_class(other, tokenizer, 40), make_draws(20)).values()
     last = {completion.tokens[-1] for completion in done if not completion.truncated}
     assert last == {END, 4, 7}
     assert not any({END, 4, 7} & set(completion.tokens[:-1]) for completion in done)
 
 
-def test_without_an_end_token_there_is_an_error(model, tokenizer):
+def test_without_an_end_token_there_is_an_error(engine_class, model, tokenizer):
     endless, mute = copy.deepcopy(model), copy.deepcopy(tokenizer)
     endless.generation_config = GenerationConfig(eos_token_id=None)
     mute.eos_token = None
     assert end_tokens(endless, tokenizer) == {END}
     assert end_tokens(model, mute) == {END}
     with pytest.raises(ValueError, match="end-of-sequence token"):
-        TransformersEngine(endless, mute, LIMIT)
+        engine_class(endless, mute, LIMIT)
 
 
-def test_nothing_comes_of_nothing(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, LIMIT)
+def test_nothing_comes_of_nothing(engine_class, model, tokenizer):
+    engine = engine_class(model, tokenizer, LIMIT)
     assert engine.wait() == []
     engine.submit([], {})
     assert engine.wait() == []
 
 
-def test_cancelled_draws_are_forgotten_and_others_are_not(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=4)
+def test_cancelled_draws_are_forgotten_and_others_are_not(engine_class, model, tokenizer):
+    engine = engine_class(model, tokenizer, LIMIT, batch_size=4)
     draws = make_draws(3)
     engine.submit(draws, PROMPTS)
     first = {completion.draw for completion in engine.wait()}
@@ -246,20 +485,19 @@ def test_cancelled_draws_are_forgotten_and_others_are_not(model, tokenizer):
     unknown = Draw("short", 99, 1)
     engine.cancel([*cancelled, *first, unknown])
     rest = {draw for draw in draws if draw not in first} - set(cancelled)
-    assert {completion.draw for completion in engine.wait()} == rest
-    assert engine.wait() == []
+    assert {c.draw for completions in iter(engine.wait, []) for c in completions} == rest
     # One that was cancelled can be submitted again.
     assert complete(engine, cancelled).keys() == set(cancelled)
 
 
-def test_a_copy_draws_what_the_weights_it_is_given_would_draw(model, tokenizer):
+def test_a_copy_draws_what_the_weights_it_is_given_would_draw(engine_class, model, tokenizer):
     draws = make_draws(5)
     learner = make_model(seed=1)
-    engine = TransformersEngine(copy.deepcopy(model), tokenizer, LIMIT)
+    engine = engine_class(copy.deepcopy(model), tokenizer, LIMIT)
     old = as_tokens(complete(engine, draws))
     engine.load_weights(learner.state_dict())
     new = as_tokens(complete(engine, draws))
-    assert new == as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
+    assert new == as_tokens(complete(engine_class(learner, tokenizer, LIMIT), draws))
     assert new != old
     # It took over the values, not the tensors: the learner may go on.
     with torch.no_grad():
@@ -267,18 +505,18 @@ def test_a_copy_draws_what_the_weights_it_is_given_would_draw(model, tokenizer):
     assert as_tokens(complete(engine, draws)) == new
 
 
-def test_weights_in_another_precision_are_cast(model, tokenizer):
+def test_weights_in_another_precision_are_cast(engine_class, model, tokenizer):
     learner = make_model(seed=1)
-    engine = TransformersEngine(copy.deepcopy(model).to(torch.bfloat16), tokenizer, LIMIT)
+    engine = engine_class(copy.deepcopy(model).to(torch.bfloat16), tokenizer, LIMIT)
     engine.load_weights(learner.state_dict())
     for own, wanted in zip(engine.model.parameters(), learner.parameters(), strict=True):
         assert own.dtype == torch.bfloat16
         assert torch.equal(own, wanted.to(torch.bfloat16))
 
 
-def test_shared_weights_are_left_alone(tokenizer):
+def test_shared_weights_are_left_alone(engine_class, tokenizer):
     learner = make_model()
-    engine = TransformersEngine(learner, tokenizer, LIMIT)
+    engine = engine_class(learner, tokenizer, LIMIT)
     before = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
     engine.load_weights(learner.state_dict())
     after = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}

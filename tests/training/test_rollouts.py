@@ -47,6 +47,7 @@ class Engine:
 
     def cancel(self, draws):
         self.cancelled += draws
+        return 0
 
 
 class Lossy(Engine):

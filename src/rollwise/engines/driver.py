@@ -24,7 +24,7 @@ def drive(
         grade: Gives each response its reward.
 
     Returns:
-        The tokens of all responses that were completed, surplus included.
+        The tokens of all responses, surplus included, and those cancelled on the way.
 
     Raises:
         RuntimeError: The engine has nothing under way although draws are due.
@@ -48,7 +48,7 @@ def drive(
                 cancelled = session.record_failure(outcome.draw)
             else:
                 cancelled = session.record(outcome.draw, reward, outcome)
-            engine.cancel(cancelled)
+            tokens += engine.cancel(cancelled)
             unwanted.update(cancelled)
     return tokens
 

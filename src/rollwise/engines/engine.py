@@ -61,8 +61,11 @@ class Engine(Protocol):
         """Return what is done, at least one if anything is under way; [] if nothing is."""
         ...
 
-    def cancel(self, draws: Iterable[Draw]) -> None:
-        """Forget draws; those that are done or unknown are passed over."""
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Forget draws; those that are done or unknown are passed over.
+
+        Returns the tokens that had been drawn of them, as far as the engine knows.
+        """
         ...
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:

@@ -162,8 +162,9 @@ class SimulatedEngine:
         self.tokens += sum(response.length for response in done)
         return [self._completion(response) for response in done]
 
-    def cancel(self, draws: Iterable[Draw]) -> None:
+    def cancel(self, draws: Iterable[Draw]) -> int:
         """Free the slots of draws now; those in line cost nothing, others what they have drawn."""
+        before = self.wasted_tokens
         for draw in draws:
             self._waiting.pop(draw, None)
             stopped = self._running.pop(draw, None)
@@ -171,6 +172,7 @@ class SimulatedEngine:
                 drawn = self._tokens_by_now(stopped)
                 self.tokens += drawn
                 self.wasted_tokens += drawn
+        return self.wasted_tokens - before
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Do nothing: pass rates are what they are."""

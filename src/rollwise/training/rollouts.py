@@ -22,7 +22,7 @@ class RolloutCost:
     Attributes:
         sampling: Seconds, those of grading apart.
         grading: Seconds.
-        tokens: Of all responses that were completed, surplus included.
+        tokens: Of all responses, surplus included, and those cancelled on the way.
     """
 
     sampling: float = 0.0

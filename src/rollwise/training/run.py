@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from rollwise.config import GradingSettings, TrainConfig
-from rollwise.engines.transformers import TransformersEngine
+from rollwise.engines.transformers import make_engine
 from rollwise.errors import ConfigError, RunError
 from rollwise.grading import ExactGrader, FunctionGrader, Grader, MathGrader
 from rollwise.prompts import BatchSampler, Retiring
@@ -57,7 +57,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     learner = Learner(model, config.learner, config.engine.temperature)
     sampler = _make_sampler(config, data.train)
     grader = make_grader(config.grading)
-    engine = TransformersEngine(
+    engine = make_engine(
         _for_sampling(model),
         tokenizer,
         config.engine.max_new_tokens,

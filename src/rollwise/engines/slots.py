@@ -1,0 +1,291 @@
+"""Keys and values of the responses that are being drawn, in slots that are filled again at once."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+NARROWEST = 32
+"""Tokens that a row of the narrowest bank holds."""
+
+FEWEST_ROWS = 16
+"""Rows that a bank begins with."""
+
+Slots = NDArray[np.int64]
+
+
+class Bank:
+    """Rows of responses that are about equally long: `width` tokens each, and the first filled.
+
+    Attributes:
+        slots: Whose row each is, shape (rows in use,).
+        store: Keys and values, shape (2, layers, rows, key-value heads, width, head size).
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.slots: Slots = np.empty(0, dtype=np.int64)
+        self.store: Tensor | None = None
+
+    def append(self, slots: Slots, states: Tensor) -> None:
+        """Add rows; `states` has their first tokens, shape (2, layers, rows, heads, T, size)."""
+        begin, end = len(self.slots), len(self.slots) + len(slots)
+        store = self._room_for(end, states)
+        store[:, :, begin:end, :, : states.shape[4]] = states
+        self.slots = np.concatenate([self.slots, slots])
+
+    def take(self, leaving: NDArray[np.bool_]) -> None:
+        """Drop the rows of a mask; the last rows move into their places."""
+        kept = len(self.slots) - int(leaving.sum())
+        holes = np.flatnonzero(leaving[:kept])
+        movers = kept + np.flatnonzero(~leaving[kept:])
+        if len(holes):
+            assert self.store is not None
+            self.store[:, :, holes] = self.store[:, :, movers]
+            self.slots[holes] = self.slots[movers]
+        self.slots = self.slots[:kept]
+
+    def _room_for(self, rows: int, like: Tensor) -> Tensor:
+        """The store, with room for so many rows; it doubles, and never shrinks."""
+        old = self.store
+        if old is None or old.shape[2] < rows:
+            room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
+            halves, layers, _, heads, _, size = like.shape
+            # Not empty: a NaN among what was there before would outlast the mask.
+            self.store = like.new_zeros((halves, layers, room, heads, self.width, size))
+            if old is not None:
+                self.store[:, :, : old.shape[2]] = old
+        assert self.store is not None
+        return self.store
+
+
+class SlotCache:
+    """The keys and values of up to `count` responses, each in a slot, whatever their lengths.
+
+    A response's row lies in the narrowest bank that holds it, and moves to the next as it grows,
+    so that little padding is computed, and memory follows the lengths there are.
+
+    Args:
+        count: Slots.
+        longest: The most tokens of a prompt and its response.
+
+    Attributes:
+        lengths: Tokens whose keys and values are known, by slot, shape (count,).
+    """
+
+    def __init__(self, count: int, longest: int) -> None:
+        self.lengths: Slots = np.zeros(count, dtype=np.int64)
+        self._banks = [Bank(width) for width in widths(longest)]
+
+    @property
+    def order(self) -> Slots:
+        """The slots in use, in the order of the rows of a step."""
+        return np.concatenate([bank.slots for bank in self._banks])
+
+    def fill(self, slots: Slots, prefix: Tensor) -> None:
+        """Begin responses to one prompt, given its keys and values.
+
+        Args:
+            slots: Where they go, shape (n,).
+            prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
+        """
+        self.lengths[slots] = prefix.shape[4]
+        self._bank_for(prefix.shape[4] + 1).append(slots, prefix)
+
+    def release(self, slots: Slots) -> None:
+        """Empty slots."""
+        for bank in self._banks:
+            leaving = np.isin(bank.slots, slots)
+            if leaving.any():
+                bank.take(leaving)
+
+    def begin_step(self, device: torch.device) -> "Step":
+        """Make room for one token more in each row."""
+        for bank, wider in zip(self._banks, self._banks[1:], strict=False):
+            full = self.lengths[bank.slots] >= bank.width
+            if full.any():
+                assert bank.store is not None
+                rows = np.flatnonzero(full)
+                wider.append(bank.slots[rows], bank.store[:, :, rows])
+                bank.take(full)
+        parts, begin = [], 0
+        for bank in self._banks:
+            if len(bank.slots):
+                assert bank.store is not None
+                lengths = self.lengths[bank.slots]
+                parts.append(Part.of(begin, bank.store, lengths, device))
+                begin += len(lengths)
+        return Step(parts)
+
+    def _bank_for(self, tokens: int) -> Bank:
+        return next(bank for bank in self._banks if bank.width >= tokens)
+
+
+def widths(longest: int) -> list[int]:
+    """Widths of banks for up to `longest` tokens: each half as wide again as the one before."""
+    found = [NARROWEST]
+    while found[-1] < longest:
+        found.append(math.ceil(found[-1] * 1.5 / 16) * 16)
+    return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one bank in a step.
+
+    Attributes:
+        rows: Which rows of the step's they are.
+        store: The bank's keys and values, up to the longest row.
+        places: Where each row's new token goes, shape (rows,).
+        indices: 0, 1, ... rows.
+    """
+
+    rows: slice
+    store: Tensor
+    places: Tensor
+    indices: Tensor
+
+    @classmethod
+    def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
+        """Cut a bank to the rows in use."""
+        count, longest = len(lengths), int(lengths.max()) + 1
+        return cls(
+            slice(begin, begin + count),
+            store[:, :, :count, :, :longest],
+            torch.from_numpy(lengths).to(device),
+            torch.arange(count, device=device),
+        )
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """0 where a row's token looks, −∞ where it does not, shape (rows, 1, 1, longest)."""
+        ages = self.places[:, None] - torch.arange(self.store.shape[4], device=self.places.device)
+        hidden = ages < 0
+        if window is not None:
+            hidden |= ages >= window
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
+
+
+class Step:
+    """Attention of one new token a row to all tokens of its row."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._masks: dict[int | None, list[Tensor]] = {}
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        window: int | None,
+    ) -> Tensor:
+        """Keep the new keys and values, and attend.
+
+        Args:
+            layer: Index of the layer.
+            query: Shape (B, heads, 1, head size); a key-value head's queries follow each other.
+            key: Shape (B, key-value heads, 1, head size).
+            value: The same.
+            scale: Of the products; by default 1 / √(head size).
+            window: The most tokens that a token looks at, itself included; None for all.
+
+        Returns:
+            Shape (B, heads, 1, head size).
+        """
+        grouped = query.view(*key.shape[:2], -1, query.shape[-1])
+        if window not in self._masks:
+            self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
+        found = torch.empty_like(grouped)
+        for part, mask in zip(self._parts, self._masks[window], strict=True):
+            keys, values = part.store[0, layer], part.store[1, layer]
+            keys[part.indices, :, part.places] = key[part.rows, :, 0]
+            values[part.indices, :, part.places] = value[part.rows, :, 0]
+            found[part.rows] = scaled_dot_product_attention(
+                grouped[part.rows], keys, values, attn_mask=mask, scale=scale
+            )
+        return found.view(query.shape)
+
+
+class Prefill:
+    """Attention within prompts, which keeps their keys and values."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, Tensor] = {}
+        self._values: dict[int, Tensor] = {}
+
+    @property
+    def states(self) -> Tensor:
+        """All keys and values, shape (2, layers, B, key-value heads, T, head size)."""
+        halves = [
+            torch.stack([kept[layer] for layer in sorted(kept)])
+            for kept in (self._keys, self._values)
+        ]
+        return torch.stack(halves)
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        window: int | None,
+    ) -> Tensor:
+        """Attend to what came before; prompts begin at the first token, and what follows is lost.
+
+        Args and result are those of `Step.attend`, with T tokens a row.
+        """
+        self._keys[layer], self._values[layer] = key, value
+        tokens, mask = query.shape[2], None
+        if window is not None and window < tokens:
+            places = torch.arange(tokens, device=query.device)
+            ages = places[:, None] - places
+            mask = (ages >= 0) & (ages < window)
+        return scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+
+
+class UnfitError(Exception):
+    """A model does something in its attention that slots do not."""
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    slots: Step | Prefill | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The attention function of `transformers`' models that draw in slots."""
+    strange = [n for n in ("softcap", "s_aux", "position_bias") if others.get(n) is not None]
+    if slots is None or attention_mask is not None or strange:
+        raise UnfitError(f"its attention needs {', '.join(strange) or 'a mask of its own'}")
+    found = slots.attend(int(module.layer_idx), query, key, value, scaling, sliding_window)  # type: ignore[arg-type]
+    return found.transpose(1, 2).contiguous(), None
+
+
+ATTENTION = "rollwise_slots"
+"""The name of this attention in `transformers`; it makes no masks, for lengths say it all."""
+
+AttentionInterface.register(ATTENTION, _attention)
