@@ -82,8 +82,8 @@ class BatchEngine(LocalEngine):
                 past_key_values=cache,
             ).logits[:, -1]
             positions = positions + 1
-        drawn = zip(tokens.tolist(), lengths.tolist(), strict=True)
-        return self._completions(draws, [row[:length] for row, length in drawn], logprobs)
+        cut = zip(tokens.tolist(), lengths.tolist(), strict=True)
+        return self._completions(draws, [row[:length] for row, length in cut], logprobs)
 
     def _prefill(self, prompts: Prompts) -> tuple[Tensor, Tensor, DynamicCache]:
         """Run each prompt once: its next-token logits, attention mask and cache, a row each."""
