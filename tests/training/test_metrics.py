@@ -7,12 +7,12 @@ import pytest
 
 from rollwise.config import AdvantageSettings, GroupSettings
 from rollwise.engines import Completion
+from rollwise.engines.driver import RolloutCost
 from rollwise.prompts import CDAS, Prioritized, Retiring, Uniform
 from rollwise.sampling import Balanced, RolloutSession, Rounds
 from rollwise.training.batches import Batch
 from rollwise.training.groups import make_group
 from rollwise.training.metrics import belief_metrics, rollout_metrics
-from rollwise.training.rollouts import RolloutCost
 
 # Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
 POOLS = {

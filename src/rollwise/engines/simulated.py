@@ -4,6 +4,7 @@ import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -219,7 +220,14 @@ def simulate(session: RolloutSession, engine: SimulatedEngine) -> None:
     Raises:
         ValueError: A prompt of the session has no pass rate.
     """
-    drive(session, engine, {}, lambda completions: [float(c.text == CORRECT) for c in completions])
+    drive(session, engine, {}, _grade)
+
+
+def _grade(completions: Sequence[Completion]) -> list[Future[float]]:
+    rewards: list[Future[float]] = [Future() for _ in completions]
+    for completion, reward in zip(completions, rewards, strict=True):
+        reward.set_result(float(completion.text == CORRECT))
+    return rewards
 
 
 def _above_0(name: str, value: float) -> None:

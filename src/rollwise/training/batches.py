@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rollwise.engines.driver import RolloutCost
 from rollwise.sampling import (
     GVM,
     Estimated,
@@ -17,7 +18,7 @@ from rollwise.sampling import (
     draw_seed,
 )
 from rollwise.sampling.pool import Key
-from rollwise.training.rollouts import RolloutCost, roll_out
+from rollwise.training.rollouts import roll_out
 from rollwise.training.state import Run
 
 log = logging.getLogger(__name__)

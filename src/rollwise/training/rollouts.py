@@ -1,40 +1,14 @@
 """A session's draws through an engine and a grader."""
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from concurrent.futures import Future
 
 from rollwise.engines import Completion, Engine
-from rollwise.engines.driver import drive
+from rollwise.engines.driver import RolloutCost, drive
 from rollwise.engines.engine import Prompts
 from rollwise.grading import Grader
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.pool import Key
-
-
-@dataclass
-class RolloutCost:
-    """What rollouts cost.
-
-    Attributes:
-        sampling: Seconds, those of grading apart.
-        grading: Seconds.
-        tokens: Of all responses, surplus included, and those cancelled on the way.
-    """
-
-    sampling: float = 0.0
-    grading: float = 0.0
-    tokens: int = 0
-
-    def __add__(self, other: "RolloutCost") -> "RolloutCost":
-        return RolloutCost(
-            self.sampling + other.sampling,
-            self.grading + other.grading,
-            self.tokens + other.tokens,
-        )
 
 
 def roll_out(
@@ -56,17 +30,11 @@ def roll_out(
     Raises:
         RuntimeError: The engine has nothing under way although draws are due.
     """
-    began, grading = time.perf_counter(), 0.0
 
-    def grade(completions: Sequence[Completion]) -> NDArray[np.float64]:
-        nonlocal grading
-        began = time.perf_counter()
-        rewards = grader.grade(
+    def submit(completions: Sequence[Completion]) -> list[Future[float]]:
+        return grader.submit(
             [completion.text for completion in completions],
             [answers[completion.draw.key] for completion in completions],
         )
-        grading += time.perf_counter() - began
-        return rewards
 
-    tokens = drive(session, engine, prompts, grade)
-    return RolloutCost(time.perf_counter() - began - grading, grading, tokens)
+    return drive(session, engine, prompts, submit)
