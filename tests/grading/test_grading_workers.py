@@ -1,7 +1,6 @@
 """Workers: whatever a grading function does, only its own response suffers."""
 
 import gc
-import itertools
 import os
 import random
 import signal
@@ -16,7 +15,6 @@ import pytest
 
 import rollwise
 from rollwise.grading import FunctionGrader
-from rollwise.grading.workers import ATTEMPTS
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0  # seconds for what must come; nothing waits that long unless it is broken
@@ -140,27 +138,6 @@ def test_an_idle_worker_that_is_killed_costs_nothing():
             os.kill(int(pid), signal.SIGKILL)
             responses = [f"{i} + {j}{padding}" for j in range(50)]
             assert grade_counted(grader, responses) == ([i + j for j in range(50)], 0)
-
-
-def breaking(grader, monkeypatch, times):
-    """Let the grader's next pools break before they grade anything."""
-    attempt, left = grader._attempt, itertools.repeat(None, times)
-    monkeypatch.setattr(
-        grader, "_attempt", lambda *args: {} if next(left, 0) is None else attempt(*args)
-    )
-
-
-def test_pools_that_break_are_made_anew(monkeypatch):
-    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
-        breaking(grader, monkeypatch, times=2)
-        assert grade_counted(grader, ["1", "2"]) == ([1.0, 2.0], 0)
-
-
-def test_pools_that_break_again_and_again_cost_rewards_but_stop_nothing(monkeypatch):
-    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
-        breaking(grader, monkeypatch, times=2 * ATTEMPTS)
-        assert grade_counted(grader, ["1", "2"]) == ([0.0, 0.0], 2)
-        assert grade_counted(grader, ["1", "2"]) == ([1.0, 2.0], 0)
 
 
 def test_a_closed_grader_refuses():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.grading.grader import Grader, check_lengths
+from rollwise.grading.grader import Grader, check_pairs
 
 
 class ExactGrader(Grader):
@@ -16,8 +16,8 @@ class ExactGrader(Grader):
     """
 
     def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        """See `Grader`; nothing here can fail."""
-        check_lengths(responses, answers)
+        """See `Grader`; nothing here can fail but a pair that is none."""
+        check_pairs(responses, answers)
         correct = [
             response.rpartition("=")[2].strip() == answer.strip()
             for response, answer in zip(responses, answers, strict=True)

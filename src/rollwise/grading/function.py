@@ -7,7 +7,8 @@ import sys
 from dataclasses import dataclass
 
 from rollwise.errors import ConfigError
-from rollwise.grading.workers import GradeFunction, WorkerGrader
+from rollwise.grading.pool import GradeFunction, Limits
+from rollwise.grading.workers import WorkerGrader
 
 
 class FunctionGrader(WorkerGrader):
@@ -29,7 +30,7 @@ class FunctionGrader(WorkerGrader):
     def __init__(self, name: str, timeout: float = 10.0, workers: int | None = None) -> None:
         load = _Named(name, folder=os.getcwd())
         load()
-        super().__init__(load, timeout, workers)
+        super().__init__(load, Limits(wall=timeout), workers)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What every grader can do."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -26,8 +27,20 @@ class Grader(Protocol):
 
         Raises:
             ValueError: Not as many answers as responses.
+            TypeError: Something that is not text.
         """
         ...
+
+    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
+        """Begin what `grade` does, and return the rewards to come, in the order of `responses`.
+
+        A grader that is quick grades at once, as here; the others grade in worker processes.
+
+        Raises:
+            ValueError: Not as many answers as responses.
+            TypeError: Something that is not text.
+        """
+        return [settled(reward) for reward in self.grade(responses, answers).tolist()]
 
     def close(self) -> None:
         """Give back what the grader holds; a second call does nothing."""
@@ -40,14 +53,31 @@ class Grader(Protocol):
         self.close()
 
 
-def check_lengths(responses: Sequence[str], answers: Sequence[str]) -> None:
-    """Refuse responses and answers that are not pairs.
+def settled(reward: float) -> Future[float]:
+    """Make a future that has come."""
+    future: Future[float] = Future()
+    future.set_result(reward)
+    return future
+
+
+def check_pairs(responses: Sequence[str], answers: Sequence[str]) -> None:
+    """Refuse responses and answers that are not pairs of texts.
 
     Raises:
         ValueError: Says both lengths.
+        TypeError: Says which one is not text, and what it is.
     """
+    for name, texts in (("responses", responses), ("answers", answers)):
+        if isinstance(texts, str):
+            raise TypeError(f"{name} must be a list of texts, got one text: {texts[:80]!r}")
     if len(responses) != len(answers):
         raise ValueError(
             f"each response needs its answer, got {len(responses)} responses and "
             f"{len(answers)} answers"
         )
+    for name, texts in (("responses", responses), ("answers", answers)):
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(
+                    f"{name}[{i}] must be a str, got {type(text).__name__}: {repr(text)[:80]}"
+                )

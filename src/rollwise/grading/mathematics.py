@@ -1,9 +1,30 @@
 """Grading mathematics by Math-Verify."""
 
+import functools
 import logging
 import re
+from typing import Any, Literal
 
-from rollwise.grading.workers import GradeFunction, WorkerGrader
+from rollwise.grading.final_answers import (
+    box_of,
+    boxed,
+    minerva_answer,
+    minerva_normalised,
+    plainly_equal,
+)
+from rollwise.grading.pool import GradeFunction, Limits
+from rollwise.grading.workers import NeedsWhole, WorkerGrader
+from rollwise.sampling.checks import one_of
+
+Convention = Literal["math_verify", "minerva"]
+
+CONVENTIONS: tuple[Convention, ...] = ("math_verify", "minerva")
+
+MEMORY = 1024**3
+"""Bytes that grading a response may take."""
+
+REMEMBERED = 65536
+"""Verdicts that a grader keeps, of about 200 bytes each."""
 
 # $...$, \(, \[ or \boxed; a currency's single $ and a row's end (\\[2pt]) are none of them.
 _DELIMITED = re.compile(r"(?<!\\)(?:\$.+?(?<!\\)\$|\\\(|\\\[|\\boxed\b)", re.DOTALL)
@@ -25,32 +46,102 @@ def verify_math(response: str, answer: str) -> float:
     """
     from math_verify import parse, verify  # here, so that only workers pay for it (SymPy)
 
+    found = parse(response, parsing_timeout=None)
+    return float(verify(_reference(answer), found, timeout_seconds=None))
+
+
+@functools.lru_cache(maxsize=1024)
+def _reference(answer: str) -> list[Any]:
+    """Read a reference; the responses to a prompt share it."""
+    from math_verify import parse
+
     # Math-Verify would read only the 3 of a bare 3\sqrt{13}.
-    delimited = answer if _DELIMITED.search(answer) else f"\\boxed{{{answer}}}"
-    reference = parse(delimited, parsing_timeout=None)
+    delimited = answer if _DELIMITED.search(answer) else boxed(answer)
+    reference: list[Any] = parse(delimited, parsing_timeout=None)
     if not reference:
         raise ValueError(f"nothing can be read from the reference answer {answer!r}")
-    found = parse(response, parsing_timeout=None)
-    return float(verify(reference, found, timeout_seconds=None))
+    return reference
 
 
-def _load() -> GradeFunction:
+def _verify_part(text: str, answer: str) -> float:
+    r"""Do what `verify_math` does, where `text` may be the `\boxed{}` that `box_of` found.
+
+    Raises:
+        NeedsWhole: Math-Verify cannot read the box as mathematics: in the whole response it would
+            look on for another answer.
+    """
+    from math_verify import LatexExtractionConfig, parse, verify
+
+    content = box_of(text)
+    if content is None or text != boxed(content):
+        return verify_math(text, answer)
+    box_alone = [LatexExtractionConfig(try_extract_without_anchor=False)]
+    found = parse(text, box_alone, parsing_timeout=None)
+    if verify(_reference(answer), found, timeout_seconds=None):
+        return 1.0
+    if all(isinstance(reading, str) for reading in found):
+        raise NeedsWhole
+    return 0.0
+
+
+def verify_minerva(found: str, answer: str) -> float:
+    """Give 1.0 to a final answer that equals the reference after Minerva's normalisation.
+
+    Equal means the same text, or equal by Math-Verify.
+
+    Raises:
+        ValueError: Nothing is left of `answer` once it is normalised.
+    """
+    found, answer = minerva_normalised(found), minerva_normalised(answer)
+    if found and found == answer:
+        return 1.0
+    return verify_math(boxed(found), boxed(answer))
+
+
+def _load(convention: Convention) -> GradeFunction:
     """Import Math-Verify and use it once: SymPy and its parser load more at their first use."""
     # It warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")
-    return verify_math
+    return _verify_part if convention == "math_verify" else verify_minerva
 
 
 class MathGrader(WorkerGrader):
-    """Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
+    r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
-    See `verify_math` for how answers may be written.
+    See `verify_math` for how answers may be written. Of a response whose only answer is a
+    `\boxed{}`, the box alone is graded, once for a reference: verdicts are remembered, and are
+    those that Math-Verify gives to the whole response.
 
     Args:
-        timeout: Seconds for one response; one that takes longer fails.
+        timeout: Seconds of processor time for one response, so that other load changes no verdict;
+            by the clock four times as many. A response that takes longer fails.
         workers: Processes; None takes one for each CPU, at most 16.
+        convention: `math_verify`, or `minerva`: the final answer stands between "Final Answer: The
+            final answer is" and "I hope it is correct.", and is compared by `verify_minerva`.
+        memory: Bytes that grading one response may take (on Linux).
+
+    Raises:
+        ValueError: A value out of range.
     """
 
-    def __init__(self, timeout: float = 2.0, workers: int | None = None) -> None:
-        super().__init__(_load, timeout, workers)
+    def __init__(
+        self,
+        timeout: float = 2.0,
+        workers: int | None = None,
+        convention: Convention = "math_verify",
+        memory: int = MEMORY,
+    ) -> None:
+        one_of("convention", convention, CONVENTIONS)
+        self.convention = convention
+        limits = Limits(wall=4 * timeout, cpu=timeout, memory=memory)
+        super().__init__(functools.partial(_load, convention), limits, workers, REMEMBERED)
+
+    def _part(self, response: str, answer: str) -> str | float:
+        if self.convention == "minerva":
+            found = minerva_answer(response)
+            return 0.0 if found is None else found
+        content = box_of(response)
+        if content is None:
+            return response
+        return 1.0 if plainly_equal(content, answer) else boxed(content)

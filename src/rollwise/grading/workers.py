@@ -1,82 +1,64 @@
-"""Grading in worker processes: a response that hangs or crashes there harms nothing else."""
+"""Graders whose function runs in worker processes: what hangs or crashes there harms nothing else."""
 
 import atexit
-import contextlib
+import hashlib
 import logging
-import math
-import multiprocessing
 import os
-import signal
 import sys
 import threading
-import traceback
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, wait
-from concurrent.futures.process import BrokenProcessPool
-from importlib.machinery import ModuleSpec
-from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any, NamedTuple, SupportsFloat
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pebble import ProcessExpired, ProcessPool
 
-from rollwise.grading.grader import Grader, check_lengths
+from rollwise.grading.grader import Grader, check_pairs
+from rollwise.grading.pool import PASSING, Failure, Limits, Load, Outcome, WorkerPool
 from rollwise.sampling.checks import at_least
 
 logger = logging.getLogger(__name__)
 
-GradeFunction = Callable[[str, str], SupportsFloat]
-"""(response, answer) -> reward."""
-
 MAX_WORKERS = 16
 """The most worker processes started unasked; each takes about 100 MB."""
 
-START_TIMEOUT = 120.0
-"""Seconds for the first worker to be ready, imports included."""
 
-ATTEMPTS = 3
-"""Pools in a row that may break without grading anything, before the rest is given up."""
-
-Pair = tuple[str, str]
-
-
-class Failure(NamedTuple):
-    """Why a response has no reward; the first of each `kind` is logged."""
-
-    kind: str
-    reason: str
+class NeedsWhole(Exception):
+    """Raised by a grade function where the part of a response that it was given does not suffice."""
 
 
 class WorkerGrader(Grader):
     """A grader whose function runs in worker processes; usable from any thread.
 
-    The workers start at the first `grade`. A response whose grading raises, takes longer than
-    `timeout`, kills its worker, or returns no finite number gets 0.0 and is counted in `failures`.
-    Equal pairs of response and answer are graded once.
+    The workers start at the first response. One whose grading raises, exceeds `limits`, kills its
+    worker, or returns no finite number gets 0.0 and is counted in `failures`. Equal pairs of
+    response and answer are graded once in a call, and while they are under way.
 
     Args:
         load: Makes the function, in each worker, before any response's time begins; picklable.
-        timeout: Seconds for one response.
+        limits: For one response.
         workers: Processes; None takes one for each CPU, at most `MAX_WORKERS`.
+        remember: Verdicts that are kept for responses that come again; the latest ones.
 
     Raises:
-        ValueError: A timeout that is not above 0, or less than one worker.
+        ValueError: Less than one worker.
     """
 
     def __init__(
-        self, load: Callable[[], GradeFunction], timeout: float, workers: int | None = None
+        self, load: Load, limits: Limits, workers: int | None = None, remember: int = 0
     ) -> None:
-        if not 0 < timeout < math.inf:
-            raise ValueError(f"timeout must be above 0 seconds and finite, got {timeout}")
-        self.timeout = timeout
+        self.limits = limits
         self.workers = min(_usable_cpus(), MAX_WORKERS) if workers is None else workers
         at_least("workers", self.workers, 1)
         self.failures = 0
         self._load = load
         self._logged: set[str] = set()
-        self._pool: ProcessPool | None = None
+        self._verdicts = _Verdicts(remember)
+        self._under_way: dict[bytes, _Task] = {}
+        self._pool: WorkerPool | None = None
         self._stop: Callable[[], Any] = lambda: None
         self._closed = False
         self._lock = threading.RLock()
@@ -86,227 +68,182 @@ class WorkerGrader(Grader):
 
         Raises:
             ValueError: Not as many answers as responses.
+            TypeError: Something that is not text.
             RuntimeError: The grader is closed, or its workers cannot start.
         """
-        check_lengths(responses, answers)
-        pairs = list(zip(responses, answers, strict=True))
-        outcomes = self._uninterrupted(list(dict.fromkeys(pairs)))
-        return np.array([self._reward(outcomes[pair]) for pair in pairs], dtype=np.float64)
+        futures = self.submit(responses, answers)
+        try:
+            return np.array([future.result() for future in futures], dtype=np.float64)
+        finally:  # after Ctrl-C, what was not graded yet need not be
+            for future in futures:
+                future.cancel()
+
+    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
+        """See `Grader`; futures that are cancelled in time are not graded.
+
+        Raises:
+            ValueError: Not as many answers as responses.
+            TypeError: Something that is not text.
+            RuntimeError: The grader is closed; where the workers cannot start, futures raise it.
+        """
+        check_pairs(responses, answers)
+        requests: dict[tuple[str, str], _Request] = {}
+        futures: list[Future[float]] = []
+        for pair in zip(responses, answers, strict=True):
+            future: Future[float] = Future()
+            requests.setdefault(pair, _Request(*pair, [])).futures.append(future)
+            futures.append(future)
+        for request in requests.values():
+            self._begin(request)
+        return futures
 
     def close(self) -> None:
-        """Stop the workers; a `grade` that goes on in another thread raises a RuntimeError."""
+        """Stop the workers; what is under way in other threads raises a RuntimeError."""
         with self._lock:
             self._closed = True
-            self._stop()
+        self._stop()
+        atexit.unregister(self._stop)
 
-    def _reward(self, outcome: float | Failure) -> float:
-        if not isinstance(outcome, Failure):
-            return outcome
-        with self._lock:
-            self.failures += 1
-            first = outcome.kind not in self._logged
-            self._logged.add(outcome.kind)
-        if first:
-            message = "%s: a response cost its reward: %s (more of this kind are only counted)"
-            logger.warning(message, type(self).__name__, outcome.reason)
-        return 0.0
+    def _part(self, response: str, answer: str) -> str | float:
+        """Return what of a response its reward depends on, or the reward where that is plain."""
+        return response
 
-    def _uninterrupted(self, pairs: Sequence[Pair]) -> dict[Pair, float | Failure]:
-        """Grade each pair in a thread of its own.
+    def _begin(self, request: "_Request") -> None:
+        part = self._part(request.response, request.answer)
+        if isinstance(part, str):
+            self._enqueue(request, part)
+        else:
+            request.settle(part)
 
-        Ctrl-C raises in the main thread only: within one of Pebble's locks it would leave that
-        locked, and closing would wait for it for ever.
-        """
-        call: Future[dict[Pair, float | Failure]] = Future()
-        abandoned = threading.Event()
-
-        def run() -> None:
-            try:
-                call.set_result(self._outcomes(pairs, abandoned))
-            except BaseException as error:
-                call.set_exception(error)
-
-        threading.Thread(target=run, daemon=True).start()
-        try:
-            return call.result()
-        finally:
-            abandoned.set()
-
-    def _outcomes(
-        self, pairs: Sequence[Pair], abandoned: threading.Event
-    ) -> dict[Pair, float | Failure]:
-        """Grade each pair; twice where its worker died.
-
-        Pebble blames a worker's death on the response before, where the result of that one was
-        not read yet.
-        """
-        outcomes = self._tried(pairs, abandoned)
-        died = [pair for pair in pairs if _died(outcomes[pair])]
-        return outcomes | self._tried(died, abandoned)
-
-    def _tried(
-        self, pairs: Sequence[Pair], abandoned: threading.Event
-    ) -> dict[Pair, float | Failure]:
-        """Grade each pair, in a new pool where one breaks.
-
-        Pebble gives up a whole pool when a worker dies that it does not know to be busy: killed
-        while idle, or so soon that the message that it took a response was not read yet.
-        """
-        outcomes: dict[Pair, float | Failure] = {}
-        attempts = 0
-        while len(outcomes) < len(pairs) and attempts < ATTEMPTS and not abandoned.is_set():
-            graded = self._attempt([pair for pair in pairs if pair not in outcomes], abandoned)
-            attempts = 0 if graded else attempts + 1
-            outcomes |= graded
-        return {pair: outcomes.get(pair, Failure("died", "its worker died")) for pair in pairs}
-
-    def _attempt(
-        self, pairs: Sequence[Pair], abandoned: threading.Event
-    ) -> dict[Pair, float | Failure]:
-        """Grade pairs in one pool; those that were not graded when it broke are left out."""
-        pool = self._running_pool()
-        futures: dict[Pair, Future[Any]] = {}
-        # Not by `map`, whose limit counts from when a result is waited for: a task's own counts
-        # from when a worker takes it.
-        with contextlib.suppress(RuntimeError):  # the pool broke or was closed
-            for pair in pairs:
-                futures[pair] = pool.schedule(_grade, args=pair, timeout=self.timeout)
-        pending = set(futures.values())
-        # A broken pool forgets what it had not sent yet.
-        while pending and pool.active and not abandoned.is_set():
-            pending = wait(pending, timeout=1.0).not_done
-        for future in pending:
-            future.cancel()
-        outcomes = {pair: self._outcome(future) for pair, future in futures.items()}
-        return {pair: outcome for pair, outcome in outcomes.items() if outcome is not None}
-
-    def _outcome(self, future: Future[Any]) -> float | Failure | None:
-        """Read a task's result; None where its pool broke."""
-        try:
-            return future.result()  # type: ignore[no-any-return]
-        except (CancelledError, BrokenProcessPool):
-            return None
-        except TimeoutError:
-            return Failure("timeout", f"it took longer than {self.timeout:g} s")
-        except ProcessExpired as error:
-            return Failure("died", f"its worker died (exit code {error.exitcode})")
-        except Exception as error:  # the pair cannot be pickled
-            return _raised(error)
-
-    def _running_pool(self) -> ProcessPool:
+    def _enqueue(self, request: "_Request", text: str) -> None:
+        key = _digest(text, request.answer)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the grader is closed")
-            if self._pool is None or not self._pool.active:
-                self._stop()
-                self._pool = self._start()
-            return self._pool
+            outcome = self._verdicts.get(key)
+            if outcome is None:
+                task = self._under_way.get(key)
+                if task is not None:
+                    task.requests.append(request)
+                else:
+                    self._under_way[key] = task = _Task(self, key, text, request.answer, [request])
+                    self._running_pool().put(task)
+                return
+        self._finish(request, text, outcome)
 
-    def _start(self) -> ProcessPool:
-        context = _Spawn()
-        pool = ProcessPool(
-            self.workers, initializer=_prepare, initargs=(self._load,), context=context
-        )
-        # Runs at exit before Pebble's own handler, which can be outrun by a worker's replacement.
-        self._stop = weakref.finalize(self, _stop_pool, pool)
-        atexit.register(self._stop)
-        try:
-            error = pool.schedule(_start_error).result(START_TIMEOUT)
-        except (BrokenProcessPool, TimeoutError) as failure:
-            error = repr(failure)
-        if error:
-            self._stop()
-            raise RuntimeError(f"the grading workers cannot start: {error}")
-        return pool
+    def _wanted(self, task: "_Task") -> bool:
+        with self._lock:
+            wanted = any(request.wanted() for request in task.requests)
+            if not wanted:
+                del self._under_way[task.key]
+            return wanted
+
+    def _settle(self, task: "_Task", outcome: Outcome | Exception) -> None:
+        """Take what came of a task; called by the pool's threads."""
+        with self._lock:
+            del self._under_way[task.key]
+            if not isinstance(outcome, Exception):
+                self._verdicts.put(task.key, outcome)
+        for request in task.requests:
+            try:
+                self._finish(request, task.text, outcome)
+            except RuntimeError as error:  # closed meanwhile
+                request.settle(error)
+
+    def _finish(self, request: "_Request", text: str, outcome: Outcome | Exception) -> None:
+        if isinstance(outcome, Failure) and outcome.kind == NeedsWhole.__name__:
+            if text != request.response:
+                self._enqueue(request, request.response)
+                return
+            outcome = 0.0
+        if isinstance(outcome, Failure):
+            self._record(outcome, len(request.futures))
+            outcome = 0.0
+        request.settle(outcome)
+
+    def _record(self, failure: Failure, responses: int) -> None:
+        with self._lock:
+            self.failures += responses
+            first = failure.kind not in self._logged
+            self._logged.add(failure.kind)
+        if first:
+            message = "%s: a response cost its reward: %s (more of this kind are only counted)"
+            logger.warning(message, type(self).__name__, failure.reason)
+
+    def _running_pool(self) -> WorkerPool:
+        if self._pool is None:
+            self._pool = WorkerPool(self._load, self.limits, self.workers)
+            self._stop = weakref.finalize(self, self._pool.stop)
+            # At exit before multiprocessing ends the workers, which would be replaced.
+            atexit.register(self._stop)
+        return self._pool
 
 
-def _died(outcome: float | Failure) -> bool:
-    return isinstance(outcome, Failure) and outcome.kind == "died"
+@dataclass(frozen=True)
+class _Request:
+    """Equal pairs of a call, and the rewards that their caller waits for."""
+
+    response: str
+    answer: str
+    futures: list[Future[float]]
+
+    def wanted(self) -> bool:
+        return not all(future.cancelled() for future in self.futures)
+
+    def settle(self, reward: float | Exception) -> None:
+        for future in self.futures:
+            if not future.set_running_or_notify_cancel():
+                continue
+            if isinstance(reward, Exception):
+                future.set_exception(reward)
+            else:
+                future.set_result(reward)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """See `pool.Task`; `requests` may grow while it is under way."""
+
+    grader: WorkerGrader
+    key: bytes
+    text: str
+    answer: str
+    requests: list[_Request]
+
+    def wanted(self) -> bool:
+        return self.grader._wanted(self)
+
+    def settle(self, outcome: Outcome | Exception) -> None:
+        self.grader._settle(self, outcome)
+
+
+class _Verdicts:
+    """The outcomes of the latest `size` tasks."""
+
+    def __init__(self, size: int) -> None:
+        at_least("remember", size, 0)
+        self._size = size
+        self._outcomes: OrderedDict[bytes, Outcome] = OrderedDict()
+
+    def get(self, key: bytes) -> Outcome | None:
+        if key in self._outcomes:
+            self._outcomes.move_to_end(key)
+        return self._outcomes.get(key)
+
+    def put(self, key: bytes, outcome: Outcome) -> None:
+        if not self._size or (isinstance(outcome, Failure) and outcome.kind in PASSING):
+            return
+        self._outcomes[key] = outcome
+        if len(self._outcomes) > self._size:
+            self._outcomes.popitem(last=False)
+
+
+def _digest(text: str, answer: str) -> bytes:
+    """Name a pair in 16 bytes, however long it is and whoever wrote it."""
+    parts = [part.encode("utf-8", "surrogatepass") for part in (text, answer)]
+    length = len(parts[0]).to_bytes(8, "little")
+    return hashlib.blake2b(length + parts[0] + parts[1], digest_size=16).digest()
 
 
 def _usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _stop_pool(pool: ProcessPool) -> None:
-    pool.stop()
-    pool.join()
-
-
-class _Process(SpawnProcess):
-    """A worker that neither runs the user's script again nor hears Ctrl-C while it starts."""
-
-    _starting = threading.Lock()
-
-    def start(self) -> None:
-        main = sys.modules["__main__"]
-        with self._starting:
-            spec = main.__spec__
-            # A new process runs its parent's main module unless that is a package's `__main__`.
-            main.__spec__ = ModuleSpec("rollwise.__main__", None)
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited
-            try:
-                super().start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-                main.__spec__ = spec
-
-
-class _Spawn(SpawnContext):
-    """Starts new processes: a copy of the trainer's would hold its locks and its memory."""
-
-    Process = _Process
-
-
-# What follows runs in the workers.
-
-_function: GradeFunction | None = None
-_error = ""
-
-
-def _prepare(load: Callable[[], GradeFunction]) -> None:
-    """Make a worker ready."""
-    global _function, _error
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # ignored by now, by Pebble
-    # Pebble ends a hung worker by SIGTERM, which it handles in Python: where C code hangs, nothing
-    # happens for 3 s and the whole pool waits. The system's own way ends it at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        _function = load()
-    except BaseException as error:
-        _error = _raised(error).reason
-
-
-def _end_with_parent() -> None:
-    """End a worker that hangs while its parent is killed; an idle one sees its pipe close."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _start_error() -> str:
-    return _error
-
-
-def _grade(response: str, answer: str) -> float | Failure:
-    """Grade one response.
-
-    Only numbers and text go back: an exception that the parent cannot unpickle breaks the pool.
-    """
-    if _function is None:
-        return Failure("start", _error)
-    try:
-        value = _function(response, answer)
-        if not isinstance(value, SupportsFloat):
-            return Failure("not a number", f"{type(value).__name__} returned, not a number")
-        reward = float(value)
-    except BaseException as error:
-        return _raised(error)
-    return reward if math.isfinite(reward) else Failure("not finite", f"{reward} returned")
-
-
-def _raised(error: BaseException) -> Failure:
-    """Describe an error, even one whose own text raises."""
-    return Failure(type(error).__name__, traceback.format_exception_only(error)[-1].strip()[:500])

@@ -1,0 +1,143 @@
+r"""What a grader of mathematics reads of a response; every function here takes linear time.
+
+Math-Verify looks for an answer by rules of falling priority (its `parser.py`): a "final answer is …
+I hope"; then, whichever ends last, a `\boxed{}` or the formula after "final answer … is"; then the
+formula or number after "answer"; then any. It takes the first match that it can parse.
+"""
+
+import re
+
+LONGEST_BOX = 1000
+"""Characters of a box that is cut out; a response with a longer one is read whole."""
+
+_DELIMITER = r"(?:\$\$?|\\\(|\\\[|\\\)|\\\])"
+_WORDS = r"[^$\\{}\[\]%\d]"
+_BOXES = re.compile(r"\\f?box")
+_PHRASE = re.compile(r"(?i:final answer)")
+_LEADS_TO_BOX = re.compile(rf"{_WORDS}*+{_DELIMITER}?\s*")
+_IN_BRACKETS = re.compile(r"(?<!\\)\[[^\n\[\]]*+\Z")
+_UNREADABLE = re.compile(r"\$|\\[()\[\]]|\\f?box|(?i:answer)|\sis\b")
+_QUIET = re.compile(
+    rf"[\s.,;:!]*+{_DELIMITER}?+(?!\s*+(?:[Pp]ercent|[Pp]ct)){_WORDS}*+", re.DOTALL
+)
+
+
+def boxed(content: str) -> str:
+    r"""Put `content` into a `\boxed{}`."""
+    return f"\\boxed{{{content}}}"
+
+
+def box_of(response: str) -> str | None:
+    r"""Return the content of a response's `\boxed{}` where Math-Verify reads that and nothing else.
+
+    So it does where there is one box alone, no formula, number or percentage comes after it, and
+    no "final answer is" points elsewhere: then every match of the box's priority or a higher one
+    contains the box, and is reduced to its content. Anywhere else, None.
+    """
+    start = response.find(r"\boxed{")
+    if start < 0 or len(_BOXES.findall(response)) > 1:
+        return None
+    end = _closing_brace(response, start + len(r"\boxed{"))
+    if end is None:
+        return None
+    content, before = response[start + len(r"\boxed{") : end].strip(), response[:start]
+    if not content or _UNREADABLE.search(content) or _IN_BRACKETS.search(before):
+        return None
+    alone = _QUIET.fullmatch(response, end + 1) and _leads_only_to_its_end(before)
+    return content if alone else None
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    """Find the brace that closes the one before `start`, not far from there."""
+    depth = 1
+    for i in range(start, min(len(text), start + LONGEST_BOX)):
+        depth += (text[i] == "{") - (text[i] == "}")
+        if depth == 0:
+            return i
+    return None
+
+
+def _leads_only_to_its_end(before: str) -> bool:
+    """Whether "final answer" occurs nowhere in `before`, or once, with only words after it."""
+    phrases = list(_PHRASE.finditer(before))
+    if not phrases:
+        return True
+    return len(phrases) == 1 and bool(_LEADS_TO_BOX.fullmatch(before, phrases[0].end()))
+
+
+_PLAIN = re.compile(r"(?:[\d.,()+\-/={} ]|\\frac|\\sqrt|\\pi){1,60}")
+_SHORT_FRACTIONS = re.compile(r"\\[dt]frac")
+
+
+def plainly_equal(content: str, answer: str) -> bool:
+    r"""Whether a box and a bare reference are the same text, so that Math-Verify accepts the box.
+
+    It compares texts last: what is the same after its own normalisation (`\dfrac` is `\frac`, white
+    space around is nothing) is accepted, whatever it means. Only short texts of digits, signs,
+    fractions, roots and π are looked at: reading those cannot hang, nor leave nothing to compare.
+    """
+    first, second = (_SHORT_FRACTIONS.sub(r"\\frac", text.strip()) for text in (content, answer))
+    return first == second and bool(_PLAIN.fullmatch(first)) and any(c.isdigit() for c in first)
+
+
+# ---- Minerva's convention (Lewkowycz et al. 2022, appendix D; `minerva_math` of lm-evaluation-
+# harness), in which a response ends "Final Answer: The final answer is $…$. I hope it is correct."
+
+_BEGIN, _END = "Final Answer: The final answer is", "I hope it is correct"
+
+_REPLACED = (
+    ("an ", ""),
+    ("a ", ""),
+    (".$", "$"),
+    (r"\$", ""),
+    (r"\ ", ""),
+    (" ", ""),
+    ("mbox", "text"),
+    (r",\text{and}", ","),
+    (r"\text{and}", ","),
+    (r"\text{m}", r"\text{}"),
+)
+_REMOVED = (
+    *("square", "ways", "integers", "dollars", "mph", "inches", "ft", "hours", "km", "units"),
+    *(r"\ldots", "sue", "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm"),
+    *("pounds", "meters", "meals", "edges", "students", "childrentickets", "multiples"),
+    *(r"\text{s}", r"\text{.}", "\\text{\ns}", r"\text{}^2", r"\text{}^3", "\\text{\n}"),
+    *(r"\text{}", r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;", r",\!", "{,}", '"', r"\dots"),
+)
+_REWRITTEN = (
+    (r"(.*?)(\$)(.*?)(\$)(.*)", r"$\3$"),
+    (r"(\\text\{)(.*?)(\})", r"\2"),
+    (r"(\\textbf\{)(.*?)(\})", r"\2"),
+    (r"(\\overline\{)(.*?)(\})", r"\2"),
+    (r"(\\boxed\{)(.*)(\})", r"\2"),
+    (r"(frac)([^{])(.)", r"frac{\2}{\3}"),
+    (r"(sqrt)([^{])", r"sqrt{\2}"),
+    (r"\$", ""),
+)
+
+
+def minerva_answer(response: str) -> str | None:
+    """Return what stands between the two parts of the convention, in the first line that has both.
+
+    As in lm-evaluation-harness the second part is put at the end of the response, any character
+    may stand for each of the two full stops, and there is None where no line has both.
+    """
+    for line in f"{response}{_END}.".split("\n"):
+        begin = line.find(_BEGIN)
+        end = line.find(f" {_END}", begin + len(_BEGIN) + 1) if begin >= 0 else -1
+        if 0 <= end < len(line) - len(f" {_END}"):
+            return line[begin + len(_BEGIN) : end - 1].strip()
+    return None
+
+
+def minerva_normalised(answer: str) -> str:
+    """Normalise a final answer; not linear in its length, so not for the trainer's own process."""
+    answer = answer.split("=")[-1]
+    for before, after in _REPLACED:
+        answer = answer.replace(before, after)
+    for text in _REMOVED:
+        answer = answer.replace(text, "")
+    for pattern, replacement in _REWRITTEN:
+        answer = re.sub(pattern, replacement, answer)
+    without_commas = answer.replace(",", "")
+    return without_commas if without_commas.isdigit() else answer
