@@ -3,6 +3,7 @@
 import functools
 import logging
 import re
+import warnings
 from typing import Any, Literal
 
 from rollwise.grading.final_answers import (
@@ -102,6 +103,7 @@ def _load(convention: Convention) -> GradeFunction:
     """Import Math-Verify and use it once: SymPy and its parser load more at their first use."""
     # It warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")  # SymPy's, of what hostile answers make it do
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")
     return _verify_part if convention == "math_verify" else verify_minerva
 

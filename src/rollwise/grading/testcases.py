@@ -1,0 +1,142 @@
+"""Tests of a code problem, as data sets write them."""
+
+import ast
+import builtins
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ProgramTests:
+    """Programs that read stdin: an output for each input."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CallTests:
+    """Calls of one function: what it returns for each list of arguments."""
+
+    name: str
+    arguments: tuple[list[Any], ...]
+    expected: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class AssertTests:
+    """Statements that raise where a program is wrong, and the names that they take from it."""
+
+    code: str
+    functions: tuple[str, ...]
+
+
+Tests = ProgramTests | CallTests | AssertTests
+
+
+def read_tests(text: str) -> Tests:
+    """Read tests in one of three shapes of JSON.
+
+    - `{"inputs": [...], "outputs": [...]}`: stdin and stdout, each a text or a list of lines;
+    - the same with `"fn_name"`: an input is a list of arguments, or a text with one argument in
+      JSON a line; an output is a value, or a text with one in JSON;
+    - `{"assert_case": [...]}`, or the list alone: statements such as `assert add(1, 2) == 3`.
+
+    Raises:
+        ValueError: Says what is wrong.
+    """
+    try:
+        tests = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"tests must be JSON: {error}") from None
+    asserts = tests.get("assert_case") if isinstance(tests, dict) else tests
+    if asserts:
+        return _read_asserts(asserts)
+    if not isinstance(tests, dict) or not {"inputs", "outputs"} <= tests.keys():
+        raise ValueError("tests need `inputs` and `outputs`, or `assert_case`")
+    inputs, outputs = tests["inputs"], tests["outputs"]
+    if not inputs or len(inputs) != len(outputs):
+        raise ValueError(
+            f"each input needs its output, got {len(inputs)} inputs and {len(outputs)} outputs"
+        )
+    if name := tests.get("fn_name"):
+        return CallTests(name, tuple(map(_arguments, inputs)), tuple(map(_value, outputs)))
+    return ProgramTests(tuple(map(_text, inputs)), tuple(map(_text, outputs)))
+
+
+def _text(lines: str | list[str]) -> str:
+    return lines if isinstance(lines, str) else "\n".join(map(str, lines))
+
+
+def _arguments(given: str | list[Any]) -> list[Any]:
+    return [json.loads(line) for line in given.split("\n")] if isinstance(given, str) else given
+
+
+def _value(given: Any) -> Any:
+    return json.loads(given) if isinstance(given, str) else given
+
+
+def _read_asserts(statements: str | Sequence[str]) -> AssertTests:
+    code = _text(statements if isinstance(statements, str) else list(statements))
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise ValueError(f"tests are no Python: {error}") from None
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | {"math"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        if isinstance(node, ast.arg):
+            own.add(node.arg)
+        if isinstance(node, ast.alias):
+            own.add((node.asname or node.name).partition(".")[0])
+    functions = {node.id for node in names} - own - set(dir(builtins))
+    if not functions:
+        raise ValueError("tests call no function of the response")
+    return AssertTests(code, tuple(sorted(functions)))
+
+
+def same_output(printed: str, expected: str) -> bool:
+    """Whether two outputs have the same lines; numbers may be written differently.
+
+    White space at the ends of lines, and empty lines at the end, do not count, as in LiveCodeBench.
+    """
+    first, second = ([line.strip() for line in text.strip().split("\n")]
+                     for text in (printed, expected))  # fmt: skip
+    return len(first) == len(second) and all(map(_same_line, first, second))
+
+
+def _same_line(first: str, second: str) -> bool:
+    if first == second:
+        return True
+    words, others = first.split(), second.split()
+    return len(words) == len(others) and all(map(_same_word, words, others))
+
+
+def _same_word(first: str, second: str) -> bool:
+    try:
+        return first == second or Decimal(first) == Decimal(second)
+    except InvalidOperation:
+        return False
+
+
+def same_value(returned: Any, expected: Any) -> bool:
+    """Whether a function returned what JSON can say of it; a list of one value stands for it too."""
+    returned = _as_json(returned)
+    expected = _as_json(expected)
+    return returned == expected or (isinstance(expected, list) and [returned] == expected)
+
+
+def _as_json(value: Any) -> Any:
+    """Turn tuples into lists, and keys into text, as JSON has them."""
+    if isinstance(value, tuple | list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    return value
+
+
