@@ -23,7 +23,8 @@ Some defaults hang on other settings:
 
 - With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
   `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
-- On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`.
+- On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`; with
+  `grading.type = "code"`, `grading.timeout` is 10.
 - With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` is `all`, `group.unresolved` is `keep`,
   `advantage.objective` is `grpo`, `advantage.scale_by_std` is true.

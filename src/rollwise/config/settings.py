@@ -83,14 +83,23 @@ class DataSettings(Section):
 class GradingSettings(Section):
     """From a response to its reward."""
 
-    type: Literal["exact", "math", "function"] = "math"
-    """`exact`: the text after the last `=` is the answer; `math`: by Math-Verify; `function`."""
+    type: Literal["exact", "math", "code", "function"] = "math"
+    """`exact`: the text after the last `=` is the answer; `math`: by Math-Verify; `code`: by
+    running it against the problem's tests; `function`."""
     function: str = ""
-    """For `function`: `module:function`, called with a response and its reference answer."""
+    """For `function`: `module:function`, of a response and its reference answer, or in the form of
+    verl's `compute_score` or of TRL's reward functions."""
+    chat: bool = False
+    """For a `function` in TRL's form: completions are chat messages, not texts."""
+    convention: Literal["math_verify", "minerva"] = "math_verify"
+    """For `math`: where the final answer is sought; `minerva`: between "Final Answer: The final
+    answer is" and "I hope it is correct."."""
+    uncontained: bool = False
+    """For `code`: run responses' programs with nothing around them; they can do what you can."""
     timeout: float = Field(2.0, gt=0)
-    """Seconds for one response; one that takes longer gets no reward (`math`, `function`)."""
+    """Seconds for one response; one that takes longer gets no reward (not `exact`)."""
     workers: int | None = Field(None, ge=1)
-    """Processes that grade (`math`, `function`); by default as many as there are cores."""
+    """Processes that grade (not `exact`); by default as many as there are cores."""
     positive_threshold: float = Field(POSITIVE_THRESHOLD, allow_inf_nan=False)
     """A response is correct where its reward is above this."""
 
@@ -100,6 +109,13 @@ class GradingSettings(Section):
             raise ValueError(
                 "type 'function' needs function = 'module:function', and no other type takes one"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Self:
+        for name, kind in (("chat", "function"), ("convention", "math"), ("uncontained", "code")):
+            if self.type != kind and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is for type '{kind}' alone, and type is '{self.type}'")
         return self
 
 
@@ -311,6 +327,8 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
     if _get(given, "data", "train", BUILT_IN) == BUILT_IN:
         defaults["grading"] = {"type": "exact"}
+    if _get(given, "grading", "type", "math") == "code":
+        defaults.setdefault("grading", {})["timeout"] = 10.0
     for section, strategy in DEFAULT_STRATEGIES.items():
         defaults[section] = {"type": _get(given, section, "type", strategy)}
     allocation = defaults["allocation"]["type"]

@@ -13,7 +13,7 @@ Message = Mapping[str, Any]
 def as_compute_score(grader: Grader) -> ComputeScore:
     """Make of a grader what verl calls for each response (`custom_reward_function`).
 
-    The result takes `(data_source, solution_str, ground_truth, extra_info)`, and more by name, which
+    The result takes `(data_source, solution_str, ground_truth, extra_info)`, and more by name that
     it does not use. Threads may call it at once.
     """
 

@@ -1,12 +1,13 @@
-"""What runs inside the sandbox, as a script of its own: a response's program, or a problem's tests.
+"""What runs inside the sandbox, as a script of its own: a response's program or a problem's tests.
 
-Nothing that it says is taken for a verdict on a response's program: it says what the program printed
-or returned, as plain data, and that is compared outside.
+Of a response's program it says what that printed or returned, as plain data, and never a verdict:
+the program could forge one. What it says is compared outside, or by the tests in their own sandbox.
 """
 
 import builtins
 import contextlib
 import json
+import math
 import os
 import resource
 import signal
@@ -48,7 +49,8 @@ def encode(value: Any) -> Any:
         return ["float", float.__repr__(value)]
     if isinstance(value, str):
         return str.__str__(value)
-    for kind in (list, tuple, set, frozenset):
+    kinds: tuple[Any, ...] = (list, tuple, set, frozenset)
+    for kind in kinds:
         if isinstance(value, kind):
             return [kind.__name__, [encode(item) for item in kind.__iter__(value)]]
     if isinstance(value, dict):
@@ -145,7 +147,7 @@ def compiled(code: str) -> Any:
 
 def printed(program: Any, namespace: dict[str, Any], given: str, channel: Channel) -> Any:
     """Run a program in a process of its own; its output, or None where it failed."""
-    source = tempfile.TemporaryFile(dir=".")
+    source = tempfile.TemporaryFile(dir=".")  # noqa: SIM115, closed below
     source.write(given.encode("utf-8", "surrogatepass"))
     source.seek(0)
     reader, writer = os.pipe()
@@ -171,7 +173,8 @@ def printed(program: Any, namespace: dict[str, Any], given: str, channel: Channe
 def status_of(program: Any, namespace: dict[str, Any]) -> int:
     """Run a program to its end in this process; its exit status."""
     status: Any = 0
-    sys.stdin, sys.stdout = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8")
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8")
     try:
         exec(program, namespace)
     except SystemExit as ended:
@@ -230,7 +233,7 @@ def call_functions(first: dict[str, Any], channel: Channel) -> None:
 def called(namespace: dict[str, Any], request: dict[str, Any]) -> Any:
     """Call a function, or the method of that name of a class `Solution`."""
     name = request["call"]
-    solution = namespace.get("Solution")
+    solution: Any = namespace.get("Solution")
     function = getattr(solution(), name) if hasattr(solution, name) else namespace[name]
     return function(*map(decode, request["args"]), **decode(request["kwargs"]))
 
@@ -244,14 +247,13 @@ def run_tests(first: dict[str, Any], channel: Channel) -> None:
             reply = channel.read()
             if "error" not in reply:
                 return decode(reply["value"])
-            kind = getattr(builtins, str(reply["error"]), None)
+            kind: Any = getattr(builtins, str(reply["error"]), None)
             is_error = isinstance(kind, type) and issubclass(kind, Exception)
             raise kind() if is_error else RuntimeError(reply["error"])
 
         return call
 
-    namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
-    exec("import math", namespace)
+    namespace: dict[str, Any] = {"__name__": "tests", "math": math}
     namespace |= {name: remote(name) for name in first["functions"]}
     try:
         exec(compile(first["code"], "tests.py", "exec"), namespace)

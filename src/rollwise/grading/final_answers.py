@@ -17,9 +17,7 @@ _PHRASE = re.compile(r"(?i:final answer)")
 _LEADS_TO_BOX = re.compile(rf"{_WORDS}*+{_DELIMITER}?\s*")
 _IN_BRACKETS = re.compile(r"(?<!\\)\[[^\n\[\]]*+\Z")
 _UNREADABLE = re.compile(r"\$|\\[()\[\]]|\\f?box|(?i:answer)|\sis\b")
-_QUIET = re.compile(
-    rf"[\s.,;:!]*+{_DELIMITER}?+(?!\s*+(?:[Pp]ercent|[Pp]ct)){_WORDS}*+", re.DOTALL
-)
+_QUIET = re.compile(rf"[\s.,;:!]*+{_DELIMITER}?+(?!\s*+(?:[Pp]ercent|[Pp]ct)){_WORDS}*+", re.DOTALL)
 
 
 def boxed(content: str) -> str:

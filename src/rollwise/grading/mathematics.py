@@ -117,7 +117,7 @@ class MathGrader(WorkerGrader):
 
     Args:
         timeout: Seconds of processor time for one response, so that other load changes no verdict;
-            by the clock four times as many. A response that takes longer fails.
+            by the clock ten times as many. A response that takes longer fails.
         workers: Processes; None takes one for each CPU, at most 16.
         convention: `math_verify`, or `minerva`: the final answer stands between "Final Answer: The
             final answer is" and "I hope it is correct.", and is compared by `verify_minerva`.
@@ -136,7 +136,7 @@ class MathGrader(WorkerGrader):
     ) -> None:
         one_of("convention", convention, CONVENTIONS)
         self.convention = convention
-        limits = Limits(wall=4 * timeout, cpu=timeout, memory=memory)
+        limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)
         super().__init__(functools.partial(_load, convention), limits, workers, REMEMBERED)
 
     def _part(self, response: str, answer: str) -> str | float:

@@ -1,4 +1,4 @@
-"""Worker processes, each fed by a thread of its own, limited by the system, replaced when it ends."""
+"""Worker processes: each has a thread that feeds it, limits of the system's, and a successor."""
 
 import json
 import math
@@ -57,7 +57,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 < self.wall < math.inf:
-            raise ValueError(f"timeout must be above 0 seconds and finite, got {self.cpu or self.wall}")
+            raise ValueError(
+                f"timeout must be above 0 seconds and finite, got {self.cpu or self.wall}"
+            )
         if self.memory is not None and self.memory < 1:
             raise ValueError(f"memory must be at least 1 byte, got {self.memory}")
 
@@ -65,8 +67,15 @@ class Limits:
 class Task(Protocol):
     """A response to be graded; its methods are called by a thread of the pool."""
 
-    text: str
-    answer: str
+    @property
+    def text(self) -> str:
+        """What of the response is graded."""
+        ...
+
+    @property
+    def answer(self) -> str:
+        """The reference answer."""
+        ...
 
     def wanted(self) -> bool:
         """Whether anyone still waits for it."""
@@ -219,7 +228,7 @@ class _Worker:
         return error and f"the grading workers cannot start: {error}"
 
     def _end(self, patience: float = 1.0) -> int | None:
-        """Return the process's exit code; it is killed if it still runs after `patience` seconds."""
+        """Return the process's exit code; kill it if it still runs after `patience` seconds."""
         if self._process is None or self._pipe is None:
             return None
         self._pipe.close()
@@ -263,7 +272,7 @@ class _Process(SpawnProcess):
 def _work(pipe: Connection, load: Load, limits: Limits) -> None:
     """Grade what comes through `pipe` until that closes.
 
-    Only JSON goes back: nothing that a hostile response may have taken over here is unpickled there.
+    Only JSON goes back, for a hostile response may have taken over what it was graded by.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -6,6 +6,7 @@ it cannot write), no privileges, no environment, an empty folder in memory of bo
 system's limits on memory, processor time, processes and files.
 """
 
+import itertools
 import json
 import os
 import selectors
@@ -260,18 +261,35 @@ def _executable() -> str:
 
 
 def _unprivileged() -> list[str]:
-    """Build the same for one that may still do anything, and is to be allowed nothing."""
-    user = str(20000 + os.getpid() % 40000)  # its own, as the limit on processes goes by user
+    """Build the same for one that may still do anything, and is to be allowed nothing.
+
+    The limit on processes goes by user and does not hold root, so each sandbox has its own user.
+    """
+    user = str(20000 + (os.getpid() * 1009 + next(_starts)) % 40000)
     other = ["--reuid", user, "--regid", user, "--clear-groups"] if os.geteuid() == 0 else []
     return [
-        *(_found("setpriv"), *other, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"),
+        *(
+            _found("setpriv"),
+            "--pdeathsig",
+            "KILL",
+            *other,
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            "--no-new-privs",
+        ),
         *_python(),
     ]
 
 
+_starts = itertools.count()
+
+
 def _folders() -> Iterator[str]:
     """List the folders to be read: the system's programs and libraries, and Python's own."""
-    roots = ["/usr", *(path for path in _SYSTEM if not os.path.islink(path) and os.path.isdir(path))]
+    roots = [
+        "/usr",
+        *(path for path in _SYSTEM if not os.path.islink(path) and os.path.isdir(path)),
+    ]
     yield from roots
     prefixes = {os.path.realpath(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix)}
     for prefix in sorted(prefixes):

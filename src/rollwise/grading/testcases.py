@@ -125,7 +125,7 @@ def _same_word(first: str, second: str) -> bool:
 
 
 def same_value(returned: Any, expected: Any) -> bool:
-    """Whether a function returned what JSON can say of it; a list of one value stands for it too."""
+    """Whether a function returned what JSON says; a list of one value stands for that, too."""
     returned = _as_json(returned)
     expected = _as_json(expected)
     return returned == expected or (isinstance(expected, list) and [returned] == expected)
@@ -138,5 +138,3 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _as_json(item) for key, item in value.items()}
     return value
-
-

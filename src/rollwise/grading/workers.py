@@ -1,4 +1,4 @@
-"""Graders whose function runs in worker processes: what hangs or crashes there harms nothing else."""
+"""Graders whose function runs in worker processes, where it may hang and crash."""
 
 import atexit
 import hashlib
@@ -27,7 +27,7 @@ MAX_WORKERS = 16
 
 
 class NeedsWhole(Exception):
-    """Raised by a grade function where the part of a response that it was given does not suffice."""
+    """Raised by a grade function where the part of a response that it got does not suffice."""
 
 
 class WorkerGrader(Grader):

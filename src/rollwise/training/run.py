@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from rollwise.config import GradingSettings, TrainConfig
 from rollwise.engines.transformers import make_engine
 from rollwise.errors import ConfigError, RunError
-from rollwise.grading import ExactGrader, FunctionGrader, Grader, MathGrader
+from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, MathGrader
 from rollwise.prompts import BatchSampler, Retiring
 from rollwise.records import RunFolder, Trackers
 from rollwise.tasks import Problem
@@ -116,14 +116,16 @@ def make_grader(settings: GradingSettings) -> Grader:
     """Make the grader that the settings name.
 
     Raises:
-        ConfigError: The user's function cannot be found.
+        ConfigError: The user's function cannot be found, or nothing contains code here.
     """
     if settings.type == "exact":
         return ExactGrader()
     if settings.type == "math":
-        return MathGrader(settings.timeout, settings.workers)
+        return MathGrader(settings.timeout, settings.workers, settings.convention)
+    if settings.type == "code":
+        return CodeGrader(settings.timeout, settings.workers, uncontained=settings.uncontained)
     try:
-        return FunctionGrader(settings.function, settings.timeout, settings.workers)
+        return FunctionGrader(settings.function, settings.timeout, settings.workers, settings.chat)
     except (ValueError, TypeError, ImportError, AttributeError) as error:
         raise ConfigError(f"`grading.function`: {error}") from error
 
