@@ -23,8 +23,9 @@ from transformers import (
 )
 
 from rollwise.engines.batches import BatchEngine
+from rollwise.engines.lanes import Lane
 from rollwise.engines.local import end_tokens, sample
-from rollwise.engines.slots import NARROWEST, widths
+from rollwise.engines.slots import NARROWEST, SlotCache, widths
 from rollwise.engines.transformers import TransformersEngine, make_engine, unfit_reason
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
@@ -175,7 +176,7 @@ def test_rows_that_have_ended_are_no_longer_computed(model, tokenizer):
 def input_shapes(engine):
     """The shapes of what the slots' model is run on from now on."""
     shapes = []
-    engine._twin.register_forward_pre_hook(
+    engine._twins[0].register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
     return shapes
@@ -183,7 +184,7 @@ def input_shapes(engine):
 
 def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
     """With draws in line no step runs on fewer rows than all but those yet to be reported."""
-    engine = TransformersEngine(model, tokenizer, 40, batch_size=32)
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=32, lanes=1)
     shapes = input_shapes(engine)
     draws = make_draws(40)
     engine.submit(draws, PROMPTS)
@@ -194,21 +195,23 @@ def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
             rows_while_waiting += steps
         shapes.clear()
         responses += completions
-        assert engine.free_slots == max(0, 32 - len(engine._drawing) - len(engine._waiting))
+        assert engine.free_slots == max(
+            0, 32 - len(engine._lanes[0].drawing) - len(engine._waiting)
+        )
     assert {c.draw for c in responses} == set(draws)
     assert min(rows_while_waiting) >= 32 - 2
     assert max(rows_while_waiting) == 32
 
 
 def test_no_row_is_computed_in_vain(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16, lanes=1)
     shapes = input_shapes(engine)
     lengths = [len(c.tokens) for c in complete(engine, make_draws(20)).values()]
     assert sum(rows for rows, width in shapes if width == 1) == sum(lengths) - len(lengths)
 
 
 def test_a_prompt_is_run_once_however_late_its_draws_come(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, LIMIT)
+    engine = TransformersEngine(model, tokenizer, LIMIT, lanes=1)
     shapes = input_shapes(engine)
     complete(engine, make_draws(2))
     complete(engine, make_draws(2, seed=1))
@@ -232,14 +235,14 @@ def test_a_prompt_that_has_changed_is_run_again(model, tokenizer):
 
 
 def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
-    monkeypatch.setattr("rollwise.engines.transformers.KEPT_TOKENS", 40)
+    monkeypatch.setattr("rollwise.engines.lanes.KEPT_TOKENS", 40)
     engine = TransformersEngine(model, tokenizer, LIMIT)
     prompts = {key: PROMPTS["long"] for key in range(20)}
     for key in prompts:
         engine.submit(make_draws(1, [key]), prompts)
-        engine.wait()
-        assert sum(len(prefix.tokens) for prefix in engine._prefixes.values()) <= 40
-    assert list(engine._prefixes) == [16, 17, 18, 19]
+        complete(engine, [])
+        assert sum(len(prefix.tokens) for prefix in engine._prompts._known.values()) <= 40
+    assert list(engine._prompts._known) == [16, 17, 18, 19]
 
 
 def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, tokenizer):
@@ -248,12 +251,13 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     endless.generation_config = GenerationConfig(eos_token_id=17)
     mute = copy.deepcopy(tokenizer)
     mute.eos_token = None
-    engine = TransformersEngine(endless, mute, 20, batch_size=4)
+    engine = TransformersEngine(endless, mute, 20, batch_size=4, lanes=1)
     draws = make_draws(4, ["short"])
     engine.submit(draws, PROMPTS)
     engine._fill()
-    for _ in range(6):
-        engine._step()
+    with torch.inference_mode():
+        for _ in range(6):
+            engine._lanes[0]._step()
     waiting = make_draws(1, ["middle"])
     engine.submit(waiting, PROMPTS)
     assert engine.cancel(draws[:2] + waiting) == 14
@@ -263,6 +267,40 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     assert done.keys() == set(draws[2:])
     alone = complete(TransformersEngine(endless, mute, 20), draws[2:])
     assert as_tokens(done) == as_tokens(alone)
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 64])
+def test_lanes_draw_the_same_and_share_the_work(lanes, model, tokenizer):
+    draws = make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT, lanes=1), draws))
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=7, lanes=lanes)
+    assert [lane.free_slots for lane in engine._lanes] == {2: [4, 3], 3: [3, 2, 2]}.get(
+        lanes, [1] * 7
+    )
+    engine.submit(draws[:5], PROMPTS)
+    engine._fill()
+    busy = [len(lane.drawing) for lane in engine._lanes]
+    assert max(busy) - min(busy) <= 1
+    engine.submit(draws[5:], PROMPTS)
+    assert as_tokens(complete(engine, [])) == wanted
+    assert engine.free_slots == 7
+
+
+def test_a_lane_that_fails_leaves_no_draw_behind(model, tokenizer, monkeypatch):
+    """Memory is short once, in one of two lanes, while the other goes on."""
+    draws = make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16, lanes=2)
+    failing, draw_some = engine._lanes[1], Lane.draw_some
+
+    def fail_in_one(lane):
+        if lane is failing:
+            raise torch.OutOfMemoryError("too much")
+        return draw_some(lane)
+
+    monkeypatch.setattr(Lane, "draw_some", fail_in_one)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert engine.batch_size == 8
 
 
 def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer):
@@ -290,24 +328,25 @@ def test_memory_stays_flat_over_steps(model, tokenizer):
     for step in range(4):
         complete(engine, make_draws(20, seed=step))
         engine.load_weights({})
-        sizes.append([b.store.numel() for b in engine._cache._banks if b.store is not None])
+        banks = [bank for lane in engine._lanes for bank in lane._cache._banks]
+        sizes.append([bank.store.numel() for bank in banks if bank.store is not None])
     assert sizes[1:] == [sizes[0]] * 3
 
 
 def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
     model, tokenizer, monkeypatch, caplog
 ):
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16)
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16, lanes=1)
     draws = make_draws(10)
     wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
-    begin_step = type(engine._cache).begin_step
+    begin_step = SlotCache.begin_step
 
     def bounded(cache, device):
         if len(cache.order) > 5:
             raise torch.OutOfMemoryError("too much")
         return begin_step(cache, device)
 
-    monkeypatch.setattr(type(engine._cache), "begin_step", bounded)
+    monkeypatch.setattr(SlotCache, "begin_step", bounded)
     assert as_tokens(complete(engine, draws)) == wanted
     assert engine.batch_size == 4
     assert [r.args for r in caplog.records] == [(8,), (4,)]

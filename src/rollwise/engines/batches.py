@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from rollwise.engines.engine import Completion, LostDraw, Prompts
-from rollwise.engines.local import LocalEngine, sample, uniforms_of
+from rollwise.engines.local import LocalEngine, Response, sample, uniforms_of
 from rollwise.sampling import Draw
 
 COMPACT_BELOW = 0.8
@@ -82,8 +82,15 @@ class BatchEngine(LocalEngine):
                 past_key_values=cache,
             ).logits[:, -1]
             positions = positions + 1
-        cut = zip(tokens.tolist(), lengths.tolist(), strict=True)
-        return self._completions(draws, [row[:length] for row, length in cut], logprobs)
+        drawn_rows = zip(
+            draws, tokens.tolist(), logprobs.cpu().numpy(), lengths.tolist(), strict=True
+        )
+        return self._completions(
+            [
+                Response(draw, response[:length], own[:length].copy())
+                for draw, response, own, length in drawn_rows
+            ]
+        )
 
     def _prefill(self, prompts: Prompts) -> tuple[Tensor, Tensor, DynamicCache]:
         """Run each prompt once: its next-token logits, attention mask and cache, a row each."""

@@ -36,9 +36,7 @@ class RolloutCost:
         )
 
 
-def drive(
-    session: RolloutSession, engine: Engine, prompts: Prompts, submit: Submit
-) -> RolloutCost:
+def drive(session: RolloutSession, engine: Engine, prompts: Prompts, submit: Submit) -> RolloutCost:
     """Draw and grade until every prompt of `session` has ended; its pools hold completions.
 
     Responses are graded while others are drawn. A schedule that speculates fills the slots that

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +12,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.engine import Completion, Prompts
 from rollwise.sampling import Draw
+
+
+class Response(NamedTuple):
+    """What was drawn for a draw: its T tokens, and their log-probabilities, shape (T,)."""
+
+    draw: Draw
+    tokens: list[int]
+    logprobs: NDArray[np.float32]
 
 
 class LocalEngine:
@@ -73,22 +82,15 @@ class LocalEngine:
         """The most tokens that a response to `prompt` may have."""
         return int(min(self.max_new_tokens, self.context - len(prompt)))
 
-    def _completions(
-        self, draws: Sequence[Draw], responses: Sequence[list[int]], logprobs: Tensor
-    ) -> list[Completion]:
-        """Wrap finished responses; `logprobs` has a row for each, as long as the longest."""
+    def _completions(self, responses: Sequence[Response]) -> list[Completion]:
+        """Put finished responses into words."""
         ends = set(self._end_tokens.tolist())
-        texts = self.tokenizer.batch_decode(responses, skip_special_tokens=True)
-        rows = zip(draws, responses, logprobs.float().cpu().numpy(), texts, strict=True)
+        texts = self.tokenizer.batch_decode(
+            [response.tokens for response in responses], skip_special_tokens=True
+        )
         return [
-            Completion(
-                draw,
-                tokens,
-                row[: len(tokens)].copy(),
-                text,
-                truncated=tokens[-1] not in ends,
-            )
-            for draw, tokens, row, text in rows
+            Completion(r.draw, r.tokens, r.logprobs, text, truncated=r.tokens[-1] not in ends)
+            for r, text in zip(responses, texts, strict=True)
         ]
 
 

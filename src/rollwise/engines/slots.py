@@ -1,5 +1,7 @@
 """Keys and values of the responses that are being drawn, in slots that are filled again at once."""
 
+import copy
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedModel
 
 NARROWEST = 32
 """Tokens that a row of the narrowest bank holds."""
@@ -289,3 +291,12 @@ ATTENTION = "rollwise_slots"
 """The name of this attention in `transformers`; it makes no masks, for lengths say it all."""
 
 AttentionInterface.register(ATTENTION, _attention)
+
+
+def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> PreTrainedModel:
+    """Copy a model's structure, to be run in its own way; weights and buffers are the same."""
+    tensors = itertools.chain(model.parameters(), model.buffers())
+    twin: PreTrainedModel = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
+    if attention is not None:
+        twin.set_attn_implementation(attention)
+    return twin
