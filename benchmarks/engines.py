@@ -1,0 +1,293 @@
+"""How fast the built-in engine draws, against `generate` of transformers and against itself.
+
+Every ratio is of the time that the rival takes to ours, in pairs that take turns within one run, so
+that a busy machine slows both; a figure is the median of the pairs' ratios, its interval their
+quartiles. The rival gets the better of two batch sizes, found before the pairs begin.
+
+  generate_ratio        the shipped model, 1,024 draws of 40 new tokens
+  generate_ratio_25m    a random model of 25 M parameters, 256 draws of 40 new tokens
+  mixed_lengths_ratio   the same streamed session, responses of 2 to 48 tokens, surplus cancelled
+                        where an engine can; `generate` draws a batch to its end
+  streamed_time_ratio   the same engine: the time of rounds of 8 over that of streamed draws
+  streamed_token_ratio  tokens of streamed draws over those of rounds
+
+    python benchmarks/engines.py [--quick] [--pairs N] [--threads N] [--profile] [--part NAME]
+"""
+
+import argparse
+import cProfile
+import json
+import pstats
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
+
+import rollwise as rw
+from rollwise.config import BUILT_IN, ModelSettings
+from rollwise.engines import Completion
+from rollwise.engines.driver import RolloutCost
+from rollwise.engines.engine import Prompts
+from rollwise.engines.transformers import TransformersEngine, make_engine
+from rollwise.grading import ExactGrader
+from rollwise.sampling import Draw
+from rollwise.sampling.session import draw_seed
+from rollwise.tasks import encode_prompts, make_running_sums
+from rollwise.training.model import load_model
+from rollwise.training.rollouts import roll_out
+
+NEW_TOKENS = 40
+LONGEST = 48
+Estimate = dict[str, float]
+
+
+@dataclass
+class GenerateEngine:
+    """`generate` as an engine: a batch at a time, each drawn until its longest response ends.
+
+    It draws by torch's random numbers, not by those of the draws, which costs it nothing.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    max_new_tokens: int
+    batch_size: int
+    waiting: dict[Draw, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def free_slots(self) -> int:
+        """Rows of the next batch that are not taken yet."""
+        return max(0, self.batch_size - len(self.waiting))
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Put draws in line."""
+        self.waiting |= {draw: prompts[draw.key] for draw in draws}
+
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Forget draws that have not begun."""
+        for draw in draws:
+            self.waiting.pop(draw, None)
+        return 0
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Do nothing: the weights are shared."""
+
+    @torch.inference_mode()
+    def wait(self) -> list[Completion]:
+        """Draw the next batch; prompts of similar length go together."""
+        order = sorted(self.waiting, key=lambda draw: len(self.waiting[draw]))
+        batch = {draw: self.waiting.pop(draw) for draw in order[: self.batch_size]}
+        if not batch:
+            return []
+        inputs = self.tokenizer.pad(
+            {"input_ids": list(batch.values())}, return_tensors="pt", padding_side="left"
+        )
+        output = self.model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            do_sample=True,
+            top_k=0,
+            max_new_tokens=self.max_new_tokens,
+            pad_token_id=0,
+        )[:, inputs["input_ids"].shape[1] :]
+        texts = self.tokenizer.batch_decode(output, skip_special_tokens=True)
+        ended = output == self.model.generation_config.eos_token_id
+        first = torch.where(ended.any(dim=1), ended.int().argmax(dim=1) + 1, output.shape[1])
+        lengths = first.tolist()
+        unknown = np.zeros(0, dtype=np.float32)
+        rows = zip(batch, output.tolist(), lengths, texts, strict=True)
+        return [
+            Completion(draw, tokens[:length], unknown, text, length == self.max_new_tokens)
+            for draw, tokens, length, text in rows
+        ]
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one pair, fewer draws")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=0, help="of torch for the rival; 0: all")
+    parser.add_argument("--profile", action="store_true", help="what remains of our time")
+    parser.add_argument("--part", choices=list(PARTS), action="append")
+    arguments = parser.parse_args()
+    pairs = 1 if arguments.quick else arguments.pairs
+    if arguments.profile:
+        profile()
+        return
+    figures: dict[str, Estimate] = {}
+    for name in arguments.part or PARTS:
+        figures |= PARTS[name](pairs, arguments.quick, arguments.threads)
+    table = Table(title=f"{pairs} pairs; above 1: ours is faster")
+    for column in ("", "ratio", "quartiles"):
+        table.add_column(column)
+    for name, f in figures.items():
+        table.add_row(name, f"{f['value']:.2f}", f"{f['low']:.2f} to {f['high']:.2f}")
+    Console().print(table)
+    print(json.dumps(figures))
+
+
+def in_turns(
+    ours: Callable[[], float], rivals: Sequence[Callable[[], float]], pairs: int, title: str
+) -> Estimate:
+    """Ratio of the best rival's figure to ours, by pairs that take turns; all run once before."""
+    ours()
+    rival = rivals[int(np.argmin([run() for run in rivals]))] if len(rivals) > 1 else rivals[0]
+    ratios = [rival() / ours() for _ in track(range(pairs), title, console=Console(stderr=True))]
+    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75]).tolist()
+    return {"value": middle, "low": low, "high": high}
+
+
+def against_generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    draws: int,
+    pairs: int,
+    threads: int,
+    title: str,
+) -> Estimate:
+    """Ratio of times to draw responses of 40 tokens each, 8 to a prompt of 20."""
+    # No token ends a response, so that both draw the same number.
+    model.generation_config.eos_token_id = model.config.vocab_size
+    tokenizer.eos_token = None
+    rng = random.Random(0)
+    vocabulary = model.config.vocab_size
+    prompts = {key: rng.choices(range(2, vocabulary), k=20) for key in range(draws // 8)}
+    wanted = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
+    engine = make_ours(model, tokenizer, NEW_TOKENS, min(512, draws))
+    rivals = [
+        GenerateEngine(model, tokenizer, NEW_TOKENS, batch_size)
+        for batch_size in (draws // 4, draws)
+    ]
+
+    def seconds(engine: Any, intraop: int) -> float:
+        with torch_threads(intraop):
+            began = time.perf_counter()
+            engine.load_weights({})
+            engine.submit(wanted, prompts)
+            tokens = sum(len(c.tokens) for done in iter(engine.wait, []) for c in done)
+            seconds = time.perf_counter() - began
+        if tokens != draws * NEW_TOKENS:
+            raise RuntimeError(f"{tokens} tokens were drawn, not {draws * NEW_TOKENS}")
+        return seconds
+
+    all_threads = threads or torch.get_num_threads()
+    return in_turns(
+        lambda: seconds(engine, 1),
+        [lambda rival=rival: seconds(rival, all_threads) for rival in rivals],  # type: ignore[misc]
+        pairs,
+        title,
+    )
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Have torch take so many threads for an operation, for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_ours(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, new_tokens: int, batch_size: int
+) -> TransformersEngine:
+    """Make the built-in engine as `rollwise train` does on a CPU: a lane for each core."""
+    with torch_threads(1):
+        engine = make_engine(model, tokenizer, new_tokens, batch_size=batch_size)
+    if not isinstance(engine, TransformersEngine):
+        raise RuntimeError(f"{type(model).__name__} does not fit into slots")
+    return engine
+
+
+def shipped(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
+    """Compare on the shipped model."""
+    model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
+    draws = 256 if quick else 1024
+    found = against_generate(model, tokenizer, draws, pairs, threads, "shipped model")
+    return {"generate_ratio": found}
+
+
+def random_25m(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
+    """Compare on a random model of 25 M parameters."""
+    _, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=8192,
+        hidden_size=512,
+        intermediate_size=1408,
+        num_hidden_layers=7,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    draws = 64 if quick else 256
+    found = against_generate(model, tokenizer, draws, pairs, threads, "25 M parameters")
+    return {"generate_ratio_25m": found}
+
+
+def sessions(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
+    """Compare sessions: our engine against `generate`, streamed draws against rounds."""
+    model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
+    problems = make_running_sums(64 if quick else 256, seed=0)
+    prompts = encode_prompts(problems, tokenizer, max_prompt_tokens=64).token_ids
+    answers = {problem.key: problem.answer for problem in problems}
+    all_threads = threads or torch.get_num_threads()
+    ours = make_ours(model, tokenizer, LONGEST, 512)
+    rivals = [GenerateEngine(model, tokenizer, LONGEST, size) for size in (128, 512)]
+    streamed, rounds = rw.Streamed(32), rw.Rounds(8, 4)
+
+    def cost(engine: Any, schedule: Any) -> RolloutCost:
+        session = rw.RolloutSession(prompts, rw.Balanced(2, 2), schedule)
+        with torch_threads(1 if engine is ours else all_threads):
+            engine.load_weights({})
+            return roll_out(session, engine, ExactGrader(), prompts, answers)
+
+    def seconds(engine: Any, schedule: Any) -> Callable[[], float]:
+        return lambda: cost(engine, schedule).sampling
+
+    tokens = cost(ours, streamed).tokens / cost(ours, rounds).tokens
+    return {
+        "mixed_lengths_ratio": in_turns(
+            seconds(ours, streamed), [seconds(r, streamed) for r in rivals], pairs, "mixed lengths"
+        ),
+        "streamed_time_ratio": in_turns(
+            seconds(ours, streamed), [seconds(ours, rounds)], pairs, "streamed"
+        ),
+        "streamed_token_ratio": {"value": tokens, "low": tokens, "high": tokens},
+    }
+
+
+def profile() -> None:
+    """Print where the time of 1,024 draws on the shipped model goes, in one lane."""
+    model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
+    rng = random.Random(0)
+    prompts = {key: rng.choices(range(2, 17), k=20) for key in range(128)}
+    draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
+    with torch_threads(1):
+        engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512, lanes=1)
+        profiler = cProfile.Profile()
+        for _ in range(2):  # the first one reserves memory
+            engine.load_weights({})
+            engine.submit(draws, prompts)
+            profiler = cProfile.Profile()
+            profiler.runcall(list, iter(engine.wait, []))
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+
+
+PARTS = {"shipped": shipped, "25m": random_25m, "sessions": sessions}
+
+
+if __name__ == "__main__":
+    main()
