@@ -19,3 +19,7 @@ class ModelError(RollwiseError):
 
 class RunError(RollwiseError):
     """A run's folder that cannot be written, read or gone on with."""
+
+
+class EngineError(RollwiseError):
+    """An engine that cannot be started, or does not stay alive."""

@@ -16,6 +16,7 @@ from rollwise.config.settings import (
     LearnerSettings,
     ModelSettings,
     TrainConfig,
+    VLLMSettings,
 )
 from rollwise.config.strategies import Section
 
@@ -28,6 +29,7 @@ __all__ = [
     "ModelSettings",
     "Section",
     "TrainConfig",
+    "VLLMSettings",
     "add_settings",
     "explain_unknown",
     "make_config",

@@ -158,12 +158,31 @@ class AdvantageSettings(Section):
 class EngineSettings(Section):
     """How responses are drawn."""
 
+    type: Literal["transformers", "vllm"] = "transformers"
+    """`transformers` (built in), or `vllm`, whose own settings are in the section `vllm`."""
     max_new_tokens: int = Field(1024, ge=1)
     """Responses are cut here."""
     temperature: float = Field(1.0, gt=0)
     """Of sampling."""
     batch_size: int = Field(256, ge=1)
     """Responses drawn at a time."""
+
+
+class VLLMSettings(Section):
+    """The vLLM engine (`engine.type = "vllm"`)."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Precision of its weights; `auto` takes what vLLM takes for the model."""
+    gpu_memory_utilization: float = Field(0.4, gt=0, le=1)
+    """Share of the device's memory for its weights and cache; the learner needs the rest."""
+    tensor_parallel_size: int = Field(1, ge=1)
+    """Devices that its weights are split over."""
+    enforce_eager: bool = False
+    """Compile nothing: it starts sooner and draws slower."""
+    draw_timeout: float = Field(600.0, gt=0)
+    """Seconds for one response; one that takes longer is drawn again, a few times at most."""
+    restarts: int = Field(3, ge=0)
+    """How often in a run it is started again after its process died."""
 
 
 class LearnerSettings(Section):
@@ -187,6 +206,9 @@ class LearnerSettings(Section):
     """And above 1 + this."""
     dual_clip: float = Field(10.0, gt=1)
     """With a negative advantage, a token's loss is at most this many times its size."""
+    importance_cap: float = Field(2.0, ge=0)
+    """Each token's loss is weighted by how much likelier the learner finds it than the engine that
+    drew it, at most this much; 0 makes no such correction."""
     entropy_coefficient: float = Field(0.0, ge=0)
     """Weight of the entropy bonus."""
 
@@ -253,6 +275,7 @@ class TrainConfig(BaseSettings):
     group: GroupSettings = GroupSettings()
     advantage: AdvantageSettings = AdvantageSettings()
     engine: EngineSettings = EngineSettings()
+    vllm: VLLMSettings = VLLMSettings()
     learner: LearnerSettings = LearnerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()

@@ -1,12 +1,14 @@
 """`rollwise train`: set up, train while showing how it goes, sum up, report."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
+from rollwise.engines import Engine
 from rollwise.errors import ConfigError
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports import write_report
@@ -35,7 +37,11 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
     console.print(f"setting up {config.model.path} on {config.data.train}")
     run = go_on(config, folder) if resume else begin(config, folder)
     try:
-        with run.grader, TrainingDisplay(console, config.steps, run.step) as display:
+        with (
+            _held(run.engine),
+            run.grader,
+            TrainingDisplay(console, config.steps, run.step) as display,
+        ):
             finished = run_to_end(run, display)
     finally:
         run.trackers.close()
@@ -73,6 +79,11 @@ def summarise(metrics: Sequence[Row]) -> Row:
         "grader_failures": sum(line.get("grader_failures", 0) for line in metrics),
         "seconds": metrics[-1]["elapsed"],
     }
+
+
+def _held(engine: Engine) -> AbstractContextManager[Any]:
+    """An engine that has something to let go of is a context manager; others are not."""
+    return engine if isinstance(engine, AbstractContextManager) else nullcontext()
 
 
 def _resumed_config(folder: RunFolder, layers: Sequence[Mapping[str, Any]]) -> TrainConfig:

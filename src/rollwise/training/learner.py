@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from rollwise.config import LearnerSettings
-from rollwise.training.loss import policy_loss
+from rollwise.training.loss import importance_weights, policy_loss
+from rollwise.training.model import merged_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class Learner:
         """Make the updates of one step, `mini_batches` of them, and say how they went.
 
         With one mini-batch the weights that are trained are those that drew the responses, so the
-        old log-probabilities are the current ones; with several they are computed first. The
-        engine's own, in its own precision, only show how far engine and learner are apart
-        (`sampler_gap`, the mean absolute difference).
+        old log-probabilities are the current ones; with several they are computed first. How far
+        the engine's own, in its own precision, are from them (`sampler_gap`, the mean absolute
+        difference) is corrected by importance weights: their mean is `importance_weight`, the
+        share of them at the cap `importance_truncated`.
 
         A mini-batch that teaches nothing (no response, or none with an advantage and no entropy
         bonus) makes no update, and neither does a gradient that is not finite.
@@ -77,10 +79,14 @@ class Learner:
                 self._update([examples[i] for i in part], [old[i] for i in part], totals)
         return totals.metrics()
 
-    def weights(self) -> dict[str, Tensor]:
-        """Return the model's weights by name, for an engine to take over."""
+    def weights(self, merged: bool = False) -> dict[str, Tensor]:
+        """Return the model's weights by name, for an engine to take over.
+
+        Args:
+            merged: Name them as the files of the whole model do, adapters added to what they adapt.
+        """
         weights: dict[str, Tensor] = self.model.state_dict()
-        return weights
+        return merged_weights(self.model) if merged else weights
 
     def _update(
         self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"
@@ -95,17 +101,22 @@ class Learner:
             for batch in batches:
                 members, olds = [examples[i] for i in batch], [old[i] for i in batch]
                 logprobs, entropy = self._forward(members)
+                before = logprobs.detach() if olds[0] is None else _join(olds)
+                sampler = _engine_logprobs(members, logprobs)
+                weights = importance_weights(before, sampler, settings.importance_cap)
                 loss, clipped = policy_loss(
                     logprobs,
-                    logprobs.detach() if olds[0] is None else _join(olds),
+                    before,
                     _per_token(members, logprobs),
                     clip_low=settings.clip_low,
                     clip_high=settings.clip_high,
                     dual_clip=settings.dual_clip,
                 )
+                loss = weights * loss
                 bonus = settings.entropy_coefficient * entropy
                 ((loss - bonus).sum() / tokens).backward()
-                totals.add(loss, clipped, logprobs.detach() - _engine_logprobs(members, logprobs))
+                totals.add(loss, clipped, before - sampler)
+                totals.add_weights(weights, settings.importance_cap)
         totals.grad_norms.append(self._step())
 
     def _step(self) -> float:
@@ -225,6 +236,8 @@ class _Totals:
     loss: float = 0.0
     clipped: float = 0.0
     gap: float = 0.0
+    weight: float = 0.0
+    truncated: int = 0
     tokens_run: int = 0
     tokens: int = 0
     grad_norms: list[float] = field(default_factory=list)
@@ -235,12 +248,18 @@ class _Totals:
         self.gap += gap.abs().sum().item()
         self.tokens_run += len(loss)
 
+    def add_weights(self, weights: Tensor, cap: float) -> None:
+        self.weight += weights.sum().item()
+        self.truncated += int((weights == cap).sum())
+
     def metrics(self) -> dict[str, float]:
         finite = [norm for norm in self.grad_norms if np.isfinite(norm)]
         return {
             "loss": self.loss / max(1, self.tokens),
             "clip_fraction": self.clipped / max(1, self.tokens),
             "sampler_gap": self.gap / max(1, self.tokens_run),
+            "importance_weight": self.weight / self.tokens_run if self.tokens_run else 1.0,
+            "importance_truncated": self.truncated / max(1, self.tokens_run),
             "grad_norm": float(np.mean(finite)) if finite else 0.0,
             "skipped_updates": len(self.grad_norms) - len(finite),
         }

@@ -38,3 +38,24 @@ def policy_loss(
     ceiling = -advantages * dual_clip
     capped = (advantages < 0) & (loss > ceiling)
     return torch.where(capped, ceiling, loss), (clipped > plain) | capped
+
+
+def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
+    """Weigh each token by min(π_old/π_sampler, `cap`), so that its expectation is the learner's.
+
+    An engine that computes otherwise than the learner (other kernels, another precision) draws
+    from another policy; this is the correction, its variance bounded at the price of a bias where
+    the cap holds (truncated importance sampling, Ionides 2008; for this mismatch Yao et al. 2025,
+    "Your efficient RL framework secretly brings you off-policy RL training").
+
+    Args:
+        old_logprobs: log π of the tokens by the learner, under the weights that drew them, (T,).
+        sampler_logprobs: The same as the engine says, at the temperature it drew at, (T,).
+        cap: Above 0; 0 makes no correction.
+
+    Returns:
+        The weights, shape (T,), without gradient; all 1 where the two agree or `cap` is 0.
+    """
+    if cap == 0:
+        return torch.ones_like(sampler_logprobs)
+    return (old_logprobs - sampler_logprobs).exp().clamp(max=cap).detach()

@@ -13,6 +13,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
@@ -77,6 +78,25 @@ def model_path(name: str) -> str:
         return str(Path(name).expanduser()) if name.startswith("~") else name
     with as_file(files("rollwise") / "models" / BUILT_IN) as folder:
         return str(folder)
+
+
+@torch.no_grad()
+def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Return the weights by the names that the model's own files have, adapters merged in.
+
+    The model itself stays as it is; weights without an adapter are its own tensors, not copies.
+    """
+    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    weights = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in base.state_dict().items()
+        if ".lora_" not in name
+    }
+    for name, module in base.named_modules():
+        for adapter in getattr(module, "active_adapters", ()):
+            weights[f"{name}.weight"] = weights[f"{name}.weight"] + module.get_delta_weight(adapter)
+    found: dict[str, torch.Tensor] = revert_weight_conversion(base, weights)
+    return found
 
 
 def _load_weights(path: str) -> PreTrainedModel:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.config import GradingSettings, TrainConfig
+from rollwise.engines import Engine
+from rollwise.engines.local import end_tokens
 from rollwise.engines.transformers import make_engine
+from rollwise.engines.vllm import VLLMEngine
 from rollwise.errors import ConfigError, RunError
 from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, MathGrader
 from rollwise.prompts import BatchSampler, Retiring
@@ -19,7 +22,7 @@ from rollwise.tasks import Problem
 from rollwise.training.checkpoints import checkpoints, load_checkpoint
 from rollwise.training.data import load_data
 from rollwise.training.learner import Learner
-from rollwise.training.model import load_model
+from rollwise.training.model import load_model, model_path
 from rollwise.training.state import Run
 
 log = logging.getLogger(__name__)
@@ -57,23 +60,18 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     learner = Learner(model, config.learner, config.engine.temperature)
     sampler = _make_sampler(config, data.train)
     grader = make_grader(config.grading)
-    engine = make_engine(
-        _for_sampling(model),
-        tokenizer,
-        config.engine.max_new_tokens,
-        config.engine.temperature,
-        config.engine.batch_size,
-    )
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
-    if checkpoint is None:
-        folder.create(settings)
-        step = 0
-    else:
+    step = 0
+    if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
         folder.go_back_to(step)
         _check_end(config.steps, step, folder)
+    engine = _make_engine(config, learner, tokenizer, context)
+    if checkpoint is None:
+        folder.create(settings)
+    else:
         folder.write_config(settings)
     trackers.start(folder, settings)
     return Run(
@@ -110,6 +108,37 @@ def _make_sampler(config: TrainConfig, problems: Sequence[Problem]) -> BatchSamp
     except ValueError as error:
         raise ConfigError(f"`prompts`: {error}") from None
     return sampler
+
+
+def _make_engine(
+    config: TrainConfig,
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    context: int | None,
+) -> Engine:
+    model, settings = learner.model, config.engine
+    if settings.type == "transformers":
+        return make_engine(
+            _for_sampling(model),
+            tokenizer,
+            settings.max_new_tokens,
+            settings.temperature,
+            settings.batch_size,
+        )
+    longest = config.data.max_prompt_tokens + settings.max_new_tokens
+    engine = VLLMEngine(
+        model_path(config.model.path),
+        tokenizer,
+        end_tokens(model, tokenizer),
+        min(longest, context or longest),
+        settings.max_new_tokens,
+        settings.temperature,
+        settings.batch_size,
+        config.vllm,
+    )
+    # A run that is gone on with has other weights than the model it began with.
+    engine.load_weights(learner.weights(merged=True))
+    return engine
 
 
 def make_grader(settings: GradingSettings) -> Grader:

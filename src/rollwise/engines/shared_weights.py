@@ -1,0 +1,62 @@
+"""A model's weights in memory that other processes on the machine can read."""
+
+import json
+import os
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+class SharedWeights:
+    """Weights in a safetensors file that lies in memory; it has no name on any disk.
+
+    They are copied once, tensor by tensor. Linux only. Close it to give the memory back.
+
+    Args:
+        weights: Name -> tensor, on any device.
+
+    Attributes:
+        path: Where this user's processes find the file as long as this one lives.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self._file = open(os.memfd_create("rollwise-weights"), "wb")  # noqa: SIM115
+        self.path = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
+        header = json.dumps(_layout(weights)).encode()
+        header += b" " * (-len(header) % 8)
+        self._file.write(len(header).to_bytes(8, "little") + header)
+        for tensor in weights.values():
+            flat = tensor.detach().cpu().contiguous().flatten()
+            self._file.write(flat.view(torch.uint8).numpy().data)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Give the memory back; processes that have the file open keep what they read."""
+        self._file.close()
+
+
+def _layout(weights: Mapping[str, Tensor]) -> dict[str, dict[str, object]]:
+    """Make the header of a safetensors file: the type, shape and place of each tensor."""
+    layout: dict[str, dict[str, object]] = {}
+    begin = 0
+    for name, tensor in weights.items():
+        end = begin + tensor.numel() * tensor.element_size()
+        layout[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+        begin = end
+    return layout

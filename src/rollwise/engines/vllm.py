@@ -1,0 +1,332 @@
+"""The vLLM engine: continuous batching, in a process of its own, on GPUs or the CPU."""
+
+import asyncio
+import logging
+import os
+import queue
+import signal
+import threading
+from collections import Counter
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import count
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from rollwise.config import VLLMSettings
+from rollwise.engines.engine import Completion, LostDraw, Prompts
+from rollwise.engines.shared_weights import SharedWeights
+from rollwise.errors import EngineError
+from rollwise.sampling import Draw
+
+Outcome = Completion | LostDraw
+T = TypeVar("T")
+
+SEEDS = 2**63
+"""vLLM takes seeds below this; larger ones are folded. Those of a session are below it."""
+
+ENVIRONMENT = {
+    # The learner has used threads: a fork of its process could wait for them forever.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""What vLLM is told where the user's environment does not say otherwise."""
+
+SHUTDOWN = 30.0
+"""Seconds that vLLM's process has to end by itself; unloading its libraries takes some of them."""
+
+log = logging.getLogger(__name__)
+
+
+class VLLMEngine:
+    """Draws responses by vLLM's asynchronous engine, each draw a request of its own.
+
+    A draw begins as soon as a slot is free. Draws of one prompt share its prefix by vLLM's cache.
+    Each draw has random numbers of its own, so what is drawn does not depend on the order of
+    draws, up to the rounding of the model's arithmetic, which in vLLM hangs on the batch.
+
+    vLLM runs in a process of its own. If that dies, its draws are lost, and it is started again,
+    with the latest weights, for the next ones. Use the engine as a context manager, or close it; a
+    script that makes one needs `if __name__ == "__main__"`, for the process imports the script.
+
+    Args:
+        path: The model: a folder, or a name on the hub.
+        tokenizer: Its tokenizer.
+        end_tokens: Token ids that end a response.
+        context: The most tokens of a prompt and its response together.
+        max_new_tokens: Responses are cut here.
+        temperature: Of sampling; above 0.
+        slots: The most responses drawn at a time.
+        settings: How vLLM is run.
+
+    Raises:
+        EngineError: vLLM is not installed, or did not start.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tokenizer: PreTrainedTokenizerBase,
+        end_tokens: Collection[int],
+        context: int,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        slots: int = 256,
+        settings: VLLMSettings | None = None,
+    ) -> None:
+        self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
+        self.context, self.max_new_tokens = context, max_new_tokens
+        self.temperature, self.slots = temperature, slots
+        self.settings = settings or VLLMSettings()
+        self.restarts = 0
+        self._weights: SharedWeights | None = None
+        self._under_way: dict[Draw, Future[Outcome]] = {}
+        self._ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
+        self._names = map(str, count())
+        self._free = asyncio.Semaphore(slots)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="vllm", daemon=True)
+        self._thread.start()
+        try:
+            self._llm = self._call(self._start())
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    @property
+    def free_slots(self) -> int:
+        """Draws that could begin now."""
+        return max(0, self.slots - len(self._under_way))
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws; those that there is no slot for wait their turn.
+
+        Raises:
+            ValueError: A prompt leaves no room for a response; no draw is accepted then.
+            EngineError: vLLM's process died once more than it may be started again.
+        """
+        for draw in draws:
+            self._check_length(draw, prompts[draw.key])
+        if draws:
+            self._revive()
+        for draw in draws:
+            ending = self._complete(draw, list(prompts[draw.key]))
+            future = asyncio.run_coroutine_threadsafe(ending, self._loop)
+            self._under_way[draw] = future
+            future.add_done_callback(self._ended.put)
+
+    def wait(self) -> Sequence[Outcome]:
+        """Return what is done, at least one if anything is under way."""
+        outcomes: list[Outcome] = []
+        while self._under_way and not outcomes:
+            ended = [self._ended.get() for _ in range(max(1, self._ended.qsize()))]
+            done = [(future, future.result()) for future in ended if not future.cancelled()]
+            # One that was done already when it was cancelled is no longer under way.
+            outcomes = [o for future, o in done if self._under_way.get(o.draw) is future]
+        for outcome in outcomes:
+            del self._under_way[outcome.draw]
+        _report_losses(outcomes)
+        return outcomes
+
+    def cancel(self, draws: Iterable[Draw]) -> None:
+        """Abort draws: their slots become free."""
+        for draw in draws:
+            future = self._under_way.pop(draw, None)
+            if future is not None:
+                future.cancel()
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take weights over in place, once the draws that are under way have ended.
+
+        They go through memory that both processes see, and are kept there for a restart: as much
+        memory of the machine as the weights take.
+
+        Args:
+            weights: By the names that the model's own files have; all of them.
+
+        Raises:
+            EngineError: vLLM's process died once more than it may be started again.
+        """
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        self._forget_weights()
+        self._weights = SharedWeights(weights)
+        try:
+            self._call(self._take_over(self._weights.path))
+        except EngineDeadError:
+            self._revive()
+
+    def close(self) -> None:
+        """Stop vLLM's process; draws under way are forgotten."""
+        if self._loop.is_closed():
+            return
+        self.cancel(list(self._under_way))
+        self._call(self._shut_down())
+        self._stop_loop()
+        self._forget_weights()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_length(self, draw: Draw, prompt: Sequence[int]) -> None:
+        room = self.context - self.max_new_tokens
+        if len(prompt) > room:
+            raise ValueError(
+                f"the prompt {draw.key!r} has {len(prompt)} tokens, and at most {room} fit: the "
+                f"context is {self.context}, and a response may take {self.max_new_tokens} of it"
+            )
+
+    async def _complete(self, draw: Draw, prompt: list[int]) -> Outcome:
+        async with self._free:
+            try:
+                async with asyncio.timeout(self.settings.draw_timeout):
+                    output = await self._request(draw, prompt)
+            except TimeoutError:
+                return LostDraw(draw, f"not done after {self.settings.draw_timeout:g} s")
+            except Exception as error:  # whatever vLLM raises, the draw is lost and this is why
+                return LostDraw(draw, f"{type(error).__name__}: {error}")
+        if output.finish_reason not in ("stop", "length"):
+            return LostDraw(draw, f"vLLM ended it by {output.finish_reason!r}")
+        tokens = list(output.token_ids)
+        logprobs = [at[token].logprob for at, token in zip(output.logprobs, tokens, strict=True)]
+        text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        truncated = output.finish_reason == "length"
+        return Completion(draw, tokens, np.array(logprobs, np.float32), text, truncated)
+
+    async def _request(self, draw: Draw, prompt: list[int]) -> Any:
+        """Let vLLM draw one response; it is aborted if this is cancelled."""
+        from vllm import SamplingParams
+        from vllm.inputs.engine import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        parameters = SamplingParams(
+            seed=draw.seed % SEEDS,
+            temperature=self.temperature,
+            max_tokens=self.max_new_tokens,
+            stop_token_ids=self.end_tokens,
+            ignore_eos=True,  # `stop_token_ids` has all that end a response
+            logprobs=0,  # that of the token drawn, and no others
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        llm, name = self._llm, next(self._names)
+        try:
+            async for output in llm.generate(tokens_input(prompt), parameters, name):
+                response = output.outputs[0]
+            return response
+        except asyncio.CancelledError:
+            # vLLM aborts by itself, but not while a request is still being handed over.
+            await llm.abort(name)
+            raise
+
+    async def _start(self) -> Any:
+        """Start vLLM's process, with the latest weights if there are any."""
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            from vllm import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise EngineError(
+                f"engine.type = 'vllm' needs vLLM: pip install vllm ({error})"
+            ) from None
+        settings = self.settings
+        arguments = AsyncEngineArgs(
+            model=self.path,
+            dtype=settings.dtype,
+            max_model_len=self.context,
+            max_num_seqs=self.slots,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
+            tensor_parallel_size=settings.tensor_parallel_size,
+            enforce_eager=settings.enforce_eager,
+            enable_prefix_caching=True,
+            logprobs_mode="processed_logprobs",
+            load_format="safetensors",
+            trust_remote_code=False,
+            skip_tokenizer_init=True,
+            generation_config="vllm",
+            worker_extension_cls=f"{__name__}.{WeightReader.__name__}",
+            disable_log_stats=True,
+        )
+        try:
+            llm = AsyncLLM.from_engine_args(arguments)
+        except (RuntimeError, ValueError, OSError) as error:
+            raise EngineError(f"vLLM did not start with {self.path}: {error}") from error
+        if self._weights is not None:
+            await llm.collective_rpc("read_weights", args=(self._weights.path,))
+        return llm
+
+    def _revive(self) -> None:
+        """Start vLLM's process again if it died."""
+        if not self._llm.errored:
+            return
+        if self.restarts == self.settings.restarts:
+            raise EngineError(
+                f"vLLM's process died {self.restarts + 1} times; its own messages say why, and "
+                f"`vllm.restarts` how often it is started again"
+            )
+        self.restarts += 1
+        log.warning("vLLM's process died; starting it again, the %d. time", self.restarts)
+        self._call(self._shut_down())
+        self._llm = self._call(self._start())
+
+    async def _take_over(self, path: str) -> None:
+        """Load the latest weights while no slot is taken, and forget what was cached."""
+        for _ in range(self.slots):
+            await self._free.acquire()
+        try:
+            await self._llm.pause_generation(clear_cache=True)
+            await self._llm.collective_rpc("read_weights", args=(path,))
+            await self._llm.resume_generation()
+        finally:
+            for _ in range(self.slots):
+                self._free.release()
+
+    async def _shut_down(self) -> None:
+        self._llm.shutdown(timeout=SHUTDOWN)
+        del self._llm
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def _forget_weights(self) -> None:
+        if self._weights is not None:
+            self._weights.close()
+        self._weights = None
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _run_loop(self) -> None:
+        # What is started here inherits it: Ctrl-C is for this process to handle, not for vLLM's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class WeightReader:
+    """What vLLM's worker can do beyond its own: a worker is made a subclass of it too."""
+
+    def read_weights(self, path: str) -> None:
+        """Load the model's weights anew from a safetensors file."""
+        self.reload_weights(weights_iterator=load_file(path).items())  # type: ignore[attr-defined]
+
+
+def _report_losses(outcomes: Iterable[Outcome]) -> None:
+    reasons = Counter(outcome.reason for outcome in outcomes if isinstance(outcome, LostDraw))
+    for reason, times in reasons.items():
+        log.warning("%d draws were lost: %s", times, reason)
