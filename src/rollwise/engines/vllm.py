@@ -115,7 +115,7 @@ class VLLMEngine:
         if draws:
             self._revive()
         for draw in draws:
-            ending = self._complete(draw, list(prompts[draw.key]))
+            ending = self._complete(draw, list(prompts[draw.key]), self._parameters(draw))
             future = asyncio.run_coroutine_threadsafe(ending, self._loop)
             self._under_way[draw] = future
             future.add_done_callback(self._ended.put)
@@ -184,11 +184,26 @@ class VLLMEngine:
                 f"context is {self.context}, and a response may take {self.max_new_tokens} of it"
             )
 
-    async def _complete(self, draw: Draw, prompt: list[int]) -> Outcome:
+    def _parameters(self, draw: Draw) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            seed=draw.seed % SEEDS,
+            temperature=self.temperature,
+            max_tokens=self.max_new_tokens,
+            stop_token_ids=self.end_tokens,
+            ignore_eos=True,  # `stop_token_ids` has all that end a response
+            logprobs=0,  # that of the token drawn, and no others
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Outcome:
         async with self._free:
             try:
                 async with asyncio.timeout(self.settings.draw_timeout):
-                    output = await self._request(draw, prompt)
+                    output = await self._request(prompt, parameters)
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self.settings.draw_timeout:g} s")
             except Exception as error:  # whatever vLLM raises, the draw is lost and this is why
@@ -201,22 +216,10 @@ class VLLMEngine:
         truncated = output.finish_reason == "length"
         return Completion(draw, tokens, np.array(logprobs, np.float32), text, truncated)
 
-    async def _request(self, draw: Draw, prompt: list[int]) -> Any:
+    async def _request(self, prompt: list[int], parameters: Any) -> Any:
         """Let vLLM draw one response; it is aborted if this is cancelled."""
-        from vllm import SamplingParams
         from vllm.inputs.engine import tokens_input
-        from vllm.sampling_params import RequestOutputKind
 
-        parameters = SamplingParams(
-            seed=draw.seed % SEEDS,
-            temperature=self.temperature,
-            max_tokens=self.max_new_tokens,
-            stop_token_ids=self.end_tokens,
-            ignore_eos=True,  # `stop_token_ids` has all that end a response
-            logprobs=0,  # that of the token drawn, and no others
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
         llm, name = self._llm, next(self._names)
         try:
             async for output in llm.generate(tokens_input(prompt), parameters, name):
@@ -233,6 +236,7 @@ class VLLMEngine:
             os.environ.setdefault(name, value)
         try:
             from vllm import AsyncEngineArgs
+            from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise EngineError(
@@ -248,6 +252,8 @@ class VLLMEngine:
             tensor_parallel_size=settings.tensor_parallel_size,
             enforce_eager=settings.enforce_eager,
             enable_prefix_caching=True,
+            # On the CPU, a prompt taken in parts upsets the random numbers of its response.
+            enable_chunked_prefill=False if current_platform.is_cpu() else None,
             logprobs_mode="processed_logprobs",
             load_format="safetensors",
             trust_remote_code=False,
