@@ -317,6 +317,50 @@ def test_the_gap_to_the_engine_is_a_mean_absolute_difference(model):
     assert make_learner(model).learn(examples)["sampler_gap"] == pytest.approx(0.1, abs=1e-5)
 
 
+def shifted(examples, shift):
+    """The same, drawn by an engine that finds every other token e^`shift` times as likely."""
+    return [
+        Example(
+            e.prompt,
+            e.response,
+            e.logprobs + np.where(np.arange(len(e.response)) % 2, shift, 0.0),
+            e.advantage,
+        )
+        for e in examples
+    ]
+
+
+@pytest.mark.parametrize(("cap", "weight"), [(0.0, 1.0), (10.0, 3.0), (2.0, 2.0), (1.5, 1.5)])
+def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, cap, weight):
+    """Every other token is 3 times as likely to the learner; its share of the gradient grows."""
+    examples = make_examples(model, [s for s in SIZES if s[2]])
+    twin = copy.deepcopy(model)
+    gains, weights = [], []
+    for e in examples:
+        weights.append(torch.where(torch.arange(len(e.response)) % 2 == 1, weight, 1.0))
+        gains.append((e.advantage * weights[-1] * plain_logprobs(twin, e)).sum())
+    wanted = gradient_of(-sum(gains) / sum(len(e.response) for e in examples), twin)
+    learner = make_learner(model, importance_cap=cap)
+    steps = watch(learner)
+    metrics = learner.learn(shifted(examples, -np.log(3)))
+    assert_close(steps[0][1], wanted, atol=1e-5)
+    flat = torch.cat(weights)
+    odd = sum(len(e.response) // 2 for e in examples) / len(flat)
+    assert metrics["importance_weight"] == pytest.approx(float(flat.mean()), abs=1e-4)
+    assert metrics["importance_truncated"] == (pytest.approx(odd) if 0 < cap < 3 else 0)
+    assert metrics["sampler_gap"] == pytest.approx(np.log(3) * odd, abs=1e-4)
+
+
+def test_with_several_mini_batches_the_weights_are_of_those_that_drew(model):
+    """What the first update changes is the clip's affair, and none of the engine's gap."""
+    examples = make_examples(model, SIZES * 2)
+    learner = make_learner(model, mini_batches=2, learning_rate=2e-2)
+    metrics = learner.learn(examples)
+    assert metrics["clip_fraction"] > 0
+    assert metrics["sampler_gap"] < 1e-5
+    assert metrics["importance_weight"] == pytest.approx(1, abs=1e-5)
+
+
 def test_engine_and_learner_agree_on_the_probability_of_every_token(model, tokenizer):
     """By 1e-4 for each token; in one batch for the engine, padded and unpadded for the learner."""
     prompts = {"a": [5, 9], "b": [3, 14, 4, 7, 11], "c": [12, 6, 5]}

@@ -6,7 +6,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rollwise.training.loss import policy_loss
+from rollwise.training.loss import importance_weights, policy_loss
 
 # With bounds [0.8, 1.28] and a dual clip of 10, of min(ρA, clip(ρ)A), for A < 0 at least 10·A:
 # name, ρ, A, the loss (its negative), whether a bound holds it. Where none does, the loss is −ρA
@@ -89,3 +89,25 @@ def test_against_the_formula_without_max_and_clip(tokens, low, high, dual):
     # Where the advantage is too small for doubles to tell the two sides apart, either may hold.
     sure = np.abs(advantage) > 1e-9
     assert (clipped.numpy() == held)[sure].all()
+
+
+def test_importance_weights_by_hand():
+    """π_old/π_sampler = 1, 1.5, ½, 3 and e^200 (more than a float32 holds), at most 2."""
+    ratios = torch.tensor([1.0, 1.5, 0.5, 3.0])
+    old = torch.cat([ratios.log() - 1.2, torch.tensor([-1.2 + 200])]).requires_grad_()
+    sampler = torch.full((5,), -1.2)
+    weights = importance_weights(old, sampler, cap=2.0)
+    torch.testing.assert_close(weights, torch.tensor([1.0, 1.5, 0.5, 2.0, 2.0]))
+    assert not weights.requires_grad
+    assert importance_weights(old, sampler, cap=0).tolist() == [1.0] * 5
+
+
+def test_importance_weights_make_the_gradient_the_learners():
+    """Σ_v q(v)·w(v)·∇log p(v)·A(v) = Σ_v p(v)·∇log p(v)·A(v), where the cap holds nowhere."""
+    torch.manual_seed(0)
+    logits, others = torch.randn(6, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
+    advantages = torch.randn(6, dtype=torch.float64)
+    own, sampler = logits.log_softmax(0), (logits + 0.2 * others).log_softmax(0)
+    weights = importance_weights(own, sampler, cap=10.0)
+    torch.testing.assert_close(sampler.exp() * weights * advantages, own.exp() * advantages)
+    assert (weights - 1).abs().max() > 0.1
