@@ -1,6 +1,7 @@
 """`rollwise train` from the command line: what it writes, and how it stops and goes on."""
 
 import errno
+import importlib.util
 import io
 import json
 import signal
@@ -77,6 +78,15 @@ def test_the_end_shows_before_and_after_and_where_the_report_is(tmp_path, train,
     assert "step 1 held-out avg@2" in shown
     assert "avg@2" in shown and "pass@2" in shown and "before" in shown and "after" in shown
     assert str(folder / "report.html") in shown.replace(" ", "")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_an_engine_that_is_not_installed_is_an_error_before_a_folder_is_made(
+    tmp_path, train, capsys
+):
+    assert train(tmp_path / "run", engine__type="vllm") == 2
+    assert "needs vLLM: pip install vllm" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_summary_adds_up():

@@ -10,7 +10,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.config import BUILT_IN, ModelSettings
 from rollwise.errors import ModelError
-from rollwise.training.model import load_model, model_path, pick_device
+from rollwise.training.model import load_model, merged_weights, model_path, pick_device
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,25 @@ def test_lora_trains_adapters_and_nothing_else(tiny):
     assert all(any(layer in name for name in trainable(model)) for layer in layers)
     tokens = torch.arange(6)[None]
     torch.testing.assert_close(model(tokens).logits, plain(tokens).logits)  # adapters begin at 0
+
+
+def test_merged_weights_are_those_of_the_whole_model(tiny):
+    """By peft's own merging, which changes the model; this does not."""
+    pytest.importorskip("peft")
+    model, _ = load(tiny, lora_rank=2, lora_modules="q_proj,down_proj")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.normal_()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = merged_weights(model)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    wanted = model.merge_and_unload().state_dict()
+    torch.testing.assert_close(found, dict(wanted))
+    plain, _ = load(tiny)
+    changed = {name for name, tensor in plain.state_dict().items() if (found[name] != tensor).any()}
+    assert {name.split(".")[-2] for name in changed} == {"q_proj", "down_proj"}
+    assert all(torch.equal(merged_weights(plain)[k], v) for k, v in plain.state_dict().items())
 
 
 def test_lora_adapts_the_layers_that_are_named(tiny):

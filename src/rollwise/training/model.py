@@ -92,8 +92,9 @@ def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
         for name, tensor in base.state_dict().items()
         if ".lora_" not in name
     }
-    for name, module in base.named_modules():
-        for adapter in getattr(module, "active_adapters", ()):
+    adapted = [(n, m) for n, m in base.named_modules() if hasattr(m, "get_delta_weight")]
+    for name, module in adapted:
+        for adapter in module.active_adapters:
             weights[f"{name}.weight"] = weights[f"{name}.weight"] + module.get_delta_weight(adapter)
     found: dict[str, torch.Tensor] = revert_weight_conversion(base, weights)
     return found
