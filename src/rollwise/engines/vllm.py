@@ -8,6 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent import futures
 from concurrent.futures import Future
 from itertools import count
 from typing import Any, Self, TypeVar
@@ -279,6 +280,8 @@ class VLLMEngine:
                 f"vLLM's process died {self.restarts + 1} times; its own messages say why, and "
                 f"`vllm.restarts` how often it is started again"
             )
+        # Draws of the dead process fail by themselves; `wait` has yet to report them.
+        futures.wait(self._under_way.values())
         self.restarts += 1
         log.warning("vLLM's process died; starting it again, the %d. time", self.restarts)
         self._call(self._shut_down())
