@@ -300,8 +300,9 @@ class VLLMEngine:
                 self._free.release()
 
     async def _shut_down(self) -> None:
-        self._llm.shutdown(timeout=SHUTDOWN)
-        del self._llm
+        llm, self._llm = self._llm, None
+        if llm is not None:  # it may have failed to start again
+            llm.shutdown(timeout=SHUTDOWN)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
