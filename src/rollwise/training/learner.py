@@ -44,15 +44,22 @@ class Learner:
             the precision they have. On a GPU the arithmetic is in bfloat16.
         settings: How.
         temperature: At which responses are drawn; log-probabilities are taken at it.
+        merged: Hand weights on as the files of the whole model have them, adapters merged in;
+            otherwise as the model itself does.
 
     Attributes:
         updates: Updates made so far.
     """
 
     def __init__(
-        self, model: PreTrainedModel, settings: LearnerSettings, temperature: float = 1.0
+        self,
+        model: PreTrainedModel,
+        settings: LearnerSettings,
+        temperature: float = 1.0,
+        merged: bool = False,
     ) -> None:
         self.model, self.settings, self.temperature = model, settings, temperature
+        self.merged = merged
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
@@ -79,14 +86,10 @@ class Learner:
                 self._update([examples[i] for i in part], [old[i] for i in part], totals)
         return totals.metrics()
 
-    def weights(self, merged: bool = False) -> dict[str, Tensor]:
-        """Return the model's weights by name, for an engine to take over.
-
-        Args:
-            merged: Name them as the files of the whole model do, adapters added to what they adapt.
-        """
+    def weights(self) -> dict[str, Tensor]:
+        """Return the model's weights by name, for an engine to take over."""
         weights: dict[str, Tensor] = self.model.state_dict()
-        return merged_weights(self.model) if merged else weights
+        return merged_weights(self.model) if self.merged else weights
 
     def _update(
         self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"

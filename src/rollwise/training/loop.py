@@ -72,7 +72,7 @@ def train_step(run: Run, step: int) -> Row:
     groups = [make_group(pool, config.group, config.advantage, rng) for pool in pools]
     since = time.perf_counter()
     learnt = run.learner.learn([e for group in groups for e in group.examples(run.prompts)])
-    run.engine.load_weights(run.learner.weights(merged=config.engine.type == "vllm"))
+    run.engine.load_weights(run.learner.weights())
     learning = time.perf_counter() - since
 
     keys, correct, drawn = batch.counts()

@@ -57,7 +57,9 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     model, tokenizer = load_model(config.model, weights)
     context = getattr(model.config, "max_position_embeddings", None)
     data = load_data(config, tokenizer, context)
-    learner = Learner(model, config.learner, config.engine.temperature)
+    learner = Learner(
+        model, config.learner, config.engine.temperature, merged=config.engine.type == "vllm"
+    )
     sampler = _make_sampler(config, data.train)
     grader = make_grader(config.grading)
     problems = [*data.train, *data.heldout]
@@ -137,7 +139,7 @@ def _make_engine(
         config.vllm,
     )
     # A run that is gone on with has other weights than the model it began with.
-    engine.load_weights(learner.weights(merged=True))
+    engine.load_weights(learner.weights())
     return engine
 
 
