@@ -1,7 +1,6 @@
 """The vLLM engine: continuous batching, in a process of its own, on GPUs or the CPU."""
 
 import asyncio
-import gc
 import logging
 import os
 import queue
@@ -171,7 +170,6 @@ class VLLMEngine:
         self._call(self._shut_down())
         self._stop_loop()
         self._forget_weights()
-        gc.collect()  # what is left of vLLM's objects would complain if the interpreter's end met it
 
     def __enter__(self) -> Self:
         return self
