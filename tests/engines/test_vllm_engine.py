@@ -17,6 +17,7 @@ from rollwise.engines import Completion, LostDraw
 from rollwise.engines.driver import drive
 from rollwise.engines.vllm import SEEDS, VLLMEngine
 from rollwise.errors import EngineError
+from rollwise.grading.grader import settled
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.sampling.session import draw_seed
 from rollwise.training.model import model_path
@@ -247,7 +248,7 @@ def test_weights_are_taken_over_once_what_is_under_way_has_ended(engine, models)
 
 def grade(completions):
     """A response of an even number of tokens is correct."""
-    return [float(len(completion.tokens) % 2 == 0) for completion in completions]
+    return [settled(float(len(completion.tokens) % 2 == 0)) for completion in completions]
 
 
 def test_a_streamed_session_gets_what_single_draws_give(engine):

@@ -134,12 +134,13 @@ class VLLMEngine:
         _report_losses(outcomes)
         return outcomes
 
-    def cancel(self, draws: Iterable[Draw]) -> None:
-        """Abort draws: their slots become free."""
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Abort draws: their slots become free; vLLM does not say how many tokens they had."""
         for draw in draws:
             future = self._under_way.pop(draw, None)
             if future is not None:
                 future.cancel()
+        return 0
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take weights over in place, once the draws that are under way have ended.
