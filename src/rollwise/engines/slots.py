@@ -43,14 +43,15 @@ class Bank:
         store[:, :, begin:end, :, : states.shape[4]] = states
         self.slots = np.concatenate([self.slots, slots])
 
-    def take(self, leaving: NDArray[np.bool_]) -> None:
-        """Drop the rows of a mask; the last rows move into their places."""
+    def take(self, leaving: NDArray[np.bool_], filled: int) -> None:
+        """Drop the rows of a mask; the last rows move into their places, `filled` tokens each."""
         kept = len(self.slots) - int(leaving.sum())
         holes = np.flatnonzero(leaving[:kept])
         movers = kept + np.flatnonzero(~leaving[kept:])
         if len(holes):
             assert self.store is not None
-            self.store[:, :, holes] = self.store[:, :, movers]
+            store = self.store[:, :, :, :, :filled]
+            store[:, :, holes] = store[:, :, movers]
             self.slots[holes] = self.slots[movers]
         self.slots = self.slots[:kept]
 
@@ -106,7 +107,7 @@ class SlotCache:
         for bank in self._banks:
             leaving = np.isin(bank.slots, slots)
             if leaving.any():
-                bank.take(leaving)
+                bank.take(leaving, int(self.lengths[bank.slots].max()))
 
     def begin_step(self, device: torch.device) -> "Step":
         """Make room for one token more in each row."""
@@ -116,7 +117,7 @@ class SlotCache:
                 assert bank.store is not None
                 rows = np.flatnonzero(full)
                 wider.append(bank.slots[rows], bank.store[:, :, rows])
-                bank.take(full)
+                bank.take(full, bank.width)
         parts, begin = [], 0
         for bank in self._banks:
             if len(bank.slots):
