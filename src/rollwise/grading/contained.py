@@ -157,6 +157,7 @@ def printed(program: Any, namespace: dict[str, Any], given: str, channel: Channe
         channel.close()
         os.dup2(source.fileno(), 0)
         os.dup2(writer, 1)
+        os.close(writer)
         os.close(reader)
         os._exit(status_of(program, namespace))
     os.close(writer)

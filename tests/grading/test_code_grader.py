@@ -1,0 +1,250 @@
+"""Code: what passes, what does not, and that nothing hostile gets out or gets through."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rollwise.errors import ConfigError
+from rollwise.grading import CodeGrader, sandbox
+from rollwise.grading.code import code_of
+
+STDIN = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]})
+CALLS = json.dumps({"inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"], "fn_name": "add"})
+ASSERTS = json.dumps(
+    [
+        "assert add(1, 2) == 3",
+        "assert add((1,), b=(2,)) == (1, 2)",
+        "assert add([1], [2]) != (1, 2)",
+    ]
+)
+
+ADDS = "a, b = map(int, input().split())\nprint(a + b)"
+ADD = "def add(a, b):\n    return a + b"
+
+
+def fenced(code):
+    return f"I think:\n```python\n{code}\n```\n"
+
+
+@pytest.fixture(scope="module")
+def grader():
+    try:
+        with CodeGrader(timeout=20.0, workers=2) as grader:
+            yield grader
+    except ConfigError as error:
+        pytest.skip(f"needs a system that contains: {error}")
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        (ADDS, STDIN),
+        (
+            f"def main():\n    print(sum(map(int, input().split())))\nmain()\nexit()\n# {ADD!r}",
+            STDIN,
+        ),
+        (f'if __name__ == "__main__":\n    {ADDS.replace(chr(10), chr(10) + "    ")}', STDIN),
+        ("import sys\nprint(sum(int(word) for word in sys.stdin.buffer.read().split()))", STDIN),
+        (ADD, CALLS),
+        ("class Solution:\n    def add(self, a: List[int], b):\n        return a + b", CALLS),
+        (ADD, ASSERTS),
+        (f"print('noise')\n{ADD}", ASSERTS),
+    ],
+)
+def test_programs_that_pass(grader, code, tests):
+    assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
+
+
+HOSTILE = {
+    "ends well at once": "import sys\nsys.exit(0)",
+    "ends hard at once": "import os\nos._exit(0)",
+    "equals all": (
+        "class Any:\n    __eq__ = lambda *_: True\n    __ne__ = lambda *_: True\n"
+        "    __add__ = lambda *_: Any()\ndef add(a, b): return Any()"
+    ),
+    "a number that equals all": (
+        "class Any(int):\n    __eq__ = lambda *_: True\n    __ne__ = lambda *_: True\n"
+        "    __hash__ = None\ndef add(a, b): return Any(9)"
+    ),
+    "patches its surroundings": (
+        "import builtins, json, sys\njson.dumps = lambda *_: '{\"passed\": true}'\n"
+        "builtins.AssertionError = Warning\nfor m in list(sys.modules.values()):\n"
+        "    for n in ('encode', 'same_value', 'printed'):\n"
+        "        setattr(m, n, lambda *_: ['int', '0x3'])\ndef add(a, b): return 3"
+    ),
+    "writes to all that is open": (
+        "import os\nfor i in range(100):\n    for line in (b'{\"passed\": true}', b'[]', b'x', "
+        "b'{\"call\": \"add\"}'):\n        try: os.write(i, line + b'\\n')\n"
+        "        except OSError: pass\ndef add(a, b): return 0"
+    ),
+    "takes more memory than there is": "x = 'a' * 2**34\n" + ADD + "\n" + ADDS,
+    "prints a gigabyte": "for _ in range(1024): print('x' * 2**20)\nadd = None",
+    "multiplies": "import os\nfor _ in range(7): os.fork()\n" + ADD + "\n" + ADDS,
+    "makes threads": (
+        "import threading, time\nfor _ in range(50):\n"
+        f"    threading.Thread(target=time.sleep, args=(60,)).start()\n{ADD}\n{ADDS}"
+    ),
+    "fills the disk": (
+        "for i in range(3):\n    with open(f'{i}', 'wb') as file:\n"
+        f"        for _ in range(40): file.write(bytes(2**20))\n{ADD}\n{ADDS}"
+    ),
+    "kills whom it can": "import os\nos.kill(-1, 9)\nos.kill(os.getppid() or 1, 9)\nos.abort()",
+    "is no Python": "print(1 2)",
+    "is deeply nested": "(" * 10_000,
+    "is the wrong function": "def sub(a, b): return a + b",
+    "takes one for granted": "from typing import *",
+}
+
+
+@pytest.mark.parametrize("code", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_programs_get_nothing_and_the_next_is_graded(grader, code):
+    failures = grader.failures
+    responses = [fenced(code)] * 3 + [fenced(ADD)]
+    assert grader.grade(responses, [STDIN, CALLS, ASSERTS, CALLS]).tolist() == [0, 0, 0, 1]
+    assert grader.failures == failures
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "import time\ntime.sleep(3600)"])
+def test_endless_programs_end_at_the_limit(grader, code):
+    tests = [STDIN, CALLS, ASSERTS]
+    with CodeGrader(timeout=1.0, workers=2) as quick:
+        assert quick.grade([fenced(code)] * 3, tests).tolist() == [0.0] * 3
+        assert quick.failures == 0
+
+
+SEEN = {
+    "no environment of ours": "set(os.environ) <= "
+    "{'PWD', 'OLDPWD', 'PATH', 'LC_CTYPE', 'SHLVL', '_'}",
+    "no files of others": "not os.path.exists(SECRET) and not os.path.exists('/etc/passwd')",
+    "an empty folder": "os.listdir('.') == []",
+    "no network": "all(name == 'lo' for _, name in socket.if_nameindex())",
+    "no other processes": "os.getpid() < 100 and not os.path.exists('/proc/1/environ')",
+    "no rights of root": "os.getuid() != 0",
+    "one place to write to": "not any(os.access(p, os.W_OK) for p in "
+    "['/', '/dev', '/dev/shm', '/usr', '/var', '/etc', '/root', sys.prefix, os.__file__])",
+}
+
+
+@pytest.mark.parametrize("fact", SEEN.values(), ids=SEEN)
+def test_what_a_program_sees(grader, fact, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    code = f"import os, socket, sys\nSECRET = {str(tmp_path / 'secret')!r}\nprint({fact})"
+    tests = json.dumps({"inputs": [""], "outputs": ["True"]})
+    assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
+
+
+def test_nothing_is_left_behind(grader):
+    grader.grade([fenced(ADD)], [CALLS])  # its workers run
+    before = _descendants(os.getpid())
+    code = (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.close(1)\n    time.sleep(99)"
+    )
+    tests = json.dumps({"inputs": [""], "outputs": [""]})
+    assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
+    assert not [one for one in _descendants(os.getpid()) if one not in before]
+
+
+@pytest.mark.parametrize(
+    ("tests", "complaint"),
+    [
+        ("no JSON", "tests must be JSON"),
+        ("{}", "need `inputs` and `outputs`"),
+        ('{"inputs": ["1"], "outputs": []}', "got 1 inputs and 0 outputs"),
+        ('["assert 1 == 1"]', "call no function of the response"),
+        ('["assert add("]', "tests are no Python"),
+    ],
+)
+def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog):
+    failures = grader.failures
+    grader._logged.clear()
+    assert grader.grade([fenced(ADD)], [tests]).tolist() == [0.0]
+    assert grader.failures == failures + 1
+    assert complaint in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        ("```python\na\n```\nthen\n```py\nb\n```", "b\n"),
+        ("```\na\n```", "a\n"),
+        ("  ```python\na\n  ```", "a\n"),
+        ("```python\nx = '```'\n```", "x = '```'\n"),
+        ("```python\ncut off", "cut off"),
+        ("print(1)", "print(1)"),
+        ("", ""),
+    ],
+)
+def test_the_last_block_is_the_program(response, code):
+    assert code_of(response) == code
+
+
+def test_without_containment_it_refuses_and_says_how_to_go_on(monkeypatch):
+    monkeypatch.setattr(sandbox, "COMMANDS", {"unshare": lambda folder: ["/bin/false"]})
+    with pytest.raises(ConfigError, match=r"unshare: exit code 1.*`uncontained=True`"):
+        CodeGrader()
+
+
+def test_uncontained_code_is_run_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(sandbox, "COMMANDS", {})
+    with CodeGrader(uncontained=True, workers=1) as grader:
+        responses = [fenced(ADDS), fenced(ADD), fenced("print(3)")]
+        assert grader.grade(responses, [STDIN, ASSERTS, STDIN]).tolist() == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "unshare"])
+def test_each_way_to_contain_that_works_here_contains(name):
+    try:
+        complaint = sandbox._probe(sandbox.COMMANDS[name])
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    if complaint:
+        pytest.skip(complaint)
+
+
+def test_a_sandbox_ends_with_the_process_that_started_it(grader):
+    """Killed, it cannot clean up."""
+    script = (
+        "import sys, time\nfrom rollwise.grading.sandbox import Contained, find_containment\n"
+        "first = {'mode': 'functions', 'code': 'from time import sleep', 'limits': {}}\n"
+        "inside = Contained(find_containment(), first, time.monotonic() + 60)\n"
+        "inside.receive()\n"
+        "inside.send({'call': 'sleep', 'args': [['int', '0xfff']], 'kwargs': ['dict', []]})\n"
+        "print(inside._process.pid, flush=True)\ntime.sleep(3600)\n"
+    )
+    source = str(Path(sandbox.__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    pid = int(process.stdout.readline())
+    descendants = _descendants(pid)
+    assert descendants
+    process.kill()
+    process.wait()
+    for one in [pid, *descendants]:
+        _gone(one)
+
+
+def _descendants(pid):
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [one for child in map(int, children) for one in (child, *_descendants(child))]
+
+
+def _gone(pid, patience=10.0):
+    deadline = time.monotonic() + patience
+    while Path(f"/proc/{pid}").exists():
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "Z":
+            return
+        assert time.monotonic() < deadline, f"{pid} still runs"
+        time.sleep(0.05)
