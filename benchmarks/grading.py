@@ -1,21 +1,22 @@
 """What grading a training step costs, against one call of Math-Verify after another.
 
 A step has 512 prompts of 32 responses. References are those of MATH-500 where the data is at hand
-(../shared/data/math500.jsonl), else made up. To each prompt 60 % of the responses repeat the
-reference, the others one of three wrong answers; 1 in 20 is cut off before its answer; 1 in 2,048
-is hostile (towers of powers, factorials, brackets, …). All are prose of about 1,500 characters that
-ends in a box.
+(../shared/data/math500.jsonl), else made up. Of each prompt's responses 60 % repeat the reference,
+the others one of three wrong answers; 1 in 20 is cut off before its answer; 1 in 2,048 is hostile
+(towers of powers, factorials, brackets, …). All are prose of about 1,500 characters that ends in a
+box.
 
 The rival calls `parse` and `verify` as Math-Verify's documentation does, with its own time-outs of
 5 s, in the main thread; it is timed on a sample of each kind of response and extrapolated per
-response. Both run at once on the same machine. Workers are started beforehand, and each repeat has a
-new grader, so that no verdict is remembered from another. The ratio's interval: the rival's mean by
+response. Both run on the same machine, in turn. Workers are started beforehand, and each repeat
+has a new grader, so that no verdict is remembered from another. The ratio's interval: the rival's mean by
 bootstrap over its sample (95 %), over the slowest and the fastest of the repeats.
 
     OMP_NUM_THREADS=1 python benchmarks/grading.py [--quick]
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import random
@@ -115,10 +116,8 @@ def graded(pairs: list[Pair]) -> float:
 def one_call(text: str, reference: str) -> float:
     """Seconds that Math-Verify takes for one pair."""
     began = time.perf_counter()
-    try:
+    with contextlib.suppress(RecursionError):
         verify(parse(f"\\boxed{{{reference}}}"), parse(text))
-    except RecursionError:
-        pass
     return time.perf_counter() - began
 
 

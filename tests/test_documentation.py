@@ -7,7 +7,7 @@ import pytest
 
 from rollwise.config import setting_names
 
-PAGES = ["README.md", "docs/prompts.md", "docs/schedules.md"]
+PAGES = ["README.md", "docs/grading.md", "docs/prompts.md", "docs/schedules.md"]
 
 
 def blocks(page, language):

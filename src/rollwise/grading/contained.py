@@ -125,6 +125,8 @@ def run_program(first: dict[str, Any], channel: Channel) -> None:
     while True:
         request = channel.read()
         channel.write(printed(program, namespace, request["stdin"], channel))
+        if first["contained"]:
+            end_others()
 
 
 def prepared(name: str) -> dict[str, Any]:
@@ -164,9 +166,9 @@ def printed(program: Any, namespace: dict[str, Any], given: str, channel: Channe
     source.close()
     output = read_all(reader)
     os.close(reader)
-    kill_all(child)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    reap()
     failed = output is None or os.waitstatus_to_exitcode(status) != 0
     return None if failed else output
 
@@ -198,19 +200,12 @@ def read_all(reader: int) -> str | None:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def kill_all(child: int) -> None:
-    """End what a program leaves running: all of the sandbox, where there is one."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
-    if os.getpid() == 1:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, signal.SIGKILL)
-
-
-def reap() -> None:
-    """Forget the processes that ended without their parent."""
+def end_others() -> None:
+    """End what a program left running: all processes of the sandbox but this one."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
-        while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]:
+        while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 

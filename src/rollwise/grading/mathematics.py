@@ -103,8 +103,8 @@ def _load(convention: Convention) -> GradeFunction:
     """Import Math-Verify and use it once: SymPy and its parser load more at their first use."""
     # It warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")  # SymPy's, of what hostile answers make it do
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")
+    warnings.simplefilter("ignore")  # SymPy's, of what hostile answers make it do
     return _verify_part if convention == "math_verify" else verify_minerva
 
 

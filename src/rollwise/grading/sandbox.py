@@ -68,7 +68,7 @@ class Contained:
         )
         self._stdin, self._stdout = _fileno(self._process.stdin), _fileno(self._process.stdout)
         os.set_blocking(self._stdin, False)
-        self.send(first)
+        self.send({**first, "contained": command is not uncontained})
 
     def __enter__(self) -> Self:
         return self
@@ -182,7 +182,7 @@ def bubblewrapped(folder: str) -> list[str]:
     own_user = [] if os.geteuid() == 0 else ["--unshare-user"]
     return [
         *(_found("bwrap"), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
-        *("--die-with-parent", "--as-pid-1", *own_user, *binds, *links),
+        *("--die-with-parent", *own_user, *binds, *links),
         *("--ro-bind-try", _LIBRARIES, _LIBRARIES, "--dev", "/dev", "--remount-ro", "/dev"),
         *("--perms", "1777", "--size", str(DISK), "--tmpfs", FOLDER),
         *("--remount-ro", "/", "--chdir", FOLDER, "--"),
@@ -238,7 +238,7 @@ import os, socket
 
 def escapes():
     found = []
-    if os.getpid() != 1:
+    if os.getppid() > 1:
         found.append("processes")
     if any(name != "lo" for _, name in socket.if_nameindex()):
         found.append("the network")
@@ -267,16 +267,10 @@ def _unprivileged() -> list[str]:
     """
     user = str(20000 + (os.getpid() * 1009 + next(_starts)) % 40000)
     other = ["--reuid", user, "--regid", user, "--clear-groups"] if os.geteuid() == 0 else []
+    setpriv = _found("setpriv")
     return [
-        *(
-            _found("setpriv"),
-            "--pdeathsig",
-            "KILL",
-            *other,
-            "--bounding-set=-all",
-            "--inh-caps=-all",
-            "--no-new-privs",
-        ),
+        *(setpriv, *other, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"),
+        *(setpriv, "--pdeathsig", "KILL"),  # forgotten where the user changes
         *_python(),
     ]
 
