@@ -8,9 +8,9 @@ box.
 
 The rival calls `parse` and `verify` as Math-Verify's documentation does, with its own time-outs of
 5 s, in the main thread; it is timed on a sample of each kind of response and extrapolated per
-response. Both run on the same machine, in turn. Workers are started beforehand, and each repeat
-has a new grader, so that no verdict is remembered from another. The ratio's interval: the rival's mean by
-bootstrap over its sample (95 %), over the slowest and the fastest of the repeats.
+response. Both run on the same machine, in turn. Workers are started beforehand, and each repeat has
+a new grader, so that no verdict is remembered from another. The ratio's interval: the rival's mean
+by bootstrap over its sample (95 %), over the slowest and the fastest of the repeats.
 
     OMP_NUM_THREADS=1 python benchmarks/grading.py [--quick]
 """

@@ -1,12 +1,18 @@
 """Mathematics: how answers may be written, and MATH-500."""
 
 import json
+import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rollwise.grading import MathGrader
-from rollwise.grading.mathematics import verify_math
+from rollwise.grading import MathGrader, mathematics
+from rollwise.grading.final_answers import box_of, boxed, minerva_answer, plainly_equal
+from rollwise.grading.mathematics import verify_math, verify_minerva
+from rollwise.grading.workers import NeedsWhole, _Verdicts
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 
@@ -102,8 +108,226 @@ def test_a_power_tower_ends_at_the_limit_and_costs_only_itself(caplog):
         r"$\boxed{(10^{10})!}$",
         r"$\boxed{4}$",
     ]
-    with MathGrader(timeout=1.0) as grader:
+    with MathGrader(timeout=1.0, workers=1) as grader:
         assert grader.grade(responses, ["3"] * 4).tolist() == [0.0, 1.0, 0.0, 0.0]
         assert grader.failures == 2
         assert grader.grade(["3"], ["3"]).tolist() == [1.0]
     assert caplog.text.count("longer than 1 s") == 1
+
+
+def by_part(response, answer):
+    """Grade as the grader does: by the box alone, where it takes one out."""
+    content = box_of(response)
+    if content is None:
+        return verify_math(response, answer)
+    try:
+        verdict = mathematics._verify_part(boxed(content), answer)
+    except NeedsWhole:
+        return verify_math(response, answer)
+    assert verdict == 1.0 or not plainly_equal(content, answer)
+    return verdict
+
+
+ANSWERS = (
+    *("5", "12", "0.5", "50", "x+1", "[0,1)", "a=3", "]", "1,2", "3 is 4", "is 7", "7 [ 2", "{1}"),
+    *(
+        r"\frac{1}{2}",
+        r"\dfrac{3}{4}",
+        r"\text{Evelyn}",
+        r"x \in [1,2]",
+        r"\sqrt[3]{2}",
+        "@#",
+        "_{",
+    ),
+)
+PIECES = (
+    *("The answer is ", "the final answer is ", "Final answer: ", " final answer, which is ", "\n"),
+    *(" I hope it is correct. ", " and ", ", ", "$", "$$", r"\(", r"\)", r"\[", r"\]", " [", "] "),
+    *("%", " percent", r"\%", "x=", "12", "3.5 ", "$7$", r"\frac{1}{2}", "answer: ", "costs $5 "),
+    *(". ", "}", "{", " is ", " is: ", r"\text{ cm}", r"\boxed{5}", r"\fbox{12}", "$a$ and "),
+)
+DELIMITERS = (("", ""), ("$", "$"), ("$$", "$$"), (r"\(", r"\)"), (r"\[", r"\]"), (" [", "] "))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    before=st.lists(st.sampled_from(PIECES), max_size=4).map("".join),
+    content=st.sampled_from(ANSWERS),
+    delimiters=st.sampled_from(DELIMITERS),
+    after=st.lists(st.sampled_from(PIECES), max_size=2).map("".join),
+    answer=st.sampled_from(("5", "12", r"\frac{1}{2}", "50", "7")),
+)
+def test_the_box_alone_gets_the_verdict_of_the_whole_response(
+    before, content, delimiters, after, answer
+):
+    response = f"{before}{delimiters[0]}{boxed(content)}{delimiters[1]}{after}"
+    for reference in {answer, content if content not in ("]", "@#", "_{") else answer}:
+        assert by_part(response, reference) == verify_math(response, reference)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"$\boxed{3}$, so $\boxed{5}$",
+        r"$\boxed{5}$ and 7",
+        r"The final answer is $7$. I hope it is correct. \boxed{5}",
+        r"final answer is $a$ and $x = \boxed{5}$",
+        r"$\boxed{50}$ percent",
+        r"$\boxed{50}\%$",
+        r"by [see \boxed{2]} ] ",
+        r"\boxed{5} \fbox{3}",
+        r"\boxed{$5}$",
+        r"\boxed{",
+        r"\boxed{}",
+        "\\boxed{" + "(" * 5000 + "}",
+        "no box",
+    ],
+)
+def test_no_box_is_taken_out_where_math_verify_may_read_more(response):
+    assert box_of(response) is None
+
+
+@pytest.mark.parametrize(
+    ("response", "content"),
+    [
+        (r"So $x = 2$ and the answer is $\boxed{5}$.", "5"),
+        (r"The final answer is: $\boxed{\frac{1}{2}}$. I hope it is correct.", r"\frac{1}{2}"),
+        (r"Hence \[ y = \boxed{ [0, 1) } \] as claimed.", "[0, 1)"),
+        ("in 3 steps: \\boxed{\\text{A}}\n", r"\text{A}"),
+    ],
+)
+def test_a_box_is_taken_out_of_ordinary_responses(response, content):
+    assert box_of(response) == content
+
+
+def test_real_solutions_get_the_verdicts_of_plain_math_verify(math500):
+    pick = random.Random(0)
+    for row in pick.sample(math500, 100):
+        for answer in (row["answer"], pick.choice(math500)["answer"]):
+            assert by_part(row["solution"], answer) == verify_math(row["solution"], answer)
+
+
+def test_thousands_of_wrong_pairings_are_rejected(grader, math500):
+    """All that are accepted, plain Math-Verify also says to be the same answer."""
+    pick = random.Random(1)
+    pairs = [(pick.choice(math500), pick.choice(math500)["answer"]) for _ in range(3000)]
+    responses = [rf"The answer is $\boxed{{{row['answer']}}}$." for row, _ in pairs]
+    rewards = grader.grade(responses, [answer for _, answer in pairs])
+    accepted = [(row["answer"], a) for (row, a), r in zip(pairs, rewards, strict=True) if r]
+    assert grader.failures == 0
+    assert 0 < len(accepted) < 60
+    for found, answer in accepted:
+        assert verify_math(boxed(found), answer) == 1.0
+
+
+def test_the_same_verdicts_from_every_thread_and_in_any_order(grader, math500):
+    rows = math500[:60]
+    answers = [row["answer"] for row in rows]
+    pairs = [(row["solution"], answer) for row in rows for answer in (row["answer"], answers[0])]
+    expected = [verify_math(*pair) for pair in pairs]
+
+    def in_order(seed):
+        order = random.Random(seed).sample(range(len(pairs)), len(pairs))
+        futures = grader.submit(*zip(*(pairs[i] for i in order), strict=True))
+        return [futures[order.index(i)].result() for i in range(len(pairs))]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(in_order, range(4))) == [expected] * 4
+    assert in_order(4) == expected
+
+
+BOMBS = {
+    "tower": "9^{9^{9^{9}}}",
+    "factorial": "(10^{10})!",
+    "integer": "9" * 100_000,
+    "decimals": "0." + "3" * 100_000,
+    "round brackets": "(" * 100_000,
+    "braces": "{" * 100_000,
+    "fractions": r"\frac{" * 3000 + "1" + "}{2}" * 3000,
+    "roots": r"\sqrt{" * 3000,
+    "boxes": r"\boxed{" * 3000,
+    "dollars": "$" * 100_000,
+    "spaces": " " * 1_000_000,
+    "a megabyte": "x" * 1_000_000,
+    "phrases": "the final answer is " * 5000,
+    "control characters": "".join(map(chr, range(32))) * 100,
+    "surrogate": "\ud800",
+    "definition": r"\def\a{\a\a}\a",
+}
+
+
+@pytest.fixture(scope="module")
+def strict():
+    """Ends what takes half a second."""
+    with MathGrader(timeout=0.5, workers=2) as grader:
+        yield grader
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_bombs_cost_their_own_reward_at_most(strict, bomb):
+    responses = [boxed(bomb), f"$\\boxed{{{bomb}", f"the answer is ${bomb}$ 1", r"$\boxed{5}$", "5"]
+    assert strict.grade(responses, ["5"] * 5).tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    text=st.text(max_size=200)
+    | st.lists(st.sampled_from([*PIECES, "9", "^", "!", r"\int", r"\sum_", "("]), max_size=15).map(
+        "".join
+    )
+)
+def test_any_text_is_graded(strict, text):
+    assert set(strict.grade([text, boxed(text), "5"], ["5", "5", "5"])[:2]) <= {0.0, 1.0}
+    assert strict.grade(["5"], ["5"]).tolist() == [1.0]
+
+
+def test_a_worker_takes_no_more_memory_than_it_may(caplog):
+    """An honest response after it has the room that it needs."""
+    with MathGrader(timeout=20.0, workers=1, memory=64 * 1024**2) as grader:
+        rewards = grader.grade(["7 " * 20_000_000, r"$\boxed{5}$ it is"], ["7", "5"])
+        assert rewards[1] == 1.0
+        (worker,) = grader._pool._workers
+        status = Path(f"/proc/{worker._process.pid}/limits")
+        if status.exists():
+            assert "Max address space         unlimited" not in status.read_text()
+
+
+def test_verdicts_are_remembered_and_forgotten():
+    verdicts = _Verdicts(2)
+    verdicts.put(b"a", 1.0)
+    verdicts.put(b"b", 0.0)
+    assert verdicts.get(b"a") == 1.0
+    verdicts.put(b"c", 1.0)
+    assert [verdicts.get(key) for key in (b"a", b"b", b"c")] == [1.0, None, 1.0]
+
+
+MINERVA = "work\nFinal Answer: The final answer is {}. I hope it is correct."
+
+
+@pytest.mark.parametrize(
+    ("response", "answer", "verdict"),
+    [
+        (MINERVA.format("$24$"), "24", 1.0),
+        (MINERVA.format(r"$-\frac{2}{3}$"), r"-\frac23", 1.0),
+        (MINERVA.format("$x = 5$ dollars"), "5", 1.0),
+        (MINERVA.format("$1,000$"), "1000", 1.0),
+        (MINERVA.format(r"$0.5$"), r"\frac{1}{2}", 1.0),
+        (MINERVA.format("$24$"), "25", 0.0),
+        (MINERVA.format("$24$").removesuffix("I hope it is correct."), "24", 1.0),
+        (r"$\boxed{24}$", "24", 0.0),
+        (MINERVA.format("$1$") + "\n" + MINERVA.format("$2$"), "1", 1.0),
+        ("Final Answer: The final answer is\n$24$. I hope it is correct.", "24", 0.0),
+        ("Final Answer: The final answer is" * 30_000, "24", 0.0),
+    ],
+)
+def test_minervas_convention(response, answer, verdict):
+    found = minerva_answer(response)
+    assert (0.0 if found is None else verify_minerva(found, answer)) == verdict
+
+
+def test_minervas_convention_can_be_chosen():
+    with MathGrader(convention="minerva", workers=1) as grader:
+        rewards = grader.grade([MINERVA.format("$24$"), r"$\boxed{24}$"], ["24", "24"])
+        assert rewards.tolist() == [1.0, 0.0]
+    with pytest.raises(ValueError, match="convention must be one of math_verify, minerva; got 'x'"):
+        MathGrader(convention="x")
