@@ -222,6 +222,10 @@ BAD_VALUES = {
         {"grading": {"type": "math", "function": "mine:grade"}},
         ["`grading`", "no other type takes one"],
     ),
+    "containment of what is not code": (
+        {"grading": {"type": "math", "uncontained": True}},
+        ["`grading`", "uncontained is for type `code` alone", "type is `math`"],
+    ),
     "out of reach": (
         {"exit": {"positives": 20, "negatives": 20}},
         ["`exit` does not fit `schedule`", "positives=20", "never", "32 draws", "size=8"],
@@ -339,6 +343,11 @@ def test_recorded_settings_make_the_same_settings_again(given):
     config = make_config(given)
     recorded = json.loads(json.dumps(config.model_dump(mode="json")))
     assert make_config(recorded) == config
+
+
+def test_code_has_more_time_than_mathematics():
+    assert make_config({"grading": {"type": "code"}}).grading.timeout == 10.0
+    assert make_config({"grading": {"type": "code", "timeout": 3.0}}).grading.timeout == 3.0
 
 
 def test_every_setting_is_described():

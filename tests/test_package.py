@@ -18,7 +18,10 @@ CONTRACT = {
         *("Balanced", "PositiveFocused", "FixedCount", "Rounds", "RolloutSession", "Draw"),
         *("select_group", "advantages", "pass_at_k", "Uniform", "__version__"),
     ],
-    "rollwise.grading": ["ExactGrader", "FunctionGrader", "MathGrader"],
+    "rollwise.grading": [
+        *("CodeGrader", "ExactGrader", "FunctionGrader", "MathGrader"),
+        *("as_compute_score", "as_reward_function"),
+    ],
     "rollwise.engines": ["Completion", "Engine"],
     "rollwise.prompts": ["PromptSampler", "Uniform"],
     "rollwise.reports": ["write_report"],

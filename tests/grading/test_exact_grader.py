@@ -50,5 +50,14 @@ def test_every_grader(make):
         assert (rewards.shape, rewards.dtype) == ((3,), np.float64)
         with pytest.raises(ValueError, match="got 2 responses and 1 answers"):
             grader.grade(["1", "2"], ["1"])
+        with pytest.raises(TypeError, match=r"responses\[1\] must be a str, got int: 2"):
+            grader.grade(["1", 2], ["1", "2"])
+        with pytest.raises(TypeError, match=r"answers\[0\] must be a str, got NoneType"):
+            grader.submit(["1"], [None])
+        with pytest.raises(
+            TypeError, match="responses must be a list of texts, got one text: '12'"
+        ):
+            grader.grade("12", ["1", "2"])
+        assert [f.result() for f in grader.submit(["1", "2"], ["1", "3"])] == [1.0, 0.0]
         grader.close()
         grader.close()

@@ -1,0 +1,80 @@
+"""Graders in the forms of verl and TRL, and functions in those forms as graders."""
+
+import pytest
+
+from rollwise.grading import ExactGrader, FunctionGrader, as_compute_score, as_reward_function
+from rollwise.grading.function import of_a_pair
+
+
+def test_a_grader_as_verls_compute_score():
+    compute_score = as_compute_score(ExactGrader())
+    assert compute_score("math", "1 2=3", "3", {"index": 1}) == 1.0
+    assert (
+        compute_score(
+            data_source="math", solution_str="4", ground_truth="3", extra_info=None, more=1
+        )
+        == 0.0
+    )
+
+
+@pytest.mark.parametrize(
+    "completions",
+    [
+        ["1 2=3", "4"],
+        [[{"role": "assistant", "content": "1 2=3"}], [{"role": "assistant", "content": "4"}]],
+        [
+            [{"role": "assistant", "content": [{"type": "text", "text": "1 2=3"}]}],
+            [{"role": "tool", "content": "3"}, {"role": "assistant", "content": "4"}],
+        ],
+    ],
+    ids=["texts", "messages", "parts"],
+)
+def test_a_grader_as_trls_reward_function(completions):
+    reward = as_reward_function(ExactGrader(), answer_column="truth")
+    assert reward.__name__ == "ExactGrader"
+    assert reward(prompts=["?", "?"], completions=completions, truth=["3", "3"]) == [1.0, 0.0]
+
+
+def test_a_missing_column_is_named():
+    reward = as_reward_function(ExactGrader())
+    with pytest.raises(ValueError, match="needs a column 'answer'; it has level, solution"):
+        reward(prompts=["?"], completions=["3"], solution=["3"], level=[1])
+
+
+def verls(data_source, solution_str, ground_truth, extra_info=None):
+    assert (data_source, extra_info) == ("", {})
+    return {"score": float(solution_str == ground_truth), "acc": True}
+
+
+def trls(prompts, completions, solution, **columns):
+    assert prompts == [""]
+    return [float(c == s) for c, s in zip(completions, solution, strict=True)]
+
+
+def trls_named(completions, truth):
+    return [float(c == s) for c, s in zip(completions, truth, strict=True)]
+
+
+def trls_chat(prompts, completions, **columns):
+    return [
+        float(c[0]["content"] == a) for c, a in zip(completions, columns["answer"], strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "chat"), [(verls, False), (trls, False), (trls_named, False), (trls_chat, True)]
+)
+def test_functions_of_other_forms_grade(function, chat):
+    grade = of_a_pair(function, chat)
+    assert (grade("3", "3"), grade("4", "3")) == (1.0, 0.0)
+
+
+def test_a_function_in_verls_form_grades_in_the_workers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_for_verl.py").write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    return float(solution_str == ground_truth)\n"
+    )
+    with FunctionGrader("mine_for_verl:compute_score", workers=1) as grader:
+        assert grader.grade(["3", "4"], ["3", "3"]).tolist() == [1.0, 0.0]
+        assert grader.failures == 0
