@@ -185,8 +185,15 @@ def test_the_last_block_is_the_program(response, code):
 
 def test_without_containment_it_refuses_and_says_how_to_go_on(monkeypatch):
     monkeypatch.setattr(sandbox, "COMMANDS", {"unshare": lambda folder: ["/bin/false"]})
-    with pytest.raises(ConfigError, match=r"unshare: exit code 1.*`uncontained=True`"):
+    with pytest.raises(
+        ConfigError, match=r"unshare: the sandbox cannot start: .*`uncontained=True`"
+    ):
         CodeGrader()
+
+
+def test_a_sandbox_that_does_not_start_is_no_verdict_on_a_program():
+    with pytest.raises(RuntimeError, match="the sandbox cannot start: no more namespaces"):
+        sandbox.Contained(lambda _: ["/bin/sh", "-c", "echo no more namespaces >&2"], {}, 1.0)
 
 
 def test_uncontained_code_is_run_where_that_is_asked_for(monkeypatch):
@@ -211,7 +218,7 @@ def test_a_sandbox_ends_with_the_process_that_started_it(grader):
     script = (
         "import sys, time\nfrom rollwise.grading.sandbox import Contained, find_containment\n"
         "first = {'mode': 'functions', 'code': 'from time import sleep', 'limits': {}}\n"
-        "inside = Contained(find_containment(), first, time.monotonic() + 60)\n"
+        "inside = Contained(find_containment(), first, 60.0)\n"
         "inside.receive()\n"
         "inside.send({'call': 'sleep', 'args': [['int', '0xfff']], 'kwargs': ['dict', []]})\n"
         "print(inside._process.pid, flush=True)\ntime.sleep(3600)\n"

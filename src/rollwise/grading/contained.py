@@ -86,12 +86,14 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
-    first = json.loads(requests.readline())
+    channel = Channel(requests, replies)
+    first = channel.read()
+    channel.write("ready")
     for name, limit in first["limits"].items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
     vars(builtins).update(exit=sys.exit, quit=sys.exit)  # which `site` would have brought
     serve = {"program": run_program, "functions": call_functions, "tests": run_tests}[first["mode"]]
-    serve(first, Channel(requests, replies))
+    serve(first, channel)
 
 
 class Channel:

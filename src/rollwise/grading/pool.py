@@ -129,10 +129,12 @@ class WorkerPool:
         if task is None:
             return False
         if task.wanted():
+            outcome: Outcome | Exception
             try:
-                task.settle(worker.grade(task.text, task.answer))
-            except Exception as error:
-                task.settle(error)
+                outcome = worker.grade(task.text, task.answer)
+            except Exception as error:  # for whoever waits for it
+                outcome = error
+            task.settle(outcome)
         return True
 
     def _refuse_rest(self) -> None:

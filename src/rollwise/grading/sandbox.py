@@ -34,7 +34,8 @@ DISK = 64 * 1024**2
 MOST_REPLY = 4 * contained.MOST_OUTPUT
 """Bytes of one line from inside; JSON may need more than the output that it tells of."""
 
-PROBE_TIMEOUT = 30.0
+START_TIMEOUT = 30.0
+"""Seconds for a sandbox to be ready."""
 
 
 class Lost(Exception):
@@ -47,13 +48,16 @@ class Contained:
     Args:
         command: What starts it, from the name of an empty folder; see `COMMANDS`.
         first: What it is to do.
-        deadline: When it must have answered all, by `time.monotonic`.
+        seconds: In which it must have answered all, from when it is ready.
+
+    Raises:
+        RuntimeError: It cannot start.
     """
 
     def __init__(
-        self, command: Callable[[str], list[str]], first: Mapping[str, Any], deadline: float
+        self, command: Callable[[str], list[str]], first: Mapping[str, Any], seconds: float
     ) -> None:
-        self._deadline = deadline
+        self._deadline = time.monotonic() + START_TIMEOUT
         self._unread = b""
         self._folder = tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
@@ -68,7 +72,13 @@ class Contained:
         )
         self._stdin, self._stdout = _fileno(self._process.stdin), _fileno(self._process.stdout)
         os.set_blocking(self._stdin, False)
-        self.send({**first, "contained": command is not uncontained})
+        try:
+            self.ask({**first, "contained": command is not uncontained})
+        except Lost:
+            complaint = self._complaint()
+            self.close()
+            raise RuntimeError(f"the sandbox cannot start: {complaint}") from None
+        self._deadline = time.monotonic() + seconds
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +86,10 @@ class Contained:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all that runs inside."""
         self._end()
         self._process.__exit__(None, None, None)
         self._folder.cleanup()
@@ -119,8 +133,7 @@ class Contained:
         except (ValueError, RecursionError) as error:
             raise Lost("it said what is no JSON") from error
 
-    def complaint(self) -> str:
-        """End it, and return the last that it wrote to stderr."""
+    def _complaint(self) -> str:
         self._end()
         lines = self._process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
@@ -223,12 +236,13 @@ def find_containment() -> Callable[[str], list[str]]:
 def _probe(command: Callable[[str], list[str]]) -> str | None:
     """Try a way to contain; what it complains of, or None where it works."""
     first = {"mode": "functions", "code": _PROBE, "limits": {}}
-    with Contained(command, first, time.monotonic() + PROBE_TIMEOUT) as inside:
-        try:
+    call = {"call": "escapes", "args": [], "kwargs": ["dict", []]}
+    try:
+        with Contained(command, first, START_TIMEOUT) as inside:
             inside.receive()
-            reply = inside.ask({"call": "escapes", "args": [], "kwargs": ["dict", []]})
-        except Lost:
-            return inside.complaint()
+            reply = inside.ask(call)
+    except (Lost, RuntimeError) as error:
+        return str(error)
     escapes = contained.decode(reply.get("value", "it fails"))
     return f"it leaves open {escapes}" if escapes else None
 
