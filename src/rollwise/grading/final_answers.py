@@ -15,7 +15,6 @@ _WORDS = r"[^$\\{}\[\]%\d]"
 _BOXES = re.compile(r"\\f?box")
 _PHRASE = re.compile(r"(?i:final answer)")
 _LEADS_TO_BOX = re.compile(rf"{_WORDS}*+{_DELIMITER}?\s*")
-_IN_BRACKETS = re.compile(r"(?<!\\)\[[^\n\[\]]*+\Z")
 _UNREADABLE = re.compile(r"\$|\\[()\[\]]|\\f?box|(?i:answer)|\sis\b")
 _QUIET = re.compile(rf"[\s.,;:!]*+{_DELIMITER}?+(?!\s*+(?:[Pp]ercent|[Pp]ct)){_WORDS}*+", re.DOTALL)
 
@@ -39,7 +38,7 @@ def box_of(response: str) -> str | None:
     if end is None:
         return None
     content, before = response[start + len(r"\boxed{") : end].strip(), response[:start]
-    if not content or _UNREADABLE.search(content) or _IN_BRACKETS.search(before):
+    if not content or _UNREADABLE.search(content):
         return None
     alone = _QUIET.fullmatch(response, end + 1) and _leads_only_to_its_end(before)
     return content if alone else None
