@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
     parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_train, _add_report):
+    for add in (_add_train, _add_report, _add_verl):
         add(commands)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -99,5 +99,34 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
         console.print(f"report: {write_report(options.folder)}")
         return 0
+
+    parser.set_defaults(run=run)
+
+
+def _add_verl(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "verl",
+        allow_abbrev=False,
+        usage="rollwise verl [config] --output DIR [--resume] [--print] [--section.key VALUE]",
+        help="train on many machines, by verl",
+        description="Train by verl, from the same settings as `train`; a table [verl] of the TOML "
+        "file holds verl's own, in its words. Needs the extra `verl`: docs/verl.md.",
+    )
+    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
+    parser.add_argument("--output", type=Path, required=True, help="the run's folder")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run in --output from its checkpoint"
+    )
+    parser.add_argument(
+        "--print", action="store_true", help="print verl's overrides, a line each, and stop"
+    )
+    settings = add_settings(parser)
+
+    def run(options: argparse.Namespace, console: Console) -> int:
+        from rollwise.integrations.verl.command import run
+
+        layers = [read_toml(options.config)] if options.config else []
+        layers.append(settings(parsed_args=options)())
+        return run(layers, options.output, options.resume, options.print)
 
     parser.set_defaults(run=run)

@@ -39,15 +39,12 @@ def save_checkpoint(
         RunError: It could not be written.
     """
     path = folder / f"step-{step:06d}"
-    arrays, scalars = _split(sampler.state_dict())
     with written_whole(path) as partial:
         partial.mkdir(parents=True)
         learner.model.save_pretrained(partial / "model")
         tokenizer.save_pretrained(partial / "model")
         safetensors.torch.save_file(_optimizer_state(learner), partial / "optimizer.safetensors")
-        safetensors.numpy.save_file(arrays, partial / "sampler.safetensors")
-        state = {"step": step, "updates": learner.updates, "sampler": scalars}
-        (partial / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+        save_sampler(partial, sampler, step=step, updates=learner.updates)
     return path
 
 
@@ -58,9 +55,7 @@ def load_checkpoint(path: Path, learner: Learner, sampler: PromptSampler) -> int
         RunError: A part is missing, broken, or of another model or data set.
     """
     try:
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        arrays = safetensors.numpy.load_file(path / "sampler.safetensors")
-        sampler.load_state_dict({**arrays, **state["sampler"]})
+        state = load_sampler(path, sampler)
         _load_optimizer_state(learner, safetensors.torch.load_file(path / "optimizer.safetensors"))
         learner.updates = state["updates"]
         return int(state["step"])
@@ -78,6 +73,33 @@ def prune_checkpoints(folder: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints."""
     for path in checkpoints(folder)[:-keep]:
         shutil.rmtree(path)
+
+
+def save_sampler(folder: Path, sampler: PromptSampler, **progress: int) -> None:
+    """Write a sampler's state into a folder, as `sampler.safetensors` and `state.json`.
+
+    Args:
+        folder: Exists already.
+        sampler: Whose state.
+        progress: Goes into `state.json` too.
+    """
+    arrays, scalars = _split(sampler.state_dict())
+    safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")
+    state = {**progress, "sampler": scalars}
+    (folder / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+
+
+def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
+    """Restore a sampler from what `save_sampler` wrote; returns all of `state.json`.
+
+    Raises:
+        OSError: A file is missing.
+        ValueError, KeyError, SafetensorError: One is broken, or of another sampler or data set.
+    """
+    state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
+    sampler.load_state_dict({**arrays, **state["sampler"]})
+    return state
 
 
 def _split(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[str, Any]]:

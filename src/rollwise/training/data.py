@@ -41,7 +41,7 @@ def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> Ru
         ConfigError: The lengths do not fit the model, or a batch is larger than the data.
     """
     limit = _prompt_limit(config, context)
-    all_train, all_heldout = _read_both(config)
+    all_train, all_heldout = read_both(config)
     try:
         train = _encode("training", all_train, tokenizer, limit)
         heldout = _encode("held-out", all_heldout, tokenizer, limit)
@@ -80,7 +80,7 @@ def _prompt_limit(config: TrainConfig, context: int | None) -> int:
     return min(limit, room)
 
 
-def _read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
+def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     """Read training and held-out problems, no problem in both."""
     data, count = config.data, config.evaluation.problems
     if data.heldout:

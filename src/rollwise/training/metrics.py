@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from rollwise.engines import Completion
 from rollwise.prompts import BatchSampler, Retiring
-from rollwise.sampling import Pool, RolloutSession, Rounds, is_uniform
+from rollwise.sampling import Pool, Rounds, Schedule, is_uniform
 from rollwise.sampling.pool import Key
 from rollwise.training.batches import Batch
 from rollwise.training.groups import TrainedGroup
@@ -18,12 +19,29 @@ PARTS = 8
 """Parts of a step's prompts that beliefs and pass rates are averaged over."""
 
 
-def rollout_metrics(batch: Batch, groups: Sequence[TrainedGroup], first: int) -> dict[str, Any]:
-    """Summarise the rollouts of a step.
+@dataclass(frozen=True)
+class ResponseFigures:
+    """What the metrics need of a response.
 
-    How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is said by the
-    first draws of each prompt alone: they are an ordinary sample, which a pool that stopped
-    because of what it held is not.
+    Attributes:
+        tokens: How many.
+        surprisal: The sum of −log p over them, in nats.
+        truncated: Whether it was cut at the limit of new tokens.
+    """
+
+    tokens: int
+    surprisal: float
+    truncated: bool
+
+    @classmethod
+    def of(cls, response: Completion) -> "ResponseFigures":
+        """Take the figures of a completion."""
+        surprisal = -float(np.sum(response.logprobs, dtype=np.float64))
+        return cls(len(response.tokens), surprisal, response.truncated)
+
+
+def rollout_metrics(batch: Batch, groups: Sequence[TrainedGroup], first: int) -> dict[str, Any]:
+    """Summarise the rollouts of a step (see `pool_metrics`).
 
     Args:
         batch: Its pools hold completions.
@@ -32,26 +50,73 @@ def rollout_metrics(batch: Batch, groups: Sequence[TrainedGroup], first: int) ->
     """
     session = batch.session
     pools = list(session.pools.values())
-    first_draws: list[Completion] = [r for pool in pools for r in pool.responses[:first]]
-    piloted = sum(len(pool) for pilot in batch.pilots for pool in pilot.pools.values())
-    draws = sum(len(pool) for pool in pools) + session.surplus + piloted
+    return pool_metrics(
+        pools,
+        [ResponseFigures.of(response) for pool in pools for response in pool.responses[:first]],
+        uniform_groups=[group.members.uniform for group in groups],
+        trained_groups=sum(not group.dropped for group in groups),
+        first=first,
+        schedule=session.schedule,
+        surplus=session.surplus,
+        piloted=sum(len(pool) for pilot in batch.pilots for pool in pilot.pools.values()),
+        failures=session.failures,
+        lost=session.lost,
+        tokens=batch.cost.tokens,
+    )
+
+
+def pool_metrics(
+    pools: Sequence[Pool],
+    first_draws: Sequence[ResponseFigures],
+    *,
+    uniform_groups: Sequence[bool],
+    trained_groups: int,
+    first: int,
+    schedule: Schedule,
+    surplus: int,
+    piloted: int = 0,
+    failures: int = 0,
+    lost: int = 0,
+    tokens: int,
+) -> dict[str, Any]:
+    """Summarise the pools of a step.
+
+    How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is said by the
+    first draws of each prompt alone: they are an ordinary sample, which a pool that stopped
+    because of what it held is not.
+
+    Args:
+        pools: One for each prompt.
+        first_draws: The first responses of each.
+        uniform_groups: Whether the members of each prompt's group have one reward.
+        trained_groups: Groups that are trained on.
+        first: The draws of a prompt that count as first.
+        schedule: By which they were drawn.
+        surplus: Draws beyond a prompt's exit.
+        piloted: Draws of pilots, which are in no pool.
+        failures: Draws that failed, attempts counted one by one.
+        lost: Draws that were given up.
+        tokens: Of all responses, surplus included.
+    """
+    draws = sum(len(pool) for pool in pools) + surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
+    entropy = sum(r.surprisal for r in first_draws) / max(sum(r.tokens for r in first_draws), 1)
     return {
         "reward": _mean([reward for pool in pools for reward in pool.rewards[:first]]),
         "uniform_first": _mean([is_uniform(pool.rewards[:first]) for pool in pools]),
-        "uniform_after": _mean([group.members.uniform for group in groups]),
+        "uniform_after": _mean(uniform_groups),
         "prompts": len(pools),
-        "trained_groups": sum(not group.dropped for group in groups),
+        "trained_groups": trained_groups,
         "draws": draws,
-        "draws_per_prompt": draws / len(pools),
-        "draws_by_round": _draws_by_round(pools, session),
-        "surplus_draws": session.surplus,
-        "tokens": batch.cost.tokens,
+        "draws_per_prompt": draws / max(len(pools), 1),
+        "draws_by_round": _draws_by_round(pools, schedule),
+        "surplus_draws": surplus,
+        "tokens": tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
-        "failed_draws": session.failures,
-        "lost_draws": session.lost,
-        "entropy": _mean([-lp for r in first_draws for lp in r.logprobs]),
-        "response_tokens": _mean([len(response.tokens) for response in first_draws]),
+        "failed_draws": failures,
+        "lost_draws": lost,
+        "entropy": entropy,
+        "response_tokens": _mean([response.tokens for response in first_draws]),
         "truncated": _mean([response.truncated for response in first_draws]),
     }
 
@@ -94,13 +159,13 @@ def _by(
     ]
 
 
-def _draws_by_round(pools: Sequence[Pool], session: RolloutSession) -> list[float]:
+def _draws_by_round(pools: Sequence[Pool], schedule: Schedule) -> list[float]:
     """Draws a prompt in each round, averaged over all prompts."""
-    if not isinstance(session.schedule, Rounds):
+    if not isinstance(schedule, Rounds):
         return []
-    size = session.schedule.size
+    size = schedule.size
     drawn_P = np.array([len(pool) for pool in pools])
-    rounds = range(session.schedule.rounds)
+    rounds = range(schedule.rounds)
     return [float(np.clip(drawn_P - r * size, 0, size).mean()) for r in rounds]
 
 

@@ -1,0 +1,75 @@
+"""`rollwise verl`: one TOML file to a run of verl."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rollwise.config import make_config
+from rollwise.config.settings import merge
+from rollwise.errors import ConfigError, RunError
+from rollwise.integrations.verl.data import write_data
+from rollwise.integrations.verl.overrides import overrides
+from rollwise.integrations.verl.settings import missing
+from rollwise.records import flatten
+
+MAIN = "verl.trainer.main_ppo"
+
+
+def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
+    """Write the problems for verl, and return its override list.
+
+    Args:
+        layers: Settings, later ones win; a table `verl` holds verl's own.
+        folder: The run's.
+
+    Raises:
+        RollwiseError: What is wrong with the settings or the data.
+    """
+    folder = folder.absolute()
+    given, verl = split(layers)
+    config = make_config(given)
+    own = flatten(verl, ".").keys()
+    files = folder / "data" / "train.parquet", folder / "data" / "heldout.parquet"
+    if not {"data.train_files", "data.val_files"} <= own:
+        files = write_data(config, folder / "data")
+    return overrides(config, given, verl, folder, files)
+
+
+def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell rollwise's settings from verl's own.
+
+    Raises:
+        ConfigError: `verl` is not a table.
+    """
+    given: dict[str, Any] = {}
+    verl: dict[str, Any] = {}
+    for layer in layers:
+        own = layer.get("verl", {})
+        if not isinstance(own, Mapping):
+            raise ConfigError(f"`verl` must be a table of verl's own settings; it is {own!r}")
+        verl |= flatten(own, ".")
+        given = merge(given, {key: value for key, value in layer.items() if key != "verl"})
+    return given, verl
+
+
+def run(
+    layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_only: bool
+) -> int:
+    """Run verl, or print its overrides, a line each; returns the exit code.
+
+    Raises:
+        RollwiseError: What is wrong, and what to do.
+    """
+    if not resume and (folder / "metrics.jsonl").exists():
+        raise RunError(f"{folder} holds a run; give another --output, or --resume to go on with it")
+    chosen = plan(layers, folder)
+    if print_only:
+        print("\n".join(shlex.quote(override) for override in chosen))
+        return 0
+    if reason := missing():
+        raise ConfigError(reason)
+    return subprocess.run([sys.executable, "-m", MAIN, *chosen], env=os.environ).returncode

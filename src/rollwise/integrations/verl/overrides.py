@@ -1,0 +1,171 @@
+"""verl's whole override list from rollwise's settings."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rollwise.config import BUILT_IN, TrainConfig
+from rollwise.integrations.verl.settings import BUFFER, MANAGER, NAME
+from rollwise.records import flatten
+from rollwise.training.model import model_path
+
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+"""The built-in model was trained on bare questions."""
+
+PLAIN_TEXT = re.compile(r"(pkg://)?/?[A-Za-z_][\w./-]*")
+"""Text that Hydra takes without quotes, and for nothing else than text."""
+
+NOT_TEXT = {"true", "false", "null", "inf", "nan"}
+
+ROLLOUT = "actor_rollout_ref.rollout"
+ACTOR = "actor_rollout_ref.actor"
+MODEL = "actor_rollout_ref.model"
+
+
+def overrides(
+    config: TrainConfig,
+    given: Mapping[str, Any],
+    verl: Mapping[str, Any],
+    folder: Path,
+    data: tuple[Path, Path],
+) -> list[str]:
+    """Write verl's configuration as Hydra overrides, one for each setting.
+
+    Args:
+        config: rollwise's settings, with all defaults.
+        given: The same as the user gave them; verl's processes fill in the defaults.
+        verl: verl's own settings, in its own words; they win.
+        folder: The run's.
+        data: The training and the held-out file.
+    """
+    settings = {f"+{NAME}.settings.{key}": value for key, value in flatten(given, ".").items()}
+    derived = {
+        **_data(config, data),
+        **_model(config),
+        **_actor(config),
+        **_rollout(config),
+        **_algorithm(config),
+        **_trainer(config, folder),
+        f"+{NAME}.output": str(folder),
+    }
+    own = flatten(verl, ".")
+    kept = {key: value for key, value in derived.items() if key.lstrip("+") not in own}
+    forced = {f"++{key}": value for key, value in own.items()}
+    return [f"{key}={_text(value)}" for key, value in _joined(kept, settings, forced)]
+
+
+def _joined(*parts: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    for part in parts:
+        yield from part.items()
+
+
+def _data(config: TrainConfig, files: tuple[Path, Path]) -> dict[str, Any]:
+    return {
+        "data.train_files": str(files[0]),
+        "data.val_files": str(files[1]),
+        "data.train_batch_size": config.prompts.batch_size,
+        "data.max_prompt_length": config.data.max_prompt_tokens,
+        "data.max_response_length": config.engine.max_new_tokens,
+        "data.filter_overlong_prompts": True,
+        "data.return_raw_chat": True,
+        "data.dataloader_num_workers": 0,
+    }
+
+
+def _model(config: TrainConfig) -> dict[str, Any]:
+    model = config.model
+    chosen: dict[str, Any] = {
+        f"{MODEL}.path": model_path(model.path),
+        f"{MODEL}.enable_gradient_checkpointing": model.gradient_checkpointing,
+    }
+    if model.path == BUILT_IN:
+        chosen[f"{MODEL}.custom_chat_template"] = PLAIN_TEMPLATE
+    if model.lora_rank:
+        modules = model.lora_modules
+        chosen[f"{MODEL}.lora_rank"] = model.lora_rank
+        chosen[f"{MODEL}.lora_alpha"] = model.lora_alpha
+        chosen[f"{MODEL}.target_modules"] = modules.split(",") if "," in modules else modules
+    return chosen
+
+
+def _actor(config: TrainConfig) -> dict[str, Any]:
+    """The papers' loss: PPO's ratio, clipped higher above, a mean over all tokens, no KL term."""
+    learner = config.learner
+    longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
+    return {
+        f"{ACTOR}.strategy": "fsdp2",
+        f"{ACTOR}.optim.lr": learner.learning_rate,
+        f"{ACTOR}.optim.lr_warmup_steps": learner.warmup_updates,
+        f"{ACTOR}.optim.weight_decay": learner.weight_decay,
+        f"{ACTOR}.grad_clip": learner.max_grad_norm,
+        f"{ACTOR}.ppo_mini_batch_size": max(config.prompts.batch_size // learner.mini_batches, 1),
+        f"{ACTOR}.use_dynamic_bsz": True,
+        f"{ACTOR}.ppo_max_token_len_per_gpu": max(learner.micro_batch_tokens, longest),
+        f"{ACTOR}.clip_ratio_low": learner.clip_low,
+        f"{ACTOR}.clip_ratio_high": learner.clip_high,
+        f"{ACTOR}.clip_ratio_c": learner.dual_clip,
+        f"{ACTOR}.entropy_coeff": learner.entropy_coefficient,
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        f"{ACTOR}.use_kl_loss": False,
+    }
+
+
+def _rollout(config: TrainConfig) -> dict[str, Any]:
+    return {
+        f"{ROLLOUT}.name": "vllm",
+        f"{ROLLOUT}.tensor_model_parallel_size": 1,
+        f"{ROLLOUT}.n": config.group.size,
+        f"{ROLLOUT}.temperature": config.engine.temperature,
+        f"{ROLLOUT}.calculate_log_probs": True,
+        f"{ROLLOUT}.val_kwargs.n": config.evaluation.samples,
+        f"{ROLLOUT}.val_kwargs.do_sample": True,
+        f"{ROLLOUT}.val_kwargs.temperature": config.engine.temperature,
+        f"+{ROLLOUT}.agent.agent_loop_manager_class": MANAGER,
+    }
+
+
+def _algorithm(config: TrainConfig) -> dict[str, Any]:
+    path, name = BUFFER
+    return {
+        "algorithm.adv_estimator": NAME,
+        "critic.enable": False,
+        "reward.num_workers": config.grading.workers or 8,
+        "reward.reward_manager.source": "importlib",
+        "reward.reward_manager.name": "GraderRewardManager",
+        "reward.reward_manager.module.path": "pkg://rollwise.integrations.verl.reward",
+        "trainer.v1.trainer_mode": NAME,
+        "trainer.v1.sampler.custom_sampler.path": path,
+        "trainer.v1.sampler.custom_sampler.name": name,
+    }
+
+
+def _trainer(config: TrainConfig, folder: Path) -> dict[str, Any]:
+    """`every = 0` means only at the end, which verl takes for never."""
+    return {
+        "trainer.total_training_steps": config.steps,
+        # An epoch has one step at least, so that the steps end the run.
+        "trainer.total_epochs": config.steps + 1,
+        "trainer.save_freq": config.checkpoint.every or config.steps,
+        "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
+        "trainer.test_freq": config.evaluation.every or config.steps,
+        "trainer.logger": ["console", *config.records.trackers],
+        "trainer.project_name": NAME,
+        "trainer.experiment_name": folder.name,
+        "trainer.default_local_dir": str(folder / "checkpoints"),
+    }
+
+
+def _text(value: Any) -> str:
+    """Write a value as Hydra's grammar has it."""
+    if value is None:
+        return "null"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_text(part) for part in value) + "]"
+    if isinstance(value, str):
+        if PLAIN_TEXT.fullmatch(value) and value.lower() not in NOT_TEXT:
+            return value
+        escaped = value.replace("\\'", "\\\\'").replace("'", "\\'").replace("${", "\\${")
+        return f"'{escaped}'"
+    return json.dumps(value)

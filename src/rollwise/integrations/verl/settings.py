@@ -1,0 +1,152 @@
+"""rollwise's settings inside verl's configuration, and what of verl's they do not go with."""
+
+import os
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from typing import Any
+
+from rollwise.config import TrainConfig, make_config
+from rollwise.errors import ConfigError
+
+NAME = "rollwise"
+"""Of our trainer, our advantages, our settings in verl's configuration, and our metrics."""
+
+TESTED = ((0, 9), (0, 10))
+"""verl's versions: from the first, below the second."""
+
+MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
+BUFFER = ("pkg://rollwise.integrations.verl.replay_buffer", "PoolReplayBuffer")
+
+
+def settings_of(config: Any) -> TrainConfig:
+    """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`).
+
+    Raises:
+        ConfigError: There are none, or they are wrong.
+    """
+    from omegaconf import OmegaConf
+
+    if config.get(NAME) is None:
+        raise ConfigError(
+            f"verl's configuration has no `{NAME}`: start verl by `rollwise verl`, or with the "
+            "overrides that `rollwise verl --print` shows"
+        )
+    given = config[NAME].get("settings") or {}
+    return make_config(OmegaConf.to_container(given, resolve=True) if given else {})
+
+
+def missing() -> str | None:
+    """Say in a sentence what keeps verl from running rollwise; None if nothing does."""
+    try:
+        found = version("verl")
+    except PackageNotFoundError:
+        return 'verl is not installed: pip install "rollwise[verl]"'
+    low, high = TESTED
+    if not low <= tuple(int(part) for part in found.split(".")[:2]) < high:
+        return (
+            f"verl {found} is installed, and rollwise is tested with verl from "
+            f"{low[0]}.{low[1]} to below {high[0]}.{high[1]}"
+        )
+    policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
+    if policy != "auto" and NAME not in [name.strip() for name in policy.split(",")]:
+        return f"VERL_USE_EXTERNAL_PLUGINS keeps rollwise out: let it name `{NAME}`, or unset it"
+    plugins = [point for point in entry_points(group="verl.plugins") if point.name == NAME]
+    if not plugins:
+        return "verl cannot find rollwise's plug-in: install rollwise anew, for its entry point"
+    try:
+        plugins[0].load()  # which verl does too, but says nothing where it fails
+    except ImportError as error:
+        return f'rollwise\'s plug-in cannot be loaded ({error}): pip install "rollwise[verl]"'
+    return None
+
+
+def check(config: Any, settings: TrainConfig) -> None:
+    """Refuse what cannot go together.
+
+    Args:
+        config: verl's whole configuration.
+        settings: rollwise's.
+
+    Raises:
+        ConfigError: One line for each setting: what it must be, what it is, and why.
+    """
+    wrong = [*_unsupported(settings), *_not_as_rollwise(config, settings), *_misaligned(config)]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+
+
+def _unsupported(settings: TrainConfig) -> list[str]:
+    group, allocation, total = (
+        settings.group.unresolved,
+        settings.allocation.type,
+        settings.schedule.total_draws,
+    )
+    wrong = []
+    if group == "refill":
+        wrong.append("`group.unresolved` must be `drop` or `keep` in verl; it is `refill`")
+    if allocation != "none":
+        wrong.append(f"`allocation.type` must be `none` in verl; it is `{allocation}`")
+    if total is not None:
+        wrong.append(
+            f"`schedule.total_draws` must not be set in verl, whose workers sample their prompts "
+            f"apart; it is {total}"
+        )
+    return wrong
+
+
+def _not_as_rollwise(config: Any, settings: TrainConfig) -> list[str]:
+    """What verl and rollwise are both told must be the same."""
+    path, name = BUFFER
+    rollout = "actor_rollout_ref.rollout"
+    wanted = {
+        "algorithm.adv_estimator": NAME,
+        f"{rollout}.agent.agent_loop_manager_class": MANAGER,
+        "trainer.v1.sampler.custom_sampler.path": path,
+        "trainer.v1.sampler.custom_sampler.name": name,
+        "data.train_batch_size": settings.prompts.batch_size,
+        f"{rollout}.n": settings.group.size,
+        f"{rollout}.temperature": settings.engine.temperature,
+        f"{rollout}.response_length": settings.engine.max_new_tokens,
+    }
+    return [
+        f"`{key}` must be {value!r}, as rollwise's settings have it; it is {_get(config, key)!r}"
+        for key, value in wanted.items()
+        if _get(config, key) != value
+    ]
+
+
+def _misaligned(config: Any) -> list[str]:
+    """What would give the learner other responses or probabilities than were drawn and judged."""
+    rollout, size = "actor_rollout_ref.rollout", _get(config, "data.train_batch_size")
+    colocated = _get(config, "reward.reward_model.enable")
+    rules: list[tuple[str, tuple[Any, ...], str]] = [
+        (f"{rollout}.top_p", (1,), "the learner's probabilities are of the whole distribution"),
+        (f"{rollout}.top_k", (-1,), "the learner's probabilities are of the whole distribution"),
+        (f"{rollout}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
+        (f"{rollout}.full_determinism", (False,), "it gives all responses to a prompt one seed"),
+        (f"{rollout}.over_sample_rate", (0,), "it favours responses that are finished first"),
+        ("algorithm.use_kl_in_reward", (False,), "advantages come from the rewards as graded"),
+        ("algorithm.filter_groups.enable", (False, None), "`group.unresolved` decides that"),
+        ("trainer.v1.sampler.sync_refill_failed_groups", (False, None), "prompts are asked once"),
+        ("trainer.parameter_sync_step", (None, 1), "all rows of a step are of one policy"),
+        ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
+        ("skip.rollout_tq.enable", (False, None), "recorded rollouts hold no pools"),
+    ]
+    if colocated:
+        rules.append(
+            (
+                "reward.reward_model.enable_resource_pool",
+                (True,),
+                "a colocated reward model grades after sampling, which rewards have to steer",
+            )
+        )
+    return [
+        f"`{key}` must be {allowed[-1]!r}: {why}; it is {_get(config, key)!r}"
+        for key, allowed, why in rules
+        if _get(config, key) not in allowed
+    ]
+
+
+def _get(config: Any, key: str) -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.select(config, key)

@@ -1,0 +1,220 @@
+"""verl's synchronous trainer, with prompts by a rollwise sampler and advantages by its pools."""
+
+import logging
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import open_dict
+from safetensors import SafetensorError
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from rollwise.errors import ConfigError, RunError
+from rollwise.evaluation import Evaluation
+from rollwise.files import written_whole
+from rollwise.integrations.verl.client import CancellingClient
+from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
+from rollwise.integrations.verl.reports import Order
+from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
+from rollwise.records import Row, flatten
+from rollwise.tasks.problem import problem_key
+from rollwise.training.checkpoints import load_sampler, save_sampler
+from rollwise.training.metrics import belief_metrics
+
+log = logging.getLogger(__name__)
+
+
+@register_trainer(NAME)
+class RollwiseTrainer(PPOTrainerSync):
+    """Asks a prompt sampler for each step's prompts, and tells it what came of them.
+
+    Raises:
+        ConfigError: What keeps this configuration from being run.
+    """
+
+    def __init__(self, config: Any) -> None:
+        if reason := missing():
+            raise ConfigError(reason)
+        self.settings = settings_of(config)
+        check(config, self.settings)
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = "sync"  # verl's base class compares it
+        super().__init__(config)
+        ADV_ESTIMATOR_REGISTRY[NAME] = self._advantages
+        self._row_advantages: list[float] = []
+        self._figures: Row = {}
+        self._heldout: Row | None = None
+        self.recorder = Recorder(self.settings, config[NAME].get("output"))
+
+    # Prompts.
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
+        keys, levels = list(self.places), [level for _, level in self.places.values()]
+        try:
+            self.sampler = self.settings.prompts.make(keys, self.settings.seed, levels)
+        except ValueError as error:
+            raise ConfigError(f"`prompts`: {error}") from None
+
+    def _next_train_batch(self, num_prompts: int | None = None) -> Any:
+        """Ask for the prompts of a step; verl's own data loader is left alone."""
+        keys = self.sampler.ask(num_prompts)
+        rows = collate_fn([self.train_dataset[self.places[key][0]] for key in keys])
+        rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
+        rows[NAME] = np.fromiter(self._orders(keys), dtype=object, count=len(keys))
+        batch = tu.get_tensordict(rows)
+        tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        return batch
+
+    def _orders(self, keys: list[Any]) -> list[Order]:
+        priors: Any = [None] * len(keys)
+        if self.settings.exit.give_up_below or self.settings.schedule.make().speculation < 1:
+            priors = [tuple(prior) for prior in self.sampler.pass_rate_priors(keys).tolist()]
+        recorded = self.settings.records.prompts_per_step
+        return [
+            Order(key, prior, place < recorded)
+            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
+        ]
+
+    # Rollouts.
+
+    def get_llm_client(self) -> Any:
+        """Return verl's client of its rollout engines, one that can drop responses."""
+        return self.llm_server_manager.get_client(client_cls=CancellingClient)
+
+    def on_sample_end(self) -> None:
+        """Take in what came of the step's prompts."""
+        super().on_sample_end()
+        reports = list(self.replay_buffer.reports.values())
+        keys = [report.key for report in reports]
+        pools = [report.pool(self.settings.grading.positive_threshold) for report in reports]
+        correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
+        believed = belief_metrics(self.sampler, keys, correct, drawn)
+        self.sampler.tell(keys, correct=correct, drawn=drawn)
+        figures = step_metrics(reports, self.replay_buffer.failed, self.settings)
+        self._figures = figures | believed | self.sampler.metrics()
+
+    # Advantages.
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        metrics.update(numbers(self._figures))
+        known: dict[str, float] = {}
+        for uid, report in self.replay_buffer.reports.items():
+            known |= report.advantage_rows(uid)
+        # A row that is not known is verl's padding, which is masked out.
+        self._row_advantages = [known.get(key.rsplit("_", 1)[0], 0.0) for key in batch.keys]
+        return super()._compute_advantage(batch, metrics)
+
+    def _advantages(
+        self, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **others: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give each token its row's advantage; verl calls this from `_compute_advantage`.
+
+        Args:
+            token_level_rewards: Shape (rows, T).
+            response_mask: Shape (rows, T); 1 for the policy's own tokens.
+            others: What verl passes to every estimator.
+        """
+        row_advantages = token_level_rewards.new_tensor(self._row_advantages)
+        values = row_advantages[:, None] * response_mask
+        return values, values
+
+    # Checkpoints.
+
+    def _save_checkpoint(self) -> None:
+        """Write the sampler's state first: verl's mark of a whole checkpoint comes last."""
+        self.recorder.flush()
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        with written_whole(folder / NAME) as partial:
+            partial.mkdir(parents=True)
+            save_sampler(partial, self.sampler, step=self.global_steps)
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if not self.global_steps:
+            return
+        trainer = self.config.trainer
+        folder = f"{trainer.default_local_dir}/global_step_{self.global_steps}"
+        if trainer.resume_mode == "resume_path":
+            folder = trainer.resume_from_path
+        path = Path(os.path.abspath(folder)) / NAME
+        try:
+            load_sampler(path, self.sampler)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise RunError(f"cannot go on from the checkpoint {path}: {error}") from error
+
+    # Records.
+
+    def on_train_begin(self) -> None:
+        """Begin the run's records, or go back to where its checkpoint is."""
+        super().on_train_begin()
+        self.recorder.begin(self.global_steps - 1, self._heldout)
+        self._heldout = None
+
+    def _val_metrics_update(
+        self, data_sources: Any, sample_uids: Any, reward_extra_infos_dict: Any, *others: Any, **more: Any
+    ) -> dict[str, float]:
+        scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
+        self._heldout = heldout_figures(
+            sample_uids, scores, self.settings.grading.positive_threshold
+        )
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, *others, **more
+        )
+        return metrics | numbers({"heldout": self._heldout or {}})
+
+    def _compute_metrics(
+        self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        line = {"step": global_steps, **self._figures, "seconds": seconds(timing_raw)}
+        if self._heldout:
+            line["heldout"], self._heldout = self._heldout, None
+        self.recorder.step(line, list(self.replay_buffer.reports.values()))
+        if global_steps >= self.total_training_steps:
+            self.recorder.flush()
+
+
+def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None]]:
+    """Name each prompt of a data set: key -> its place and its level; the first of equal ones.
+
+    Files that `rollwise verl` wrote have keys and levels in `extra_info`; of others the key is a
+    hash of the prompt.
+    """
+    places: dict[str, tuple[int, int | None]] = {}
+    extras = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
+    for place, (messages, extra) in enumerate(zip(rows[prompt_key], extras, strict=True)):
+        key = (extra or {}).get("key") or problem_key(tuple(messages))
+        places.setdefault(key, (place, (extra or {}).get("level")))
+    if len(places) < len(rows):
+        log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
+    return places
+
+
+def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
+    """Evaluate by the responses to each held-out problem; None where their numbers differ."""
+    correct: dict[str, int] = {}
+    drawn: dict[str, int] = {}
+    for uid, score in zip(uids, scores, strict=True):
+        correct[uid] = correct.get(uid, 0) + (score is not None and float(score) > threshold)
+        drawn[uid] = drawn.get(uid, 0) + 1
+    samples = set(drawn.values())
+    if len(samples) != 1:
+        log.warning("held-out problems have %s responses: some failed", sorted(samples))
+        return None
+    return Evaluation.of_counts(list(correct.values()), samples.pop()).as_json()
+
+
+def numbers(figures: Row) -> dict[str, float]:
+    """Name the numbers among `figures` as verl's loggers take them: `rollwise/exits/satisfied`."""
+    flat = flatten({NAME: figures}, "/")
+    return {name: float(v) for name, v in flat.items() if isinstance(v, int | float)}
