@@ -95,7 +95,10 @@ class SessionWorker:
             return judged(graded), graded
 
         await roll_out(session, respond)
-        group = choose(session.pools[order.key], self.settings, session.step)
+        pool = session.pools[order.key]
+        if not len(pool):
+            raise RuntimeError("none of its draws could be completed")
+        group = choose(pool, self.settings, session.step)
         for place in group.members.indices:
             chosen = group.pool.responses[place]
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]

@@ -50,6 +50,9 @@ def _record(
     """Tell the session what came of a draw; returns the draws that are no longer wanted."""
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is not None:
-        log.warning("%s failed: %r", draw, error)
-        return session.record_failure(draw)
+        lost = session.lost
+        surplus = session.record_failure(draw)
+        given_up = session.lost > lost
+        log.log(logging.WARNING if given_up else logging.INFO, "%s failed: %r", draw, error)
+        return surplus
     return session.record(draw, *task.result())

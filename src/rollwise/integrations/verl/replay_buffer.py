@@ -69,6 +69,6 @@ def rows_in_order(
     rows = [row for row in range(len(names)) if names[row].split("_")[0] in position]
     rows.sort(key=order)
     signal = {uid for uid, report in reports.items() if not report.dropped}
-    signal = signal or set(list(reports)[:1])
+    signal = signal or set([uid for uid, report in reports.items() if report.members][:1])
     kept = [row for row in rows if names[row].split("_")[0] in signal]
     return kept, sorted(set(range(len(names))) - set(kept))

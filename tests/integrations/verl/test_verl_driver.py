@@ -1,0 +1,272 @@
+"""What verl's driver does with the reports: the replay buffer and the trainer, without a run."""
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("verl")
+
+from transfer_queue import KVBatchMeta
+
+from rollwise.config import make_config
+from rollwise.errors import RunError
+from rollwise.integrations.verl import replay_buffer
+from rollwise.integrations.verl.records import Recorder, step_metrics
+from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer, rows_in_order
+from rollwise.integrations.verl.reports import PromptReport
+from rollwise.integrations.verl.trainer import (
+    RollwiseTrainer,
+    heldout_figures,
+    numbers,
+    places_of_prompts,
+)
+
+pytestmark = pytest.mark.verl
+
+
+def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
+    mean = float(np.mean(rewards))
+    fields = {
+        "key": key,
+        "rewards": list(rewards),
+        "exit_reason": "satisfied",
+        "members": [0, 1],
+        "advantages": [[0, rewards[0] - mean], [1, rewards[1] - mean]],
+        "dropped": dropped,
+        "first": [[3, 1.5, False], [1, 0.5, True]],
+        "tokens": 10,
+        "surplus": 1,
+        "failures": 0,
+        "lost": 0,
+        "records": [],
+    }
+    return PromptReport(**{**fields, **changed})
+
+
+# The replay buffer.
+
+
+def test_rows_are_sorted_by_prompt_and_draw_and_those_without_signal_left_out():
+    reports = {"v": make_report("a"), "u": make_report("b"), "w": make_report("c", dropped=True)}
+    names = ["u_3_0", "w_0_0", "v_11_0", "v_2_1", "v_2_0", "u_1_0"]
+    assert rows_in_order(names, reports) == ([4, 3, 2, 5, 0], [1])
+
+
+def test_where_no_prompt_has_signal_the_first_one_stays():
+    reports = {"u": make_report("a", dropped=True), "v": make_report("b", dropped=True)}
+    assert rows_in_order(["v_0_0", "u_0_0", "u_1_0"], reports) == ([1, 2], [0])
+    # A group of correct responses alone may have no member.
+    reports["u"] = make_report("a", dropped=True, members=[], advantages=[])
+    assert rows_in_order(["v_0_0"], reports) == ([0], [])
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    """TransferQueue with three prompts: two sampled, one failed."""
+    reports = {"v": make_report("a"), "u": make_report("b", dropped=True)}
+    tags = {uid: {"rollwise": report.as_tag()} for uid, report in reports.items()}
+    cleared = []
+    queue = SimpleNamespace(
+        kv_list=lambda partition: {partition: {**tags, "f": {"status": "failure"}}},
+        kv_clear=lambda keys, partition_id: cleared.append((partition_id, keys)),
+        cleared=cleared,
+        reports=reports,
+    )
+    monkeypatch.setattr(replay_buffer, "tq", queue)
+    base = replay_buffer.ReplayBuffer
+    monkeypatch.setattr(
+        base,
+        "_materialize_batch",
+        lambda self, partition, uids, rows: KVBatchMeta(
+            partition_id=partition, keys=list(rows), tags=list(rows.values())
+        ),
+    )
+    return queue
+
+
+def test_the_buffer_hands_over_reports_and_rows(queue):
+    buffer = object.__new__(PoolReplayBuffer)
+    rows = {f"{uid}_{i}_0": {"seq_len": i} for uid in "uv" for i in (1, 0)}
+    batch = buffer._materialize_batch("train", ["u", "v", "f"], rows)
+    assert (batch.keys, batch.tags) == (["v_0_0", "v_1_0"], [{"seq_len": 0}, {"seq_len": 1}])
+    assert buffer.reports == queue.reports
+    assert buffer.failed == 1
+    assert queue.cleared == [("train", ["u_1_0", "u_0_0"])]
+
+
+def test_validation_rows_are_left_as_they_are(queue):
+    batch = object.__new__(PoolReplayBuffer)._materialize_batch("val", ["x"], {"x_0_0": {}})
+    assert batch.keys == ["x_0_0"]
+    assert queue.cleared == []
+
+
+# The trainer.
+
+
+class Rows:
+    """A data set of verl's."""
+
+    def __init__(self, *rows):
+        self.rows = rows
+        self.column_names = list(rows[0])
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, name):
+        return [row[name] for row in self.rows]
+
+
+def asked(text):
+    return [{"role": "user", "content": text}]
+
+
+def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
+    ours = Rows(
+        {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3}},
+        {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
+    )
+    assert places_of_prompts(ours, "prompt") == {"k1": (0, 3), "k2": (1, None)}
+    others = Rows({"prompt": asked("a")}, {"prompt": asked("b")}, {"prompt": asked("a")})
+    with caplog.at_level(logging.WARNING):
+        places = places_of_prompts(others, "prompt")
+    assert [place for place, _ in places.values()] == [0, 1]
+    assert "1 prompts come more than once" in caplog.text
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """A trainer of six prompts, as verl's setup leaves it, without engines and workers."""
+    trainer = object.__new__(RollwiseTrainer)
+    trainer.settings = make_config(
+        {"prompts": {"type": "cdas", "batch_size": 2}, "exit": {"give_up_below": 0.1}}
+    )
+    keys = list("abcdef")
+    trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * 6)
+    trainer.train_dataset = [{"raw_prompt": asked(key), "n": torch.tensor([0])} for key in keys]
+    trainer.global_steps = 4
+    trainer.config = SimpleNamespace(
+        trainer=SimpleNamespace(default_local_dir=str(tmp_path), resume_mode="auto")
+    )
+    trainer.replay_buffer = SimpleNamespace(reports={}, failed=0)
+    trainer.recorder = Recorder(trainer.settings, None)
+    return trainer
+
+
+def test_a_step_asks_the_sampler_for_its_prompts(trainer):
+    same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
+    batch = trainer._next_train_batch()
+    keys = same.ask()
+    orders = list(batch["rollwise"])
+    assert [order.key for order in orders] == keys
+    assert [messages[0]["content"] for messages in batch["raw_prompt"]] == keys
+    assert all(order.prior is not None and order.recorded for order in orders)
+    assert len(set(batch["uid"])) == 2
+    assert not any("_" in uid for uid in batch["uid"])
+
+
+def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
+    monkeypatch.setattr("verl.trainer.ppo.v1.trainer_sync.PPOTrainerSync.on_sample_end", _nothing)
+    keys = trainer.sampler.ask()
+    first = make_report(keys[0], [1.0, 1.0, 1.0, 1.0], dropped=True)
+    trainer.replay_buffer.reports = {"u": first, "v": make_report(keys[1])}
+    trainer.replay_buffer.failed = 1
+    trainer.on_sample_end()
+    same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
+    same.ask()
+    same.tell(keys, correct=[4, 1], drawn=[4, 3])
+    for name, value in same.state_dict().items():
+        np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
+    figures = trainer._figures
+    assert figures["draws"] == 4 + 3 + 2
+    assert (figures["trained_groups"], figures["failed_prompts"]) == (1, 1)
+    assert figures["entropy"] == pytest.approx((1.5 + 0.5) / (3 + 1))
+    assert numbers(figures)["rollwise/exits/satisfied"] == 2.0
+
+
+def _nothing(self, *arguments, **options):
+    return None
+
+
+def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
+    monkeypatch.setattr(
+        "verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage", _nothing
+    )
+    trainer._figures = {"reward": 0.5, "draws_by_round": [1.0]}
+    trainer.replay_buffer.reports = {"u": make_report("a"), "v": make_report("b", dropped=True)}
+    metrics = {}
+    batch = SimpleNamespace(keys=["u_1_0", "padx_0_0", "u_0_0", "v_0_0"])
+    trainer._compute_advantage(batch, metrics)
+    assert metrics == {"rollwise/reward": 0.5}
+    mask = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]])
+    values, returns = trainer._advantages(torch.zeros(4, 3), mask, config=None, index=None)
+    expected = torch.tensor([-1 / 3, 0, 2 / 3, 0])[:, None] * mask
+    torch.testing.assert_close(values, expected)
+    assert returns is values
+
+
+def test_the_sampler_goes_on_from_a_checkpoint(trainer, monkeypatch, tmp_path):
+    saved, base = [], "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
+    monkeypatch.setattr(f"{base}._save_checkpoint", lambda self: saved.append(self.global_steps))
+    monkeypatch.setattr(f"{base}._load_checkpoint", _nothing)
+    trainer.sampler.tell(trainer.sampler.ask(), correct=[4, 0], drawn=[4, 8])
+    trainer._save_checkpoint()
+    assert saved == [4]
+    state = trainer.sampler.state_dict()
+    trainer.sampler = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
+    trainer._load_checkpoint()
+    for name, value in state.items():
+        np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
+    trainer.global_steps = 5
+    with pytest.raises(RunError, match="global_step_5/rollwise"):
+        trainer._load_checkpoint()
+
+
+def test_a_checkpoint_of_other_prompts_is_refused(trainer, monkeypatch):
+    base = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
+    monkeypatch.setattr(f"{base}._save_checkpoint", _nothing)
+    monkeypatch.setattr(f"{base}._load_checkpoint", _nothing)
+    trainer._save_checkpoint()
+    trainer.sampler = trainer.settings.prompts.make(list("uvwxyz"), 0, [None] * 6)
+    with pytest.raises(RunError, match="other prompts"):
+        trainer._load_checkpoint()
+
+
+def test_held_out_figures_are_the_built_in_trainers():
+    figures = heldout_figures(["u", "v", "u", "v"], [1.0, 0.0, 0.0, False], 0.7)
+    assert figures["avg@2"]["value"] == pytest.approx(0.25)
+    assert figures["pass@2"]["value"] == pytest.approx(0.5)
+    assert heldout_figures(["u", "v", "u"], [1.0, 0.0, 0.0], 0.7) is None
+
+
+# The run's folder.
+
+
+def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
+    settings = make_config({})
+    heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
+    line = step_metrics([make_report("a")], 0, settings)
+
+    def run(done, steps):
+        recorder = Recorder(settings, str(tmp_path))
+        recorder.begin(done, heldout)
+        for step in steps:
+            recorder.step({"step": step, **line}, [make_report("a", records=[{"step": step}])])
+        recorder.flush()
+        return recorder.folder
+
+    folder = run(0, [1, 2, 3])
+    assert [row["step"] for row in folder.read_metrics()] == [0, 1, 2, 3]
+    folder = run(2, [3, 4])
+    assert [row["step"] for row in folder.read_metrics()] == [0, 1, 2, 3, 4]
+    assert [row["step"] for row in folder.read_samples()] == [1, 2, 3, 4]
+    elapsed = [row["elapsed"] for row in folder.read_metrics()]
+    assert elapsed == sorted(elapsed)
+    folder = run(0, [1])
+    assert [row["step"] for row in folder.read_metrics()] == [0, 1]
+    assert folder.read_metrics()[0]["heldout"] == heldout
+    assert folder.read_config()["seed"] == 0

@@ -1,0 +1,234 @@
+"""From one TOML file to verl's configuration, checked against verl's own schema."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl")
+
+import pyarrow.parquet as pq
+import verl.trainer.main_ppo
+from hydra import compose, initialize_config_dir
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+from rollwise.cli import main
+from rollwise.config import make_config, read_toml
+from rollwise.errors import ConfigError
+from rollwise.integrations.verl import settings as settings_module
+from rollwise.integrations.verl.command import split
+from rollwise.integrations.verl.overrides import overrides
+from rollwise.integrations.verl.settings import check, missing, settings_of
+
+pytestmark = pytest.mark.verl
+
+SCHEMA = Path(verl.trainer.main_ppo.__file__).parent / "config"
+RECIPES = sorted((Path(__file__).parents[3] / "examples/verl").glob("*.toml"))
+FILES = Path("/data/train.parquet"), Path("/data/heldout.parquet")
+
+
+def compose_verl(*layers):
+    """verl's configuration from settings, by verl's schema: an unknown key is an error."""
+    given, own = split(layers)
+    listed = overrides(make_config(given), given, own, Path("/runs/x"), FILES)
+    with initialize_config_dir(str(SCHEMA), version_base=None):
+        return compose("ppo_trainer", overrides=listed), listed
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_is_valid_in_verls_own_schema(recipe):
+    config, listed = compose_verl(read_toml(recipe))
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    for section in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "reward"):
+        node = config
+        for name in section.split("."):
+            node = node[name]
+        omega_conf_to_dataclass(node)
+    check(config, settings_of(config))
+    assert not need_critic(config)
+    # `++` would add what verl does not know: ours must be in the schema, but for two.
+    added = {item.split("=")[0] for item in listed if item.startswith("+")}
+    ours = {key for key in added if not key.startswith(("++", "+rollwise."))}
+    assert ours == {"+actor_rollout_ref.rollout.agent.agent_loop_manager_class"}
+    bare, _ = compose_verl({})
+    for key in (item.split("=")[0] for item in listed if item.startswith("++")):
+        node = bare
+        for name in key.removeprefix("++").split("."):
+            assert name in node, f"{recipe.name}: verl has no {key}"
+            node = node[name]
+
+
+def test_there_is_a_recipe_for_one_node_and_for_several():
+    nodes = [compose_verl(read_toml(recipe))[0].trainer.nnodes for recipe in RECIPES]
+    assert sorted(nodes) == [1, 4]
+
+
+def test_the_papers_run_has_the_papers_hyperparameters():
+    config, _ = compose_verl(read_toml(next(r for r in RECIPES if "1.5b" in r.name)))
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-Math-1.5B"
+    assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (512, 128, 4)
+    assert (actor.optim.lr, actor.optim.lr_warmup_steps, actor.optim.weight_decay) == (1e-6, 10, 0)
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.28, 10.0)
+    assert (actor.loss_agg_mode, actor.use_kl_loss, actor.entropy_coeff) == ("token-mean", False, 0)
+    assert (actor.grad_clip, rollout.temperature, config.trainer.n_gpus_per_node) == (1.0, 1.0, 8)
+
+
+def test_what_was_given_arrives_as_it_was_given():
+    """Quotes, backslashes, braces and line ends go through Hydra's grammar unharmed."""
+    given = {
+        "data": {"instruction": "It's \\boxed{}, ${not} an interpolation: a=1, [b]\nnew \"line\" \\'"},
+        "prompts": {"type": "cdas", "batch_size": 8, "retire_at": None},
+        "records": {"trackers": ["wandb"]},
+        "learner": {"learning_rate": 3e-5},
+        "exit": {"give_up_below": 0.25},
+    }
+    config, _ = compose_verl(given)
+    assert settings_of(config) == make_config(given)
+    assert list(config.trainer.logger) == ["console", "wandb"]
+    assert config.actor_rollout_ref.actor.optim.lr == 3e-5
+
+
+def test_verls_own_settings_win_and_later_layers_too():
+    config, listed = compose_verl(
+        {"verl": {"trainer": {"nnodes": 2}, "actor_rollout_ref": {"rollout": {"name": "sglang"}}}},
+        {"verl": {"trainer": {"nnodes": 3}}},
+    )
+    assert (config.trainer.nnodes, config.actor_rollout_ref.rollout.name) == (3, "sglang")
+    keys = [item.split("=")[0].lstrip("+") for item in listed]
+    assert len(keys) == len(set(keys))
+
+
+def test_evaluating_and_saving_only_at_the_end():
+    config, _ = compose_verl({"steps": 7, "evaluation": {"every": 0}, "checkpoint": {"every": 0}})
+    assert (config.trainer.test_freq, config.trainer.save_freq) == (7, 7)
+
+
+def of_verl(dotted, value):
+    """{"a": {"b": value}} from "a.b"."""
+    for name in reversed(dotted.split(".")):
+        value = {name: value}
+    return {"verl": value}
+
+
+ROLLOUT = "actor_rollout_ref.rollout"
+REFUSED = [
+    ("reward.reward_model.enable", True, "a colocated reward model grades after sampling"),
+    (f"{ROLLOUT}.n", 8, "`actor_rollout_ref.rollout.n` must be 4"),
+    (f"{ROLLOUT}.temperature", 0.7, "must be 1.0"),
+    (f"{ROLLOUT}.top_p", 0.9, "whole distribution"),
+    (f"{ROLLOUT}.top_k", 50, "whole distribution"),
+    (f"{ROLLOUT}.logprobs_mode", "raw_logprobs", "temperature is part of the policy"),
+    (f"{ROLLOUT}.full_determinism", True, "one seed"),
+    (f"{ROLLOUT}.over_sample_rate", 0.5, "finished first"),
+    (f"{ROLLOUT}.response_length", 100, "must be 48"),
+    ("data.train_batch_size", 100, "must be 64"),
+    ("data.gen_batch_size", 1, "asked at once"),
+    ("algorithm.adv_estimator", "grpo", "must be 'rollwise'"),
+    ("algorithm.use_kl_in_reward", True, "the rewards as graded"),
+    ("algorithm.filter_groups.enable", True, "`group.unresolved` decides that"),
+    ("trainer.v1.sampler.sync_refill_failed_groups", True, "asked once"),
+    ("trainer.v1.sampler.custom_sampler.name", "Mine", "must be 'PoolReplayBuffer'"),
+    ("skip.rollout_tq.enable", True, "hold no pools"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "reason"), REFUSED, ids=lambda part: str(part)[:45])
+def test_what_does_not_go_together_is_refused(key, value, reason):
+    config, _ = compose_verl(of_verl(key, value))
+    with pytest.raises(ConfigError) as error:
+        check(config, settings_of(config))
+    [line] = str(error.value).splitlines()
+    assert reason in line
+    assert f"it is {value!r}" in line or key == "reward.reward_model.enable"
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"group": {"unresolved": "refill"}}, "group.unresolved"),
+        ({"allocation": {"type": "estimated"}}, "allocation.type"),
+        ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
+    ],
+)
+def test_what_verls_workers_cannot_do_is_refused(given, key):
+    config, _ = compose_verl(given)
+    with pytest.raises(ConfigError, match=f"`{key}` must"):
+        check(config, settings_of(config))
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    config, _ = compose_verl(of_verl("actor_rollout_ref.rollout", {"n": 8, "top_p": 0.5}))
+    with pytest.raises(ConfigError) as error:
+        check(config, settings_of(config))
+    assert len(str(error.value).splitlines()) == 2
+
+
+def test_a_configuration_of_verl_alone_says_how_to_start():
+    with initialize_config_dir(str(SCHEMA), version_base=None):
+        config = compose("ppo_trainer")
+    with pytest.raises(ConfigError, match="rollwise verl"):
+        settings_of(config)
+
+
+# Whether verl can run it.
+
+
+def test_the_plug_in_is_in():
+    assert missing() is None
+
+
+@pytest.mark.parametrize("version", ["0.8.3", "0.10.0", "1.0.0rc1"])
+def test_versions_that_are_not_tested_are_refused(monkeypatch, version):
+    monkeypatch.setattr(settings_module, "version", lambda package: version)
+    assert missing() == (
+        f"verl {version} is installed, and rollwise is tested with verl from 0.9 to below 0.10"
+    )
+
+
+@pytest.mark.parametrize(("policy", "kept_out"), [("none", True), ("other", True), ("a, rollwise", False)])
+def test_a_plug_in_that_is_kept_out_is_noticed(monkeypatch, policy, kept_out):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
+    assert bool(missing()) == kept_out
+
+
+def test_a_plug_in_that_was_not_installed_or_fails_is_noticed(monkeypatch):
+    monkeypatch.setattr(settings_module, "entry_points", lambda group: [])
+    assert "cannot find rollwise's plug-in" in missing()
+
+    class Broken:
+        name = "rollwise"
+
+        def load(self):
+            raise ImportError("No module named 'wrapt'")
+
+    monkeypatch.setattr(settings_module, "entry_points", lambda group: [Broken()])
+    assert "No module named 'wrapt'" in missing()
+
+
+# The command.
+
+
+def test_the_overrides_are_printed_for_a_shell(tmp_path, capsys):
+    file = tmp_path / "run.toml"
+    file.write_text('[data]\nproblems = 32\n[verl.trainer]\nnnodes = 2\n')
+    assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", "--steps", "3"]) == 0
+    listed = [shlex.split(line)[0] for line in capsys.readouterr().out.splitlines()]
+    with initialize_config_dir(str(SCHEMA), version_base=None):
+        config = compose("ppo_trainer", overrides=listed)
+    check(config, settings_of(config))
+    assert (config.trainer.nnodes, config.trainer.total_training_steps) == (2, 3)
+    train = pq.read_table(config.data.train_files).to_pylist()
+    heldout = pq.read_table(config.data.val_files).to_pylist()
+    assert len(train) == 32
+    keys = [row["extra_info"]["key"] for row in train + heldout]
+    assert len(set(keys)) == len(keys)
+    assert train[0]["prompt"][0]["role"] == "user"
+    assert train[0]["reward_model"]["ground_truth"]
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").write_text("")
+    assert main(["verl", "--output", str(tmp_path), "--print"]) == 2
+    assert "holds a run; give another --output, or --resume" in capsys.readouterr().err

@@ -1,0 +1,266 @@
+"""A worker of verl's samples one prompt, against an agent loop written by hand."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("verl")
+
+from omegaconf import OmegaConf
+
+from rollwise.config import make_config
+from rollwise.integrations.verl import agent_loop, client
+from rollwise.integrations.verl.agent_loop import SessionWorker, new_session
+from rollwise.integrations.verl.reports import Order, PromptReport, report_of
+from rollwise.sampling import advantages, draw_seed, select_group
+
+pytestmark = pytest.mark.verl
+
+SETTINGS = {
+    "exit": {"type": "balanced", "positives": 2, "negatives": 2},
+    "schedule": {"type": "rounds", "size": 4, "rounds": 3},
+    "group": {"size": 4},
+    "seed": 5,
+}
+
+
+class Queue:
+    """TransferQueue, as far as a worker uses it."""
+
+    def __init__(self):
+        self.tags = {}
+
+    async def async_kv_put(self, key, partition_id, tag):
+        self.tags.setdefault((partition_id, key), {}).update(tag)
+
+
+class Loop:
+    """verl's own worker, with responses by rule: the draw with a seed divisible by 3 is correct."""
+
+    def __init__(self, config, graded=lambda correct: (float(correct), None)):
+        self.config, self.graded = config, graded
+        self.tokenizer = SimpleNamespace(
+            decode=lambda tokens, **options: " ".join(map(str, tokens)), eos_token_id=1
+        )
+        self.stored, self.params, self.validated, self.broken = [], [], [], set()
+
+    async def _run_agent_loop(self, params, trajectory, *, trace, **fields):
+        self.params.append(params)
+        await asyncio.sleep(0)
+        if fields["session_id"] in self.broken:
+            raise ConnectionError("no engine")
+        tokens = [7] * (fields["session_id"] % 3) + [1]
+        output = SimpleNamespace(
+            response_ids=tokens,
+            response_mask=[1] * len(tokens),
+            response_logprobs=[-0.5] * len(tokens),
+            reward_score=None,
+            extra_fields={},
+        )
+        output.correct = params.get("seed", 0) % 3 == 0
+        return await self._agent_loop_postprocess(output, trajectory["validate"], **fields)
+
+    async def _compute_score(self, outputs, kwargs):
+        score, accuracy = self.graded(outputs[-1].correct)
+        outputs[-1].reward_score = score
+        info = {} if accuracy is None else {"acc": accuracy}
+        outputs[-1].extra_fields["reward_extra_info"] = info
+
+    async def _agent_loop_postprocess(self, outputs, validate, **fields):
+        assert not validate
+        self.stored.append((fields["uid"], fields["session_id"], outputs[-1].reward_score))
+
+    async def _run_prompt(self, prompt, sampling_params, trajectory, trace):
+        self.validated.append(prompt)
+
+
+class Worker(SessionWorker, Loop):
+    pass
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    queue = Queue()
+    monkeypatch.setattr(agent_loop, "tq", queue)
+    return queue
+
+
+def make_worker(engine="cpu", graded=lambda correct: (float(correct), None), **changed):
+    rollout = {"name": engine, "response_length": 8}
+    settings = {**SETTINGS, **changed}
+    config = {"actor_rollout_ref": {"rollout": rollout}, "rollwise": {"settings": settings}}
+    return Worker(OmegaConf.create(config), graded)
+
+
+def sample(worker, queue, order=Order("p"), step=3):
+    """Run one prompt through a worker; returns what it told the driver."""
+    prompt = {
+        "uid": "u",
+        "rollwise": order,
+        "raw_prompt": [{"content": "1+1?"}],
+        "reward_model": {"ground_truth": "2"},
+        "agent_name": "single_turn_agent",
+    }
+    asyncio.run(worker._run_prompt(prompt, {"temperature": 1.0}, {"validate": False, "step": step}))
+    tag = queue.tags["train", "u"]
+    return report_of(tag["rollwise"]) if tag["status"] == "finished" else tag
+
+
+def expected_pool(changed=None, step=3):
+    """The pool that the session of the core draws by the same rule."""
+    session = new_session(make_config({**SETTINGS, **(changed or {})}), Order("p"), step)
+    while draws := session.next_draws():
+        for draw in draws:
+            session.record(draw, float(draw.seed % 3 == 0), draw)
+    return session.pools["p"]
+
+
+@pytest.mark.parametrize(
+    "schedule", [SETTINGS["schedule"], {"type": "streamed", "max_samples": 12}], ids=lambda s: str(s)
+)
+def test_pool_group_and_advantages_are_the_cores(queue, schedule):
+    worker, pool = make_worker(schedule=schedule), expected_pool({"schedule": schedule})
+    group = select_group(pool, 4)
+    report = sample(worker, queue)
+    assert (report.key, report.rewards) == ("p", pool.rewards.tolist())
+    assert report.exit_reason == pool.exit_reason == "satisfied"
+    assert report.members == group.indices.tolist()
+    assert report.advantages == [
+        [index, value]
+        for index, value in zip(report.members, advantages(pool, group).tolist(), strict=True)
+    ]
+    rewards = pool.rewards
+    assert worker.stored == [("u", i, rewards[i]) for i in group.indices]
+    # The first four draws have 1, 2, 3 and 1 tokens of surprisal one half.
+    assert report.first == [[1, 0.5, False], [2, 1.0, False], [3, 1.5, False], [1, 0.5, False]]
+
+
+def test_every_draw_has_a_seed_of_its_own_where_the_engine_takes_one(queue):
+    worker = make_worker()
+    report = sample(worker, queue)
+    seeds = [draw_seed(5, 3, "p", index) for index in range(len(report.rewards))]
+    assert [params["seed"] for params in worker.params] == seeds
+    unseeded = make_worker("sglang")
+    sample(unseeded, queue)
+    assert all("seed" not in params for params in unseeded.params)
+
+
+def test_a_prompt_without_signal_is_reported_and_its_rows_have_no_advantage(queue):
+    worker = make_worker(graded=lambda correct: (0.0, None))
+    report = sample(worker, queue)
+    assert (report.dropped, report.exit_reason, len(report.rewards)) == (True, "exhausted", 12)
+    assert report.advantage_rows("u") == {f"u_{i}": 0.0 for i in range(4)}
+    assert report.uniform_group
+
+
+def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(queue):
+    """A length bonus of 0.25 must not make a wrong response correct, nor go lost."""
+    plain = sample(make_worker(), queue)
+    shaped = sample(make_worker(graded=lambda c: (c - 0.5, float(c))), queue)
+    assert (shaped.rewards, shaped.members) == (plain.rewards, plain.members)
+    # r − mean does not change by a constant shift of all rewards.
+    assert shaped.advantages == [[i, pytest.approx(a)] for i, a in plain.advantages]
+    halved = sample(make_worker(graded=lambda c: (c * 0.5, float(c))), queue)
+    assert halved.advantages == [[i, pytest.approx(a / 2)] for i, a in plain.advantages]
+    linear = {"objective": "linear"}
+    sides = sample(make_worker(graded=lambda c: (c * 0.5, float(c)), advantage=linear), queue)
+    assert sides.advantages == sample(make_worker(advantage=linear), queue).advantages
+
+
+def test_what_the_sampler_believes_reaches_the_session():
+    settings = make_config({**SETTINGS, "exit": {"give_up_below": 0.5}})
+    [hopeless] = new_session(settings, Order("p", prior=(1.0, 60.0)), 0)._prompts.values()
+    [unknown] = new_session(settings, Order("p"), 0)._prompts.values()
+    assert hopeless.pool.stopping.prior != unknown.pool.stopping.prior == (1.0, 1.0)
+
+
+def test_responses_are_recorded_where_they_are_asked_for(queue):
+    assert sample(make_worker(), queue).records == []
+    report = sample(make_worker(), queue, Order("p", recorded=True))
+    assert [row["index"] for row in report.records] == list(range(len(report.rewards)))
+    first = report.records[2]
+    assert (first["question"], first["answer"], first["response"]) == ("1+1?", "2", "7 7 1")
+    trained = [row["index"] for row in report.records if row["advantage"] is not None]
+    assert trained == report.members
+
+
+def test_a_response_that_fails_three_times_costs_itself_alone(queue):
+    worker = make_worker()
+    worker.broken = {1}
+    report = sample(worker, queue)
+    assert (report.lost, report.failures) == (1, 3)
+    assert 1 not in [index for index, _ in report.advantages]
+
+
+def test_a_prompt_that_cannot_be_sampled_fails_alone_and_says_so(queue):
+    worker = make_worker()
+    worker.broken = set(range(12))
+    report = sample(worker, queue)
+    assert report == {"status": "failure"}
+    assert worker.stored == []
+
+
+def test_validation_is_verls_own(queue):
+    worker = make_worker()
+    trajectory = {"validate": True, "step": 0}
+    asyncio.run(worker._run_prompt({"uid": "u"}, {}, trajectory))
+    assert worker.validated == [{"uid": "u"}]
+    assert queue.tags == {}
+
+
+def test_a_report_survives_the_journey_and_names_what_is_wrong(queue):
+    report = sample(make_worker(), queue, Order("p", recorded=True))
+    assert report_of(report.as_tag()) == report
+    assert report.pool(0.7).positives == sum(report.rewards)
+    with pytest.raises(ValueError, match="unknown exit reason 'tired'"):
+        PromptReport(**{**report.as_tag(), "exit_reason": "tired"})
+
+
+class Engine:
+    """A rollout engine's handle whose request never ends by itself."""
+
+    def __init__(self):
+        self.generate = SimpleNamespace(remote=self.begin)
+
+    def begin(self, **request):
+        self.response = asyncio.get_running_loop().create_future()
+        return self.response
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_cancelling_waits_until_the_engine_has_let_go(monkeypatch, drops):
+    """With an engine that drops requests it ends soon; with another once the response is done."""
+    dropped = []
+    monkeypatch.setattr(client.ray, "cancel", dropped.append)
+
+    async def cancel():
+        engine = Engine()
+        task = asyncio.create_task(client._Server(engine, drops).remote(prompt_ids=[1]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        assert dropped == ([engine.response] if drops else [])
+        engine.response.set_exception(ConnectionError("dropped")) if drops else (
+            engine.response.set_result("done")
+        )
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+
+
+def test_figures_without_log_probabilities_are_not_invented(queue):
+    worker = make_worker()
+    run = worker._run_agent_loop
+
+    async def without(*arguments, **options):
+        outputs, fields = await run(*arguments, **options)
+        outputs[-1].response_logprobs = None
+        return outputs, fields
+
+    worker._run_agent_loop = without
+    assert all(np.isnan(surprisal) for _, surprisal, _ in sample(worker, queue).first)
