@@ -40,7 +40,7 @@ def compose_verl(*layers):
 def test_every_recipe_is_valid_in_verls_own_schema(recipe):
     config, listed = compose_verl(read_toml(recipe))
     validate_config(config, need_reference_policy(config), need_critic(config))
-    for section in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "reward"):
+    for section in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm"):
         node = config
         for name in section.split("."):
             node = node[name]

@@ -1,18 +1,22 @@
 """What lets released verl train on a CPU; for tests alone.
 
 Loaded into every process by `VERL_USE_EXTERNAL_MODULES=verl_on_cpu`. It brings a platform without an
-accelerator, gloo as the only process group, and a rollout replica named `cpu` that serves
-`TransformersEngine`.
+accelerator, gloo as the only process group, a rollout replica named `cpu` that serves
+`TransformersEngine`, and a look at what the learner is given: `VERL_ON_CPU` names the folder for
+`learnt.jsonl`.
 """
 
 import asyncio
 import contextlib
+import json
 import os
 import types
+from pathlib import Path
 
 import ray
 import torch
 import torch.distributed
+import wrapt
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
@@ -222,5 +226,35 @@ def register():
     RolloutReplicaRegistry.register("cpu", replica)
 
 
+def watch(trainers):
+    """Write down each row that the learner is given."""
+    update_actor = trainers.PPOTrainer._update_actor
+
+    def watched(self, batch, metrics):
+        fields = ["advantages", "response_mask", "rm_scores"]
+        rows = trainers.tq.kv_batch_get(batch.keys, batch.partition_id, select_fields=fields)
+        with (Path(os.environ["VERL_ON_CPU"]) / "learnt.jsonl").open("a") as file:
+            for name, row in zip(batch.keys, rows, strict=True):
+                file.write(json.dumps(as_learnt(self, name, row)) + "\n")
+        return update_actor(self, batch, metrics)
+
+    trainers.PPOTrainer._update_actor = watched
+
+
+def as_learnt(trainer, name, row):
+    own = row["advantages"][row["response_mask"].bool()].unique().tolist() or [0.0]
+    assert len(own) == 1, f"row {name} has several advantages: {own}"
+    report = trainer.replay_buffer.reports.get(name.split("_")[0])
+    return {
+        "step": trainer.global_steps,
+        "name": name,
+        "key": report and report.key,
+        "advantage": own[0],
+        "reward": float(row["rm_scores"].sum()),
+    }
+
+
 if os.environ.get("VERL_PLATFORM") == "cpu":
     register()
+if os.environ.get("VERL_ON_CPU"):
+    wrapt.register_post_import_hook(watch, "verl.trainer.ppo.v1.trainer_base")

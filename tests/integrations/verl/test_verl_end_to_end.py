@@ -1,0 +1,218 @@
+"""Released verl trains on the CPU with our plug-in: each run takes one to two minutes."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("verl")
+
+import pyarrow.parquet as pq
+from verl_on_cpu import ENVIRONMENT
+
+from rollwise.cli import main
+from rollwise.config import make_config, read_toml
+from rollwise.integrations.verl.command import split
+from rollwise.sampling import Pool, advantages, is_uniform, select_group
+from rollwise.training.checkpoints import load_sampler
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow]
+
+HERE = Path(__file__).parent
+LIMIT = 600
+"""Seconds for a run; none takes half of it."""
+
+ADA = {"schedule.size": 4, "schedule.rounds": 3}
+CDAS = {"prompts.type": "cdas", "exit.type": "fixed_count"}
+STREAMED_CDAS = {
+    "prompts.type": "cdas",
+    "schedule.type": "streamed",
+    "schedule.max_samples": 12,
+    "exit.give_up_below": 0.1,
+}
+
+
+def begin(folder, settings, *arguments, workers=1):
+    """Start `rollwise verl` in a process group of its own."""
+    settings_file = folder.parent / f"{folder.name}.toml"
+    text = (HERE / "cpu.toml").read_text()
+    for name in ("n_gpus_per_node", "num_gpus", "agent.num_workers"):
+        text = text.replace(f"{name} = 1", f"{name} = {workers}")
+    settings_file.write_text(text)
+    options = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+    command = [sys.executable, "-m", "rollwise", "verl", str(settings_file), *arguments]
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": path, "VERL_ON_CPU": str(folder)}
+    with (folder.parent / f"{folder.name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [*command, "--output", str(folder), *options],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def run(folder, settings, *arguments, workers=1):
+    process = begin(folder, settings, *arguments, workers=workers)
+    try:
+        code = process.wait(LIMIT)
+    finally:
+        kill(process)
+    log = (folder.parent / f"{folder.name}.log").read_text(errors="replace")
+    assert code == 0, log[-6000:]
+
+
+def kill(process):
+    """End a run and all that it started, as a machine that goes down does."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def config_of(settings):
+    layers = [read_toml(HERE / "cpu.toml")]
+    for key, value in settings.items():
+        section, name = key.split(".")
+        layers.append({section: {name: value}})
+    return make_config(split(layers)[0])
+
+
+def recorded_pools(folder):
+    """step -> prompt -> the rows of its pool, in draw order."""
+    pools = defaultdict(dict)
+    for row in pq.read_table(folder / "samples.parquet").to_pylist():
+        pools[row["step"]].setdefault(row["key"], []).append(row)
+    return pools
+
+
+def learnt_rows(folder):
+    """step -> what verl's learner was given, padding left out: prompt -> draw -> row."""
+    steps = defaultdict(lambda: defaultdict(dict))
+    for line in (folder / "learnt.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if not row["name"].startswith("pad"):
+            draw = int(row["name"].rsplit("_", 2)[1])
+            steps[row["step"]][row["key"]][draw] = row
+    return steps
+
+
+def check_steps(folder, settings):
+    """All three steps: verl learnt from the groups and advantages of the recorded pools."""
+    config = config_of(settings)
+    learnt, pools = learnt_rows(folder), recorded_pools(folder)
+    assert sorted(learnt) == sorted(pools) == [1, 2, 3]
+    for step in pools:
+        assert len(pools[step]) == config.prompts.batch_size
+        for key, rows in pools[step].items():
+            pool = Pool(key, [row["reward"] for row in rows])
+            if is_uniform(pool.rewards) and config.group.unresolved == "drop":
+                assert key not in learnt[step]
+                continue
+            group = select_group(pool, config.group.size, config.group.strategy)
+            values = advantages(
+                pool,
+                group,
+                config.advantage.objective,
+                scale_by_std=config.advantage.scale_by_std,
+            )
+            expected = {rows[i]["index"]: a for i, a in zip(group.indices, values, strict=True)}
+            assert len(expected) == config.group.size
+            found = learnt[step][key]
+            assert {i: row["advantage"] for i, row in found.items()} == pytest.approx(expected)
+            assert {i: row["reward"] for i, row in found.items()} == {
+                rows[i]["index"]: rows[i]["reward"] for i in group.indices
+            }
+
+
+def check_sampler(folder, settings):
+    """The sampler's state is that of one that was asked and told on its own."""
+    config = config_of(settings)
+    problems = pq.read_table(folder / "data/train.parquet").to_pylist()
+    keys = [row["extra_info"]["key"] for row in problems]
+    make = lambda: config.prompts.make(keys, config.seed, [None] * len(keys))  # noqa: E731
+    alone, saved = make(), make()
+    for step, pools in sorted(recorded_pools(folder).items()):
+        asked = alone.ask()
+        assert sorted(asked) == sorted(pools)
+        told = sorted(asked)
+        rewards = [np.array([row["reward"] for row in pools[key]]) for key in told]
+        alone.tell(told, correct=[int(r.sum()) for r in rewards], drawn=[len(r) for r in rewards])
+        checkpoint = folder / f"checkpoints/global_step_{step}/rollwise"
+        assert load_sampler(checkpoint, saved)["step"] == step
+        for name, value in alone.state_dict().items():
+            np.testing.assert_array_equal(saved.state_dict()[name], value)
+
+
+def metrics_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_reinforce_ada_balanced(tmp_path):
+    folder = tmp_path / "ada"
+    run(folder, ADA)
+    check_steps(folder, ADA)
+    lines = metrics_of(folder)
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    assert all(line["draws_by_round"][0] == 4.0 for line in lines[1:])
+    assert [line["step"] for line in lines if "heldout" in line] == [0, 3]
+    log = (tmp_path / "ada.log").read_text(errors="replace")
+    assert f"rollwise/reward:{lines[3]['reward']}" in log
+    assert main(["report", str(folder)]) == 0
+    page = (folder / "report.html").read_text()
+    assert "Draws per prompt, by round" in page
+
+
+def test_cdas_on_two_workers_with_uneven_groups(tmp_path):
+    """World size 2; groups of all responses, as many as it took, so ranks get uneven shares."""
+    two = {"group.strategy": "all", "prompts.type": "cdas", **ADA}
+    folder = tmp_path / "uneven"
+    run(folder, two, workers=2)
+    learnt, pools = learnt_rows(folder), recorded_pools(folder)
+    sizes = set()
+    for step, of_step in pools.items():
+        for key, rows in of_step.items():
+            if not is_uniform([row["reward"] for row in rows]):
+                sizes.add(len(rows))
+                mean = np.mean([row["reward"] for row in rows])
+                assert {i: row["advantage"] for i, row in learnt[step][key].items()} == (
+                    pytest.approx({row["index"]: row["reward"] - mean for row in rows})
+                )
+    assert len(sizes) > 1
+    check_sampler(folder, two)
+    actor = folder / "checkpoints/global_step_3/actor"
+    assert len(list(actor.glob("model_world_size_2_rank_*.pt"))) == 2
+
+
+def test_cdas(tmp_path):
+    folder = tmp_path / "cdas"
+    run(folder, CDAS)
+    check_steps(folder, CDAS)
+    check_sampler(folder, CDAS)
+
+
+def test_both_streamed_killed_after_the_second_step_and_gone_on_with(tmp_path):
+    folder = tmp_path / "both"
+    marker = folder / "checkpoints/latest_checkpointed_iteration.txt"
+    process = begin(folder, STREAMED_CDAS)
+    try:
+        until = time.monotonic() + LIMIT
+        while process.poll() is None and not (marker.exists() and marker.read_text() == "2"):
+            assert time.monotonic() < until, "no checkpoint of step 2"
+            time.sleep(0.05)
+    finally:
+        kill(process)
+    run(folder, STREAMED_CDAS, "--resume")
+    check_steps(folder, STREAMED_CDAS)
+    check_sampler(folder, STREAMED_CDAS)
+    lines = metrics_of(folder)
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    assert sum(line["surplus_draws"] for line in lines[1:]) > 0
