@@ -193,9 +193,7 @@ def _nothing(self, *arguments, **options):
 
 
 def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
-    monkeypatch.setattr(
-        "verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage", _nothing
-    )
+    monkeypatch.setattr("verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage", _nothing)
     trainer._figures = {"reward": 0.5, "draws_by_round": [1.0]}
     trainer.replay_buffer.reports = {"u": make_report("a"), "v": make_report("b", dropped=True)}
     metrics = {}

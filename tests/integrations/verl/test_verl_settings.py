@@ -78,7 +78,9 @@ def test_the_papers_run_has_the_papers_hyperparameters():
 def test_what_was_given_arrives_as_it_was_given():
     """Quotes, backslashes, braces and line ends go through Hydra's grammar unharmed."""
     given = {
-        "data": {"instruction": "It's \\boxed{}, ${not} an interpolation: a=1, [b]\nnew \"line\" \\'"},
+        "data": {
+            "instruction": "It's \\boxed{}, ${not} an interpolation: a=1, [b]\nnew \"line\" \\'"
+        },
         "prompts": {"type": "cdas", "batch_size": 8, "retire_at": None},
         "records": {"trackers": ["wandb"]},
         "learner": {"learning_rate": 3e-5},
@@ -187,7 +189,9 @@ def test_versions_that_are_not_tested_are_refused(monkeypatch, version):
     )
 
 
-@pytest.mark.parametrize(("policy", "kept_out"), [("none", True), ("other", True), ("a, rollwise", False)])
+@pytest.mark.parametrize(
+    ("policy", "kept_out"), [("none", True), ("other", True), ("a, rollwise", False)]
+)
 def test_a_plug_in_that_is_kept_out_is_noticed(monkeypatch, policy, kept_out):
     monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
     assert bool(missing()) == kept_out
@@ -212,8 +216,10 @@ def test_a_plug_in_that_was_not_installed_or_fails_is_noticed(monkeypatch):
 
 def test_the_overrides_are_printed_for_a_shell(tmp_path, capsys):
     file = tmp_path / "run.toml"
-    file.write_text('[data]\nproblems = 32\n[verl.trainer]\nnnodes = 2\n')
-    assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", "--steps", "3"]) == 0
+    file.write_text("[data]\nproblems = 32\n[verl.trainer]\nnnodes = 2\n")
+    assert (
+        main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", "--steps", "3"]) == 0
+    )
     listed = [shlex.split(line)[0] for line in capsys.readouterr().out.splitlines()]
     with initialize_config_dir(str(SCHEMA), version_base=None):
         config = compose("ppo_trainer", overrides=listed)

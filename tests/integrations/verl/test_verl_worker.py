@@ -94,11 +94,11 @@ def make_worker(engine="cpu", graded=lambda correct: (float(correct), None), **c
     return Worker(OmegaConf.create(config), graded)
 
 
-def sample(worker, queue, order=Order("p"), step=3):
+def sample(worker, queue, order=None, step=3):
     """Run one prompt through a worker; returns what it told the driver."""
     prompt = {
         "uid": "u",
-        "rollwise": order,
+        "rollwise": order or Order("p"),
         "raw_prompt": [{"content": "1+1?"}],
         "reward_model": {"ground_truth": "2"},
         "agent_name": "single_turn_agent",
@@ -118,7 +118,9 @@ def expected_pool(changed=None, step=3):
 
 
 @pytest.mark.parametrize(
-    "schedule", [SETTINGS["schedule"], {"type": "streamed", "max_samples": 12}], ids=lambda s: str(s)
+    "schedule",
+    [SETTINGS["schedule"], {"type": "streamed", "max_samples": 12}],
+    ids=lambda s: str(s),
 )
 def test_pool_group_and_advantages_are_the_cores(queue, schedule):
     worker, pool = make_worker(schedule=schedule), expected_pool({"schedule": schedule})

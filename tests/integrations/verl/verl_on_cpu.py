@@ -1,7 +1,7 @@
 """What lets released verl train on a CPU; for tests alone.
 
-Loaded into every process by `VERL_USE_EXTERNAL_MODULES=verl_on_cpu`. It brings a platform without an
-accelerator, gloo as the only process group, a rollout replica named `cpu` that serves
+Loaded into every process by `VERL_USE_EXTERNAL_MODULES=verl_on_cpu`. It brings a platform without
+an accelerator, gloo as the only process group, a rollout replica named `cpu` that serves
 `TransformersEngine`, and a look at what the learner is given: `VERL_ON_CPU` names the folder for
 `learnt.jsonl`.
 """

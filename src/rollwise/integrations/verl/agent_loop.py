@@ -23,6 +23,7 @@ from rollwise.training.metrics import ResponseFigures
 
 log = logging.getLogger(__name__)
 
+
 @dataclass(frozen=True)
 class Graded(Completion):
     """A response, with what verl needs to train on it.
@@ -218,7 +219,7 @@ def worker_class() -> Any:
     Made here, for a class whose base is the inside of an actor class is sent to a worker by value.
     """
 
-    class SessionLoopWorker(SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[misc]
+    class SessionLoopWorker(SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):
         pass
 
     return ray.remote(SessionLoopWorker)

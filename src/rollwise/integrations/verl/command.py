@@ -56,9 +56,7 @@ def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str
     return given, verl
 
 
-def run(
-    layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_only: bool
-) -> int:
+def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_only: bool) -> int:
     """Run verl, or print its overrides, a line each; returns the exit code.
 
     Raises:

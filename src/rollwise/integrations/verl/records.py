@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import TrainConfig
-from rollwise.records import Row, RunFolder
 from rollwise.integrations.verl.reports import PromptReport
+from rollwise.records import Row, RunFolder
 from rollwise.training.metrics import pool_metrics
 
 PHASES = {
@@ -93,6 +93,4 @@ def step_metrics(
 
 def seconds(timing: dict[str, float]) -> Row:
     """Sum up verl's timings of a step by phase."""
-    return {
-        phase: sum(timing.get(name, 0.0) for name in names) for phase, names in PHASES.items()
-    }
+    return {phase: sum(timing.get(name, 0.0) for name in names) for phase, names in PHASES.items()}

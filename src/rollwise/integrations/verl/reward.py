@@ -19,7 +19,8 @@ class GraderRewardManager(RewardManagerBase):
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """Grade one response; see verl's `RewardManagerBase`."""
-        return await self.loop.run_in_executor(None, self._grade, data[-1:][0])
+        graded: dict[str, Any] = await self.loop.run_in_executor(None, self._grade, data[-1:][0])
+        return graded
 
     def _grade(self, row: Any) -> dict[str, Any]:
         responses = row.batch["responses"]

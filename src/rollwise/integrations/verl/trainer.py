@@ -161,13 +161,18 @@ class RollwiseTrainer(PPOTrainerSync):
         self._heldout = None
 
     def _val_metrics_update(
-        self, data_sources: Any, sample_uids: Any, reward_extra_infos_dict: Any, *others: Any, **more: Any
+        self,
+        data_sources: Any,
+        sample_uids: Any,
+        reward_extra_infos_dict: Any,
+        *others: Any,
+        **more: Any,
     ) -> dict[str, float]:
         scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
         self._heldout = heldout_figures(
             sample_uids, scores, self.settings.grading.positive_threshold
         )
-        metrics = super()._val_metrics_update(
+        metrics: dict[str, float] = super()._val_metrics_update(
             data_sources, sample_uids, reward_extra_infos_dict, *others, **more
         )
         return metrics | numbers({"heldout": self._heldout or {}})

@@ -1,0 +1,229 @@
+"""What the plug-in costs verl's driver a step, beyond stock verl: no model, real TransferQueue.
+
+One step of 512 prompts with up to 32 draws each, as the driver sees it: it chooses the prompts and
+makes their batch, polls the queue and takes the rows out of it, learns from the pools, computes
+advantages and writes its records. Stock verl does its part of that: its data loader, its replay
+buffer, GRPO's advantages. Both see the same rows. Intervals are 95 %, by bootstrap over steps.
+
+    python benchmarks/verl_driver.py [--quick]            (needs the extra `verl`)
+"""
+
+import argparse
+import json
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import ray
+import torch
+import transfer_queue as tq
+import verl
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+from torchdata.stateful_dataloader import StatefulDataLoader
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from rollwise.config import make_config
+from rollwise.integrations.verl.agent_loop import choose, new_session, report
+from rollwise.integrations.verl.records import Recorder
+from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer
+from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.settings import NAME
+from rollwise.integrations.verl.trainer import RollwiseTrainer
+
+PROMPTS, TOKENS, SET = 512, 64, 50_000
+SETTINGS = {"prompts": {"type": "cdas", "batch_size": PROMPTS}, "exit": {"give_up_below": 0.02}}
+MAX_ROWS = 4
+
+
+class Dataset(list):
+    """A data set whose rows cost nothing to read, so that the data loaders alone are measured."""
+
+
+def main() -> None:
+    """Measure, compare, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="3 steps instead of 15")
+    steps = 3 if parser.parse_args().quick else 15
+    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
+    queue = OmegaConf.load(
+        Path(verl.__file__).parent / "trainer/config/transfer_queue/transfer_queue.yaml"
+    )
+    queue.backend.SimpleStorage.num_data_storage_units = 1
+    tq.init(queue)
+    rows = Dataset(
+        {"raw_prompt": [{"role": "user", "content": f"{i}?"}], "index": i, "data_source": "x"}
+        for i in range(SET)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        ours, stock = make_ours(rows, folder), make_stock(rows)
+        measured = [step(ours, stock, number) for number in range(steps + 1)][1:]
+    tq.close()
+    ray.shutdown()
+    show(measured)
+
+
+def make_ours(rows: Dataset, folder: str) -> RollwiseTrainer:
+    """Make our trainer, but for engines and workers."""
+    trainer = object.__new__(RollwiseTrainer)
+    trainer.settings = make_config(SETTINGS)
+    keys = [f"{i:016x}" for i in range(SET)]
+    trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * SET)
+    trainer.train_dataset = rows
+    trainer.replay_buffer = make_buffer(PoolReplayBuffer)
+    trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: None)
+    trainer.curr_step_profile = False
+    trainer.recorder = Recorder(trainer.settings, folder)
+    trainer.recorder.begin(0, None)
+    return trainer
+
+
+def make_stock(rows: Dataset) -> PPOTrainerSync:
+    """Make verl's own, likewise."""
+    trainer = object.__new__(PPOTrainerSync)
+    trainer.train_dataloader = StatefulDataLoader(
+        rows, batch_size=PROMPTS, shuffle=True, drop_last=True, collate_fn=collate_fn
+    )
+    trainer.train_dataloader_it = None
+    trainer.config = OmegaConf.create({"data": {"train_batch_size": PROMPTS}})
+    trainer.replay_buffer = make_buffer(ReplayBuffer)
+    return trainer
+
+
+def make_buffer(kind: type[ReplayBuffer]) -> ReplayBuffer:
+    """Make a replay buffer that never has to wait."""
+    return kind("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
+
+
+def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str, float]:
+    """Time both on the same prompts; the seconds of either's parts."""
+    ours.global_steps = stock.global_steps = number
+    seconds: dict[str, float] = {}
+    batch = timed(seconds, "ours.prompts", ours._next_train_batch)
+    timed(seconds, "stock.prompts", stock._next_train_batch)
+    orders = list(batch[NAME])
+    reports = {str(uuid.uuid4()): sample(ours, order, number) for order in orders}
+    for name, trainer in (("stock", stock), ("ours", ours)):
+        names = put(reports, with_reports=name == "ours")
+        buffer = trainer.replay_buffer
+        taken, _ = timed(seconds, f"{name}.rows", buffer.sample, number, "train", PROMPTS)
+        advantages = grpo if name == "stock" else learn
+        timed(seconds, f"{name}.learning", advantages, trainer, taken)
+        tq.kv_clear(keys=sorted(set(names) & set(taken.keys)), partition_id="train")
+    line = {"step": number, **ours._figures, "seconds": {}}
+    timed(seconds, "ours.records", ours.recorder.step, line, list(reports.values()))
+    return seconds
+
+
+def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
+    """Sample one prompt as a worker does, its pass rate by its key."""
+    session = new_session(trainer.settings, order, number)
+    threshold = (int(order.key, 16) % 97) / 97
+    while draws := session.next_draws():
+        for draw in draws:
+            correct = (draw.seed % 10**6) / 10**6 < threshold
+            response = SimpleNamespace(
+                draw=draw,
+                tokens=[0] * TOKENS,
+                logprobs=np.full(TOKENS, -0.5),
+                truncated=False,
+                score=float(correct),
+            )
+            session.record(draw, float(correct), response)
+    group = choose(session.pools[order.key], trainer.settings, number)
+    return report(session, group, MAX_ROWS, tokens=0, records=[])
+
+
+def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
+    """Put what the workers put: a tag for each prompt, and its group's rows."""
+    tags = [
+        {"is_prompt": True, "global_steps": 0, "status": "finished"}
+        | ({NAME: report.as_tag()} if with_reports else {})
+        for report in reports.values()
+    ]
+    tq.kv_batch_put(keys=list(reports), partition_id="train", tags=tags)
+    names = [f"{uid}_{i}_0" for uid, r in reports.items() for i, _ in r.advantages]
+    rows = [{"status": "success", "seq_len": TOKENS, "global_steps": 0} for _ in names]
+    tq.kv_batch_put(keys=names, partition_id="train", tags=rows)
+    return names
+
+
+def learn(trainer: RollwiseTrainer, batch: KVBatchMeta) -> None:
+    """What our trainer does between sampling and learning."""
+    trainer.on_sample_end()
+    base = PPOTrainer._compute_advantage
+    # verl's own part of this reads tensors and writes them: the same for both, so left out.
+    PPOTrainer._compute_advantage = lambda self, batch, metrics: self._advantages(
+        *masks(len(batch.keys))
+    )
+    try:
+        trainer._compute_advantage(batch, {})
+    finally:
+        PPOTrainer._compute_advantage = base
+
+
+def grpo(trainer: PPOTrainerSync, batch: KVBatchMeta) -> None:
+    """What stock verl does there."""
+    uids = np.array([name.split("_")[0] for name in batch.keys], dtype=object)
+    compute_grpo_outcome_advantage(*masks(len(uids)), uids)
+
+
+def masks(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rewards and mask of some rows of 1,024 tokens."""
+    return torch.zeros(rows, 1024), torch.ones(rows, 1024)
+
+
+def timed(seconds: dict[str, float], name: str, function, *arguments):  # type: ignore[no-untyped-def]
+    """Call a function, and note how long it took."""
+    began = time.perf_counter()
+    result = function(*arguments)
+    seconds[name] = time.perf_counter() - began
+    return result
+
+
+def show(measured: list[dict[str, float]]) -> None:
+    """Print a table, and a line of JSON."""
+    parts = ("prompts", "rows", "learning", "records")
+    table = Table(title=f"Seconds at verl's driver, {PROMPTS} prompts of up to 32 draws a step")
+    for column in ("", "rollwise", "stock verl"):
+        table.add_column(column)
+    for part in parts:
+        cells = [
+            f"{np.mean([s.get(f'{who}.{part}', 0.0) for s in measured]):.3f}"
+            for who in ("ours", "stock")
+        ]
+        table.add_row(part, *cells)
+    totals = {
+        who: np.array([sum(v for k, v in s.items() if k.startswith(who)) for s in measured])
+        for who in ("ours", "stock")
+    }
+    figures = {
+        "driver_seconds": estimate(totals["ours"]),
+        "stock_seconds": estimate(totals["stock"]),
+        "seconds_beyond_stock": estimate(totals["ours"] - totals["stock"]),
+    }
+    for name, f in figures.items():
+        table.add_row(name, f"{f['value']:.3f} [{f['low']:.3f}, {f['high']:.3f}]", "")
+    Console().print(table)
+    print(json.dumps(figures))
+
+
+def estimate(values: np.ndarray) -> dict[str, float]:
+    """Average over steps, with its interval."""
+    found = stats.bootstrap((values,), np.mean, n_resamples=2000, rng=0).confidence_interval
+    return {"value": float(values.mean()), "low": float(found.low), "high": float(found.high)}
+
+
+if __name__ == "__main__":
+    main()
