@@ -42,8 +42,7 @@ from rollwise.integrations.verl.settings import NAME
 from rollwise.integrations.verl.trainer import RollwiseTrainer
 
 PROMPTS, TOKENS, SET = 512, 64, 50_000
-SETTINGS = {"prompts": {"type": "cdas", "batch_size": PROMPTS}, "exit": {"give_up_below": 0.02}}
-MAX_ROWS = 4
+GROUP = 4
 
 
 class Dataset(list):
@@ -54,7 +53,9 @@ def main() -> None:
     """Measure, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="3 steps instead of 15")
-    steps = 3 if parser.parse_args().quick else 15
+    parser.add_argument("--prompts", type=int, default=PROMPTS, help="a step")
+    arguments = parser.parse_args()
+    steps = 3 if arguments.quick else 15
     ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
     queue = OmegaConf.load(
         Path(verl.__file__).parent / "trainer/config/transfer_queue/transfer_queue.yaml"
@@ -66,17 +67,22 @@ def main() -> None:
         for i in range(SET)
     )
     with tempfile.TemporaryDirectory() as folder:
-        ours, stock = make_ours(rows, folder), make_stock(rows)
+        ours, stock = (
+            make_ours(rows, folder, arguments.prompts),
+            make_stock(rows, arguments.prompts),
+        )
         measured = [step(ours, stock, number) for number in range(steps + 1)][1:]
     tq.close()
     ray.shutdown()
-    show(measured)
+    show(measured, arguments.prompts)
 
 
-def make_ours(rows: Dataset, folder: str) -> RollwiseTrainer:
+def make_ours(rows: Dataset, folder: str, prompts: int) -> RollwiseTrainer:
     """Make our trainer, but for engines and workers."""
     trainer = object.__new__(RollwiseTrainer)
-    trainer.settings = make_config(SETTINGS)
+    trainer.settings = make_config(
+        {"prompts": {"type": "cdas", "batch_size": prompts}, "exit": {"give_up_below": 0.02}}
+    )
     keys = [f"{i:016x}" for i in range(SET)]
     trainer.places = {key: (place, None) for place, key in enumerate(keys)}
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * SET)
@@ -89,14 +95,14 @@ def make_ours(rows: Dataset, folder: str) -> RollwiseTrainer:
     return trainer
 
 
-def make_stock(rows: Dataset) -> PPOTrainerSync:
+def make_stock(rows: Dataset, prompts: int) -> PPOTrainerSync:
     """Make verl's own, likewise."""
     trainer = object.__new__(PPOTrainerSync)
     trainer.train_dataloader = StatefulDataLoader(
-        rows, batch_size=PROMPTS, shuffle=True, drop_last=True, collate_fn=collate_fn
+        rows, batch_size=prompts, shuffle=True, drop_last=True, collate_fn=collate_fn
     )
     trainer.train_dataloader_it = None
-    trainer.config = OmegaConf.create({"data": {"train_batch_size": PROMPTS}})
+    trainer.config = OmegaConf.create({"data": {"train_batch_size": prompts}})
     trainer.replay_buffer = make_buffer(ReplayBuffer)
     return trainer
 
@@ -117,12 +123,12 @@ def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str,
     for name, trainer in (("stock", stock), ("ours", ours)):
         names = put(reports, with_reports=name == "ours")
         buffer = trainer.replay_buffer
-        taken, _ = timed(seconds, f"{name}.rows", buffer.sample, number, "train", PROMPTS)
+        taken, _ = timed(seconds, f"{name}.rows", buffer.sample, number, "train", len(orders))
         advantages = grpo if name == "stock" else learn
         timed(seconds, f"{name}.learning", advantages, trainer, taken)
         tq.kv_clear(keys=sorted(set(names) & set(taken.keys)), partition_id="train")
     line = {"step": number, **ours._figures, "seconds": {}}
-    timed(seconds, "ours.records", ours.recorder.step, line, list(reports.values()))
+    timed(seconds, "ours.records", ours.recorder.step, line)
     return seconds
 
 
@@ -142,7 +148,7 @@ def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
             )
             session.record(draw, float(correct), response)
     group = choose(session.pools[order.key], trainer.settings, number)
-    return report(session, group, MAX_ROWS, tokens=0, records=[])
+    return report(session, group, GROUP, tokens=0, records=[])
 
 
 def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
@@ -192,10 +198,10 @@ def timed(seconds: dict[str, float], name: str, function, *arguments):  # type: 
     return result
 
 
-def show(measured: list[dict[str, float]]) -> None:
+def show(measured: list[dict[str, float]], prompts: int) -> None:
     """Print a table, and a line of JSON."""
     parts = ("prompts", "rows", "learning", "records")
-    table = Table(title=f"Seconds at verl's driver, {PROMPTS} prompts of up to 32 draws a step")
+    table = Table(title=f"Seconds at verl's driver, {prompts} prompts of up to 32 draws a step")
     for column in ("", "rollwise", "stock verl"):
         table.add_column(column)
     for part in parts:

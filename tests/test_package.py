@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
+from importlib.util import find_spec
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_the_command_is_installed():
     assert command.load() is main
 
 
-@pytest.mark.parametrize("arguments", [[], ["train"], ["report"]])
+@pytest.mark.parametrize("arguments", [[], ["train"], ["report"], ["verl"]])
 def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
@@ -102,7 +103,7 @@ def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
 
 def test_help_names_the_commands_and_the_settings(capsys):
     for arguments, names in [
-        ([], ["train", "report", "--version"]),
+        ([], ["train", "report", "verl", "--version"]),
         (["train"], ["--output", "--resume", "--exit.type", "--model.path", "--steps"]),
     ]:
         with pytest.raises(SystemExit):
@@ -116,6 +117,24 @@ def test_without_a_command_it_says_which_there_are(capsys):
         main([])
     assert ended.value.code == 2
     assert "COMMAND" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_spec("verl") is not None, reason="verl is installed")
+def test_without_verl_it_says_what_to_install(tmp_path, capsys):
+    assert main(["verl", "--output", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == (
+        'rollwise: verl is not installed: pip install "rollwise[verl]"\n'
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("recipe", ["qwen2.5-math-1.5b", "several-nodes"])
+def test_the_recipes_for_verl_are_settings(root, recipe):
+    from rollwise.config import make_config, read_toml
+
+    layers = read_toml(root / f"examples/verl/{recipe}.toml")
+    assert layers.pop("verl")["trainer"]["n_gpus_per_node"] == 8
+    assert make_config(layers).model.path.startswith("Qwen/")
 
 
 def test_the_example_shows_the_method(root):

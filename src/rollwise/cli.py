@@ -107,7 +107,7 @@ def _add_verl(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser(
         "verl",
         allow_abbrev=False,
-        usage="rollwise verl [config] --output DIR [--resume] [--print] [--section.key VALUE]",
+        usage="rollwise verl [config] --output DIR [options] [--section.key VALUE]",
         help="train on many machines, by verl",
         description="Train by verl, from the same settings as `train`; a table [verl] of the TOML "
         "file holds verl's own, in its words. Needs the extra `verl`: docs/verl.md.",

@@ -162,6 +162,15 @@ def test_a_run_that_has_only_been_evaluated_has_a_report(tmp_path):
     assert "Responses of the last prompts" not in page.text
 
 
+def test_a_run_that_was_never_evaluated_has_a_report(tmp_path):
+    folder = RunFolder(tmp_path / "blind")
+    folder.create(make_config({}).model_dump(mode="json"))
+    folder.log(step_line(1))
+    page = read(write_report(folder.path).parent)
+    assert "Held-out problems" not in page.text
+    assert page.tags.count("svg") > 3
+
+
 def test_grpo_has_a_report(tmp_path):
     """One round, and every prompt ends satisfied."""
     path = make_run(tmp_path / "grpo", steps=1, exit={"type": "fixed_count"})

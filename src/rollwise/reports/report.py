@@ -46,13 +46,15 @@ def write_report(path: Path) -> Path:
         if any(line["pass_rate_by_expected"] for line in steps):
             kinds.append(plots.pass_rate_by_expected)
     kinds += [plots.entropy, plots.seconds]
-    drawn = [plots.heldout(lines)] + [plot(steps) for plot in kinds if steps]
+    evaluated = [line for line in lines if "heldout" in line]
+    drawn = [plots.heldout(lines)] if evaluated else []
+    drawn += [plot(steps) for plot in kinds if steps]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["shown"] = _shown
     template = (files("rollwise.reports") / "template.html").read_text(encoding="utf-8")
     page = environment.from_string(template).render(
         name=path.resolve().name,
-        evaluated=[line for line in lines if "heldout" in line],
+        evaluated=evaluated,
         steps=steps,
         totals=_totals(lines),
         plots=[_safe_svg(svg) for svg in drawn],

@@ -154,6 +154,7 @@ def trainer(tmp_path):
     )
     trainer.replay_buffer = SimpleNamespace(reports={}, failed=0)
     trainer.recorder = Recorder(trainer.settings, None)
+    trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}
     return trainer
 
 
@@ -217,6 +218,8 @@ def test_the_sampler_goes_on_from_a_checkpoint(trainer, monkeypatch, tmp_path):
     state = trainer.sampler.state_dict()
     trainer.sampler = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
     trainer._load_checkpoint()
+    assert (trainer._last["step"], trainer._last["draws"]) == (4, 3)
+    assert trainer._last["seconds"]["sampling"] == 1.5
     for name, value in state.items():
         np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
     trainer.global_steps = 5
@@ -253,7 +256,8 @@ def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
         recorder = Recorder(settings, str(tmp_path))
         recorder.begin(done, heldout)
         for step in steps:
-            recorder.step({"step": step, **line}, [make_report("a", records=[{"step": step}])])
+            recorder.keep([make_report("a", records=[{"step": step}])])
+            recorder.step({"step": step, **line})
         recorder.flush()
         return recorder.folder
 
@@ -268,3 +272,13 @@ def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
     assert [row["step"] for row in folder.read_metrics()] == [0, 1]
     assert folder.read_metrics()[0]["heldout"] == heldout
     assert folder.read_config()["seed"] == 0
+
+
+def test_a_step_whose_metrics_were_not_written_down_is_in_its_checkpoint(tmp_path):
+    recorder = Recorder(make_config({}), str(tmp_path))
+    recorder.begin(0, None)
+    recorder.step({"step": 1})
+    for last in ({"step": 2, "draws": 7}, {"step": 2, "draws": 9}):
+        Recorder(make_config({}), str(tmp_path)).begin(2, None, last)
+    lines = recorder.folder.read_metrics()
+    assert [(line["step"], line.get("draws")) for line in lines] == [(0, None), (1, None), (2, 7)]

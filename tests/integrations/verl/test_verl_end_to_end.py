@@ -32,11 +32,12 @@ LIMIT = 600
 
 ADA = {"schedule.size": 4, "schedule.rounds": 3}
 CDAS = {"prompts.type": "cdas", "exit.type": "fixed_count"}
-STREAMED_CDAS = {
+BOTH = {
     "prompts.type": "cdas",
     "schedule.type": "streamed",
     "schedule.max_samples": 12,
     "exit.give_up_below": 0.1,
+    "group.strategy": "all",
 }
 
 
@@ -126,6 +127,7 @@ def check_steps(folder, settings):
             )
             expected = {rows[i]["index"]: a for i, a in zip(group.indices, values, strict=True)}
             assert len(expected) == config.group.size
+            assert len(learnt[step][key]) == config.group.size
             found = learnt[step][key]
             assert {i: row["advantage"] for i, row in found.items()} == pytest.approx(expected)
             assert {i: row["reward"] for i, row in found.items()} == {
@@ -171,11 +173,27 @@ def test_reinforce_ada_balanced(tmp_path):
     assert "Draws per prompt, by round" in page
 
 
-def test_cdas_on_two_workers_with_uneven_groups(tmp_path):
-    """World size 2; groups of all responses, as many as it took, so ranks get uneven shares."""
-    two = {"group.strategy": "all", "prompts.type": "cdas", **ADA}
-    folder = tmp_path / "uneven"
-    run(folder, two, workers=2)
+def test_cdas_killed_after_the_second_step_and_gone_on_with(tmp_path):
+    folder = tmp_path / "cdas"
+    marker = folder / "checkpoints/latest_checkpointed_iteration.txt"
+    process = begin(folder, CDAS)
+    try:
+        until = time.monotonic() + LIMIT
+        while process.poll() is None and not (marker.exists() and marker.read_text() == "2"):
+            assert time.monotonic() < until, "no checkpoint of step 2"
+            time.sleep(0.05)
+    finally:
+        kill(process)
+    run(folder, CDAS, "--resume")
+    check_steps(folder, CDAS)
+    check_sampler(folder, CDAS)
+    assert [line["step"] for line in metrics_of(folder)] == [0, 1, 2, 3]
+
+
+def test_both_streamed_on_two_workers_with_uneven_groups(tmp_path):
+    """World size 2; groups of all responses, as many as it took, so the ranks' shares differ."""
+    folder = tmp_path / "both"
+    run(folder, BOTH, workers=2)
     learnt, pools = learnt_rows(folder), recorded_pools(folder)
     sizes = set()
     for step, of_step in pools.items():
@@ -187,32 +205,7 @@ def test_cdas_on_two_workers_with_uneven_groups(tmp_path):
                     pytest.approx({row["index"]: row["reward"] - mean for row in rows})
                 )
     assert len(sizes) > 1
-    check_sampler(folder, two)
+    check_sampler(folder, BOTH)
+    assert sum(line["surplus_draws"] for line in metrics_of(folder)[1:]) > 0
     actor = folder / "checkpoints/global_step_3/actor"
     assert len(list(actor.glob("model_world_size_2_rank_*.pt"))) == 2
-
-
-def test_cdas(tmp_path):
-    folder = tmp_path / "cdas"
-    run(folder, CDAS)
-    check_steps(folder, CDAS)
-    check_sampler(folder, CDAS)
-
-
-def test_both_streamed_killed_after_the_second_step_and_gone_on_with(tmp_path):
-    folder = tmp_path / "both"
-    marker = folder / "checkpoints/latest_checkpointed_iteration.txt"
-    process = begin(folder, STREAMED_CDAS)
-    try:
-        until = time.monotonic() + LIMIT
-        while process.poll() is None and not (marker.exists() and marker.read_text() == "2"):
-            assert time.monotonic() < until, "no checkpoint of step 2"
-            time.sleep(0.05)
-    finally:
-        kill(process)
-    run(folder, STREAMED_CDAS, "--resume")
-    check_steps(folder, STREAMED_CDAS)
-    check_sampler(folder, STREAMED_CDAS)
-    lines = metrics_of(folder)
-    assert [line["step"] for line in lines] == [0, 1, 2, 3]
-    assert sum(line["surplus_draws"] for line in lines[1:]) > 0

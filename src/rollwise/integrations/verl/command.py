@@ -64,10 +64,10 @@ def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_o
     """
     if not resume and (folder / "metrics.jsonl").exists():
         raise RunError(f"{folder} holds a run; give another --output, or --resume to go on with it")
+    if not print_only and (reason := missing()):
+        raise ConfigError(reason)
     chosen = plan(layers, folder)
     if print_only:
         print("\n".join(shlex.quote(override) for override in chosen))
         return 0
-    if reason := missing():
-        raise ConfigError(reason)
     return subprocess.run([sys.executable, "-m", MAIN, *chosen], env=os.environ).returncode

@@ -1,7 +1,7 @@
 """The run's folder, written from verl's driver."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,37 +32,42 @@ class Recorder:
         self._config = config
         self._began = time.perf_counter()
 
-    def begin(self, step: int, heldout: Row | None) -> None:
+    def begin(self, step: int, heldout: Row | None, last: Row | None = None) -> None:
         """Begin a run, or go on with one after `step`.
 
         Args:
             step: The steps done so far.
             heldout: The figures before training, where they were taken.
+            last: The metrics of `step`, as its checkpoint has them: a run that was killed right
+                after that may not have written them down.
         """
         if self.folder is None:
             return
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.go_back_to(step if step else -1)
-        if step:
-            self._began -= self.folder.read_metrics()[-1]["elapsed"]
+        if not step:
+            self.folder.write_config(self._config.model_dump(mode="json"))
+            self.step({"step": 0, **({"heldout": heldout} if heldout else {})})
             return
-        self.folder.write_config(self._config.model_dump(mode="json"))
-        self._log({"step": 0, **({"heldout": heldout} if heldout else {})})
+        lines = self.folder.read_metrics()
+        self._began -= lines[-1]["elapsed"]
+        if last and lines[-1]["step"] < step:
+            self.step(last)
 
-    def step(self, metrics: Row, reports: Sequence[PromptReport]) -> None:
+    def step(self, metrics: Row) -> None:
         """Write down a step."""
         if self.folder is not None:
+            self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
+
+    def keep(self, reports: Iterable[PromptReport]) -> None:
+        """Remember the responses of a step that are to be recorded."""
+        if self.folder is not None:
             self.folder.keep_samples(row for report in reports for row in report.records)
-            self._log(metrics)
 
     def flush(self) -> None:
         """Write out the responses kept so far; for every checkpoint, and the end."""
         if self.folder is not None:
             self.folder.flush_samples()
-
-    def _log(self, metrics: Row) -> None:
-        assert self.folder is not None
-        self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
 
 
 def step_metrics(

@@ -1,5 +1,6 @@
 """verl's synchronous trainer, with prompts by a rollwise sampler and advantages by its pools."""
 
+import json
 import logging
 import os
 import uuid
@@ -30,6 +31,9 @@ from rollwise.training.metrics import belief_metrics
 
 log = logging.getLogger(__name__)
 
+LINE = "metrics.json"
+"""In a checkpoint: the metrics of its step, which are written down only after it."""
+
 
 @register_trainer(NAME)
 class RollwiseTrainer(PPOTrainerSync):
@@ -51,6 +55,7 @@ class RollwiseTrainer(PPOTrainerSync):
         self._row_advantages: list[float] = []
         self._figures: Row = {}
         self._heldout: Row | None = None
+        self._last: Row | None = None
         self.recorder = Recorder(self.settings, config[NAME].get("output"))
 
     # Prompts.
@@ -101,6 +106,7 @@ class RollwiseTrainer(PPOTrainerSync):
         self.sampler.tell(keys, correct=correct, drawn=drawn)
         figures = step_metrics(reports, self.replay_buffer.failed, self.settings)
         self._figures = figures | believed | self.sampler.metrics()
+        self.recorder.keep(reports)
 
     # Advantages.
 
@@ -136,6 +142,7 @@ class RollwiseTrainer(PPOTrainerSync):
         with written_whole(folder / NAME) as partial:
             partial.mkdir(parents=True)
             save_sampler(partial, self.sampler, step=self.global_steps)
+            (partial / LINE).write_text(json.dumps(self._line()), encoding="utf-8")
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -149,6 +156,7 @@ class RollwiseTrainer(PPOTrainerSync):
         path = Path(os.path.abspath(folder)) / NAME
         try:
             load_sampler(path, self.sampler)
+            self._last = json.loads((path / LINE).read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise RunError(f"cannot go on from the checkpoint {path}: {error}") from error
 
@@ -157,7 +165,7 @@ class RollwiseTrainer(PPOTrainerSync):
     def on_train_begin(self) -> None:
         """Begin the run's records, or go back to where its checkpoint is."""
         super().on_train_begin()
-        self.recorder.begin(self.global_steps - 1, self._heldout)
+        self.recorder.begin(self.global_steps - 1, self._heldout, self._last)
         self._heldout = None
 
     def _val_metrics_update(
@@ -181,12 +189,15 @@ class RollwiseTrainer(PPOTrainerSync):
         self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        line = {"step": global_steps, **self._figures, "seconds": seconds(timing_raw)}
+        line = self._line()
         if self._heldout:
             line["heldout"], self._heldout = self._heldout, None
-        self.recorder.step(line, list(self.replay_buffer.reports.values()))
+        self.recorder.step(line)
         if global_steps >= self.total_training_steps:
             self.recorder.flush()
+
+    def _line(self) -> Row:
+        return {"step": self.global_steps, **self._figures, "seconds": seconds(self.timing_raw)}
 
 
 def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None]]:
