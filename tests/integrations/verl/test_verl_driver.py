@@ -198,7 +198,8 @@ def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
     trainer._figures = {"reward": 0.5, "draws_by_round": [1.0]}
     trainer.replay_buffer.reports = {"u": make_report("a"), "v": make_report("b", dropped=True)}
     metrics = {}
-    batch = SimpleNamespace(keys=["u_1_0", "padx_0_0", "u_0_0", "v_0_0"])
+    names = ["u_1_0", "padx_0_0", "u_0_0", "v_0_0"]
+    batch = SimpleNamespace(keys=names, tags=[{"is_padding": "pad" in name} for name in names])
     trainer._compute_advantage(batch, metrics)
     assert metrics == {"rollwise/reward": 0.5}
     mask = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]])
@@ -206,6 +207,9 @@ def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
     expected = torch.tensor([-1 / 3, 0, 2 / 3, 0])[:, None] * mask
     torch.testing.assert_close(values, expected)
     assert returns is values
+    unknown = SimpleNamespace(keys=["w_0_0"], tags=[{}])
+    with pytest.raises(KeyError, match="w_0"):
+        trainer._compute_advantage(unknown, metrics)
 
 
 def test_the_sampler_goes_on_from_a_checkpoint(trainer, monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """From one TOML file to verl's configuration, checked against verl's own schema."""
 
+import copy
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ pytest.importorskip("verl")
 import pyarrow.parquet as pq
 import verl.trainer.main_ppo
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
@@ -37,7 +39,7 @@ def compose_verl(*layers):
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_is_valid_in_verls_own_schema(recipe):
+def test_every_recipe_is_valid_in_verls_own_schema(composed, recipe):
     config, listed = compose_verl(read_toml(recipe))
     validate_config(config, need_reference_policy(config), need_critic(config))
     for section in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm"):
@@ -51,9 +53,8 @@ def test_every_recipe_is_valid_in_verls_own_schema(recipe):
     added = {item.split("=")[0] for item in listed if item.startswith("+")}
     ours = {key for key in added if not key.startswith(("++", "+rollwise."))}
     assert ours == {"+actor_rollout_ref.rollout.agent.agent_loop_manager_class"}
-    bare, _ = compose_verl({})
     for key in (item.split("=")[0] for item in listed if item.startswith("++")):
-        node = bare
+        node = composed
         for name in key.removeprefix("++").split("."):
             assert name in node, f"{recipe.name}: verl has no {key}"
             node = node[name]
@@ -107,11 +108,15 @@ def test_evaluating_and_saving_only_at_the_end():
     assert (config.trainer.test_freq, config.trainer.save_freq) == (7, 7)
 
 
-def of_verl(dotted, value):
-    """{"a": {"b": value}} from "a.b"."""
-    for name in reversed(dotted.split(".")):
-        value = {name: value}
-    return {"verl": value}
+@pytest.fixture(scope="module")
+def composed():
+    return compose_verl({})[0]
+
+
+@pytest.fixture
+def config(composed):
+    """verl's configuration of a run by the defaults, to be changed."""
+    return copy.deepcopy(composed)
 
 
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -122,7 +127,7 @@ REFUSED = [
     (f"{ROLLOUT}.top_p", 0.9, "whole distribution"),
     (f"{ROLLOUT}.top_k", 50, "whole distribution"),
     (f"{ROLLOUT}.logprobs_mode", "raw_logprobs", "temperature is part of the policy"),
-    (f"{ROLLOUT}.full_determinism", True, "one seed"),
+    (f"{ROLLOUT}.full_determinism", True, "one name"),
     (f"{ROLLOUT}.over_sample_rate", 0.5, "finished first"),
     (f"{ROLLOUT}.response_length", 100, "must be 48"),
     ("data.train_batch_size", 100, "must be 64"),
@@ -137,8 +142,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("key", "value", "reason"), REFUSED, ids=lambda part: str(part)[:45])
-def test_what_does_not_go_together_is_refused(key, value, reason):
-    config, _ = compose_verl(of_verl(key, value))
+def test_what_does_not_go_together_is_refused(config, key, value, reason):
+    OmegaConf.update(config, key, value, force_add=True)
     with pytest.raises(ConfigError) as error:
         check(config, settings_of(config))
     [line] = str(error.value).splitlines()
@@ -154,14 +159,14 @@ def test_what_does_not_go_together_is_refused(key, value, reason):
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
     ],
 )
-def test_what_verls_workers_cannot_do_is_refused(given, key):
-    config, _ = compose_verl(given)
+def test_what_verls_workers_cannot_do_is_refused(config, given, key):
+    OmegaConf.update(config, "rollwise.settings", given, force_add=True)
     with pytest.raises(ConfigError, match=f"`{key}` must"):
         check(config, settings_of(config))
 
 
-def test_all_that_is_wrong_is_said_at_once():
-    config, _ = compose_verl(of_verl("actor_rollout_ref.rollout", {"n": 8, "top_p": 0.5}))
+def test_all_that_is_wrong_is_said_at_once(config):
+    OmegaConf.update(config, ROLLOUT, {"n": 8, "top_p": 0.5})
     with pytest.raises(ConfigError) as error:
         check(config, settings_of(config))
     assert len(str(error.value).splitlines()) == 2
@@ -232,6 +237,13 @@ def test_the_overrides_are_printed_for_a_shell(tmp_path, capsys):
     assert len(set(keys)) == len(keys)
     assert train[0]["prompt"][0]["role"] == "user"
     assert train[0]["reward_model"]["ground_truth"]
+
+
+def test_what_verl_cannot_do_is_said_before_it_starts(tmp_path, capsys):
+    refill = ["--group.unresolved", "refill"]
+    assert main(["verl", "--output", str(tmp_path / "run"), "--print", *refill]) == 2
+    assert "`group.unresolved` must be `drop` or `keep` in verl" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path, capsys):

@@ -115,8 +115,8 @@ class SessionWorker:
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
         outputs = output if isinstance(output, list) else [output]
-        if not outputs:
-            raise ValueError("the agent loop gave no output")
+        if not outputs or not outputs[-1].response_ids:
+            raise ValueError("the agent loop gave no response")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]
         return outputs, fields
 
@@ -132,7 +132,7 @@ class SessionWorker:
             tokens,
             np.array(final.response_logprobs or [np.nan], dtype=np.float32),
             text,
-            truncated=full and tokens[-1] != self.tokenizer.eos_token_id,
+            truncated=full and final.response_ids[-1] != self.tokenizer.eos_token_id,
             score=float(final.reward_score),
             outputs=outputs,
             fields=fields,

@@ -1,6 +1,5 @@
 """`rollwise verl`: one TOML file to a run of verl."""
 
-import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from rollwise.config.settings import merge
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
 from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import missing
+from rollwise.integrations.verl.settings import missing, unsupported
 from rollwise.records import flatten
 
 MAIN = "verl.trainer.main_ppo"
@@ -32,6 +31,8 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     folder = folder.absolute()
     given, verl = split(layers)
     config = make_config(given)
+    if wrong := unsupported(config):
+        raise ConfigError("\n".join(wrong))
     own = flatten(verl, ".").keys()
     files = folder / "data" / "train.parquet", folder / "data" / "heldout.parquet"
     if not {"data.train_files", "data.val_files"} <= own:
@@ -70,4 +71,4 @@ def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_o
     if print_only:
         print("\n".join(shlex.quote(override) for override in chosen))
         return 0
-    return subprocess.run([sys.executable, "-m", MAIN, *chosen], env=os.environ).returncode
+    return subprocess.run([sys.executable, "-m", MAIN, *chosen]).returncode

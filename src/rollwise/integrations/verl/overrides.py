@@ -49,6 +49,7 @@ def overrides(
         **_algorithm(config),
         **_trainer(config, folder),
         f"+{NAME}.output": str(folder),
+        "hydra.run.dir": str(folder / "hydra"),
     }
     own = flatten(verl, ".")
     kept = {key: value for key, value in derived.items() if key.lstrip("+") not in own}

@@ -69,28 +69,23 @@ def check(config: Any, settings: TrainConfig) -> None:
     Raises:
         ConfigError: One line for each setting: what it must be, what it is, and why.
     """
-    wrong = [*_unsupported(settings), *_not_as_rollwise(config, settings), *_misaligned(config)]
+    wrong = [*unsupported(settings), *_not_as_rollwise(config, settings), *_misaligned(config)]
     if wrong:
         raise ConfigError("\n".join(wrong))
 
 
-def _unsupported(settings: TrainConfig) -> list[str]:
-    group, allocation, total = (
-        settings.group.unresolved,
-        settings.allocation.type,
-        settings.schedule.total_draws,
-    )
-    wrong = []
-    if group == "refill":
-        wrong.append("`group.unresolved` must be `drop` or `keep` in verl; it is `refill`")
-    if allocation != "none":
-        wrong.append(f"`allocation.type` must be `none` in verl; it is `{allocation}`")
-    if total is not None:
-        wrong.append(
-            f"`schedule.total_draws` must not be set in verl, whose workers sample their prompts "
-            f"apart; it is {total}"
-        )
-    return wrong
+def unsupported(settings: TrainConfig) -> list[str]:
+    """Say what of rollwise's settings verl's workers cannot do, for they sample prompts apart."""
+    refused: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
+        "group.unresolved": (settings.group.unresolved, "drop` or `keep", ("drop", "keep")),
+        "allocation.type": (settings.allocation.type, "none", ("none",)),
+        "schedule.total_draws": (settings.schedule.total_draws, "unset", (None,)),
+    }
+    return [
+        f"`{key}` must be `{wanted}` in verl, whose workers sample prompts apart; it is {given!r}"
+        for key, (given, wanted, allowed) in refused.items()
+        if given not in allowed
+    ]
 
 
 def _not_as_rollwise(config: Any, settings: TrainConfig) -> list[str]:
@@ -122,14 +117,13 @@ def _misaligned(config: Any) -> list[str]:
         (f"{rollout}.top_p", (1,), "the learner's probabilities are of the whole distribution"),
         (f"{rollout}.top_k", (-1,), "the learner's probabilities are of the whole distribution"),
         (f"{rollout}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
-        (f"{rollout}.full_determinism", (False,), "it gives all responses to a prompt one seed"),
+        (f"{rollout}.full_determinism", (False,), "it gives the responses to a prompt one name"),
         (f"{rollout}.over_sample_rate", (0,), "it favours responses that are finished first"),
         ("algorithm.use_kl_in_reward", (False,), "advantages come from the rewards as graded"),
-        ("algorithm.filter_groups.enable", (False, None), "`group.unresolved` decides that"),
-        ("trainer.v1.sampler.sync_refill_failed_groups", (False, None), "prompts are asked once"),
-        ("trainer.parameter_sync_step", (None, 1), "all rows of a step are of one policy"),
+        ("algorithm.filter_groups.enable", (None, False), "`group.unresolved` decides that"),
+        ("trainer.v1.sampler.sync_refill_failed_groups", (None, False), "prompts are asked once"),
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
-        ("skip.rollout_tq.enable", (False, None), "recorded rollouts hold no pools"),
+        ("skip.rollout_tq.enable", (None, False), "recorded rollouts hold no pools"),
     ]
     if colocated:
         rules.append(

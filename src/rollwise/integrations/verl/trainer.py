@@ -115,8 +115,10 @@ class RollwiseTrainer(PPOTrainerSync):
         known: dict[str, float] = {}
         for uid, report in self.replay_buffer.reports.items():
             known |= report.advantage_rows(uid)
-        # A row that is not known is verl's padding, which is masked out.
-        self._row_advantages = [known.get(key.rsplit("_", 1)[0], 0.0) for key in batch.keys]
+        self._row_advantages = [
+            0.0 if tag.get("is_padding") else known[name.rsplit("_", 1)[0]]
+            for name, tag in zip(batch.keys, batch.tags, strict=True)
+        ]
         return super()._compute_advantage(batch, metrics)
 
     def _advantages(
