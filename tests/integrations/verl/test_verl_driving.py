@@ -47,6 +47,16 @@ class Responder:
         return reward_of(draw, self.hardness), f"response {draw.index}"
 
 
+def drive(session, responder):
+    """Draw to the end; nothing may be under way then."""
+
+    async def to_the_end():
+        await asyncio.wait_for(roll_out(session, responder), timeout=60)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(to_the_end())
+
+
 def contents(pools):
     return {
         key: (pool.rewards.tolist(), pool.responses, pool.exit_reason)
@@ -60,7 +70,7 @@ def contents(pools):
 def test_pools_are_those_of_drawing_one_by_one(schedule, seed, delays):
     session = RolloutSession(["a", "b"], RULE, schedule, seed=seed)
     responder = Responder(delays)
-    asyncio.run(roll_out(session, responder))
+    drive(session, responder)
     expected = one_by_one(RolloutSession(["a", "b"], RULE, schedule, seed=seed))
     assert contents(session.pools) == contents(expected)
     assert len(responder.begun) == len(responder.ended) + len(responder.cancelled)
@@ -73,7 +83,7 @@ def test_what_is_not_wanted_any_more_is_cancelled_and_waited_for():
     session = RolloutSession(["a"], Balanced(1, 1), Streamed(max_samples=8, speculation=0.0))
     responder = Responder(delays=[0, 0, 10**6])
     responder.hardness = 2
-    asyncio.run(asyncio.wait_for(roll_out(session, responder), timeout=30))
+    drive(session, responder)
     assert session.surplus == len(responder.begun) - len(session.pools["a"])
     assert len(responder.cancelled) > 0
 
@@ -82,7 +92,7 @@ def test_a_draw_that_fails_is_drawn_again_and_gives_the_same_pool():
     schedule = Rounds(size=4, rounds=2)
     failing = Responder(fails=[("a", 1, 1), ("b", 0, 1), ("b", 0, 2)])
     session = RolloutSession(["a", "b"], RULE, schedule)
-    asyncio.run(roll_out(session, failing))
+    drive(session, failing)
     assert session.failures == 3
     assert session.lost == 0
     assert contents(session.pools) == contents(
@@ -93,7 +103,7 @@ def test_a_draw_that_fails_is_drawn_again_and_gives_the_same_pool():
 def test_a_draw_that_always_fails_is_given_up():
     failing = Responder(fails=[("a", 1, attempt) for attempt in (1, 2, 3)])
     session = RolloutSession(["a"], RULE, Rounds(size=4, rounds=1))
-    asyncio.run(roll_out(session, failing))
+    drive(session, failing)
     assert (session.failures, session.lost, len(session.pools["a"])) == (3, 1, 3)
 
 
@@ -114,7 +124,7 @@ def test_nothing_goes_on_after_it_is_cancelled_itself():
 
 def test_giving_up_ends_a_hopeless_prompt():
     session = RolloutSession(["a"], GiveUp(RULE, 0.3), Streamed(max_samples=32))
-    asyncio.run(roll_out(session, Responder(hardness=2**70)))
+    drive(session, Responder(hardness=2**70))
     assert session.pools["a"].exit_reason == "futile"
     assert len(session.pools["a"]) < 32
     pickle.dumps(session)
