@@ -10,11 +10,14 @@ buffer, GRPO's advantages. Both see the same rows. Intervals are 95 %, by bootst
 
 import argparse
 import json
+import os
 import tempfile
 import time
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
+
+os.environ.setdefault("TQ_LOGGING_LEVEL", "ERROR")  # read when the queue is imported
 
 import numpy as np
 import ray
