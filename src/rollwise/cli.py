@@ -29,7 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(_explain(unknown))
     console = Console(highlight=False)
-    handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
+    # What is printed to be read by other programs stays free of remarks.
+    remarks = (
+        Console(highlight=False, stderr=True) if "print" in options and options.print else console
+    )
+    handler = RichHandler(console=remarks, show_time=False, show_path=False, show_level=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
     try:

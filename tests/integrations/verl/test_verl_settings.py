@@ -1,7 +1,10 @@
 """From one TOML file to verl's configuration, checked against verl's own schema."""
 
 import copy
+import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -237,6 +240,18 @@ def test_the_overrides_are_printed_for_a_shell(tmp_path, capsys):
     assert len(set(keys)) == len(keys)
     assert train[0]["prompt"][0]["role"] == "user"
     assert train[0]["reward_model"]["ground_truth"]
+
+
+def test_remarks_on_the_data_do_not_get_among_the_overrides(tmp_path):
+    problems = tmp_path / "problems.jsonl"
+    rows = [{"problem": f"{i}+{i}?", "answer": str(2 * i)} for i in [*range(100), 7]]
+    problems.write_text("\n".join(map(json.dumps, rows)))
+    command = [sys.executable, "-m", "rollwise", "verl", "--print", "--data.train", str(problems)]
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path / "run")], capture_output=True, text=True, check=True
+    )
+    assert all("=" in line for line in done.stdout.splitlines())
+    assert "1 duplicate" in done.stderr
 
 
 def test_what_verl_cannot_do_is_said_before_it_starts(tmp_path, capsys):
