@@ -359,10 +359,15 @@ def test_every_setting_is_described():
         assert [key for key, field in fields.items() if not field.description] == []
 
 
+def without_other_programs(given):
+    """Take out the table of verl's own settings, which verl's tests check."""
+    return {section: value for section, value in given.items() if section != "verl"}
+
+
 def test_every_example_in_the_repository_is_valid(root):
     shipped = [path for part in ("examples", "docs") for path in root.glob(f"{part}/**/*.toml")]
     for path in shipped:
-        make_config(read_toml(path))
+        make_config(without_other_programs(read_toml(path)))
 
 
 def test_every_toml_block_in_the_documents_is_valid(root):
@@ -370,4 +375,4 @@ def test_every_toml_block_in_the_documents_is_valid(root):
     blocks = [b for p in pages for b in re.findall(r"```toml\n(.*?)```", p.read_text(), re.DOTALL)]
     assert blocks
     for block in blocks:
-        make_config(tomllib.loads(block))
+        make_config(without_other_programs(tomllib.loads(block)))
