@@ -154,7 +154,7 @@ def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     run = make_run(tmp_path, schedule={"type": "streamed"}, exit={"give_up_below": 0.2})
     run.engine.free_slots = 24
     run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
-    session = draw_batch(run, 1).session
+    session = draw_batch(run.plan(), 1).session
     # Beta(1 + 0, 1 + 6), rounded to a strength of 8 and a mean of 4/32.
     assert {pool.stopping.prior for pool in session.pools.values()} == {(1.0, 7.0)}
     assert "futile" in {pool.exit_reason for pool in session.pools.values()}
@@ -164,7 +164,7 @@ def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
 def test_a_published_session_is_told_nothing_of_beliefs(tmp_path):
     run = make_run(tmp_path)
     run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
-    pools = draw_batch(run, 1).session.pools.values()
+    pools = draw_batch(run.plan(), 1).session.pools.values()
     assert {pool.stopping.prior for pool in pools} == {(1.0, 1.0)}
 
 
@@ -177,7 +177,7 @@ def test_draws_are_shared_out_by_what_is_expected(tmp_path):
     run = sharing(tmp_path, type="estimated", mean_draws=5, maximum=16)
     solved = [len(TRAINED) // 2 > i for i in range(len(TRAINED))]
     run.sampler.tell(TRAINED, correct=[8 * s for s in solved], drawn=[8] * len(TRAINED))
-    batch = draw_batch(run, 1)
+    batch = draw_batch(run.plan(), 1)
     expected = run.sampler.expected_pass_rates(list(batch.session.pools))
     drawn = [len(pool) for pool in batch.session.pools.values()]
     assert drawn == Estimated(mean_draws=5, maximum=16).counts(expected).tolist()

@@ -1,7 +1,7 @@
 """A step's prompts, and the responses drawn for them."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,19 +9,50 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.engines.driver import RolloutCost
+from rollwise.prompts import BatchSampler, Retiring
 from rollwise.sampling import (
     GVM,
     Estimated,
+    ExitRule,
     FixedCount,
+    GiveUp,
     RolloutSession,
     Rounds,
+    Schedule,
     draw_seed,
 )
-from rollwise.sampling.pool import Key
-from rollwise.training.rollouts import roll_out
-from rollwise.training.state import Run
+from rollwise.sampling.pool import POSITIVE_THRESHOLD, Key
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingPlan:
+    """How the prompts of a step are chosen and sampled.
+
+    Attributes:
+        sampler: Chooses prompts.
+        batch_size: Prompts of a step.
+        roll_out: Draws and grades until every prompt of a session has ended.
+        exit_rule: When a prompt has been sampled enough.
+        schedule: In what portions responses are drawn.
+        allocation: Shares out a step's draws beforehand; None leaves them to the schedule.
+        refills: How often further prompts are drawn in place of those without signal, at most.
+        total_draws: The most draws of a step, a pilot's apart.
+        positive_threshold: A response is correct where its reward is above this.
+        seed: Of everything random.
+    """
+
+    sampler: BatchSampler | Retiring
+    batch_size: int
+    roll_out: Callable[[RolloutSession], RolloutCost]
+    exit_rule: ExitRule
+    schedule: Schedule
+    allocation: Estimated | GVM | None = None
+    refills: int = 0
+    total_draws: int | None = None
+    positive_threshold: float = POSITIVE_THRESHOLD
+    seed: int = 0
 
 
 @dataclass
@@ -48,101 +79,90 @@ class Batch:
         return list(found), [c for c, _ in found.values()], [n for _, n in found.values()]
 
 
-def draw_batch(run: Run, step: int) -> Batch:
+def draw_batch(plan: SamplingPlan, step: int) -> Batch:
     """Ask for prompts and sample them.
 
-    With `group.unresolved = "refill"`, further prompts are sampled in place of those that carry no
-    signal, until the batch is full or that was done `group.refills` times; a batch that is not
-    full then is trained on as it is (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
+    With `refills`, further prompts are sampled in place of those that carry no signal, until the
+    batch is full or that was done so often; a batch that is not full then is trained on as it is
+    (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
     """
-    config = run.config
-    keys = run.sampler.ask()
-    if isinstance(config.allocation.make(), GVM):
-        batch = _after_pilot(run, step, keys)
+    keys = plan.sampler.ask()
+    if isinstance(plan.allocation, GVM):
+        batch = _after_pilot(plan, plan.allocation, step, keys)
     else:
-        batch = Batch(_session(run, step, keys))
-    batch.cost += _roll_out(run, batch.session)
-    if config.group.unresolved != "refill":
-        return batch
+        batch = Batch(_session(plan, step, keys))
     session = batch.session
-    for _ in range(config.group.refills):
-        missing = min(config.prompts.batch_size - _mixed(session), session.draws_left)
-        further = run.sampler.ask(missing, exclude=_drawn(run, session)) if missing > 0 else []
+    batch.cost += plan.roll_out(session)
+    for _ in range(plan.refills):
+        missing = min(plan.batch_size - _mixed(session), session.draws_left)
+        further = plan.sampler.ask(missing, exclude=_drawn(plan, session)) if missing > 0 else []
         if not further:
             break
-        session.add(further, **_expectations(run, further))
-        batch.cost += _roll_out(run, session)
-    missing = config.prompts.batch_size - _mixed(session)
-    if missing:
+        session.add(further, **_expectations(plan, further))
+        batch.cost += plan.roll_out(session)
+    missing = plan.batch_size - _mixed(session)
+    if plan.refills and missing:
         log.warning("step %d: %d groups are missing from the batch after refilling", step, missing)
     return batch
 
 
-def _after_pilot(run: Run, step: int, keys: Sequence[Key]) -> Batch:
+def _after_pilot(plan: SamplingPlan, allocation: GVM, step: int, keys: Sequence[Key]) -> Batch:
     """Draw a pilot for each prompt, and share out the step's draws by its pass rates (GVM).
 
     Where no prompt gets any, the pilot itself is what there is: no prompt has a correct response.
     """
-    allocation = run.config.allocation.make()
     pilot = RolloutSession(
         keys,
         FixedCount(allocation.pilot),
         Rounds(allocation.pilot, rounds=1),
-        seed=draw_seed(run.config.seed, step, "pilot", 0),
+        seed=draw_seed(plan.seed, step, "pilot", 0),
         step=step,
-        positive_threshold=run.config.grading.positive_threshold,
+        positive_threshold=plan.positive_threshold,
     )
-    cost = _roll_out(run, pilot)
+    cost = plan.roll_out(pilot)
     pass_rates = [pool.positives / max(len(pool), 1) for pool in pilot.pools.values()]
     counts = allocation.counts(pass_rates)
     sharing = [key for key, count in zip(keys, counts, strict=True) if count]
     if not sharing:
         return Batch(pilot, cost=cost)
-    session = _session(run, step, sharing, budgets=counts[counts > 0])
+    session = _session(plan, step, sharing, budgets=counts[counts > 0])
     return Batch(session, pilots=[pilot], cost=cost)
 
 
 def _session(
-    run: Run, step: int, keys: Sequence[Key], budgets: ArrayLike | None = None
+    plan: SamplingPlan, step: int, keys: Sequence[Key], budgets: ArrayLike | None = None
 ) -> RolloutSession:
-    config = run.config
-    expectations = _expectations(run, keys)
+    expectations = _expectations(plan, keys)
     if budgets is not None:
         expectations["budgets"] = budgets
     return RolloutSession(
         keys,
-        exit_rule=config.exit.make(),
-        schedule=config.schedule.make(),
-        seed=config.seed,
+        exit_rule=plan.exit_rule,
+        schedule=plan.schedule,
+        seed=plan.seed,
         step=step,
-        positive_threshold=config.grading.positive_threshold,
-        total_draws=config.schedule.total_draws,
+        positive_threshold=plan.positive_threshold,
+        total_draws=plan.total_draws,
         **expectations,
     )
 
 
-def _expectations(run: Run, keys: Sequence[Key]) -> dict[str, Any]:
+def _expectations(plan: SamplingPlan, keys: Sequence[Key]) -> dict[str, Any]:
     """What the sampler believes of the prompts, as far as the session has a use for it."""
-    config = run.config
     expectations: dict[str, Any] = {}
-    if config.exit.give_up_below or config.schedule.make().speculation < 1:
-        expectations["priors"] = run.sampler.pass_rate_priors(keys)
-    allocation = config.allocation.make()
-    if isinstance(allocation, Estimated):
-        expectations["budgets"] = allocation.counts(run.sampler.expected_pass_rates(keys))
+    if isinstance(plan.exit_rule, GiveUp) or plan.schedule.speculation < 1:
+        expectations["priors"] = plan.sampler.pass_rate_priors(keys)
+    if isinstance(plan.allocation, Estimated):
+        expectations["budgets"] = plan.allocation.counts(plan.sampler.expected_pass_rates(keys))
     return expectations
-
-
-def _roll_out(run: Run, session: RolloutSession) -> RolloutCost:
-    return roll_out(session, run.engine, run.grader, run.prompts, run.answers)
 
 
 def _mixed(session: RolloutSession) -> int:
     return sum(not pool.uniform for pool in session.pools.values())
 
 
-def _drawn(run: Run, session: RolloutSession) -> NDArray[np.bool_]:
+def _drawn(plan: SamplingPlan, session: RolloutSession) -> NDArray[np.bool_]:
     """Say of each of the sampler's prompts whether the session has it, in key order."""
-    drawn = np.zeros(len(run.sampler.keys), dtype=bool)
-    drawn[run.sampler.index.places(list(session.pools))] = True
+    drawn = np.zeros(len(plan.sampler.keys), dtype=bool)
+    drawn[plan.sampler.index.places(list(session.pools))] = True
     return drawn

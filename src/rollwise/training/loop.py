@@ -12,7 +12,6 @@ from rollwise.training.batches import draw_batch
 from rollwise.training.checkpoints import checkpoints, prune_checkpoints, save_checkpoint
 from rollwise.training.groups import make_group
 from rollwise.training.metrics import belief_metrics, rollout_metrics
-from rollwise.training.rollouts import roll_out
 from rollwise.training.state import Run
 
 EVALUATION_STEP = 0
@@ -65,7 +64,7 @@ def train_step(run: Run, step: int) -> Row:
     """Draw, grade and learn once; returns the metrics."""
     config = run.config
     failed_before = run.grader.failures
-    batch = draw_batch(run, step)
+    batch = draw_batch(run.plan(), step)
     pools = list(batch.session.pools.values())
 
     rng = np.random.default_rng((config.seed, step))
@@ -108,7 +107,7 @@ def evaluate(run: Run) -> Evaluation:
         step=EVALUATION_STEP,
         positive_threshold=config.grading.positive_threshold,
     )
-    roll_out(session, run.engine, run.grader, run.prompts, run.answers)
+    run.roll_out(session)
     return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
 
 

@@ -11,8 +11,11 @@ from rollwise.engines.engine import Prompts
 from rollwise.grading import Grader
 from rollwise.prompts import BatchSampler, Retiring
 from rollwise.records import RunFolder, Trackers
+from rollwise.sampling import RolloutSession
 from rollwise.sampling.pool import Key
+from rollwise.training.batches import SamplingPlan
 from rollwise.training.learner import Learner
+from rollwise.training.rollouts import RolloutCost, roll_out
 
 
 @dataclass
@@ -48,3 +51,23 @@ class Run:
     heldout: Sequence[Key]
     questions: Mapping[Key, str]
     step: int = 0
+
+    def plan(self) -> SamplingPlan:
+        """Say how a step's prompts are chosen and sampled."""
+        config = self.config
+        return SamplingPlan(
+            sampler=self.sampler,
+            batch_size=config.prompts.batch_size,
+            roll_out=self.roll_out,
+            exit_rule=config.exit.make(),
+            schedule=config.schedule.make(),
+            allocation=config.allocation.make(),
+            refills=config.group.refills if config.group.unresolved == "refill" else 0,
+            total_draws=config.schedule.total_draws,
+            positive_threshold=config.grading.positive_threshold,
+            seed=config.seed,
+        )
+
+    def roll_out(self, session: RolloutSession) -> RolloutCost:
+        """Draw and grade until every prompt of `session` has ended."""
+        return roll_out(session, self.engine, self.grader, self.prompts, self.answers)
