@@ -80,6 +80,7 @@ class BatchEngine(LocalEngine):
                 attention_mask=mask,
                 position_ids=positions[:, None],
                 past_key_values=cache,
+                use_cache=True,
             ).logits[:, -1]
             positions = positions + 1
         drawn_rows = zip(
@@ -106,6 +107,7 @@ class BatchEngine(LocalEngine):
             attention_mask=mask,
             position_ids=positions,
             past_key_values=DynamicCache(config=self.model.config),
+            use_cache=True,  # trainers switch it off in the model's configuration
             logits_to_keep=1,
         )
         return output.logits[:, -1], mask, output.past_key_values

@@ -83,7 +83,7 @@ def save_sampler(folder: Path, sampler: PromptSampler, **progress: int) -> None:
         sampler: Whose state.
         progress: Goes into `state.json` too.
     """
-    arrays, scalars = _split(sampler.state_dict())
+    arrays, scalars = split_state(sampler.state_dict())
     safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")
     state = {**progress, "sampler": scalars}
     (folder / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
@@ -102,7 +102,8 @@ def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
     return state
 
 
-def _split(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[str, Any]]:
+def split_state(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[str, Any]]:
+    """Part a sampler's state into arrays and what JSON can hold."""
     arrays = {k: np.ascontiguousarray(v) for k, v in state.items() if isinstance(v, np.ndarray)}
     return arrays, {k: v for k, v in state.items() if k not in arrays}
 

@@ -1,0 +1,59 @@
+"""TRL's `GRPOTrainer`, with one line changed: adaptive sampling on the built-in task, on a CPU.
+
+python examples/trl_running_sums.py [--steps N]
+"""
+
+import argparse
+
+from datasets import Dataset
+from trl import GRPOConfig
+
+from rollwise.config import ModelSettings
+from rollwise.integrations.trl import AdaptiveGRPOTrainer
+from rollwise.tasks import make_running_sums
+from rollwise.training.model import load_model
+
+
+def is_correct(completions: list[str], answer: list[str], **others: object) -> list[float]:
+    """Give 1.0 to `7 12 3 6=6` where the answer is `6`: a reward function as TRL has them."""
+    pairs = zip(completions, answer, strict=True)
+    return [float(text.rpartition("=")[2].strip() == right) for text, right in pairs]
+
+
+def main() -> None:
+    """Train the built-in model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--output", default="runs/trl")
+    arguments = parser.parse_args()
+
+    model, tokenizer = load_model(ModelSettings(device="cpu", cpu_threads=1))
+    problems = make_running_sums(1024, seed=0)
+    rows = [{"prompt": p.messages[0]["content"], "answer": p.answer} for p in problems]
+    trainer = AdaptiveGRPOTrainer(  # was: GRPOTrainer(
+        model=model,
+        reward_funcs=is_correct,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        args=GRPOConfig(
+            output_dir=arguments.output,
+            max_steps=arguments.steps,
+            per_device_train_batch_size=256,  # 64 prompts of 4 responses
+            num_generations=4,
+            max_completion_length=48,
+            learning_rate=2e-4,
+            epsilon_high=0.28,
+            scale_rewards="none",  # as Reinforce-Ada has it
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+        ),
+    )
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""What draws responses for `AdaptiveGRPOTrainer`: either engine, shared by all processes."""
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.engines import Completion, Engine, LostDraw
+from rollwise.engines.engine import Prompts
+from rollwise.engines.transformers import TransformersEngine, end_tokens
+from rollwise.sampling import Draw
+
+Grade = Callable[[Sequence[Completion]], NDArray[np.float64]]
+"""Gives responses their rewards, one for each reward function: shape (n, F)."""
+
+Gather = Callable[[list[Any]], list[Any]]
+"""Joins the lists of all processes, in the order of the processes."""
+
+
+class PolicyEngine(TransformersEngine):
+    """rollwise's engine on the model that is being trained.
+
+    The model is in evaluation mode meanwhile: gradient checkpointing would do without the cache.
+    """
+
+    def wait(self) -> Sequence[Completion | LostDraw]:
+        """Complete the next batch."""
+        with _in_evaluation_mode(self.model):
+            return super().wait()
+
+
+@contextmanager
+def _in_evaluation_mode(model: Any) -> Iterator[None]:
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train()
+
+
+class TRLEngine:
+    """TRL's own generation: vLLM, `generate` or continuous batching, with TRL's settings.
+
+    Draws have no seeds here: the random numbers are those of the process, or of vLLM.
+
+    Args:
+        trainer: A `GRPOTrainer`.
+        batch_size: Rows drawn at a time; None leaves it to the backend.
+    """
+
+    free_slots = None
+
+    def __init__(self, trainer: Any, batch_size: int | None) -> None:
+        self._trainer, self._batch_size = trainer, batch_size
+        self._tokenizer = trainer.processing_class
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        self._end_tokens = end_tokens(model, self._tokenizer)
+        self._waiting: dict[Draw, Sequence[int]] = {}
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws."""
+        self._waiting.update((draw, prompts[draw.key]) for draw in draws)
+
+    def wait(self) -> Sequence[Completion | LostDraw]:
+        """Complete all that waits."""
+        draws, prompts = list(self._waiting), list(self._waiting.values())
+        self._waiting.clear()
+        size = self._batch_size or max(len(draws), 1)
+        completions: list[Completion] = []
+        for start in range(0, len(draws), size):
+            part = slice(start, start + size)
+            completions += self._complete(draws[part], [list(ids) for ids in prompts[part]])
+        return completions
+
+    def cancel(self, draws: Iterable[Draw]) -> None:
+        """Forget draws that have not begun."""
+        for draw in draws:
+            self._waiting.pop(draw, None)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """TRL keeps its own generation up to date."""
+
+    def _complete(self, draws: list[Draw], prompts: list[list[int]]) -> Iterator[Completion]:
+        generate = self._by_vllm if self._trainer.use_vllm else self._by_transformers
+        responses, logprobs = generate(prompts)
+        texts = self._tokenizer.batch_decode(responses, skip_special_tokens=True)
+        for draw, tokens, logprob, text in zip(draws, responses, logprobs, texts, strict=True):
+            cut = not tokens or tokens[-1] not in self._end_tokens
+            yield Completion(draw, list(tokens), np.array(logprob, np.float32), text, cut)
+
+    def _by_vllm(self, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
+        """Draw one response for each row: with a number of its own, TRL would skip rows."""
+        trainer = self._trainer
+        if trainer.state.global_step != trainer._last_loaded_step:
+            trainer.vllm_generation.sync_weights()
+            trainer._last_loaded_step = trainer.state.global_step
+        found = trainer.vllm_generation.generate(prompts=prompts, images=None, num_generations=1)
+        # Each token has a list of log-probabilities, its own first; None where vLLM has none.
+        return found[1], [[np.nan if t[0] is None else t[0] for t in row] for row in found[2]]
+
+    def _by_transformers(
+        self, prompts: list[list[int]]
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        generate = self._trainer._generate_single_turn
+        takes_number = "num_generations" in inspect.signature(generate).parameters  # from 1.14 on
+        responses = generate(prompts, None, {}, **({"num_generations": 1} if takes_number else {}))[
+            0
+        ]
+        return responses, [[] for _ in responses]
+
+
+class SharedEngine:
+    """An engine for all processes together: each draws and grades its share, and hears of the rest.
+
+    Every process submits the same draws and is returned the same completions, so that sessions
+    that are alike stay alike. All have equally many rows to generate and to grade at any time, as
+    what is collective in TRL needs: where the shares differ, some rows are done twice and counted
+    once.
+
+    Args:
+        engine: This process's own.
+        grade: Called in all processes at a time, with equally many responses.
+        gather: Joins lists over the processes.
+        rank: This process's number.
+        ranks: How many there are.
+
+    Attributes:
+        rewards: Of all completions since `forget`, by draw: one for each reward function.
+        grading: Seconds spent grading, over the engine's life.
+    """
+
+    def __init__(
+        self, engine: Engine, grade: Grade, gather: Gather, rank: int = 0, ranks: int = 1
+    ) -> None:
+        self._engine, self._grade, self._gather = engine, grade, gather
+        self._rank, self._ranks = rank, ranks
+        self._flying: set[Draw] = set()
+        self._spare: Completion | None = None
+        self.rewards: dict[Draw, tuple[float, ...]] = {}
+        self.grading = 0.0
+
+    @property
+    def free_slots(self) -> int | None:
+        """Those of all processes together; None where the engines know no bound."""
+        slots = self._engine.free_slots
+        return None if slots is None else sum(self._gather([slots]))
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws, the same in all processes."""
+        if not draws:
+            return
+        self._flying.update(draws)
+        rows = -(-len(draws) // self._ranks)
+        self._engine.submit(
+            [draws[(self._rank + i * self._ranks) % len(draws)] for i in range(rows)], prompts
+        )
+
+    def wait(self) -> Sequence[Completion | LostDraw]:
+        """Return what is done in all processes; [] if nothing is under way in any."""
+        own = [found for found in self._engine.wait() if isinstance(found, Completion)]
+        rewards = self._grade_together(own)
+        fresh: list[Completion] = []
+        for completion, reward in self._gather(list(zip(own, rewards, strict=True))):
+            if completion.draw in self._flying:
+                self._flying.remove(completion.draw)
+                self.rewards[completion.draw] = reward
+                fresh.append(completion)
+        return fresh
+
+    def cancel(self, draws: Iterable[Draw]) -> None:
+        """Forget draws."""
+        cancelled = list(draws)
+        self._flying.difference_update(cancelled)
+        self._engine.cancel(cancelled)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Hand weights on."""
+        self._engine.load_weights(weights)
+
+    def forget(self) -> None:
+        """Let go of what is known of the draws of a step that is done."""
+        self.rewards.clear()
+
+    def _grade_together(self, own: list[Completion]) -> list[tuple[float, ...]]:
+        rows = max(self._gather([len(own)]))
+        if not rows:
+            return []
+        # Every submission brings each process a row, so one that has none now has had one before.
+        self._spare = own[-1] if own else self._spare
+        began = time.perf_counter()
+        rewards = self._grade([*own, *[self._spare] * (rows - len(own))])  # type: ignore[list-item]
+        self.grading += time.perf_counter() - began
+        return [tuple(row) for row in rewards[: len(own)].tolist()]

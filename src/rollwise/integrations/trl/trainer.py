@@ -1,0 +1,297 @@
+"""`GRPOTrainer` that chooses its prompts, and goes on drawing where that pays."""
+
+import inspect
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import ProcessorMixin
+from trl import GRPOTrainer
+
+from rollwise.engines import Completion
+from rollwise.engines.driver import drive
+from rollwise.integrations.trl.checkpoints import SamplerKeeper, load_sampler
+from rollwise.integrations.trl.engines import PolicyEngine, SharedEngine, TRLEngine
+from rollwise.integrations.trl.options import AdaptiveSampling
+from rollwise.integrations.trl.rows import Row, make_rows
+from rollwise.sampling import RolloutSession
+from rollwise.sampling.pool import Key
+from rollwise.training.batches import Batch, SamplingPlan, draw_batch
+from rollwise.training.groups import TrainedGroup, make_group
+from rollwise.training.metrics import rollout_metrics
+from rollwise.training.rollouts import RolloutCost
+
+NOT_TAKEN = ("tools", "rollout_func", "environment_factory")
+"""Arguments of `GRPOTrainer` that bring their own way of drawing responses."""
+
+
+class AdaptiveGRPOTrainer(GRPOTrainer):
+    """TRL's `GRPOTrainer` with rollwise's sampling; every argument of it keeps its meaning.
+
+    At each generation step it asks its prompt sampler for prompts, draws responses until each
+    prompt has enough signal, and hands TRL groups of `num_generations` with their advantages. The
+    sampler hears of the pass rates before it is asked again. The rows of TRL's data loader are not
+    looked at, nor is `shuffle_dataset`: the sampler chooses. Evaluation is TRL's own.
+
+    Args:
+        sampling: Which prompts, how many responses, what is learnt; by default Reinforce-Ada.
+        args, kwargs: Those of `GRPOTrainer`.
+
+    Raises:
+        ValueError: A setting of TRL's that does not go with adaptive sampling, by name.
+    """
+
+    def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
+        _refuse_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
+        super().__init__(*args, **kwargs)
+        sampling = AdaptiveSampling() if sampling is None else sampling
+        self._check(sampling)
+        self._group = sampling.group_settings(self.num_generations)
+        self._advantage = sampling.advantage_settings(self.args.scale_rewards)
+        self._groups_per_step = self.args.generation_batch_size // self.num_generations
+        self.prompt_sampler = sampling.prompt_sampler(
+            keys=range(len(self.train_dataset)),
+            batch_size=self._groups_per_step,
+            seed=self.args.seed,
+        )
+        self.sampling_steps = 0
+        self._prompts: _Prompts = _Prompts(self)
+        self._rows: list[Row] | None = None
+        self._engine = SharedEngine(
+            self._own_engine(sampling),
+            self._grade,
+            gather_object,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+        )
+        self._plan = self._make_plan(sampling)
+        self.add_callback(SamplerKeeper(self))
+
+    def _check(self, sampling: AdaptiveSampling) -> None:
+        sampling.check_for(self.num_generations)
+        if not hasattr(self.train_dataset, "__getitem__"):
+            raise ValueError(
+                "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
+                f"chooses among them; got {type(self.train_dataset).__name__}"
+            )
+        if self.args.multi_objective_aggregation != "sum_then_normalize":
+            raise ValueError(
+                "multi_objective_aggregation must be 'sum_then_normalize': advantages are computed "
+                f"from the weighted sum of rewards; got {self.args.multi_objective_aggregation!r}"
+            )
+        streams = sampling.schedule_made().speculation < 1
+        if streams and not self._takes_own_engine(sampling):
+            raise ValueError(
+                f"{sampling.schedule_made()} needs rollwise's engine: TRL's own generation (here "
+                f"{self._generation()}) draws in rounds; take Rounds"
+            )
+        if sampling.engine == "rollwise" and not self._takes_own_engine(sampling):
+            raise ValueError(
+                f"engine='rollwise' cannot do what TRL is set to: {self._generation()}; "
+                "take engine='auto'"
+            )
+
+    def _takes_own_engine(self, sampling: AdaptiveSampling) -> bool:
+        return sampling.engine != "trl" and self._generation() == "plain sampling"
+
+    def _generation(self) -> str:
+        """Say what of TRL's generation goes beyond what rollwise's engine does."""
+        args = self.args
+        continuous = ("use_transformers_continuous_batching", "use_transformers_paged")
+        beyond = {
+            "vLLM": args.use_vllm,
+            "continuous batching": any(getattr(args, name, False) for name in continuous),
+            "a sharded model": self.is_fsdp_enabled or self.is_deepspeed_enabled,
+            "top_p": args.top_p != 1.0,
+            "top_k": args.top_k not in (0, None),
+            "min_p": bool(args.min_p),
+            "repetition_penalty": args.repetition_penalty != 1.0,
+            "cache_implementation": args.cache_implementation is not None,
+            "generation_kwargs": bool(args.generation_kwargs),
+        }
+        return ", ".join(name for name, asked in beyond.items() if asked) or "plain sampling"
+
+    def _own_engine(self, sampling: AdaptiveSampling) -> PolicyEngine | TRLEngine:
+        """Make this process's engine."""
+        rows = sampling.engine_batch_size or (
+            self.args.per_device_train_batch_size * self.args.steps_per_generation
+        )
+        if not self._takes_own_engine(sampling):
+            return TRLEngine(self, None if self.use_vllm else rows)
+        return PolicyEngine(
+            self.accelerator.unwrap_model(self.model),
+            self.processing_class,
+            self.max_completion_length,
+            self.temperature,
+            rows,
+        )
+
+    def _make_plan(self, sampling: AdaptiveSampling) -> SamplingPlan:
+        return SamplingPlan(
+            sampler=self.prompt_sampler,
+            batch_size=self._groups_per_step,
+            roll_out=self._roll_out,
+            exit_rule=sampling.rule_for(self.num_generations),
+            schedule=sampling.schedule_made(),
+            allocation=sampling.allocation,
+            refills=sampling.refills if sampling.unresolved == "refill" else 0,
+            total_draws=sampling.total_draws,
+            positive_threshold=sampling.positive_threshold,
+            seed=self.args.seed,
+        )
+
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        """Sample adaptively and let TRL make its batch of it; in evaluation, all is TRL's."""
+        if not self.model.training:
+            evaluated: dict[str, Any] = super()._generate_and_score_completions(inputs)
+            return evaluated
+        rows = self._sample()
+        own = self._own_part(rows)
+        chosen = [self.train_dataset[row.completion.draw.key] for row in own]
+        with self._handing_over(rows, own):
+            output: dict[str, Any] = super()._generate_and_score_completions(chosen)
+        self._engine.forget()
+        return self._with_advantages(output, rows, own)
+
+    def _sample(self) -> list[Row]:
+        """Ask, draw, grade, choose, tell; returns the rows of all processes."""
+        self.sampling_steps += 1
+        self._prompts.clear()
+        batch = draw_batch(self._plan, self.sampling_steps)
+        rng = np.random.default_rng((self.args.seed, self.sampling_steps))
+        pools = batch.session.pools.values()
+        groups = [make_group(pool, self._group, self._advantage, rng) for pool in pools]
+        keys, correct, drawn = batch.counts()
+        self.prompt_sampler.tell(keys, correct=correct, drawn=drawn)
+        self._note(batch, groups)
+        return make_rows(groups, self._groups_per_step, self.num_generations)
+
+    def _roll_out(self, session: RolloutSession) -> RolloutCost:
+        began, grading_before = time.perf_counter(), self._engine.grading
+        tokens = drive(session, self._engine, self._prompts, self._totals)
+        grading = self._engine.grading - grading_before
+        return RolloutCost(time.perf_counter() - began - grading, grading, tokens)
+
+    def _grade(self, completions: Sequence[Completion]) -> NDArray[np.float64]:
+        """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
+        inputs = [self.train_dataset[completion.draw.key] for completion in completions]
+        prompts = [row["prompt"] for row in inputs]
+        texts: list[Any] = [completion.text for completion in completions]
+        if not isinstance(prompts[0], str):
+            texts = [[{"role": "assistant", "content": text}] for text in texts]
+        token_ids = [completion.tokens for completion in completions]
+        gathered = super()._calculate_rewards(inputs, prompts, texts, token_ids)
+        own: Tensor = self._own_part(gathered)
+        return own.double().cpu().numpy()
+
+    def _totals(self, completions: Sequence[Completion]) -> NDArray[np.float64]:
+        """Add up rewards by their weights; 0 where every function abstains."""
+        rewards = np.array([self._engine.rewards[c.draw] for c in completions])
+        weights: NDArray[np.float64] = self.reward_weights.double().cpu().numpy()
+        totals: NDArray[np.float64] = np.nansum(rewards * weights, axis=1)
+        return totals
+
+    @contextmanager
+    def _handing_over(self, rows: Sequence[Row], own: Sequence[Row]) -> Any:
+        """Let TRL take the responses, and the rewards, that are known already."""
+        logprobs = [row.completion.logprobs.tolist() for row in own] if self.use_vllm else None
+        found = {
+            "prompt_ids": [list(self._prompts[row.completion.draw.key]) for row in own],
+            "completion_ids": [row.completion.tokens for row in own],
+            "logprobs": logprobs,
+        }
+        self._rows = list(rows)
+        self.rollout_func: Any = lambda prompts, trainer: found
+        try:
+            yield
+        finally:
+            self.rollout_func, self._rows = None, None
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> Tensor:
+        """Return the rewards that are known; in evaluation, TRL calls its functions."""
+        if self._rows is None:
+            graded: Tensor = super()._calculate_rewards(
+                inputs, prompts, completions, completion_ids_list
+            )
+            return graded
+        known = [self._engine.rewards[row.completion.draw] for row in self._rows]
+        return torch.tensor(known, dtype=torch.float32, device=self.accelerator.device)
+
+    def _with_advantages(
+        self, output: dict[str, Any], rows: Sequence[Row], own: Sequence[Row]
+    ) -> dict[str, Any]:
+        """Put our advantages in the place of TRL's; rows that only fill stay out of the loss."""
+        advantages = output["advantages"]
+        output["advantages"] = advantages.new_tensor([row.advantage for row in own])
+        self._logs["advantages"].extend(row.advantage for row in rows)
+        if all(row.counts for row in rows):
+            return output
+        counts = output["completion_mask"].new_tensor([row.counts for row in own])
+        output["completion_mask"] = output["completion_mask"] * counts[:, None]
+        tokens = self.accelerator.gather(output["completion_mask"].sum()).sum()
+        output["num_items_in_batch"] = tokens.clamp(min=1)
+        return output
+
+    def _own_part(self, of_all: Any) -> Any:
+        """Cut out what belongs to this process of something that all have equal parts of."""
+        part = len(of_all) // self.accelerator.num_processes
+        start = self.accelerator.process_index * part
+        return of_all[start : start + part]
+
+    def _note(self, batch: Batch, groups: Sequence[TrainedGroup]) -> None:
+        """Add the figures of a step to those that TRL logs, as `rollwise/...`."""
+        figures = rollout_metrics(batch, groups, first=self.num_generations)
+        figures |= self.prompt_sampler.metrics()
+        figures["seconds"] = {"sampling": batch.cost.sampling, "grading": batch.cost.grading}
+        for name, value in _flat(figures):
+            self._metrics["train"][f"rollwise/{name}"].append(value)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Load what TRL loads, and the prompt sampler's state."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self.sampling_steps = load_sampler(checkpoint, self.prompt_sampler)
+
+
+class _Prompts(dict[Key, Sequence[int]]):
+    """The token ids of a step's prompts, encoded by TRL when they are first looked up."""
+
+    def __init__(self, trainer: AdaptiveGRPOTrainer) -> None:
+        super().__init__()
+        self._trainer = trainer
+
+    def __missing__(self, key: Key) -> Sequence[int]:
+        prompt = self._trainer.train_dataset[key]["prompt"]
+        self[key] = self._trainer._tokenize_prompts([prompt])[0][0]
+        return self[key]
+
+
+def _refuse_arguments(arguments: Mapping[str, Any]) -> None:
+    for name in NOT_TAKEN:
+        if arguments.get(name):
+            raise ValueError(
+                f"{name} does not go with AdaptiveGRPOTrainer, which draws the responses itself"
+            )
+    if isinstance(arguments.get("processing_class"), ProcessorMixin):
+        raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
+
+
+def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    """Name nested figures by their paths; the parts of a list by their numbers, from 1."""
+    found: list[tuple[str, float]] = []
+    for name, value in figures.items():
+        if isinstance(value, list):
+            value = {str(place): part for place, part in enumerate(value, start=1)}
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{name}/")
+        else:
+            found.append((prefix + name, float(value)))
+    return found
