@@ -75,7 +75,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _check(self, sampling: AdaptiveSampling) -> None:
         sampling.check_for(self.num_generations)
-        if not hasattr(self.train_dataset, "__getitem__"):
+        if not hasattr(self.train_dataset, "__len__"):
             raise ValueError(
                 "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
                 f"chooses among them; got {type(self.train_dataset).__name__}"

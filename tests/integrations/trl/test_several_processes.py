@@ -1,0 +1,126 @@
+"""On two processes the same groups as on one; and shares that differ, in threads."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trl")
+
+import rollwise as rw
+from rollwise.engines import Completion
+from rollwise.engines.driver import drive
+from rollwise.integrations.trl.engines import SharedEngine
+
+pytestmark = pytest.mark.trl
+
+SCRIPT = Path(__file__).with_name("in_processes.py")
+
+
+def train_in(processes, file):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc_per_node", str(processes), str(SCRIPT), str(file)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(file.read_text())
+
+
+@pytest.mark.slow
+def test_two_processes_train_on_the_groups_that_one_trains_on(tmp_path):
+    one, two = train_in(1, tmp_path / "one.json"), train_in(2, tmp_path / "two.json")
+    for name in ("rounds", "streamed", "pilot"):
+        assert two[name]["tokens"] == one[name]["tokens"]
+        assert two[name]["weights"] == pytest.approx(one[name]["weights"], rel=1e-5)
+        for alone, together in zip(one[name]["steps"], two[name]["steps"], strict=True):
+            assert together == alone
+    assert two["rounds"]["draws"] == one["rounds"]["draws"]
+    # TRL's own generation has no seeds for draws; the shape is the same.
+    assert [len(rows) for rows in two["trl"]["steps"]] == [16, 16]
+
+
+class Ranks:
+    """Joins the lists of threads, as accelerate joins those of processes."""
+
+    def __init__(self, count):
+        self.barrier = threading.Barrier(count, timeout=20)
+        self.given = [None] * count
+
+    def gather(self, rank):
+        def join(own):
+            self.given[rank] = own
+            self.barrier.wait()
+            everything = [item for part in self.given for item in part]
+            self.barrier.wait()
+            return everything
+
+        return join
+
+
+class PortionEngine:
+    """Completes up to `portion` draws at a time."""
+
+    def __init__(self, portion):
+        self.portion, self.waiting, self.drawn = portion, [], 0
+
+    @property
+    def free_slots(self):
+        return max(0, 5 - len(self.waiting))
+
+    def submit(self, draws, prompts):
+        self.waiting += draws
+
+    def wait(self):
+        done, self.waiting = self.waiting[: self.portion], self.waiting[self.portion :]
+        self.drawn += len(done)
+        return [Completion(d, [d.key, 1], np.zeros(2), str(d.seed), False) for d in done]
+
+    def cancel(self, draws):
+        self.waiting = [draw for draw in self.waiting if draw not in draws]
+
+
+def reward_of(completion):
+    return float(int(completion.text) % 10 < 2 + 2 * (completion.draw.key % 4))
+
+
+def sample_in(ranks, schedule):
+    """Run one session a thread; returns each one's pools, and how many rows it graded at a time."""
+    shared = Ranks(ranks)
+    pools, graded, failures = [None] * ranks, [[] for _ in range(ranks)], []
+
+    def work(rank):
+        def grade(completions):
+            graded[rank].append(len(completions))
+            return np.array([[reward_of(c)] for c in completions])
+
+        engine = SharedEngine(PortionEngine(2 + rank), grade, shared.gather(rank), rank, ranks)
+        session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)
+        try:
+            drive(session, engine, {}, lambda cs: [engine.rewards[c.draw][0] for c in cs])
+        except Exception as error:
+            failures.append(error)
+            shared.barrier.abort()
+        pools[rank] = {
+            key: [c.draw.index for c in pool.responses] for key, pool in session.pools.items()
+        }
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures, failures
+    return pools, graded
+
+
+@pytest.mark.parametrize("schedule", [rw.Rounds(3, 4), rw.Streamed(max_samples=12)], ids=str)
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_shares_of_any_speed_make_the_pools_of_one_engine(schedule, ranks):
+    [alone], _ = sample_in(1, schedule)
+    pools, graded = sample_in(ranks, schedule)
+    assert all(found == alone for found in pools)
+    assert all(rows == graded[0] for rows in graded)
+    assert all(indices == list(range(len(indices))) for indices in alone.values())

@@ -1,0 +1,391 @@
+"""TRL's trainer with adaptive sampling, run for real on the built-in model."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("trl")
+
+from peft import LoraConfig
+from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct
+from trl import GRPOTrainer
+
+import rollwise as rw
+from rollwise.errors import RunError
+from rollwise.integrations.trl import AdaptiveSampling
+from rollwise.integrations.trl.engines import TRLEngine
+
+pytestmark = pytest.mark.trl
+
+GRPO = AdaptiveSampling(
+    exit_rule=rw.FixedCount(GROUP),
+    schedule=rw.Rounds(GROUP, rounds=1),
+    objective="grpo",
+    strategy="all",
+    unresolved="keep",
+)
+
+
+def logged(trainer, name):
+    return [line[name] for line in trainer.state.log_history if name in line]
+
+
+def weights_of(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("engine", ["rollwise", "trl"])
+@pytest.mark.parametrize("scale_rewards", ["group", "none"])
+def test_with_grpo_s_settings_the_advantages_are_trl_s_own(
+    make_trainer, watch, engine, scale_rewards
+):
+    sampling = AdaptiveSampling(**vars(GRPO) | {"engine": engine})
+    trainer = make_trainer(sampling, scale_rewards=scale_rewards)
+    seen = watch(trainer)
+    trainer.train()
+    assert len(seen.ours) == 2
+    for theirs, ours in zip(seen.theirs, seen.ours, strict=True):
+        assert theirs["advantages"].abs().sum() > 0
+        torch.testing.assert_close(ours["advantages"], theirs["advantages"])
+        assert torch.equal(ours["completion_mask"], theirs["completion_mask"])
+
+
+def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer, watch):
+    trainer = make_trainer()
+    pools = []
+    plan_roll_out = trainer._roll_out
+
+    def keeping(session):
+        cost = plan_roll_out(session)
+        pools.append(dict(session.pools))
+        return cost
+
+    object.__setattr__(trainer._plan, "roll_out", keeping)
+    seen = watch(trainer)
+    trainer.train()
+    for step, batch in enumerate(seen.ours):
+        rows = seen.rows[step]
+        for start in range(0, PROMPTS * GROUP, GROUP):
+            group = rows[start : start + GROUP]
+            pool = pools[step][group[0].completion.draw.key]
+            rewards = [pool.rewards[row.completion.draw.index] for row in group]
+            if pool.uniform:
+                assert not any(row.counts for row in group)
+                continue
+            assert all(row.counts for row in group)
+            if pool.exit_reason == "satisfied":
+                assert sum(rewards) == GROUP / 2
+            wanted = np.array(rewards) - pool.rewards.mean()
+            np.testing.assert_allclose([row.advantage for row in group], wanted)
+        np.testing.assert_allclose(batch["advantages"], [row.advantage for row in rows], rtol=1e-6)
+        for row, ids, mask in zip(
+            rows, batch["completion_ids"], batch["completion_mask"], strict=True
+        ):
+            length = len(row.completion.tokens)
+            assert ids[:length].tolist() == row.completion.tokens
+            assert mask.sum() == (length if row.counts else 0)
+        assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
+
+
+def test_prompts_without_signal_change_nothing(make_trainer):
+    """Every reward is 0: the loss is 0, and so is the gradient (no weight decay is set)."""
+    trainer = make_trainer(rewards=lambda completions, **others: [0.0] * len(completions))
+    before = weights_of(trainer)
+    trainer.train()
+    assert logged(trainer, "loss") == [0.0, 0.0]
+    assert all(torch.equal(value, before[name]) for name, value in weights_of(trainer).items())
+
+
+def test_every_draw_is_counted(make_trainer):
+    graded = []
+
+    def counting(completions, **others):
+        graded.append(len(completions))
+        return is_correct(completions, **others)
+
+    trainer = make_trainer(rewards=counting)
+    trainer.train()
+    assert sum(logged(trainer, "rollwise/draws")) == sum(graded) > 2 * PROMPTS * GROUP
+    assert logged(trainer, "rollwise/prompts") == [PROMPTS, PROMPTS]
+    assert all(value > 0 for value in logged(trainer, "rollwise/seconds/sampling"))
+
+
+def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, watch):
+    calls = []
+
+    class Listening(rw.CDAS):
+        def ask(self, *arguments, **options):
+            keys = super().ask(*arguments, **options)
+            calls.append(("ask", keys))
+            return keys
+
+        def tell(self, keys, correct, drawn):
+            calls.append(("tell", list(keys)))
+            super().tell(keys, correct, drawn)
+
+    trainer = make_trainer(AdaptiveSampling(prompt_sampler=Listening), max_steps=3)
+    seen = watch(trainer)
+    trainer.train()
+    asked = [keys for verb, keys in calls if verb == "ask"]
+    assert [verb for verb, _ in calls] == ["ask", "tell"] * 3
+    assert [keys for verb, keys in calls if verb == "tell"] == asked
+    for keys, rows in zip(asked, seen.rows, strict=True):
+        assert {row.completion.draw.key for row in rows} == set(keys)
+    assert len(set(map(tuple, asked))) == 3
+
+
+def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer):
+    trainer = make_trainer(AdaptiveSampling(schedule=rw.Streamed(max_samples=16)))
+    pools = []
+    roll_out = trainer._roll_out
+
+    def keeping(session):
+        cost = roll_out(session)
+        pools.extend(session.pools.values())
+        return cost
+
+    object.__setattr__(trainer._plan, "roll_out", keeping)
+    trainer.train()
+    satisfied = [pool for pool in pools if pool.exit_reason == "satisfied"]
+    assert satisfied
+    assert all(min(pool.positives, pool.negatives) == 2 for pool in satisfied)
+    assert all(len(pool) <= 16 for pool in pools)
+    assert sum(logged(trainer, "rollwise/draws")) >= sum(map(len, pools))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        AdaptiveSampling(unresolved="refill", refills=8),
+        AdaptiveSampling(unresolved="refill", engine="trl"),
+        AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
+        AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
+        AdaptiveSampling(strategy="positives", objective="reward"),
+        AdaptiveSampling(objective="log", estimates="unbiased", total_draws=40),
+        AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
+        AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
+        AdaptiveSampling(prompt_sampler=lambda **given: rw.Retiring(rw.Posterior(**given))),
+    ],
+    ids=lambda sampling: type(sampling).__name__,
+)
+def test_every_way_of_sampling_trains(make_trainer, watch, sampling):
+    trainer = make_trainer(sampling)
+    seen = watch(trainer)
+    before = weights_of(trainer)
+    trainer.train()
+    assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+    assert all(len(rows) == PROMPTS * GROUP for rows in seen.rows)
+    assert any(not torch.equal(value, before[name]) for name, value in weights_of(trainer).items())
+
+
+def test_refilling_fills_the_batch_with_groups_that_carry_signal(make_trainer, watch):
+    trainer = make_trainer(AdaptiveSampling(unresolved="refill", refills=20))
+    seen = watch(trainer)
+    trainer.train()
+    assert all(row.counts for rows in seen.rows for row in rows)
+
+
+SETTINGS = {
+    "accumulation": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+    "iterations": {"num_iterations": 2, "max_steps": 4},
+    "several updates of a batch": {
+        "per_device_train_batch_size": 4,
+        "steps_per_generation": 4,
+        "max_steps": 8,
+    },
+    "checkpointing": {"gradient_checkpointing": True},
+    "reference model": {"beta": 0.04, "given": {"peft_config": LoraConfig(r=4)}},
+    "adapters": {"given": {"peft_config": LoraConfig(r=4, target_modules="all-linear")}},
+    "top_p": {"top_p": 0.9},
+    "masking cut responses": {"mask_truncated_completions": True, "max_completion_length": 6},
+    "sequence ratios": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
+    "table of completions": {"log_completions": True},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_trl_s_settings_keep_their_meaning(make_trainer, name):
+    trainer = make_trainer(**SETTINGS[name])
+    trained = {n for n, p in trainer.model.named_parameters() if p.requires_grad}
+    before = weights_of(trainer)
+    trainer.train()
+    assert trainer.sampling_steps == 2
+    assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+    changed = {n for n, value in weights_of(trainer).items() if not torch.equal(value, before[n])}
+    assert changed
+    assert "lm_head.weight" in changed or changed <= trained
+
+
+def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer, watch):
+    def sometimes(completions, **others):
+        return [None if len(text) % 2 else 1.0 for text in completions]
+
+    trainer = make_trainer(rewards=[is_correct, sometimes], reward_weights=[1.0, 0.25])
+    totals = []
+    total_of = trainer._totals
+
+    def keeping(completions):
+        totals.extend(zip(completions, total_of(completions), strict=True))
+        return [total for _, total in totals[-len(completions) :]]
+
+    trainer._totals = keeping
+    seen = watch(trainer)
+    trainer.train()
+    assert {total for _, total in totals} <= {0.0, 0.25, 1.0, 1.25}
+    assert all(total % 1.0 == (0.25 if len(c.text) % 2 == 0 else 0.0) for c, total in totals)
+    assert seen.theirs
+    assert len(logged(trainer, "rewards/sometimes/mean")) == 2
+
+
+def test_conversations_are_prompts_too(make_trainer):
+    from datasets import Dataset
+
+    seen = []
+
+    def reward(prompts, completions, answer, **others):
+        seen.append((prompts[0], completions[0]))
+        return is_correct(completions, answer)
+
+    trainer = make_trainer(rewards=reward)
+    tokenizer = trainer.processing_class
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    rows = [{"prompt": list(p.messages), "answer": p.answer} for p in PROBLEMS]
+    given = {"train_dataset": Dataset.from_list(rows), "processing_class": tokenizer}
+    trainer = make_trainer(rewards=reward, given=given)
+    trainer.train()
+    prompt, completion = seen[0]
+    assert prompt[0]["role"] == "user" and completion[0]["role"] == "assistant"
+    assert logged(trainer, "rollwise/reward")[0] > 0
+
+
+def test_evaluation_is_trl_s_own(make_trainer):
+    trainer = make_trainer(per_device_eval_batch_size=8)
+    metrics = trainer.evaluate(trainer.train_dataset.select(range(4)))
+    assert trainer.sampling_steps == 0
+    assert "eval_reward" in metrics
+    trainer.train()
+    assert trainer.sampling_steps == 2
+
+
+def keys_of(seen):
+    return [[row.completion.draw for row in rows] for rows in seen.rows]
+
+
+def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, watch, tmp_path):
+    sampling = AdaptiveSampling(prompt_sampler=rw.CDAS)
+    options = {"lr_scheduler_type": "constant", "save_strategy": "steps", "save_steps": 2}
+    whole = make_trainer(sampling, folder=tmp_path / "whole", max_steps=4, **options)
+    seen = watch(whole)
+    whole.train()
+    whole_rows = keys_of(seen)
+    checkpoint = tmp_path / "whole" / "checkpoint-2"
+    resumed = make_trainer(sampling, folder=tmp_path / "resumed", max_steps=4, **options)
+    seen = watch(resumed)
+    resumed.train(resume_from_checkpoint=str(checkpoint))
+    assert resumed.sampling_steps == 4
+    assert keys_of(seen) == whole_rows[2:]
+    for name, value in weights_of(resumed).items():
+        torch.testing.assert_close(value, whole.model.state_dict()[name])
+    np.testing.assert_array_equal(
+        resumed.prompt_sampler.difficulty, whole.prompt_sampler.difficulty
+    )
+
+
+def test_a_checkpoint_without_the_sampler_s_state_is_refused(make_trainer, tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 1}
+    make_trainer(trainer=GRPOTrainer, max_steps=1, **options).train()
+    trainer = make_trainer(max_steps=2, **options)
+    with pytest.raises(RunError, match=r"cannot go on with the prompt sampler in .*checkpoint-1"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+
+
+class FakeVLLM:
+    """Draws as TRL's vLLM backend does: rows and log-probabilities, one list a token."""
+
+    def __init__(self, trainer):
+        self.trainer, self.synced, self.rows = trainer, [], 0
+
+    def sync_weights(self):
+        self.synced.append(self.trainer.state.global_step)
+
+    def generate(self, prompts, images, num_generations, profiler=None):
+        unique = prompts[::num_generations]  # what the server is sent
+        tokens = [[2 + (self.rows + i) % 13, 1] for i in range(len(unique) * num_generations)]
+        self.rows += len(tokens)
+        return prompts, tokens, [[[-1.5], [None]] for _ in tokens], None
+
+
+def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
+    """The server is sent `prompts[::num_generations]`, so any number but 1 would skip rows."""
+    trainer = make_trainer(
+        rewards=lambda completions, **others: [float("1" in c) for c in completions]
+    )
+    trainer.use_vllm, trainer._last_loaded_step = True, -1
+    trainer.vllm_generation = FakeVLLM(trainer)
+    trainer._engine._engine = TRLEngine(trainer, None)
+    seen = watch(trainer)
+    trainer.train()
+    assert trainer.vllm_generation.synced == [0, 1]
+    assert trainer.vllm_generation.rows == sum(logged(trainer, "rollwise/draws"))
+    for rows, batch in zip(seen.rows, seen.ours, strict=True):
+        assert batch["completion_ids"].tolist() == [row.completion.tokens for row in rows]
+        assert torch.equal(batch["sampling_per_token_logps"][:, 0], torch.full((16,), -1.5))
+
+
+REFUSED = {
+    "scale_rewards must be 'group'": {"scale_rewards": "batch"},
+    "set scale_rewards='none'": {
+        "scale_rewards": "group",
+        "sampling": AdaptiveSampling(objective="log"),
+    },
+    "multi_objective_aggregation must be": {"multi_objective_aggregation": "normalize_then_sum"},
+    "size must be even": {"num_generations": 3, "per_device_train_batch_size": 12},
+    "needs rollwise's engine: .*top_k": {
+        "top_k": 5,
+        "sampling": AdaptiveSampling(schedule=rw.Streamed()),
+    },
+    "engine='rollwise' cannot do .*min_p": {
+        "min_p": 0.1,
+        "sampling": AdaptiveSampling(engine="rollwise"),
+    },
+    "strategy='all' needs a schedule of at most": {"sampling": AdaptiveSampling(strategy="all")},
+    "can never be satisfied": {
+        "sampling": AdaptiveSampling(exit_rule=rw.Balanced(9, 9), schedule=rw.Rounds(4, 4))
+    },
+    "rollout_func does not go with": {"given": {"rollout_func": lambda prompts, trainer: {}}},
+    "tools does not go with": {"given": {"tools": [len]}},
+    "batch_size must be at most the number of prompts": {"per_device_train_batch_size": 128},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_does_not_go_with_it_is_refused_by_name(make_trainer, reason):
+    options = dict(REFUSED[reason])
+    sampling = options.pop("sampling", None)
+    with pytest.raises(ValueError, match=reason):
+        make_trainer(sampling, **options)
+
+
+def test_a_stream_of_rows_is_refused(make_trainer):
+    rows = make_trainer().train_dataset.to_iterable_dataset()
+    with pytest.raises(ValueError, match=r"rows have numbers.*IterableDataset"):
+        make_trainer(given={"train_dataset": rows})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"unresolved": "ignore"}, "unresolved must be one of drop, keep, refill"),
+        ({"engine": "vllm"}, "engine must be one of"),
+        ({"refills": 0}, "refills must be at least 1"),
+        ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
+        ({"allocation": rw.GVM(), "unresolved": "refill"}, "does not go with GVM"),
+        ({"estimates": "unbiased"}, "'unbiased' is for objective"),
+    ],
+)
+def test_options_are_checked_where_they_are_made(options, reason):
+    with pytest.raises(ValueError, match=reason):
+        AdaptiveSampling(**options)

@@ -1,0 +1,58 @@
+"""Tiny runs of TRL's trainers on running sums, with the built-in model."""
+
+from datasets import Dataset
+from trl import GRPOConfig
+
+from rollwise.config import ModelSettings
+from rollwise.integrations.trl import AdaptiveGRPOTrainer
+from rollwise.tasks import make_running_sums
+from rollwise.training.model import load_model
+
+PROMPTS = 4
+GROUP = 4
+PROBLEMS = make_running_sums(24, max_terms=5, seed=0)
+
+
+def is_correct(completions, answer, **others):
+    """A reward function as TRL has them: 1.0 where the text after the last `=` is the answer."""
+    texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+    pairs = zip(texts, answer, strict=True)
+    return [float(text.rpartition("=")[2].strip() == right) for text, right in pairs]
+
+
+def make_arguments(folder, **changed):
+    settings = {
+        "output_dir": str(folder),
+        "max_steps": 2,
+        "per_device_train_batch_size": PROMPTS * GROUP,
+        "num_generations": GROUP,
+        "max_completion_length": 24,
+        "learning_rate": 1e-3,
+        "scale_rewards": "none",
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "seed": 3,
+    }
+    return GRPOConfig(**settings | changed)
+
+
+def build(
+    folder, sampling=None, trainer=AdaptiveGRPOTrainer, rewards=is_correct, given=(), **changed
+):
+    """Make a trainer of the built-in model; `given` goes to the trainer, `changed` to its args."""
+    model, tokenizer = load_model(ModelSettings(device="cpu", cpu_threads=1))
+    rows = [{"prompt": p.messages[0]["content"], "answer": p.answer} for p in PROBLEMS]
+    options = {
+        "model": model,
+        "reward_funcs": rewards,
+        "train_dataset": Dataset.from_list(rows),
+        "processing_class": tokenizer,
+        "args": make_arguments(folder, **changed),
+    }
+    own = {"sampling": sampling} if trainer is AdaptiveGRPOTrainer else {}
+    return trainer(**options | own | dict(given))
