@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 base="$PWD/.venv-trl/base"
 python3 -m venv "$base"
-"$base/bin/pip" install -q -c constraints-trl.txt -e '.[train,lora,hub]' accelerate hypothesis pytest
+"$base/bin/pip" install -q -c constraints-trl.txt -e '.[train,lora,hub]' hypothesis pytest requests
 
 admitted() {
     "$base/bin/pip" index versions trl 2>/dev/null | "$base/bin/python" -c '

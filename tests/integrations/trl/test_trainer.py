@@ -263,9 +263,9 @@ def test_conversations_are_prompts_too(make_trainer):
 
 def test_evaluation_is_trl_s_own(make_trainer):
     trainer = make_trainer(per_device_eval_batch_size=8)
-    metrics = trainer.evaluate(trainer.train_dataset.select(range(4)))
+    trainer.evaluate(trainer.train_dataset.select(range(4)))
     assert trainer.sampling_steps == 0
-    assert "eval_reward" in metrics
+    assert 0 <= logged(trainer, "eval_reward")[0] <= 1
     trainer.train()
     assert trainer.sampling_steps == 2
 

@@ -75,11 +75,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _check(self, sampling: AdaptiveSampling) -> None:
         sampling.check_for(self.num_generations)
-        if not hasattr(self.train_dataset, "__len__"):
-            raise ValueError(
-                "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
-                f"chooses among them; got {type(self.train_dataset).__name__}"
-            )
         if self.args.multi_objective_aggregation != "sum_then_normalize":
             raise ValueError(
                 "multi_objective_aggregation must be 'sum_then_normalize': advantages are computed "
@@ -282,6 +277,12 @@ def _refuse_arguments(arguments: Mapping[str, Any]) -> None:
             )
     if isinstance(arguments.get("processing_class"), ProcessorMixin):
         raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
+    rows = arguments.get("train_dataset")
+    if rows is not None and not hasattr(rows, "__len__"):
+        raise ValueError(
+            "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
+            f"chooses among them; got {type(rows).__name__}"
+        )
 
 
 def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
