@@ -244,6 +244,9 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _note(self, batch: Batch, groups: Sequence[TrainedGroup]) -> None:
         """Add the figures of a step to those that TRL logs, as `rollwise/...`."""
         figures = rollout_metrics(batch, groups, first=self.num_generations)
+        drawn = [r for pool in batch.session.pools.values() for r in pool.responses]
+        if not any(len(response.logprobs) for response in drawn):
+            del figures["entropy"]  # TRL's own generation keeps no log-probabilities
         figures |= self.prompt_sampler.metrics()
         figures["seconds"] = {"sampling": batch.cost.sampling, "grading": batch.cost.grading}
         for name, value in _flat(figures):

@@ -111,6 +111,13 @@ def test_every_draw_is_counted(make_trainer):
     assert sum(logged(trainer, "rollwise/draws")) == sum(graded) > 2 * PROMPTS * GROUP
     assert logged(trainer, "rollwise/prompts") == [PROMPTS, PROMPTS]
     assert all(value > 0 for value in logged(trainer, "rollwise/seconds/sampling"))
+    assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
+
+
+def test_trl_s_own_generation_has_no_entropy_to_show(make_trainer):
+    trainer = make_trainer(AdaptiveSampling(engine="trl"))
+    trainer.train()
+    assert logged(trainer, "rollwise/reward") and not logged(trainer, "rollwise/entropy")
 
 
 def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, watch):

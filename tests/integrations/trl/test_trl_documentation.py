@@ -1,0 +1,40 @@
+"""The page on TRL: its file is the example, which runs, and so does its other code."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def blocks(root):
+    page = (root / "docs/trl.md").read_text()
+    return re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_shows_the_example_as_it_is(root, blocks):
+    assert blocks[0] == (root / "examples/trl_running_sums.py").read_text()
+
+
+@pytest.mark.trl
+def test_the_other_code_of_the_page_runs(blocks):
+    pytest.importorskip("trl")
+    for block in blocks[1:]:
+        exec(compile(block, "docs/trl.md", "exec"), {"__name__": "documentation"})
+
+
+@pytest.mark.trl
+@pytest.mark.slow
+def test_the_example_trains(root, tmp_path):
+    pytest.importorskip("trl")
+    command = [sys.executable, str(root / "examples/trl_running_sums.py"), "--steps", "2"]
+    run = subprocess.run(
+        [*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert len(re.findall("'rollwise/trained_groups'", run.stdout)) == 2
+
+
+def test_ci_takes_the_oldest_release_and_the_newest(root):
+    assert "scripts/test_trl_releases.sh 1.0.0 1.16.0" in (root / ".ci/run").read_text()
