@@ -204,10 +204,10 @@ def main() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)
     figures: dict[str, Estimate] = {}
     if "a" in arguments.parts:
-        figures |= overhead(repeats=3, steps=4) if arguments.quick else overhead(10, 20)
+        figures |= overhead(repeats=3, steps=4) if arguments.quick else overhead(8, 10)
         show("Equal draws", figures)
     if "b" in arguments.parts:
-        beside = side_by_side(2, 3) if arguments.quick else side_by_side(5, 20)
+        beside = side_by_side(2, 3) if arguments.quick else side_by_side(3, 20)
         show("Side by side", beside)
         figures |= beside
     print(json.dumps(figures))

@@ -53,8 +53,14 @@ def test_with_grpo_s_settings_the_advantages_are_trl_s_own(
         assert torch.equal(ours["completion_mask"], theirs["completion_mask"])
 
 
+def correct_if_even(completions, answer, **others):
+    """No reward where the answer is odd, so that some prompts never show signal."""
+    rewards = is_correct(completions, answer)
+    return [r * (int(right) % 2 == 0) for r, right in zip(rewards, answer, strict=True)]
+
+
 def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer, watch):
-    trainer = make_trainer()
+    trainer = make_trainer(rewards=correct_if_even)
     pools = []
     plan_roll_out = trainer._roll_out
 
@@ -88,6 +94,7 @@ def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_t
             assert ids[:length].tolist() == row.completion.tokens
             assert mask.sum() == (length if row.counts else 0)
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
+    assert {row.counts for rows in seen.rows for row in rows} == {True, False}
 
 
 def test_prompts_without_signal_change_nothing(make_trainer):
