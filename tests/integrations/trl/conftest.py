@@ -22,14 +22,16 @@ class Watched:
         theirs: TRL's own batches, before anything is put in their place.
         ours: The batches trained on.
         rows: The rows of all processes.
+        pools: What they were chosen from, by prompt.
     """
 
     def __init__(self, trainer, monkeypatch):
         from trl import GRPOTrainer
 
-        self.theirs, self.ours, self.rows = [], [], []
+        self.theirs, self.ours, self.rows, self.pools = [], [], [], []
         of_trl = GRPOTrainer._generate_and_score_completions
         own, rows_of = trainer._generate_and_score_completions, trainer._sample
+        note = trainer._note
 
         def theirs(this, inputs):
             output = of_trl(this, inputs)
@@ -44,6 +46,11 @@ class Watched:
             self.rows.append(rows_of())
             return self.rows[-1]
 
+        def pools(batch, groups):
+            self.pools.append(dict(batch.session.pools))
+            note(batch, groups)
+
+        monkeypatch.setattr(trainer, "_note", pools)
         monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", theirs)
         monkeypatch.setattr(trainer, "_generate_and_score_completions", ours)
         monkeypatch.setattr(trainer, "_sample", rows)

@@ -61,22 +61,13 @@ def correct_if_even(completions, answer, **others):
 
 def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer, watch):
     trainer = make_trainer(rewards=correct_if_even)
-    pools = []
-    plan_roll_out = trainer._roll_out
-
-    def keeping(session):
-        cost = plan_roll_out(session)
-        pools.append(dict(session.pools))
-        return cost
-
-    object.__setattr__(trainer._plan, "roll_out", keeping)
     seen = watch(trainer)
     trainer.train()
     for step, batch in enumerate(seen.ours):
         rows = seen.rows[step]
         for start in range(0, PROMPTS * GROUP, GROUP):
             group = rows[start : start + GROUP]
-            pool = pools[step][group[0].completion.draw.key]
+            pool = seen.pools[step][group[0].completion.draw.key]
             rewards = [pool.rewards[row.completion.draw.index] for row in group]
             if pool.uniform:
                 assert not any(row.counts for row in group)
@@ -151,18 +142,11 @@ def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, w
     assert len(set(map(tuple, asked))) == 3
 
 
-def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer):
+def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer, watch):
     trainer = make_trainer(AdaptiveSampling(schedule=rw.Streamed(max_samples=16)))
-    pools = []
-    roll_out = trainer._roll_out
-
-    def keeping(session):
-        cost = roll_out(session)
-        pools.extend(session.pools.values())
-        return cost
-
-    object.__setattr__(trainer._plan, "roll_out", keeping)
+    seen = watch(trainer)
     trainer.train()
+    pools = [pool for step in seen.pools for pool in step.values()]
     satisfied = [pool for pool in pools if pool.exit_reason == "satisfied"]
     assert satisfied
     assert all(min(pool.positives, pool.negatives) == 2 for pool in satisfied)
@@ -357,7 +341,7 @@ REFUSED = {
     },
     "multi_objective_aggregation must be": {"multi_objective_aggregation": "normalize_then_sum"},
     "size must be even": {"num_generations": 3, "per_device_train_batch_size": 12},
-    "needs rollwise's engine: .*top_k": {
+    "needs rollwise's engine.*top_k": {
         "top_k": 5,
         "sampling": AdaptiveSampling(schedule=rw.Streamed()),
     },

@@ -11,7 +11,6 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
 from rollwise.engines import Completion
@@ -19,6 +18,11 @@ from rollwise.engines.driver import drive
 from rollwise.integrations.trl.checkpoints import SamplerKeeper, load_sampler
 from rollwise.integrations.trl.engines import PolicyEngine, SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling
+from rollwise.integrations.trl.requirements import (
+    check_arguments,
+    check_settings,
+    takes_own_engine,
+)
 from rollwise.integrations.trl.rows import Row, make_rows
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.pool import Key
@@ -26,9 +30,6 @@ from rollwise.training.batches import Batch, SamplingPlan, draw_batch
 from rollwise.training.groups import TrainedGroup, make_group
 from rollwise.training.metrics import rollout_metrics
 from rollwise.training.rollouts import RolloutCost
-
-NOT_TAKEN = ("tools", "rollout_func", "environment_factory")
-"""Arguments of `GRPOTrainer` that bring their own way of drawing responses."""
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
@@ -48,10 +49,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     """
 
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
-        _refuse_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
+        check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
         sampling = AdaptiveSampling() if sampling is None else sampling
-        self._check(sampling)
+        check_settings(self, sampling)
         self._group = sampling.group_settings(self.num_generations)
         self._advantage = sampling.advantage_settings(self.args.scale_rewards)
         self._groups_per_step = self.args.generation_batch_size // self.num_generations
@@ -63,69 +64,23 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self.sampling_steps = 0
         self._prompts: _Prompts = _Prompts(self)
         self._rows: list[Row] | None = None
-        self._engine = SharedEngine(
-            self._own_engine(sampling),
-            self._grade,
-            gather_object,
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-        )
+        self._engine = self._make_engine(sampling)
         self._plan = self._make_plan(sampling)
         self.add_callback(SamplerKeeper(self))
 
-    def _check(self, sampling: AdaptiveSampling) -> None:
-        sampling.check_for(self.num_generations)
-        if self.args.multi_objective_aggregation != "sum_then_normalize":
-            raise ValueError(
-                "multi_objective_aggregation must be 'sum_then_normalize': advantages are computed "
-                f"from the weighted sum of rewards; got {self.args.multi_objective_aggregation!r}"
-            )
-        streams = sampling.schedule_made().speculation < 1
-        if streams and not self._takes_own_engine(sampling):
-            raise ValueError(
-                f"{sampling.schedule_made()} needs rollwise's engine: TRL's own generation (here "
-                f"{self._generation()}) draws in rounds; take Rounds"
-            )
-        if sampling.engine == "rollwise" and not self._takes_own_engine(sampling):
-            raise ValueError(
-                f"engine='rollwise' cannot do what TRL is set to: {self._generation()}; "
-                "take engine='auto'"
-            )
-
-    def _takes_own_engine(self, sampling: AdaptiveSampling) -> bool:
-        return sampling.engine != "trl" and self._generation() == "plain sampling"
-
-    def _generation(self) -> str:
-        """Say what of TRL's generation goes beyond what rollwise's engine does."""
-        args = self.args
-        continuous = ("use_transformers_continuous_batching", "use_transformers_paged")
-        beyond = {
-            "vLLM": args.use_vllm,
-            "continuous batching": any(getattr(args, name, False) for name in continuous),
-            "a sharded model": self.is_fsdp_enabled or self.is_deepspeed_enabled,
-            "top_p": args.top_p != 1.0,
-            "top_k": args.top_k not in (0, None),
-            "min_p": bool(args.min_p),
-            "repetition_penalty": args.repetition_penalty != 1.0,
-            "cache_implementation": args.cache_implementation is not None,
-            "generation_kwargs": bool(args.generation_kwargs),
-        }
-        return ", ".join(name for name, asked in beyond.items() if asked) or "plain sampling"
-
-    def _own_engine(self, sampling: AdaptiveSampling) -> PolicyEngine | TRLEngine:
-        """Make this process's engine."""
+    def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
             self.args.per_device_train_batch_size * self.args.steps_per_generation
         )
-        if not self._takes_own_engine(sampling):
-            return TRLEngine(self, None if self.use_vllm else rows)
-        return PolicyEngine(
-            self.accelerator.unwrap_model(self.model),
-            self.processing_class,
-            self.max_completion_length,
-            self.temperature,
-            rows,
-        )
+        own: PolicyEngine | TRLEngine
+        if takes_own_engine(self, sampling):
+            model = self.accelerator.unwrap_model(self.model)
+            longest, temperature = self.max_completion_length, self.temperature
+            own = PolicyEngine(model, self.processing_class, longest, temperature, rows)
+        else:
+            own = TRLEngine(self, None if self.use_vllm else rows)
+        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
+        return SharedEngine(own, self._grade, gather_object, rank, ranks)
 
     def _make_plan(self, sampling: AdaptiveSampling) -> SamplingPlan:
         return SamplingPlan(
@@ -270,22 +225,6 @@ class _Prompts(dict[Key, Sequence[int]]):
         prompt = self._trainer.train_dataset[key]["prompt"]
         self[key] = self._trainer._tokenize_prompts([prompt])[0][0]
         return self[key]
-
-
-def _refuse_arguments(arguments: Mapping[str, Any]) -> None:
-    for name in NOT_TAKEN:
-        if arguments.get(name):
-            raise ValueError(
-                f"{name} does not go with AdaptiveGRPOTrainer, which draws the responses itself"
-            )
-    if isinstance(arguments.get("processing_class"), ProcessorMixin):
-        raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
-    rows = arguments.get("train_dataset")
-    if rows is not None and not hasattr(rows, "__len__"):
-        raise ValueError(
-            "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
-            f"chooses among them; got {type(rows).__name__}"
-        )
 
 
 def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:

@@ -1,0 +1,82 @@
+"""What `AdaptiveGRPOTrainer` asks of TRL's arguments and settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import ProcessorMixin
+
+from rollwise.integrations.trl.options import AdaptiveSampling
+
+NOT_TAKEN = ("tools", "rollout_func", "environment_factory")
+"""Arguments of `GRPOTrainer` that bring their own way of drawing responses."""
+
+
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments of `GRPOTrainer` that do not go with adaptive sampling.
+
+    Raises:
+        ValueError: Names the argument.
+    """
+    for name in NOT_TAKEN:
+        if arguments.get(name):
+            raise ValueError(
+                f"{name} does not go with AdaptiveGRPOTrainer, which draws the responses itself"
+            )
+    if isinstance(arguments.get("processing_class"), ProcessorMixin):
+        raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
+    rows = arguments.get("train_dataset")
+    if rows is not None and not hasattr(rows, "__len__"):
+        raise ValueError(
+            "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
+            f"chooses among them; got {type(rows).__name__}"
+        )
+
+
+def check_settings(trainer: Any, sampling: AdaptiveSampling) -> None:
+    """Refuse settings of TRL's that do not go with how it is to be sampled.
+
+    Raises:
+        ValueError: Names the setting.
+    """
+    sampling.check_for(trainer.num_generations)
+    aggregation = trainer.args.multi_objective_aggregation
+    if aggregation != "sum_then_normalize":
+        raise ValueError(
+            "multi_objective_aggregation must be 'sum_then_normalize': advantages are computed "
+            f"from the weighted sum of rewards; got {aggregation!r}"
+        )
+    asked = beyond_own_engine(trainer)
+    streams = sampling.schedule_made().speculation < 1
+    if streams and not takes_own_engine(trainer, sampling):
+        raise ValueError(
+            f"{sampling.schedule_made()} needs rollwise's engine, and TRL's own generation, which "
+            f"draws in rounds, is set by {', '.join(asked) or 'engine'}; take Rounds"
+        )
+    if sampling.engine == "rollwise" and asked:
+        raise ValueError(
+            f"engine='rollwise' cannot do what TRL is set to: {', '.join(asked)}; "
+            "take engine='auto'"
+        )
+
+
+def takes_own_engine(trainer: Any, sampling: AdaptiveSampling) -> bool:
+    """Say whether rollwise's engine draws, not TRL's generation."""
+    return sampling.engine != "trl" and not beyond_own_engine(trainer)
+
+
+def beyond_own_engine(trainer: Any) -> list[str]:
+    """Name what TRL is set to that rollwise's engine, which samples at a temperature, cannot do."""
+    args = trainer.args
+    continuous = ("use_transformers_continuous_batching", "use_transformers_paged")
+    asked = {
+        "use_vllm": args.use_vllm,
+        "continuous batching": any(getattr(args, name, False) for name in continuous),
+        "a sharded model": trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled,
+        "top_p": args.top_p != 1.0,
+        "top_k": args.top_k not in (0, None),
+        "min_p": bool(args.min_p),
+        "repetition_penalty": args.repetition_penalty != 1.0,
+        "cache_implementation": args.cache_implementation is not None,
+        "generation_kwargs": bool(args.generation_kwargs),
+    }
+    return [name for name, is_asked in asked.items() if is_asked]
