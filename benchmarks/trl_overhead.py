@@ -10,7 +10,7 @@ processor seconds of a step, the first of each run left out, and how much more o
 of groups trained on whose rewards are all equal, `reward` that of each prompt's first four draws,
 both averaged over the steps; intervals are 95 %, Student's t over seeds.
 
-    OMP_NUM_THREADS=1 python benchmarks/trl_overhead.py [--quick] [--parts ab]
+    OMP_NUM_THREADS=1 python benchmarks/trl_overhead.py [--quick] [--parts ab] [--repeats N]
 """
 
 import argparse
@@ -198,16 +198,18 @@ def show(title: str, figures: Mapping[str, Estimate]) -> None:
 def main() -> None:
     """Measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few runs, few steps, 2 seeds")
+    parser.add_argument("--quick", action="store_true", help="2 runs, few steps")
     parser.add_argument("--parts", default="ab", help="which parts, such as 'a'")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of (a), seeds of (b)")
     arguments = parser.parse_args()
+    repeats = 2 if arguments.quick else arguments.repeats
     warnings.filterwarnings("ignore", category=FutureWarning)
     figures: dict[str, Estimate] = {}
     if "a" in arguments.parts:
-        figures |= overhead(repeats=3, steps=4) if arguments.quick else overhead(8, 10)
+        figures |= overhead(repeats, steps=4 if arguments.quick else 8)
         show("Equal draws", figures)
     if "b" in arguments.parts:
-        beside = side_by_side(2, 3) if arguments.quick else side_by_side(3, 20)
+        beside = side_by_side(repeats, steps=2 if arguments.quick else 20)
         show("Side by side", beside)
         figures |= beside
     print(json.dumps(figures))

@@ -64,7 +64,7 @@ class PortionEngine:
     """Completes up to `portion` draws at a time."""
 
     def __init__(self, portion):
-        self.portion, self.waiting, self.drawn = portion, [], 0
+        self.portion, self.waiting, self.submitted = portion, [], []
 
     @property
     def free_slots(self):
@@ -72,10 +72,10 @@ class PortionEngine:
 
     def submit(self, draws, prompts):
         self.waiting += draws
+        self.submitted.append(len(draws))
 
     def wait(self):
         done, self.waiting = self.waiting[: self.portion], self.waiting[self.portion :]
-        self.drawn += len(done)
         return [Completion(d, [d.key, 1], np.zeros(2), str(d.seed), False) for d in done]
 
     def cancel(self, draws):
@@ -90,13 +90,14 @@ def sample_in(ranks, schedule):
     """Run one session a thread; returns each one's pools, and how many rows it graded at a time."""
     shared = Ranks(ranks)
     pools, graded, failures = [None] * ranks, [[] for _ in range(ranks)], []
+    engines = [PortionEngine(2 + rank) for rank in range(ranks)]
 
     def work(rank):
         def grade(completions):
             graded[rank].append(len(completions))
             return np.array([[reward_of(c)] for c in completions])
 
-        engine = SharedEngine(PortionEngine(2 + rank), grade, shared.gather(rank), rank, ranks)
+        engine = SharedEngine(engines[rank], grade, shared.gather(rank), rank, ranks)
         session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)
         try:
             drive(session, engine, {}, lambda cs: [engine.rewards[c.draw][0] for c in cs])
@@ -113,6 +114,7 @@ def sample_in(ranks, schedule):
     for thread in threads:
         thread.join(60)
     assert not failures, failures
+    assert all(engine.submitted == engines[0].submitted for engine in engines)
     return pools, graded
 
 

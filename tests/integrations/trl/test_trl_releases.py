@@ -31,13 +31,16 @@ def import_with(monkeypatch):
     return load
 
 
-@pytest.mark.parametrize("release", ["0.29.1", "1.17.0", "2.0.0", "1.17.0.dev0", "1.16.0rc1", "1"])
+@pytest.mark.parametrize(
+    "release", ["0.29.1", "1.15.0", "1.17.0", "2.0.0", "1.17.0.dev0", "1.16.0rc1", "1"]
+)
 def test_another_release_is_refused_with_a_sentence_that_says_which_are_tested(
     import_with, release
 ):
     said = re.escape(
-        f"rollwise.integrations.trl is tested with trl 1.0 to 1.16, and this is trl {release}: "
-        'pip install "trl>=1.0,<1.17"'
+        "rollwise.integrations.trl is tested with trl 1.0 to 1.16 except 1.15, "
+        f"and this is trl {release}: "
+        'pip install "trl>=1.0,!=1.15.*,<1.17"'
     )
     with pytest.raises(ImportError, match=f"^{said}$"):
         import_with(release)
@@ -57,4 +60,4 @@ def test_the_releases_between_are_taken(import_with, release):
 
 def test_the_extra_takes_the_same_releases(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())
-    assert "trl>=1.0,<1.17" in project["project"]["optional-dependencies"]["trl"]
+    assert "trl>=1.0,!=1.15.*,<1.17" in project["project"]["optional-dependencies"]["trl"]

@@ -301,7 +301,7 @@ def test_a_checkpoint_without_the_sampler_s_state_is_refused(make_trainer, tmp_p
 
 
 class FakeVLLM:
-    """Draws as TRL's vLLM backend does: rows and log-probabilities, one list a token."""
+    """Draws as TRL's vLLM backend does: the first token of the prompt, and the end."""
 
     def __init__(self, trainer):
         self.trainer, self.synced, self.rows = trainer, [], 0
@@ -310,17 +310,15 @@ class FakeVLLM:
         self.synced.append(self.trainer.state.global_step)
 
     def generate(self, prompts, images, num_generations, profiler=None):
-        unique = prompts[::num_generations]  # what the server is sent
-        tokens = [[2 + (self.rows + i) % 13, 1] for i in range(len(unique) * num_generations)]
+        sent = prompts[::num_generations]
+        tokens = [[prompt[0], 1] for prompt in sent for _ in range(num_generations)]
         self.rows += len(tokens)
         return prompts, tokens, [[[-1.5], [None]] for _ in tokens], None
 
 
 def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
     """The server is sent `prompts[::num_generations]`, so any number but 1 would skip rows."""
-    trainer = make_trainer(
-        rewards=lambda completions, **others: [float("1" in c) for c in completions]
-    )
+    trainer = make_trainer(AdaptiveSampling(schedule=rw.Rounds(size=3, rounds=4)))
     trainer.use_vllm, trainer._last_loaded_step = True, -1
     trainer.vllm_generation = FakeVLLM(trainer)
     trainer._engine._engine = TRLEngine(trainer, None)
@@ -329,6 +327,9 @@ def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
     assert trainer.vllm_generation.synced == [0, 1]
     assert trainer.vllm_generation.rows == sum(logged(trainer, "rollwise/draws"))
     for rows, batch in zip(seen.rows, seen.ours, strict=True):
+        prompts = [trainer.train_dataset[row.completion.draw.key]["prompt"] for row in rows]
+        firsts = [[trainer.processing_class(prompt)["input_ids"][0], 1] for prompt in prompts]
+        assert [row.completion.tokens for row in rows] == firsts
         assert batch["completion_ids"].tolist() == [row.completion.tokens for row in rows]
         assert torch.equal(batch["sampling_per_token_logps"][:, 0], torch.full((16,), -1.5))
 
