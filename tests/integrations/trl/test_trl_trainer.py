@@ -180,10 +180,13 @@ def test_every_way_of_sampling_trains(make_trainer, watch, sampling):
 
 
 def test_refilling_fills_the_batch_with_groups_that_carry_signal(make_trainer, watch):
-    trainer = make_trainer(AdaptiveSampling(unresolved="refill", refills=20))
+    trainer = make_trainer(
+        AdaptiveSampling(unresolved="refill", refills=20), rewards=correct_if_even
+    )
     seen = watch(trainer)
     trainer.train()
     assert all(row.counts for rows in seen.rows for row in rows)
+    assert all(len(pools) > PROMPTS for pools in seen.pools)
 
 
 SETTINGS = {
