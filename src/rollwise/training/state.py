@@ -61,7 +61,7 @@ class Run:
             roll_out=self.roll_out,
             exit_rule=config.exit.make(),
             schedule=config.schedule.make(),
-            allocation=config.allocation.make(),
+            allocation=None if config.allocation.type == "none" else config.allocation.make(),
             refills=config.group.refills if config.group.unresolved == "refill" else 0,
             total_draws=config.schedule.total_draws,
             positive_threshold=config.grading.positive_threshold,
