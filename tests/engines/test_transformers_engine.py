@@ -366,17 +366,17 @@ def test_new_weights_begin_responses_anew(tokenizer):
     assert len(rest) >= len(draws) - 2
 
 
-def test_dropout_and_recomputation_are_the_learners_alone(model, tokenizer):
+def test_dropout_and_recomputation_are_the_learners_alone(engine_class, model, tokenizer):
     """A model in training draws what it draws in evaluation."""
     draws = make_draws(5)
-    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    wanted = as_tokens(complete(engine_class(model, tokenizer, LIMIT), draws))
     learning = make_model()
     learning.config.attention_dropout = 0.5
     for layer in learning.model.layers:
         layer.self_attn.attention_dropout = 0.5
     learning.train()
     learning.gradient_checkpointing_enable()
-    assert as_tokens(complete(TransformersEngine(learning, tokenizer, LIMIT), draws)) == wanted
+    assert as_tokens(complete(engine_class(learning, tokenizer, LIMIT), draws)) == wanted
     assert learning.training
     assert learning.config._attn_implementation != "rollwise_slots"
 

@@ -1,10 +1,11 @@
 """Batched generation with any causal language model of `transformers`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 
 from rollwise.engines.engine import Completion, LostDraw, Prompts
 from rollwise.engines.local import LocalEngine, Response, sample, uniforms_of
@@ -38,7 +39,8 @@ class BatchEngine(LocalEngine):
         if not batch:
             return []
         prompts = {draw.key: self._waiting[draw] for draw in batch}
-        completions = self._generate(batch, prompts)
+        with _in_evaluation_mode(self.model):
+            completions = self._generate(batch, prompts)
         self.cancel(batch)
         return completions
 
@@ -111,3 +113,14 @@ class BatchEngine(LocalEngine):
             logits_to_keep=1,
         )
         return output.logits[:, -1], mask, output.past_key_values
+
+
+@contextmanager
+def _in_evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
+    """No dropout, and no recomputation, which would do without the cache."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rollwise.config import TrainConfig
 from rollwise.engines import Engine
+from rollwise.engines.driver import RolloutCost
 from rollwise.engines.engine import Prompts
 from rollwise.grading import Grader
 from rollwise.prompts import BatchSampler, Retiring
@@ -15,7 +16,7 @@ from rollwise.sampling import RolloutSession
 from rollwise.sampling.pool import Key
 from rollwise.training.batches import SamplingPlan
 from rollwise.training.learner import Learner
-from rollwise.training.rollouts import RolloutCost, roll_out
+from rollwise.training.rollouts import roll_out
 
 
 @dataclass

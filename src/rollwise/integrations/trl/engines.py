@@ -3,7 +3,6 @@
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from rollwise.engines import Completion, Engine, LostDraw
 from rollwise.engines.engine import Prompts
-from rollwise.engines.transformers import TransformersEngine, end_tokens
+from rollwise.engines.local import end_tokens
 from rollwise.sampling import Draw
 
 Grade = Callable[[Sequence[Completion]], NDArray[np.float64]]
@@ -19,27 +18,6 @@ Grade = Callable[[Sequence[Completion]], NDArray[np.float64]]
 
 Gather = Callable[[list[Any]], list[Any]]
 """Joins the lists of all processes, in the order of the processes."""
-
-
-class PolicyEngine(TransformersEngine):
-    """rollwise's engine on the model that is being trained.
-
-    The model is in evaluation mode meanwhile: gradient checkpointing would do without the cache.
-    """
-
-    def wait(self) -> Sequence[Completion | LostDraw]:
-        """Complete the next batch."""
-        with _in_evaluation_mode(self.model):
-            return super().wait()
-
-
-@contextmanager
-def _in_evaluation_mode(model: Any) -> Iterator[None]:
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train()
 
 
 class TRLEngine:
@@ -76,10 +54,11 @@ class TRLEngine:
             completions += self._complete(draws[part], [list(ids) for ids in prompts[part]])
         return completions
 
-    def cancel(self, draws: Iterable[Draw]) -> None:
-        """Forget draws that have not begun."""
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Forget draws that have not begun; no token has been drawn of them."""
         for draw in draws:
             self._waiting.pop(draw, None)
+        return 0
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """TRL keeps its own generation up to date."""
@@ -171,11 +150,13 @@ class SharedEngine:
                 fresh.append(completion)
         return fresh
 
-    def cancel(self, draws: Iterable[Draw]) -> None:
-        """Forget draws."""
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Forget draws, the same in all processes; returns the tokens drawn of them in all."""
         cancelled = list(draws)
+        if not cancelled:
+            return 0
         self._flying.difference_update(cancelled)
-        self._engine.cancel(cancelled)
+        return sum(self._gather([self._engine.cancel(cancelled)]))
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Hand weights on."""

@@ -1,8 +1,8 @@
 """`GRPOTrainer` that chooses its prompts, and goes on drawing where that pays."""
 
 import inspect
-import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from trl import GRPOTrainer
 
-from rollwise.engines import Completion
-from rollwise.engines.driver import drive
+from rollwise.engines import Completion, Engine
+from rollwise.engines.driver import RolloutCost, drive
+from rollwise.engines.transformers import make_engine
+from rollwise.grading.grader import settled
 from rollwise.integrations.trl.checkpoints import SamplerKeeper, load_sampler
-from rollwise.integrations.trl.engines import PolicyEngine, SharedEngine, TRLEngine
+from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling
 from rollwise.integrations.trl.requirements import (
     check_arguments,
@@ -29,7 +31,6 @@ from rollwise.sampling.pool import Key
 from rollwise.training.batches import Batch, SamplingPlan, draw_batch
 from rollwise.training.groups import TrainedGroup, make_group
 from rollwise.training.metrics import rollout_metrics
-from rollwise.training.rollouts import RolloutCost
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
@@ -72,11 +73,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         rows = sampling.engine_batch_size or (
             self.args.per_device_train_batch_size * self.args.steps_per_generation
         )
-        own: PolicyEngine | TRLEngine
+        own: Engine
         if takes_own_engine(self, sampling):
             model = self.accelerator.unwrap_model(self.model)
             longest, temperature = self.max_completion_length, self.temperature
-            own = PolicyEngine(model, self.processing_class, longest, temperature, rows)
+            own = make_engine(model, self.processing_class, longest, temperature, rows)
         else:
             own = TRLEngine(self, None if self.use_vllm else rows)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
@@ -113,6 +114,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         """Ask, draw, grade, choose, tell; returns the rows of all processes."""
         self.sampling_steps += 1
         self._prompts.clear()
+        self._engine.load_weights({})  # they are shared, and others than at the last step
         batch = draw_batch(self._plan, self.sampling_steps)
         rng = np.random.default_rng((self.args.seed, self.sampling_steps))
         pools = batch.session.pools.values()
@@ -123,10 +125,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         return make_rows(groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
-        began, grading_before = time.perf_counter(), self._engine.grading
-        tokens = drive(session, self._engine, self._prompts, self._totals)
+        grading_before = self._engine.grading
+        cost = drive(session, self._engine, self._prompts, self._totals)
         grading = self._engine.grading - grading_before
-        return RolloutCost(time.perf_counter() - began - grading, grading, tokens)
+        return RolloutCost(cost.sampling - grading, cost.grading + grading, cost.tokens)
 
     def _grade(self, completions: Sequence[Completion]) -> NDArray[np.float64]:
         """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
@@ -140,12 +142,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         own: Tensor = self._own_part(gathered)
         return own.double().cpu().numpy()
 
-    def _totals(self, completions: Sequence[Completion]) -> NDArray[np.float64]:
+    def _totals(self, completions: Sequence[Completion]) -> list[Future[float]]:
         """Add up rewards by their weights; 0 where every function abstains."""
         rewards = np.array([self._engine.rewards[c.draw] for c in completions])
         weights: NDArray[np.float64] = self.reward_weights.double().cpu().numpy()
-        totals: NDArray[np.float64] = np.nansum(rewards * weights, axis=1)
-        return totals
+        return [settled(total) for total in np.nansum(rewards * weights, axis=1).tolist()]
 
     @contextmanager
     def _handing_over(self, rows: Sequence[Row], own: Sequence[Row]) -> Any:
