@@ -14,6 +14,7 @@ pytest.importorskip("trl")
 import rollwise as rw
 from rollwise.engines import Completion
 from rollwise.engines.driver import drive
+from rollwise.grading.grader import settled
 from rollwise.integrations.trl.engines import SharedEngine
 
 pytestmark = pytest.mark.trl
@@ -80,6 +81,7 @@ class PortionEngine:
 
     def cancel(self, draws):
         self.waiting = [draw for draw in self.waiting if draw not in draws]
+        return 0
 
 
 def reward_of(completion):
@@ -100,7 +102,7 @@ def sample_in(ranks, schedule):
         engine = SharedEngine(engines[rank], grade, shared.gather(rank), rank, ranks)
         session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)
         try:
-            drive(session, engine, {}, lambda cs: [engine.rewards[c.draw][0] for c in cs])
+            drive(session, engine, {}, lambda cs: [settled(engine.rewards[c.draw][0]) for c in cs])
         except Exception as error:
             failures.append(error)
             shared.barrier.abort()

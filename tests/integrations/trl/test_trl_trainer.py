@@ -229,8 +229,9 @@ def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer, watch
     total_of = trainer._totals
 
     def keeping(completions):
-        totals.extend(zip(completions, total_of(completions), strict=True))
-        return [total for _, total in totals[-len(completions) :]]
+        rewards = total_of(completions)
+        totals.extend((c, r.result()) for c, r in zip(completions, rewards, strict=True))
+        return rewards
 
     trainer._totals = keeping
     seen = watch(trainer)
