@@ -1,10 +1,9 @@
 """What grading a training step costs, against one call of Math-Verify after another.
 
-A step has 512 prompts of 32 responses. References are those of MATH-500 where the data is at hand
-(../shared/data/math500.jsonl), else made up. Of each prompt's responses 60 % repeat the reference,
-the others one of three wrong answers; 1 in 20 is cut off before its answer; 1 in 2,048 is hostile
-(towers of powers, factorials, brackets, …). All are prose of about 1,500 characters that ends in a
-box.
+A step has 512 prompts of 32 responses. Problems are those of MATH-500 where the data is at hand
+(../shared/data/math500.jsonl), else made up. A response is the problem's reference solution without
+its box, some words, and a box: 60 % repeat the reference, the others one of three wrong answers; 1
+in 50 is cut off anywhere; 1 in 4,096 is hostile (towers of powers, factorials, …).
 
 The rival calls `parse` and `verify` as Math-Verify's documentation does, with its own time-outs of
 5 s, in the main thread; it is timed on a sample of each kind of response and extrapolated per
@@ -32,7 +31,7 @@ from rollwise.grading import MathGrader
 
 DATA = Path(__file__).parents[2] / "shared/data/math500.jsonl"
 PROMPTS, RESPONSES = 512, 32
-HOSTILE_EVERY = 2048
+HOSTILE_EVERY = 4096
 HOSTILE = (
     "9^{9^{9^{9}}}",
     "(10^{10})!",
@@ -57,50 +56,55 @@ def main() -> None:
     plain, hostile = step(64 if quick else PROMPTS, random.Random(0))
     pairs = [*plain, *hostile]
     random.Random(1).shuffle(pairs)
-    ours = np.array([graded(pairs) for _ in range(2 if quick else 3)])
+    repeats = range(2 if quick else 3)
+    ours = np.array([graded(pairs) for _ in repeats])
+    ours_plain = np.array([graded(plain) for _ in repeats])
     sample = random.Random(2).sample(plain, 100 if quick else 500)
     plain_each = np.array([one_call(*pair) for pair in sample])
     hostile_each = np.array([one_call(*pair) for pair in hostile])
-    rival = extrapolated(plain_each, hostile_each, len(plain))
-    show(ours, rival, len(pairs), len(hostile))
+    rival_plain = extrapolated(plain_each, len(plain))
+    figures = compared("", ours, rival_plain + hostile_each.sum())
+    figures |= compared("plain_", ours_plain, rival_plain)
+    show(figures, f"{len(pairs):,} responses, {len(hostile)} hostile; plain: without those")
 
 
 def step(prompts: int, rng: random.Random) -> tuple[list[Pair], list[Pair]]:
     """Make a step's pairs of response and reference; the hostile ones apart."""
-    references = answers(prompts)
+    tasks = problems(prompts)
     plain: list[Pair] = []
     hostile: list[Pair] = []
-    for reference in references:
-        wrong = rng.sample(references, 3)
+    for solution, reference in tasks:
+        wrong = [answer for _, answer in rng.sample(tasks, 3)]
         for _ in range(RESPONSES):
             if (len(plain) + len(hostile)) % HOSTILE_EVERY == HOSTILE_EVERY // 2:
                 bomb = HOSTILE[len(hostile) % len(HOSTILE)]
-                hostile.append((response(bomb, rng), reference))
+                hostile.append((response(solution, bomb, rng), reference))
                 continue
             answer = reference if rng.random() < 0.6 else rng.choice(wrong)
-            text = response(answer, rng)
-            cut = len(text) - 100 if rng.random() < 0.05 else None
+            text = response(solution, answer, rng)
+            cut = rng.randrange(len(text)) if rng.random() < 0.02 else None
             plain.append((text[:cut], reference))
     return plain, hostile
 
 
-def answers(count: int) -> list[str]:
-    """Take the references of MATH-500, again from the start if need be, or make some up."""
+def problems(count: int) -> list[Pair]:
+    """Take solutions and references of MATH-500, again from the start if need be, or make some."""
     if not DATA.exists():
-        return [f"\\frac{{{i}}}{{{2 * i + 1}}}" if i % 3 else str(i) for i in range(1, count + 1)]
-    found = [json.loads(line)["answer"] for line in DATA.read_text().splitlines()]
+        made = "As $x = {0}$ and $y = 2x + 1$, we find $y = 2 \\cdot {0} + 1$, and divide.\n"
+        return [
+            (made.format(i), f"\\frac{{{i}}}{{{2 * i + 1}}}" if i % 3 else str(i))
+            for i in range(1, count + 1)
+        ]
+    rows = [json.loads(line) for line in DATA.read_text().splitlines()]
+    found = [(row["solution"].replace("\\boxed", ""), row["answer"]) for row in rows]
     return [found[i % len(found)] for i in range(count)]
 
 
-def response(answer: str, rng: random.Random) -> str:
+def response(solution: str, answer: str, rng: random.Random) -> str:
     """Write a response as a model would: other words each time, the answer in a box."""
-    lines = [
-        f"Step {i}: we have $x_{{{i}}} = {rng.randrange(1000)}$ and so $y = \\frac{{{i}}}{{7}}$, "
-        "which we put into the equation above to go on."
-        for i in range(1, 13)
-    ]
+    check = f"Checking step {rng.randrange(1000)} again, all is right."
     end = rng.choice(["Therefore, the answer is", "So the final answer is", "Hence we get"])
-    return "\n".join([*lines, f"{end} $\\boxed{{{answer}}}$."])
+    return f"{solution}\n{check}\n{end} $\\boxed{{{answer}}}$."
 
 
 def graded(pairs: list[Pair]) -> float:
@@ -121,32 +125,30 @@ def one_call(text: str, reference: str) -> float:
     return time.perf_counter() - began
 
 
-def extrapolated(plain: np.ndarray, hostile: np.ndarray, count: int) -> np.ndarray:
-    """Seconds for the whole step: the estimate, and 1,000 bootstrapped ones."""
-    rng = np.random.default_rng(0)
-    resampled = rng.choice(plain, (1000, len(plain))).mean(axis=1)
-    return np.append(plain.mean(), resampled) * count + hostile.sum()
+def extrapolated(seconds: np.ndarray, count: int) -> np.ndarray:
+    """Seconds for `count` responses: the estimate, and 1,000 bootstrapped ones."""
+    resampled = np.random.default_rng(0).choice(seconds, (1000, len(seconds))).mean(axis=1)
+    return np.append(seconds.mean(), resampled) * count
 
 
-def show(ours: np.ndarray, rival: np.ndarray, count: int, hostile: int) -> None:
-    """Print the table and the line of JSON."""
-    low, high = np.quantile(rival[1:], [0.025, 0.975])
-    figures = {
-        "grading_seconds": (np.median(ours), ours.min(), ours.max()),
-        "rival_seconds": (rival[0], low, high),
-        "responses_per_second": tuple(count / np.array([np.median(ours), ours.max(), ours.min()])),
-        "throughput_ratio": (rival[0] / np.median(ours), low / ours.max(), high / ours.min()),
+def compared(prefix: str, ours: np.ndarray, rival: np.ndarray) -> dict[str, tuple[float, ...]]:
+    """Compare seconds; each figure is a value, a low and a high."""
+    middle, (low, high) = np.median(ours), np.quantile(rival[1:], [0.025, 0.975])
+    return {
+        f"{prefix}grading_seconds": (middle, ours.min(), ours.max()),
+        f"{prefix}rival_seconds": (rival[0], low, high),
+        f"{prefix}throughput_ratio": (rival[0] / middle, low / ours.max(), high / ours.min()),
     }
-    table = Table("", "value", "low", "high", title=f"{count:,} responses, {hostile} hostile")
+
+
+def show(figures: dict[str, tuple[float, ...]], title: str) -> None:
+    """Print the table and the line of JSON."""
+    names = ("value", "low", "high")
+    table = Table("", *names, title=title)
     for name, values in figures.items():
         table.add_row(name, *(f"{value:.1f}" for value in values))
     Console().print(table)
-    names = ("value", "low", "high")
-    print(
-        json.dumps(
-            {name: dict(zip(names, map(float, v), strict=True)) for name, v in figures.items()}
-        )
-    )
+    print(json.dumps({n: dict(zip(names, map(float, v), strict=True)) for n, v in figures.items()}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.grading import MathGrader, mathematics
-from rollwise.grading.final_answers import box_of, boxed, minerva_answer, plainly_equal
+from rollwise.grading.final_answers import (
+    box_of,
+    boxed,
+    minerva_answer,
+    plainly_different,
+    plainly_equal,
+)
 from rollwise.grading.mathematics import verify_math, verify_minerva
 from rollwise.grading.workers import NeedsWhole, _Verdicts
 
@@ -125,6 +131,7 @@ def by_part(response, answer):
     except NeedsWhole:
         return verify_math(response, answer)
     assert verdict == 1.0 or not plainly_equal(content, answer)
+    assert verdict == 0.0 or not plainly_different(content, answer)
     return verdict
 
 
@@ -232,6 +239,24 @@ def test_what_is_accepted_without_math_verify_it_accepts_too(text):
     content = box_of(f"so ${boxed(text)}$.")
     if content is not None and plainly_equal(content, content):
         assert verify_math(boxed(content), content) == 1.0
+
+
+INTEGERS = st.integers(-(10**15) + 1, 10**15 - 1) | st.integers(-20, 20)
+
+
+@settings(max_examples=150, deadline=None)
+@given(first=INTEGERS, second=INTEGERS, form=st.sampled_from(("{}", " {} ", "{:03}")))
+def test_what_is_rejected_without_math_verify_it_rejects_too(first, second, form):
+    content, answer = form.format(first), str(second)
+    assert plainly_different(content, answer) == (first != second)
+    if first != second:
+        assert verify_math(boxed(content), answer) == 0.0
+
+
+@pytest.mark.parametrize("content", ["5.0", "5%", "1,000", "1" * 16, "x", "", "-", "--5", "٥"])
+def test_only_integers_are_rejected_without_math_verify(content):
+    assert not plainly_different(content, "7")
+    assert not plainly_different("7", content)
 
 
 def test_real_solutions_get_the_verdicts_of_plain_math_verify(math500):

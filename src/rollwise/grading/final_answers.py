@@ -77,6 +77,15 @@ def plainly_equal(content: str, answer: str) -> bool:
     return first == second and bool(_PLAIN.fullmatch(first)) and any(c.isdigit() for c in first)
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+
+
+def plainly_different(content: str, answer: str) -> bool:
+    """Whether a box and a bare reference are two different integers, which Math-Verify rejects."""
+    texts = (content.strip(), answer.strip())
+    return all(map(_INTEGER.fullmatch, texts)) and int(texts[0]) != int(texts[1])
+
+
 # ---- Minerva's convention (Lewkowycz et al. 2022, appendix D; `minerva_math` of lm-evaluation-
 # harness), in which a response ends "Final Answer: The final answer is $…$. I hope it is correct."
 

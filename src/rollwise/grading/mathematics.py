@@ -11,6 +11,7 @@ from rollwise.grading.final_answers import (
     boxed,
     minerva_answer,
     minerva_normalised,
+    plainly_different,
     plainly_equal,
 )
 from rollwise.grading.pool import GradeFunction, Limits
@@ -146,4 +147,6 @@ class MathGrader(WorkerGrader):
         content = box_of(response)
         if content is None:
             return response
-        return 1.0 if plainly_equal(content, answer) else boxed(content)
+        if plainly_equal(content, answer):
+            return 1.0
+        return 0.0 if plainly_different(content, answer) else boxed(content)
