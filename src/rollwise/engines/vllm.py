@@ -3,15 +3,10 @@
 import asyncio
 import logging
 import os
-import queue
-import signal
-import threading
-from collections import Counter
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent import futures
-from concurrent.futures import Future
 from itertools import count
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import numpy as np
 from safetensors.torch import load_file
@@ -19,13 +14,11 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.config import VLLMSettings
+from rollwise.engines.asynchronous import AsyncEngine, Outcome, end_other_tasks
 from rollwise.engines.engine import Completion, LostDraw, Prompts
 from rollwise.engines.shared_weights import SharedWeights
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
-
-Outcome = Completion | LostDraw
-T = TypeVar("T")
 
 SEEDS = 2**63
 """vLLM takes seeds below this; larger ones are folded. Those of a session are below it."""
@@ -44,7 +37,7 @@ SHUTDOWN = 30.0
 log = logging.getLogger(__name__)
 
 
-class VLLMEngine:
+class VLLMEngine(AsyncEngine):
     """Draws responses by vLLM's asynchronous engine, each draw a request of its own.
 
     A draw begins as soon as a slot is free. Draws of one prompt share its prefix by vLLM's cache.
@@ -82,27 +75,17 @@ class VLLMEngine:
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
-        self.temperature, self.slots = temperature, slots
+        self.temperature = temperature
         self.settings = settings or VLLMSettings()
         self.restarts = 0
         self._weights: SharedWeights | None = None
-        self._under_way: dict[Draw, Future[Outcome]] = {}
-        self._ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
         self._names = map(str, count())
-        self._free = asyncio.Semaphore(slots)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run_loop, name="vllm", daemon=True)
-        self._thread.start()
+        super().__init__(slots, "vllm")
         try:
             self._llm = self._call(self._start())
         except BaseException:
             self._stop_loop()
             raise
-
-    @property
-    def free_slots(self) -> int:
-        """Draws that could begin now."""
-        return max(0, self.slots - len(self._under_way))
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws; those that there is no slot for wait their turn.
@@ -117,30 +100,7 @@ class VLLMEngine:
             self._revive()
         for draw in draws:
             ending = self._complete(draw, list(prompts[draw.key]), self._parameters(draw))
-            future = asyncio.run_coroutine_threadsafe(ending, self._loop)
-            self._under_way[draw] = future
-            future.add_done_callback(self._ended.put)
-
-    def wait(self) -> Sequence[Outcome]:
-        """Return what is done, at least one if anything is under way."""
-        outcomes: list[Outcome] = []
-        while self._under_way and not outcomes:
-            ended = [self._ended.get() for _ in range(max(1, self._ended.qsize()))]
-            done = [(future, future.result()) for future in ended if not future.cancelled()]
-            # One that was done already when it was cancelled is no longer under way.
-            outcomes = [o for future, o in done if self._under_way.get(o.draw) is future]
-        for outcome in outcomes:
-            del self._under_way[outcome.draw]
-        _report_losses(outcomes)
-        return outcomes
-
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        """Abort draws: their slots become free; vLLM does not say how many tokens they had."""
-        for draw in draws:
-            future = self._under_way.pop(draw, None)
-            if future is not None:
-                future.cancel()
-        return 0
+            self._begin(draw, ending)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take weights over in place, once the draws that are under way have ended.
@@ -165,18 +125,8 @@ class VLLMEngine:
 
     def close(self) -> None:
         """Stop vLLM's process; draws under way are forgotten."""
-        if self._loop.is_closed():
-            return
-        self.cancel(list(self._under_way))
-        self._call(self._shut_down())
-        self._stop_loop()
+        super().close()
         self._forget_weights()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _check_length(self, draw: Draw, prompt: Sequence[int]) -> None:
         room = self.context - self.max_new_tokens
@@ -285,7 +235,7 @@ class VLLMEngine:
         futures.wait(self._under_way.values())
         self.restarts += 1
         log.warning("vLLM's process died; starting it again, the %d. time", self.restarts)
-        self._call(self._shut_down())
+        self._call(self._let_go())
         self._llm = self._call(self._start())
 
     async def _take_over(self, path: str) -> None:
@@ -300,33 +250,16 @@ class VLLMEngine:
             for _ in range(self.slots):
                 self._free.release()
 
-    async def _shut_down(self) -> None:
+    async def _let_go(self) -> None:
         llm, self._llm = self._llm, None
         if llm is not None:  # it may have failed to start again
             llm.shutdown(timeout=SHUTDOWN)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await end_other_tasks()
 
     def _forget_weights(self) -> None:
         if self._weights is not None:
             self._weights.close()
         self._weights = None
-
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    def _run_loop(self) -> None:
-        # What is started here inherits it: Ctrl-C is for this process to handle, not for vLLM's.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 class WeightReader:
@@ -335,9 +268,3 @@ class WeightReader:
     def read_weights(self, path: str) -> None:
         """Load the model's weights anew from a safetensors file."""
         self.reload_weights(weights_iterator=load_file(path).items())  # type: ignore[attr-defined]
-
-
-def _report_losses(outcomes: Iterable[Outcome]) -> None:
-    reasons = Counter(outcome.reason for outcome in outcomes if isinstance(outcome, LostDraw))
-    for reason, times in reasons.items():
-        log.warning("%d draws were lost: %s", times, reason)
