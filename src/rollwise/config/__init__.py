@@ -15,6 +15,7 @@ from rollwise.config.settings import (
     GroupSettings,
     LearnerSettings,
     ModelSettings,
+    ServerSettings,
     TrainConfig,
     VLLMSettings,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "LearnerSettings",
     "ModelSettings",
     "Section",
+    "ServerSettings",
     "TrainConfig",
     "VLLMSettings",
     "add_settings",

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rollwise.config.strategies import (
@@ -158,8 +159,9 @@ class AdvantageSettings(Section):
 class EngineSettings(Section):
     """How responses are drawn."""
 
-    type: Literal["transformers", "vllm"] = "transformers"
-    """`transformers` (built in), or `vllm`, whose own settings are in the section `vllm`."""
+    type: Literal["transformers", "vllm", "server"] = "transformers"
+    """`transformers` (built in), `vllm`, or `server` (not to train); the latter two have sections
+    of their own."""
     max_new_tokens: int = Field(1024, ge=1)
     """Responses are cut here."""
     temperature: float = Field(1.0, gt=0)
@@ -183,6 +185,47 @@ class VLLMSettings(Section):
     """Seconds for one response; one that takes longer is drawn again, a few times at most."""
     restarts: int = Field(3, ge=0)
     """How often in a run it is started again after its process died."""
+
+
+class ServerSettings(Section):
+    """A server that runs already (`engine.type = "server"`), of an OpenAI-compatible API."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    base_url: str = ""
+    """Its address up to `/v1`, such as `http://localhost:8000/v1`."""
+    model: str = ""
+    """The name that it serves the model by."""
+    api_key_env: str = ""
+    """The environment variable that holds the key; empty where the server wants none."""
+    prompts: Literal["tokens", "text"] = "tokens"
+    """How prompts are sent; as `text` to a server that takes no token ids."""
+    extensions: bool = True
+    """Send what vLLM, SGLang and llama.cpp know beyond OpenAI's API, to get token ids back and to
+    sample without top-k, min-p and penalties; `false` for a server that refuses it."""
+    processed_logprobs: bool = False
+    """Its log-probabilities are at the temperature of sampling (vLLM: `--logprobs-mode
+    processed_logprobs`); others are taken at temperature 1 alone."""
+    draw_timeout: float = Field(600.0, gt=0)
+    """Seconds for one response, retries and their waits included; one that takes longer is drawn
+    again, a few times at most."""
+    retries: int = Field(6, ge=0)
+    """How often a request is sent again, after growing waits or what the server asks for, that
+    ended by a lost connection, by too many requests or by an error of the server."""
+    losses: int = Field(1000, ge=1)
+    """After so many lost draws in a row the server is given up."""
+
+    @model_validator(mode="after")
+    def _address_is_plain(self) -> Self:
+        parts = urlsplit(self.base_url)
+        if self.base_url and not (parts.scheme in ("http", "https") and parts.hostname):
+            raise ValueError("base_url must begin with http:// or https:// and name a host")
+        if parts.username or parts.password or parts.query:
+            raise ValueError(
+                "base_url must hold no password, key or query; put the key into an environment "
+                "variable, and its name into api_key_env"
+            )
+        return self
 
 
 class LearnerSettings(Section):
@@ -276,6 +319,7 @@ class TrainConfig(BaseSettings):
     advantage: AdvantageSettings = AdvantageSettings()
     engine: EngineSettings = EngineSettings()
     vllm: VLLMSettings = VLLMSettings()
+    server: ServerSettings = ServerSettings()
     learner: LearnerSettings = LearnerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()

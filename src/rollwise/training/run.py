@@ -52,6 +52,11 @@ def go_on(config: TrainConfig, folder: RunFolder) -> Run:
 
 
 def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
+    if config.engine.type == "server":
+        raise ConfigError(
+            "`engine.type` must be `transformers` or `vllm` to train, for a server's weights are "
+            "its own and do not change; it is `server`"
+        )
     torch.manual_seed(config.seed)  # new adapters draw their weights from it
     weights = checkpoint / "model" if checkpoint else None
     model, tokenizer = load_model(config.model, weights)

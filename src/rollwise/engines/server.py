@@ -1,0 +1,245 @@
+"""The server engine: responses from any server of an OpenAI-compatible completions API."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+from transformers import PreTrainedTokenizerBase
+
+from rollwise.config import ServerSettings
+from rollwise.engines.asynchronous import AsyncEngine, Outcome, end_other_tasks
+from rollwise.engines.engine import Completion, LostDraw, Prompts
+from rollwise.errors import ConfigError, EngineError
+from rollwise.sampling import Draw
+
+SEEDS = 2**31
+"""Seeds are folded below this, which every server takes: some have 32 bits, and some a sign."""
+
+EXTENSIONS = {
+    "return_token_ids": True,
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,  # as vLLM and SGLang call it
+    "repeat_penalty": 1.0,  # as llama.cpp does
+}
+"""Beyond the API: to have token ids back, and to sample from the whole distribution as it is."""
+
+RETRIED = (408, 409, 429)
+"""Refusals that may pass, beside all that are the server's own errors (from 500 on)."""
+
+NO_ACCESS = (401, 403)
+
+
+class _LogProbs(BaseModel):
+    token_logprobs: list[float | None] = []
+
+
+class _Choice(BaseModel):
+    """What of a server's answer is looked at."""
+
+    text: str
+    finish_reason: str | None
+    token_ids: list[int] | None = None
+    logprobs: _LogProbs | None = None
+
+
+class _Answer(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+
+
+class ServerEngine(AsyncEngine):
+    """Draws responses from a server that runs already, each draw a request of its own.
+
+    For evaluation and preparation: the weights are the server's own. Requests that fail are sent
+    again after a while; what fails for good, or takes too long, is a lost draw. Use the engine as
+    a context manager, or close it.
+
+    Tokens are those that the server says it drew. Where it says none, they are the response's text
+    as `tokenizer` encodes it, with its end token if the response ended: a text may have other
+    encodings, so log-probabilities are NaN then.
+
+    Args:
+        settings: Which server, and how it is asked.
+        tokenizer: That of the server's model.
+        max_new_tokens: Responses are cut here, or where the server's context ends.
+        temperature: Of sampling; above 0.
+        batch_size: The most requests at a time.
+
+    Raises:
+        ConfigError: The settings name no server or no model, or a variable that holds no key.
+        EngineError: The package `openai` is not installed.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        tokenizer: PreTrainedTokenizerBase,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        batch_size: int = 256,
+    ) -> None:
+        for name in ("base_url", "model"):
+            if not getattr(settings, name):
+                raise ConfigError(f"engine.type = 'server' needs a value for `server.{name}`")
+        self.settings, self.tokenizer = settings, tokenizer
+        self.max_new_tokens, self.temperature = max_new_tokens, temperature
+        self._key = _read_key(settings.api_key_env)
+        self._client = _connect(settings, self._key)
+        self._lost_in_a_row = 0
+        super().__init__(batch_size, "server")
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws; those that there is no slot for wait their turn."""
+        for draw in draws:
+            self._begin(draw, self._complete(draw, list(prompts[draw.key])))
+
+    def wait(self) -> Sequence[Outcome]:
+        """Return what is done, at least one if anything is under way.
+
+        Raises:
+            EngineError: The server refuses a request, whose draw is no longer under way; or too
+                many draws in a row were lost.
+        """
+        outcomes = super().wait()
+        for outcome in outcomes:
+            self._lost_in_a_row = self._lost_in_a_row + 1 if isinstance(outcome, LostDraw) else 0
+        if self._lost_in_a_row >= self.settings.losses:
+            raise EngineError(
+                f"{self._lost_in_a_row} draws in a row were lost by the server at "
+                f"{self.settings.base_url} (`server.losses`); its log may say why"
+            )
+        return outcomes
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Refuse: the server has weights of its own.
+
+        Raises:
+            EngineError: Always.
+        """
+        raise EngineError(
+            f"the server at {self.settings.base_url} has weights of its own and takes no others; "
+            "train with engine.type 'transformers' or 'vllm'"
+        )
+
+    @property
+    def _wants_logprobs(self) -> bool:
+        """Whether those that the server gives are of the distribution that it draws from."""
+        return self.settings.processed_logprobs or self.temperature == 1
+
+    def _request(self, draw: Draw, prompt: list[int]) -> dict[str, Any]:
+        as_text = self.settings.prompts == "text"
+        request = {
+            "model": self.settings.model,
+            "prompt": prompt_text(self.tokenizer, prompt) if as_text else prompt,
+            "n": 1,
+            "max_tokens": self.max_new_tokens,
+            "temperature": self.temperature,
+            "top_p": 1.0,
+            "seed": draw.seed % SEEDS,
+        }
+        if self.settings.extensions:
+            request |= EXTENSIONS
+            if self._wants_logprobs:
+                request["logprobs"] = 1
+        return request
+
+    async def _complete(self, draw: Draw, prompt: list[int]) -> Outcome:
+        from openai import APIError
+
+        request, limit = self._request(draw, prompt), self.settings.draw_timeout
+        async with self._free:
+            try:
+                async with asyncio.timeout(limit):
+                    answer = await self._client.post("/completions", cast_to=object, body=request)
+                choice = _Answer.model_validate(answer).choices[0]
+            except TimeoutError:
+                return LostDraw(draw, f"not done after {limit:g} s")
+            except (APIError, ValueError) as error:  # ValueError: not JSON, or no completion
+                self._check_refusal(error, draw, prompt)
+                return LostDraw(draw, self._describe(error))
+        if choice.finish_reason not in ("stop", "length"):
+            return LostDraw(draw, self._clean(f"the server ended it by {choice.finish_reason!r}"))
+        return self._completion(draw, choice)
+
+    def _completion(self, draw: Draw, choice: _Choice) -> Completion:
+        ended, tokens = choice.finish_reason == "stop", choice.token_ids
+        logprobs = np.full(len(tokens or ()), np.nan, np.float32)
+        if tokens is None:
+            tokens = list(self.tokenizer.encode(choice.text, add_special_tokens=False))
+            end = self.tokenizer.eos_token_id
+            tokens += [end] if ended and end is not None else []
+            logprobs = np.full(len(tokens), np.nan, np.float32)
+        elif self._wants_logprobs and choice.logprobs is not None:
+            given = np.array(choice.logprobs.token_logprobs, np.float32)
+            logprobs = given if len(given) == len(tokens) else logprobs
+        return Completion(draw, tokens, logprobs, choice.text, truncated=not ended)
+
+    def _check_refusal(self, error: Exception, draw: Draw, prompt: list[int]) -> None:
+        """Raise an EngineError where the server would refuse the same request again."""
+        status = getattr(error, "status_code", 500)
+        if status >= 500 or status in RETRIED:
+            return
+        address, variable = self.settings.base_url, self.settings.api_key_env
+        if status in NO_ACCESS:  # what it says of a key may show parts of it
+            wrong = f"the key in {variable} is not accepted" if variable else "it wants a key"
+            raise EngineError(
+                f"the server at {address} refuses access ({status}): {wrong} (`server.api_key_env`)"
+            ) from None
+        raise EngineError(
+            f"the server at {address} refuses the prompt {draw.key!r} of {len(prompt)} tokens with "
+            f"max_tokens {self.max_new_tokens} ({status}): {self._describe(error)}"
+        ) from None
+
+    def _describe(self, error: Exception) -> str:
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        return self._clean(f"{type(error).__name__}: {error}{cause}")
+
+    def _clean(self, text: str) -> str:
+        """Make what a server says fit for a log: one line, not long, and without the key."""
+        if self._key:
+            text = text.replace(self._key, "***")
+        return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+
+    async def _let_go(self) -> None:
+        await end_other_tasks()
+        await self._client.close()
+
+
+def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> str:
+    """Turn a prompt into the text that a server encodes to the same tokens.
+
+    A server puts the beginning-of-sequence token before what it is sent, where its tokenizer does.
+    """
+    text = str(tokenizer.decode(prompt, clean_up_tokenization_spaces=False))
+    begin = tokenizer.bos_token
+    if begin and tokenizer.encode("")[:1] == [tokenizer.bos_token_id]:
+        text = text.removeprefix(str(begin))
+    return text
+
+
+def _read_key(variable: str) -> str:
+    key = os.environ.get(variable, "") if variable else ""
+    if variable and not key:
+        raise ConfigError(f"`server.api_key_env`: the environment variable {variable} is not set")
+    return key
+
+
+def _connect(settings: ServerSettings, key: str) -> Any:
+    try:
+        from openai import AsyncOpenAI, Omit
+    except ImportError:
+        raise EngineError(
+            "engine.type = 'server' needs the package openai: pip install 'rollwise[server]'"
+        ) from None
+    # What the environment says of the user's account at OpenAI is not for other servers to know.
+    private = {name: Omit() for name in ("OpenAI-Organization", "OpenAI-Project")}
+    return AsyncOpenAI(
+        api_key=key or "none",
+        base_url=settings.base_url,
+        timeout=settings.draw_timeout,
+        max_retries=settings.retries,
+        default_headers=private,
+    )

@@ -1,0 +1,396 @@
+"""The server engine, against a real server over HTTP that fails as it is told."""
+
+import time
+
+import numpy as np
+import pytest
+from completions_server import CONTEXT, CompletionsServer
+
+from rollwise.cli import main
+from rollwise.config import ModelSettings, ServerSettings, make_config
+from rollwise.engines import Completion, LostDraw
+from rollwise.engines.driver import drive
+from rollwise.engines.transformers import make_engine
+from rollwise.errors import ConfigError, EngineError
+from rollwise.grading.grader import settled
+from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
+from rollwise.sampling.session import draw_seed
+from rollwise.tasks import encode_prompts, make_running_sums
+from rollwise.training.model import load_model
+
+pytest.importorskip("openai")
+
+from rollwise.engines.server import SEEDS, ServerEngine, prompt_text
+
+LIMIT, SLOTS = 20, 8
+
+
+@pytest.fixture(scope="module")
+def local():
+    """The shipped model, its tokenizer, its engine; and three short problems."""
+    model, tokenizer = load_model(ModelSettings(cpu_threads=1))
+    problems = make_running_sums(3, 2, 4, 0)
+    prompts = encode_prompts(problems, tokenizer, 40).token_ids
+    return make_engine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
+
+
+@pytest.fixture(scope="module")
+def shared_server(local):
+    server = CompletionsServer(local[0])
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def server(shared_server, monkeypatch):
+    """One server for all tests, which forgets what it was told and asked."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    shared_server.forget()
+    yield shared_server
+    assert shared_server.faults == []
+
+
+@pytest.fixture
+def engine_at(server, local):
+    """Makes an engine over the server; settings may be given."""
+    made = []
+
+    def make(temperature=1.0, slots=SLOTS, **settings):
+        given = {"base_url": server.url, "model": "running-sums", "retries": 0, **settings}
+        engine = ServerEngine(ServerSettings(**given), local[1], LIMIT, temperature, slots)
+        made.append(engine)
+        return engine
+
+    yield make
+    for engine in made:
+        engine.close()
+        engine.close()  # once more does no harm
+
+
+def make_draws(prompts, count, seed=0):
+    return [Draw(key, i, draw_seed(seed, 0, key, i)) for key in prompts for i in range(count)]
+
+
+def complete(engine, draws, prompts):
+    """Everything that comes of the draws: draw -> outcome, each once."""
+    engine.submit(draws, prompts)
+    done = {}
+    while outcomes := engine.wait():
+        assert not done.keys() & {outcome.draw for outcome in outcomes}
+        done |= {outcome.draw: outcome for outcome in outcomes}
+    return done
+
+
+def complete_one(engine, prompts, index=0):
+    (outcome,) = complete(engine, [make_draws(prompts, index + 1)[index]], prompts).values()
+    return outcome
+
+
+def test_completions_are_those_of_the_model(engine_at, server, local):
+    builtin, _, prompts = local
+    draws = make_draws(prompts, 6)
+    done = complete(engine_at(), draws, prompts)
+    assert len(done) == len(draws)
+    folded = {Draw(d.key, d.index, d.seed % SEEDS): d for d in draws}
+    for wanted in complete(builtin, list(folded), prompts).values():
+        found = done[folded[wanted.draw]]
+        assert (found.tokens, found.text) == (wanted.tokens, wanted.text)
+        assert found.truncated is wanted.truncated
+        np.testing.assert_allclose(found.logprobs, wanted.logprobs, atol=1e-4)
+        assert found.logprobs.dtype == np.float32
+    assert {completion.truncated for completion in done.values()} == {True, False}
+    assert server.most <= SLOTS
+
+
+def test_a_request_asks_for_the_whole_distribution(engine_at, server, local):
+    prompts = local[2]
+    draw = make_draws(prompts, 1)[0]
+    assert draw.seed > SEEDS
+    complete(engine_at(), [draw], prompts)
+    assert server.requests == [
+        {
+            "model": "running-sums",
+            "prompt": prompts[draw.key],
+            "n": 1,
+            "max_tokens": LIMIT,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "seed": draw.seed % SEEDS,
+            "return_token_ids": True,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "repeat_penalty": 1.0,
+            "logprobs": 1,
+        }
+    ]
+
+
+def test_a_server_of_plain_text_gives_the_same_tokens_without_logprobs(engine_at, server, local):
+    prompts = local[2]
+    draws = make_draws(prompts, 4)
+    wanted = complete(engine_at(), draws, prompts)
+    server.requests.clear()
+    found = complete(engine_at(prompts="text", extensions=False), draws, prompts)
+    for draw in draws:
+        assert found[draw].tokens == wanted[draw].tokens
+        assert found[draw].text == wanted[draw].text
+        assert found[draw].logprobs.shape == (len(found[draw].tokens),)
+        assert np.isnan(found[draw].logprobs).all()
+    standard = {"model", "prompt", "n", "max_tokens", "temperature", "top_p", "seed"}
+    assert all(request.keys() == standard for request in server.requests)
+    assert all(isinstance(request["prompt"], str) for request in server.requests)
+
+
+class BeginningTokenizer:
+    """Encodes a letter as its code, and begins with token 0, `<s>`."""
+
+    bos_token, bos_token_id = "<s>", 0
+
+    def encode(self, text):
+        return [0, *map(ord, text)]
+
+    def decode(self, tokens, clean_up_tokenization_spaces):
+        return "".join(chr(token) if token else "<s>" for token in tokens)
+
+
+def test_a_prompt_as_text_leaves_the_first_token_to_the_server():
+    tokenizer = BeginningTokenizer()
+    prompt = tokenizer.encode("ab")
+    assert tokenizer.encode(prompt_text(tokenizer, prompt)) == prompt
+
+
+@pytest.mark.parametrize(("processed", "given"), [(False, False), (True, True)])
+def test_logprobs_at_another_temperature_are_taken_only_where_they_are_of_it(
+    engine_at, server, local, processed, given
+):
+    outcome = complete_one(engine_at(0.6, processed_logprobs=processed), local[2])
+    assert ("logprobs" in server.requests[0]) is given
+    assert np.isfinite(outcome.logprobs).all() == given
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("busy", "429"),
+        ("broken", "500"),
+        ("garbage", "JSONDecodeError"),
+        ("strange", "choices"),
+        ("cut", "Connection error"),
+        ("aborted", "the server ended it by 'abort'"),
+    ],
+)
+def test_what_fails_is_lost_with_the_reason_and_the_others_are_not(
+    engine_at, server, local, fault, reason, caplog
+):
+    prompts = local[2]
+    server.faults = [None, fault]
+    outcomes = complete(engine_at(), make_draws(prompts, 2), prompts).values()
+    (lost,) = [outcome for outcome in outcomes if isinstance(outcome, LostDraw)]
+    assert reason in lost.reason
+    assert f"1 draws were lost: {lost.reason}" in caplog.text
+
+
+@pytest.mark.parametrize("fault", ["busy", "broken", "cut"])
+def test_what_may_pass_is_tried_again(engine_at, server, local, fault):
+    server.faults = [fault]
+    assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
+    assert server.requests[0] == server.requests[1]
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_says_when_to_come_again_is_heeded(engine_at, server, local):
+    """The client's own first wait is half a second at most."""
+    server.retry_after, server.faults = "1", ["busy"]
+    began = time.monotonic()
+    assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
+    assert time.monotonic() - began >= 1
+
+
+def test_a_draw_that_takes_too_long_is_lost_and_its_request_aborted(engine_at, server, local):
+    server.faults = ["hang"]
+    assert "not done after 0.2 s" in complete_one(engine_at(draw_timeout=0.2), local[2]).reason
+    assert server.left.wait(10)
+
+
+def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine_at, server, local):
+    prompts = local[2]
+    engine = engine_at(slots=1)
+    first, second, third = make_draws(prompts, 1)
+    server.faults = ["hang"]
+    engine.submit([first], prompts)
+    assert server.hanging.acquire(timeout=10)
+    engine.submit([second, third], prompts)
+    assert engine.free_slots == 0
+    assert engine.cancel([first, third, Draw("unknown", 0, 1)]) == 0
+    assert server.left.wait(10)
+    assert [outcome.draw for outcome in engine.wait()] == [second]
+    assert engine.free_slots == 1
+    assert engine.wait() == []
+    # What was cancelled can be drawn again.
+    assert isinstance(complete(engine, [first], prompts)[first], Completion)
+
+
+def test_a_prompt_that_is_too_long_is_named_and_not_sent_again(engine_at, server, local):
+    prompts = local[2] | {"endless": [5] * (CONTEXT - LIMIT + 1)}
+    engine = engine_at(retries=3)
+    message = "refuses the prompt 'endless' of 45 tokens with max_tokens 20 .*context is 64 tokens"
+    with pytest.raises(EngineError, match=message):
+        complete(engine, [Draw("endless", 0, 1)], prompts)
+    assert len(server.requests) == 1
+    assert engine.free_slots == SLOTS
+    assert engine.wait() == []
+
+
+def test_the_key_comes_from_the_environment_and_is_told_to_the_server_alone(
+    engine_at, server, local, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "ambient")
+    monkeypatch.setenv("OPENAI_ORG_ID", "organisation")
+    monkeypatch.setenv("MY_KEY", "secret-key")
+    complete_one(engine_at(), local[2])
+    assert "ambient" not in str(server.headers)
+    engine = engine_at(api_key_env="MY_KEY")
+    server.faults = ["broken", "refused"]
+    assert "you sent Bearer ***" in complete_one(engine, local[2]).reason
+    with pytest.raises(EngineError, match="the key in MY_KEY is not accepted") as refused:
+        complete_one(engine, local[2])
+    assert "secret-key" not in str(refused.value)
+    assert [{k.lower(): v for k, v in h.items()}["authorization"] for h in server.headers] == [
+        *("Bearer none", "Bearer secret-key", "Bearer secret-key"),
+    ]
+    assert "organisation" not in str(server.headers)
+
+
+def test_a_server_that_is_not_there_is_given_up(engine_at, server, local):
+    prompts = local[2]
+    engine = engine_at(base_url="http://127.0.0.1:9/v1", losses=6)
+    done = complete(engine, make_draws(prompts, 1), prompts)
+    assert all("Connection error" in outcome.reason for outcome in done.values())
+    with pytest.raises(
+        EngineError, match=r"6 draws in a row were lost by the server at http://127"
+    ):
+        complete(engine, make_draws(prompts, 1), prompts)
+
+
+def test_a_completion_between_them_makes_losses_no_row(engine_at, server, local):
+    engine = engine_at(losses=2)
+    server.faults = ["broken", None, "broken", None]
+    outcomes = [complete_one(engine, local[2]) for _ in range(4)]
+    assert [isinstance(outcome, LostDraw) for outcome in outcomes] == [True, False, True, False]
+
+
+def test_weights_are_refused(engine_at):
+    with pytest.raises(EngineError, match="has weights of its own and takes no others"):
+        engine_at().load_weights({})
+
+
+def grade(completions):
+    """A response of an even number of tokens is correct."""
+    return [settled(float(len(completion.tokens) % 2 == 0)) for completion in completions]
+
+
+RULES = [
+    pytest.param(FixedCount(8), Rounds(8, rounds=1), id="rounds"),
+    pytest.param(Balanced(2, 2), Streamed(max_samples=12), id="streamed"),
+]
+
+
+def pools_of(session):
+    return {
+        key: (pool.exit_reason, list(pool.rewards), [(r.draw, r.tokens) for r in pool.responses])
+        for key, pool in session.pools.items()
+    }
+
+
+def rolled_out(engine, prompts, rule, schedule, grade=grade):
+    session = RolloutSession(list(prompts), rule, schedule, seed=3)
+    drive(session, engine, prompts, grade)
+    assert session.lost == 0
+    return session
+
+
+@pytest.mark.parametrize(("rule", "schedule"), RULES)
+def test_faults_change_no_pool(engine_at, server, local, rule, schedule):
+    prompts = local[2]
+    wanted = pools_of(rolled_out(engine_at(), prompts, rule, schedule))
+    server.faults = ["busy", None, "garbage", "cut", None, None, "aborted", "broken", "strange"]
+    session = rolled_out(engine_at(), prompts, rule, schedule)
+    assert pools_of(session) == wanted
+    assert session.failures >= 5  # one of a draw that is surplus may be of no interest
+
+
+class Watched:
+    """An engine, and somebody who starts its server again on hearing of losses."""
+
+    def __init__(self, engine, server):
+        self._engine, self._server, self.dead = engine, server, False
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def wait(self):
+        outcomes = self._engine.wait()
+        if self.dead and any(isinstance(outcome, LostDraw) for outcome in outcomes):
+            self._server.start()
+            self.dead = False
+        return outcomes
+
+
+@pytest.mark.parametrize(("rule", "schedule"), RULES)
+def test_a_server_that_dies_loses_its_draws_and_nothing_else(
+    engine_at, server, local, rule, schedule
+):
+    prompts = local[2]
+    wanted = pools_of(rolled_out(engine_at(), prompts, rule, schedule))
+    engine, graded = Watched(engine_at(), server), []
+    server.faults = [None, None, "hang"]
+
+    def kill_and_grade(completions):
+        if not graded:
+            assert server.hanging.acquire(timeout=10)
+            server.kill()
+            engine.dead = True
+        graded.extend(completion.draw for completion in completions)
+        return grade(completions)
+
+    session = rolled_out(engine, prompts, rule, schedule, kill_and_grade)
+    assert not engine.dead
+    assert session.failures > 0
+    assert len(graded) == len(set(graded))
+    assert pools_of(session) == wanted
+
+
+@pytest.mark.parametrize("missing", ["base_url", "model"])
+def test_what_is_needed_is_named(local, missing):
+    given = {"base_url": "http://localhost/v1", "model": "m"}
+    given.pop(missing)
+    with pytest.raises(ConfigError, match=f"needs a value for `server.{missing}`"):
+        ServerEngine(ServerSettings(**given), local[1], LIMIT)
+
+
+def test_a_variable_that_holds_no_key_is_named(local, monkeypatch):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    settings = ServerSettings(base_url="http://localhost/v1", model="m", api_key_env="MY_KEY")
+    with pytest.raises(ConfigError, match="the environment variable MY_KEY is not set"):
+        ServerEngine(settings, local[1], LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("localhost:8000", "must begin with http:// or https://"),
+        ("https://me:secret@host/v1", "must hold no password"),
+        ("https://host/v1?key=secret", "must hold no password"),
+    ],
+)
+def test_an_address_that_will_not_do_is_refused_and_not_shown(url, message):
+    with pytest.raises(ConfigError, match=message) as refused:
+        make_config({"server": {"base_url": url}})
+    assert "secret" not in str(refused.value)
+
+
+def test_training_refuses_a_server(tmp_path, capsys):
+    assert main(["train", "--output", str(tmp_path / "run"), "--engine.type", "server"]) == 2
+    assert "a server's weights are its own and do not change" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
