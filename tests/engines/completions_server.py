@@ -103,11 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        fault = self.server_of_model.begin(body, dict(self.headers))
-        try:
-            self.answer_to(body, fault)
-        finally:
-            self.server_of_model.end()
+        self.answer_to(body, self.server_of_model.begin(body, dict(self.headers)))
 
     def answer_to(self, body, fault):
         if fault == "hang":
@@ -140,6 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         return choice
 
     def send(self, status, content, cut=False, **headers):
+        self.server_of_model.end()
         data = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -153,5 +150,6 @@ class _Handler(BaseHTTPRequestHandler):
     def hang(self):
         self.server_of_model.hanging.release()
         select.select([self.connection], [], [])  # readable: the client or the server is gone
+        self.server_of_model.end()
         self.server_of_model.left.set()
         self.close_connection = True

@@ -22,7 +22,7 @@ pytest.importorskip("openai")
 
 from rollwise.engines.server import SEEDS, ServerEngine, prompt_text
 
-LIMIT, SLOTS = 20, 8
+LIMIT, SLOTS = 12, 8
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine_at, server, loca
 def test_a_prompt_that_is_too_long_is_named_and_not_sent_again(engine_at, server, local):
     prompts = local[2] | {"endless": [5] * (CONTEXT - LIMIT + 1)}
     engine = engine_at(retries=3)
-    message = "refuses the prompt 'endless' of 45 tokens with max_tokens 20 .*context is 64 tokens"
+    message = "refuses the prompt 'endless' of 53 tokens with max_tokens 12 .*context is 64 tokens"
     with pytest.raises(EngineError, match=message):
         complete(engine, [Draw("endless", 0, 1)], prompts)
     assert len(server.requests) == 1
