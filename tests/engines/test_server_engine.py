@@ -1,5 +1,6 @@
 """The server engine, against a real server over HTTP that fails as it is told."""
 
+import sys
 import time
 
 import numpy as np
@@ -367,6 +368,13 @@ def test_what_is_needed_is_named(local, missing):
     given.pop(missing)
     with pytest.raises(ConfigError, match=f"needs a value for `server.{missing}`"):
         ServerEngine(ServerSettings(**given), local[1], LIMIT)
+
+
+def test_a_package_that_is_missing_is_named(local, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    settings = ServerSettings(base_url="http://localhost/v1", model="m")
+    with pytest.raises(EngineError, match=r"pip install 'rollwise\[server\]'"):
+        ServerEngine(settings, local[1], LIMIT)
 
 
 def test_a_variable_that_holds_no_key_is_named(local, monkeypatch):

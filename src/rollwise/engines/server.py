@@ -166,15 +166,16 @@ class ServerEngine(AsyncEngine):
 
     def _completion(self, draw: Draw, choice: _Choice) -> Completion:
         ended, tokens = choice.finish_reason == "stop", choice.token_ids
-        logprobs = np.full(len(tokens or ()), np.nan, np.float32)
+        given: list[float | None] = []
+        if tokens is not None and choice.logprobs is not None and self._wants_logprobs:
+            given = choice.logprobs.token_logprobs
         if tokens is None:
             tokens = list(self.tokenizer.encode(choice.text, add_special_tokens=False))
             end = self.tokenizer.eos_token_id
             tokens += [end] if ended and end is not None else []
-            logprobs = np.full(len(tokens), np.nan, np.float32)
-        elif self._wants_logprobs and choice.logprobs is not None:
-            given = np.array(choice.logprobs.token_logprobs, np.float32)
-            logprobs = given if len(given) == len(tokens) else logprobs
+        if len(given) != len(tokens):
+            given = [None] * len(tokens)
+        logprobs = np.array(given, np.float32)  # None becomes NaN
         return Completion(draw, tokens, logprobs, choice.text, truncated=not ended)
 
     def _check_refusal(self, error: Exception, draw: Draw, prompt: list[int]) -> None:
