@@ -357,13 +357,13 @@ def test_new_weights_begin_responses_anew(tokenizer):
     engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8)
     draws = make_draws(8)
     engine.submit(draws, PROMPTS)
-    done = {c.draw: c.tokens for c in engine.wait()}
+    early = {c.draw: c.tokens for c in engine.wait()}
+    assert any(lane.drawing for lane in engine._lanes)
     engine.load_weights(learner.state_dict())
-    done |= {c.draw: c.tokens for completions in iter(engine.wait, []) for c in completions}
+    late = {c.draw: c.tokens for completions in iter(engine.wait, []) for c in completions}
+    assert early.keys() | late.keys() == set(draws)
     wanted = as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
-    rest = set(draws) - {draw for draw in draws if done[draw] != wanted[draw]}
-    assert done.keys() == set(draws)
-    assert len(rest) >= len(draws) - 2
+    assert late == {draw: wanted[draw] for draw in late}
 
 
 def test_dropout_and_recomputation_are_the_learners_alone(engine_class, model, tokenizer):
