@@ -65,7 +65,7 @@ def train_once(problems: str, responses: str, prompts: str, seed: int, tokens: i
     """Train with one combination, in a process of its own; returns what came of it."""
     logging.disable(logging.WARNING)
     from rollwise.config import TrainConfig
-    from rollwise.config.settings import merge
+    from rollwise.config.base import merge
     from rollwise.records import RunFolder
     from rollwise.training.loop import evaluate, train
     from rollwise.training.run import begin

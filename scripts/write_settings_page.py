@@ -4,20 +4,29 @@ python scripts/write_settings_page.py
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from rollwise.config import Section, TrainConfig, sections_of
+from rollwise.config import (
+    CommandConfig,
+    EvaluateConfig,
+    PrepareConfig,
+    Section,
+    TrainConfig,
+    sections_of,
+)
 
 PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\
-# Settings of `rollwise train`
+# Settings
 
-Every setting, with its default. In a TOML file `section.key` is `key` under `[section]`; on the
-command line it is `--section.key VALUE`. The command line wins over the file, the file over the
-defaults. `exit` and `schedule` are strategies: `type` chooses one, and the other keys are its own.
-Another `type` on the command line replaces the whole section of the file.
+Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate) and
+[`rollwise prepare`](#rollwise-prepare), with its default. In a TOML file `section.key` is `key`
+under `[section]`; on the command line it is `--section.key VALUE`. The command line wins over the
+file, the file over the defaults. `exit` and `schedule` are strategies: `type` chooses one, and the
+other keys are its own. Another `type` on the command line replaces the whole section of the file.
 
 Some defaults hang on other settings:
 
@@ -28,21 +37,55 @@ Some defaults hang on other settings:
 - With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` is `all`, `group.unresolved` is `keep`,
   `advantage.objective` is `grpo`, `advantage.scale_by_std` is true.
+
+# `rollwise train`
 """
+SHARED = """\
+The defaults of `model.cpu_threads`, `engine` and `grading` hang on model and task as for `train`.
+`vllm.gpu_memory_utilization` is 0.9, for nothing is trained beside it.
+"""
+EVALUATE = f"""\
+# `rollwise evaluate`
+
+[evaluate.md](evaluate.md) says how it is used. With a model of your own, `benchmarks` is
+`["math500"]`.
+
+{SHARED}"""
+PREPARE = f"""\
+# `rollwise prepare`
+
+[prepare.md](prepare.md) says how it is used.
+
+{SHARED}"""
 
 HEADER = "| setting | default | meaning |\n|---|---|---|\n"
 
 
 def page() -> str:
-    """Write all settings, one table a section."""
-    top, sections = [], []
-    for name, field in TrainConfig.model_fields.items():
+    """Write all settings, one table a section, command by command."""
+    commands: dict[str, type[CommandConfig]]
+    commands = {INTRODUCTION: TrainConfig, EVALUATE: EvaluateConfig, PREPARE: PrepareConfig}
+    written: list[str] = []
+    for introduction, command in commands.items():
+        written += [introduction, *_tables(command, written)]
+    return "\n".join(written)
+
+
+def _tables(command: type[CommandConfig], written: Sequence[str]) -> list[str]:
+    """Write a command's tables; one that stands further up is only named."""
+    top, sections, again = [], [], []
+    for name, field in command.model_fields.items():
         kinds = sections_of(field.annotation)
         if not kinds:
             top.append(_row(name, field))
         for kind in kinds:
-            sections.append(_table(name, kind, alternatives=len(kinds) > 1))
-    return "\n".join([INTRODUCTION, HEADER + "".join(top), *sections])
+            table = _table(name, kind, alternatives=len(kinds) > 1)
+            if table in written:
+                again.append(f"`{name}`")
+            else:
+                sections.append(table)
+    known = [f"{', '.join(again)}: as further up.\n"] if again else []
+    return [HEADER + "".join(top), *known, *sections]
 
 
 def _table(name: str, kind: type[Section], alternatives: bool) -> str:

@@ -6,6 +6,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+try:
+    from hypothesis import settings
+except ImportError:  # the environments of some frameworks do without
+    pass
+else:
+    # A busy machine is slow, and nothing is wrong then.
+    settings.register_profile("without deadlines", deadline=None)
+    settings.load_profile("without deadlines")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the fast tests first."""

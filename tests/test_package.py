@@ -25,7 +25,7 @@ CONTRACT = {
     ],
     "rollwise.engines": ["Completion", "Engine"],
     "rollwise.prompts": ["PromptSampler", "Uniform"],
-    "rollwise.reports": ["write_report"],
+    "rollwise.reports": ["write_data_card", "write_evaluation_report", "write_report"],
     "rollwise.config": ["TrainConfig", "make_config"],
     "rollwise.errors": ["ConfigError", "DataError", "ModelError", "RollwiseError", "RunError"],
 }
@@ -90,7 +90,9 @@ def test_the_command_is_installed():
     assert command.load() is main
 
 
-@pytest.mark.parametrize("arguments", [[], ["train"], ["report"], ["verl"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["train"], ["report"], ["evaluate"], ["prepare"], ["verl"]]
+)
 def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
@@ -103,7 +105,9 @@ def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
 
 def test_help_names_the_commands_and_the_settings(capsys):
     for arguments, names in [
-        ([], ["train", "report", "verl", "--version"]),
+        ([], ["train", "report", "evaluate", "prepare", "verl", "--version"]),
+        (["evaluate"], ["--output", "--resume", "--benchmarks", "--baseline", "--model.path"]),
+        (["prepare"], ["--output", "--resume", "--data.sources", "--selection.range"]),
         (["train"], ["--output", "--resume", "--exit.type", "--model.path", "--steps"]),
     ]:
         with pytest.raises(SystemExit):

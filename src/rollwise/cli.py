@@ -3,7 +3,7 @@
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -11,7 +11,15 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import rollwise
-from rollwise.config import add_settings, explain_unknown, read_toml
+from rollwise.config import (
+    CommandConfig,
+    EvaluateConfig,
+    PrepareConfig,
+    TrainConfig,
+    add_settings,
+    explain_unknown,
+    read_toml,
+)
 from rollwise.errors import ConfigError, RollwiseError
 
 INTERRUPTED = 130
@@ -23,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
     parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_train, _add_report, _add_verl):
+    for add in (_add_train, _add_report, _add_evaluate, _add_prepare, _add_verl):
         add(commands)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        parser.error(_explain(unknown))
+        parser.error(_explain(unknown, getattr(options, "kind", TrainConfig)))
     console = Console(highlight=False)
     # What is printed to be read by other programs stays free of remarks.
     remarks = (
@@ -46,10 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _explain(unknown: Sequence[str]) -> str:
+def _explain(unknown: Sequence[str], kind: type[CommandConfig]) -> str:
     name = unknown[0].removeprefix("--").partition("=")[0]
     if unknown[0].startswith("--"):
-        return explain_unknown(name)
+        return explain_unknown(name, kind=kind)
     return f"unrecognized arguments: {' '.join(unknown)}"
 
 
@@ -63,31 +71,79 @@ def _add_train(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults hang "
         "on the model, the task and the exit rule: docs/settings.md says how.",
     )
+    _add_run_options(parser, TrainConfig, _train)
+
+
+def _add_evaluate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "evaluate",
+        allow_abbrev=False,
+        usage="rollwise evaluate [config] [--output DIR] [--section.key VALUE]",
+        help="evaluate a model on benchmarks; with nothing else, the built-in ones",
+        description="Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
+        "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
+        "command with the same --output goes on. docs/evaluate.md tells more.",
+    )
+    _add_run_options(parser, EvaluateConfig, _evaluate)
+
+
+def _add_prepare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "prepare",
+        allow_abbrev=False,
+        usage="rollwise prepare [config] [--output DIR] [--section.key VALUE]",
+        help="prepare problems for training: clean them, and choose them by pass rate",
+        description="Read problems, remove duplicates, check reference solutions, estimate the "
+        "pass rate of each by a model's responses, and write those within a range. Interrupted, "
+        "the same command with the same --output goes on. docs/prepare.md tells more.",
+    )
+    _add_run_options(parser, PrepareConfig, _prepare)
+
+
+Layers = list[dict[str, object]]
+
+
+def _add_run_options(
+    parser: argparse.ArgumentParser,
+    kind: type[CommandConfig],
+    command: Callable[[Layers, Path, bool, Console], bool],
+) -> None:
+    """Give a command its file, its folder and its settings."""
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATE-TIME)")
+    what = "from its checkpoint" if kind is TrainConfig else "with its settings"
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the run in --output from its checkpoint"
+        "--resume", action="store_true", help=f"go on with the run in --output {what}"
     )
-    settings = add_settings(parser)
+    settings = add_settings(parser, kind)
 
     def run(options: argparse.Namespace, console: Console) -> int:
         layers = [read_toml(options.config)] if options.config else []
         layers.append(settings(parsed_args=options)())
-        return _train(layers, options.output, options.resume, console)
+        if options.resume and options.output is None:
+            raise ConfigError("--resume needs --output, the folder of the run to go on with")
+        folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
 
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, kind=kind)
 
 
-def _train(
-    layers: list[dict[str, object]], output: Path | None, resume: bool, console: Console
-) -> int:
+def _train(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
     from rollwise.training.command import train
 
-    if resume and output is None:
-        raise ConfigError("--resume needs --output, the folder of the run to go on with")
-    folder = output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    finished = train(layers, folder, resume, console)
-    return 0 if finished else INTERRUPTED
+    return train(layers, folder, resume, console)
+
+
+def _evaluate(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
+    from rollwise.drawing.evaluate import evaluate
+
+    return evaluate(layers, folder, resume, console)
+
+
+def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
+    from rollwise.drawing.prepare import prepare
+
+    return prepare(layers, folder, resume, console)
 
 
 def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rollwise.errors import RunError
+from rollwise.errors import ConfigError, RunError
 from rollwise.files import write_text, written_whole
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
@@ -167,6 +167,32 @@ class RunFolder:
                 f"there is no run in {self.path}: cannot read {name} ({error})"
             ) from None
         return content
+
+
+def refuse_changes(
+    path: Path,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    changeable: tuple[str, ...],
+) -> None:
+    """Refuse to go on in the folder `path` with other settings than those recorded there.
+
+    Args:
+        path: The folder.
+        before: Its settings.
+        now: Those to go on with.
+        changeable: What the names of settings begin with that may differ.
+
+    Raises:
+        ConfigError: Names the setting, and both of its values.
+    """
+    old, new = flatten(before, "."), flatten(now, ".")
+    for key in new:
+        if new[key] != old.get(key) and not key.startswith(changeable):
+            raise ConfigError(
+                f"`{key}` cannot change when a run is gone on with: the run in {path} has "
+                f"{old.get(key)!r}, given was {new[key]!r}"
+            )
 
 
 def _parse(line: str, place: str) -> Row:

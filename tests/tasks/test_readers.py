@@ -402,6 +402,15 @@ def test_a_long_value_is_shortened(tmp_path):
     assert len(refusal(path)) < len(str(path)) + 200
 
 
+def test_rows_of_both_schemas_in_one_file_are_refused(tmp_path):
+    path = write(tmp_path / "data.jsonl", [verl(), plain("2+2?", "4")])
+    assert refusal(path) == (
+        f"{path}, line 2: has `problem` and no `prompt`, where other rows are in verl's schema; "
+        "give each schema a file of its own, got str: '2+2?'"
+    )
+    assert len(read_problems(write(path, [verl() | plain(), verl("2+2?")])).problems) == 2
+
+
 # The hub
 
 
@@ -426,7 +435,7 @@ def hub(monkeypatch):
 
 @pytest.mark.parametrize("rows", [[plain(level="Level 2")], [verl()]])
 def test_a_name_that_is_no_path_is_read_from_the_hub(hub, read, rows):
-    calls = hub([row | {"solution": "long"} for row in rows])
+    calls = hub([row | {"unused": "long"} for row in rows])
     assert read_problems("owner/name", split="test") == read(*rows)
     assert calls == [("owner/name", "test")]
 

@@ -1,5 +1,6 @@
 """The loop: a step taken apart with fakes, and whole runs that are stopped and gone on with."""
 
+import copy
 import random
 from collections import Counter
 
@@ -17,7 +18,7 @@ from rollwise.sampling import GVM, Estimated
 from rollwise.sampling.session import draw_seed
 from rollwise.training.batches import draw_batch
 from rollwise.training.loop import evaluate, train, train_step
-from rollwise.training.run import _in_bfloat16, begin, go_on
+from rollwise.training.run import begin, go_on, in_bfloat16
 from rollwise.training.state import Run
 
 TRAINED = [f"train {i}" for i in range(10)]
@@ -457,7 +458,7 @@ def test_the_seed_names_the_run(tmp_path, whole, state_of):
 def test_the_copy_in_bfloat16_keeps_its_positions(make_model):
     """Rotary frequencies stay in single precision; weights that are tied stay tied."""
     model = make_model(tie_word_embeddings=True)
-    copied = _in_bfloat16(model)
+    copied = in_bfloat16(copy.deepcopy(model))
     assert {p.dtype for p in copied.parameters()} == {torch.bfloat16}
     assert not any(p.requires_grad for p in copied.parameters())
     assert copied.lm_head.weight is copied.model.embed_tokens.weight
@@ -468,7 +469,9 @@ def test_the_copy_in_bfloat16_keeps_its_positions(make_model):
 
 
 def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monkeypatch):
-    monkeypatch.setattr("rollwise.training.run._for_sampling", _in_bfloat16)
+    monkeypatch.setattr(
+        "rollwise.training.run._for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
+    )
     run = begin(config_of(), RunFolder(tmp_path / "run"))
     before = [p.clone() for p in run.engine.model.parameters()]
     assert train(run, Observer())

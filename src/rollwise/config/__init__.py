@@ -1,9 +1,12 @@
-"""The settings of a run, declared once: `settings` says what there is, `reading` takes it in."""
+"""The settings of the commands, declared once, and read in."""
 
+from rollwise.config.base import CommandConfig
+from rollwise.config.drawing import DrawConfig, EvaluateConfig, PassRateRange, PrepareConfig
 from rollwise.config.reading import (
     add_settings,
     explain_unknown,
     make_config,
+    make_settings,
     read_toml,
     sections_of,
     setting_names,
@@ -11,10 +14,13 @@ from rollwise.config.reading import (
 from rollwise.config.settings import (
     BUILT_IN,
     AdvantageSettings,
+    EngineSettings,
     GradingSettings,
     GroupSettings,
     LearnerSettings,
     ModelSettings,
+    ModelSource,
+    ReadingSettings,
     ServerSettings,
     TrainConfig,
     VLLMSettings,
@@ -24,10 +30,18 @@ from rollwise.config.strategies import Section
 __all__ = [
     "BUILT_IN",
     "AdvantageSettings",
+    "CommandConfig",
+    "DrawConfig",
+    "EngineSettings",
+    "EvaluateConfig",
     "GradingSettings",
     "GroupSettings",
     "LearnerSettings",
     "ModelSettings",
+    "ModelSource",
+    "PassRateRange",
+    "PrepareConfig",
+    "ReadingSettings",
     "Section",
     "ServerSettings",
     "TrainConfig",
@@ -35,6 +49,7 @@ __all__ = [
     "add_settings",
     "explain_unknown",
     "make_config",
+    "make_settings",
     "read_toml",
     "sections_of",
     "setting_names",

@@ -5,14 +5,17 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_settings import CliSettingsSource
 
-from rollwise.config.settings import TrainConfig, defaults_for, merge
+from rollwise.config.base import CommandConfig, merge
+from rollwise.config.settings import TrainConfig
 from rollwise.config.strategies import DEFAULT_STRATEGIES, STRATEGIES, Section
 from rollwise.errors import ConfigError
+
+Config = TypeVar("Config", bound=CommandConfig)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -29,24 +32,26 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
-def add_settings(parser: argparse.ArgumentParser) -> CliSettingsSource[argparse.ArgumentParser]:
-    """Give `parser` an option `--section.key` for every setting."""
+def add_settings(
+    parser: argparse.ArgumentParser, kind: type[CommandConfig] = TrainConfig
+) -> CliSettingsSource[argparse.ArgumentParser]:
+    """Give `parser` an option `--section.key` for every setting of a command."""
     source: CliSettingsSource[argparse.ArgumentParser]
-    source = CliSettingsSource(TrainConfig, root_parser=parser)
-    texts = {f"--{name}": text for name, text in _help_texts()}
+    source = CliSettingsSource(kind, root_parser=parser)
+    texts = {f"--{name}": text for name, text in _help_texts(kind)}
     for action in parser._actions:
         for option in action.option_strings:
             action.help = texts.get(option, action.help)
     return source
 
 
-def _help_texts() -> Iterable[tuple[str, str]]:
+def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
     """Say of every setting of a section what it means, for which strategy, and its default.
 
     pydantic-settings knows only one of several strategies here, and only the declared defaults.
     """
-    built_in = defaults_for({})
-    for name, field in TrainConfig.model_fields.items():
+    built_in = command.defaults_for({})
+    for name, field in command.model_fields.items():
         kinds = sections_of(field.annotation)
         for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
             owners = [kind for kind in kinds if key in kind.model_fields]
@@ -73,7 +78,12 @@ def _meaning(kind: type[Section], key: str, name_it: bool) -> str:
 
 
 def make_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Check settings and fill in the defaults; later layers win.
+    """Do what `make_settings` does, for `rollwise train`."""
+    return make_settings(TrainConfig, *layers)
+
+
+def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
+    """Check the settings of a command and fill in the defaults; later layers win.
 
     Raises:
         ConfigError: Names each unknown key and each bad value, what it must be and what it got.
@@ -82,15 +92,15 @@ def make_config(*layers: Mapping[str, Any]) -> TrainConfig:
     for layer in layers:
         merged = merge(merged, layer)
     try:
-        return TrainConfig(**merged)
+        return kind(**merged)
     except ValidationError as error:
         problems = error.errors()
         # A bad value also spoils the defaults that hang on it; of those the user knows nothing.
         own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
-        raise ConfigError("\n".join(_explain(problem) for problem in own or problems)) from None
+        raise ConfigError("\n".join(_explain(kind, p) for p in own or problems)) from None
 
 
-def _explain(problem: Mapping[str, Any]) -> str:
+def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     """Say in one line which setting is wrong, what it must be and what it got."""
     place = [str(part) for part in problem["loc"]]
     strategy = ""
@@ -98,7 +108,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
         strategy = place.pop(1)
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":
-        return explain_unknown(key, strategy)
+        return explain_unknown(key, strategy, kind)
     if problem["type"] == "union_tag_invalid":
         kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
         return f"`{key}.type`: should be one of {kinds}; it is {given['type']!r}"
@@ -109,9 +119,9 @@ def _explain(problem: Mapping[str, Any]) -> str:
     return f"{subject}{message}{got}"
 
 
-def explain_unknown(key: str, strategy: str = "") -> str:
+def explain_unknown(key: str, strategy: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
     """Say that there is no such setting, or none of this strategy, and what may have been meant."""
-    names = list(setting_names())
+    names = list(setting_names(kind))
     if key in names:
         return f"`{key}` is not a setting of type `{strategy}`"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
@@ -119,9 +129,9 @@ def explain_unknown(key: str, strategy: str = "") -> str:
     return f"there is no setting `{key}`{hint}"
 
 
-def setting_names() -> Iterable[str]:
-    """List every setting as `section.key`."""
-    for name, field in TrainConfig.model_fields.items():
+def setting_names(kind: type[CommandConfig] = TrainConfig) -> Iterable[str]:
+    """List every setting of a command as `section.key`."""
+    for name, field in kind.model_fields.items():
         sections = sections_of(field.annotation)
         if not sections:
             yield name

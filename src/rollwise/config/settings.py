@@ -5,15 +5,14 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from rollwise.config.base import CommandConfig, setting
 from rollwise.config.strategies import (
     ALLOCATIONS,
     DEFAULT_STRATEGIES,
     EXIT_RULES,
     PROMPT_SAMPLERS,
     SCHEDULES,
-    SHARED_SETTINGS,
     ExitSettings,
     PromptSettings,
     RuleSettings,
@@ -31,8 +30,8 @@ BUILT_IN = "running-sums"
 """The name of the built-in model and of the built-in task."""
 
 
-class ModelSettings(Section):
-    """The model that is trained."""
+class ModelSource(Section):
+    """A model, and where it is run."""
 
     path: str = BUILT_IN
     """`running-sums` (built in), a folder with a model and its tokenizer, or a name on the hub."""
@@ -40,6 +39,11 @@ class ModelSettings(Section):
     """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
     cpu_threads: int | None = Field(None, ge=1)
     """Threads of the arithmetic on a CPU; by default as many as `torch` chooses."""
+
+
+class ModelSettings(ModelSource):
+    """The model that is trained."""
+
     lora_rank: int = Field(0, ge=0)
     """Train low-rank adapters of this rank instead of all weights; 0 trains all weights."""
     lora_alpha: float = Field(32.0, gt=0)
@@ -50,8 +54,8 @@ class ModelSettings(Section):
     """Recompute activations in the backward pass: less memory, more time."""
 
 
-class DataSettings(Section):
-    """The problems."""
+class TrainingSources(Section):
+    """Where the problems come from."""
 
     train: str = BUILT_IN
     """`running-sums` (built in), a parquet or JSON Lines file, or a data set's name on the hub."""
@@ -63,22 +67,32 @@ class DataSettings(Section):
     """The split of a data set on the hub to train on."""
     heldout_split: str = "test"
     """The split of a held-out data set on the hub."""
+    instruction: str = ""
+    """Added below each problem (of a file that has problems, not prompts)."""
+
+
+class ReadingSettings(Section):
+    """How problems are read and asked."""
+
     problem_column: str | None = None
     """The column with the problem, where it is not `problem`."""
     answer_column: str | None = None
     """The column with the answer, where it is not `answer`."""
-    instruction: str = ""
-    """Added below each problem (of a file that has problems, not prompts)."""
     system_prompt: str = ""
     """The first message of each prompt that has no system message of its own."""
     max_prompt_tokens: int = Field(1024, ge=1)
     """Longer prompts are left out, and counted."""
-    problems: int = Field(1024, ge=1)
-    """Built-in task: how many training problems are made."""
     min_terms: int = Field(2, ge=2)
     """Built-in task: the fewest terms of a sum."""
     max_terms: int = Field(10, ge=2)
     """Built-in task: the most terms of a sum."""
+
+
+class DataSettings(ReadingSettings, TrainingSources):
+    """The problems."""
+
+    problems: int = Field(1024, ge=1)
+    """Built-in task: how many training problems are made."""
 
 
 class GradingSettings(Section):
@@ -285,18 +299,8 @@ class RecordSettings(Section):
     """Prompts of each step whose responses are all kept in `samples.parquet`."""
 
 
-class TrainConfig(BaseSettings):
+class TrainConfig(CommandConfig):
     """All settings of `rollwise train`."""
-
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        case_sensitive=True,
-        cli_avoid_json=True,
-        cli_hide_none_type=True,
-        cli_parse_none_str="none",
-    )
 
     seed: int = Field(0, ge=0)
     """Of everything random in the run."""
@@ -325,10 +329,10 @@ class TrainConfig(BaseSettings):
     checkpoint: CheckpointSettings = CheckpointSettings()
     records: RecordSettings = RecordSettings()
 
-    @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return merge(defaults_for(given), given)
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that hang on the model, the task and the exit rule."""
+        return defaults_for(given)
 
     @model_validator(mode="after")
     def _exit_is_reachable(self) -> Self:
@@ -371,67 +375,32 @@ class TrainConfig(BaseSettings):
             raise ValueError(f"`advantage`: {error}") from None
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take settings from nowhere but where they are given: no environment, no .env files."""
-        return (init_settings,)
-
 
 def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults that hang on other settings: on the model, the task and the exit rule."""
     defaults: dict[str, Any] = {}
-    if _get(given, "model", "path", BUILT_IN) == BUILT_IN:
+    if setting(given, "model", "path", BUILT_IN) == BUILT_IN:
         # So small a model gains little by a second thread, and loses much by one that has to wait.
         defaults["model"] = {"cpu_threads": 1}
         defaults["learner"] = {"learning_rate": 2e-4}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
-    if _get(given, "data", "train", BUILT_IN) == BUILT_IN:
+    if setting(given, "data", "train", BUILT_IN) == BUILT_IN:
         defaults["grading"] = {"type": "exact"}
-    if _get(given, "grading", "type", "math") == "code":
+    if setting(given, "grading", "type", "math") == "code":
         defaults.setdefault("grading", {})["timeout"] = 10.0
     for section, strategy in DEFAULT_STRATEGIES.items():
-        defaults[section] = {"type": _get(given, section, "type", strategy)}
+        defaults[section] = {"type": setting(given, section, "type", strategy)}
     allocation = defaults["allocation"]["type"]
     if allocation != "none":
-        most = _get(given, "allocation", "maximum", Estimated.maximum)
+        most = setting(given, "allocation", "maximum", Estimated.maximum)
         defaults["exit"] = {"type": "fixed_count", "samples": most}
         defaults["schedule"] = {"type": "rounds", "size": most, "rounds": 1}
         defaults["group"] = {"strategy": "all"}
         if allocation == "estimated":
             defaults["advantage"] = {"objective": "sqrt"}
     elif defaults["exit"]["type"] == "fixed_count":
-        samples = _get(given, "exit", "samples", FixedCount.samples)
+        samples = setting(given, "exit", "samples", FixedCount.samples)
         defaults["schedule"] = {"type": "rounds", "size": samples, "rounds": 1}
         defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
         defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
     return defaults
-
-
-def _get(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
-    values = given.get(section, {})
-    return values.get(key, default) if isinstance(values, Mapping) else default
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `above` over `below`, section by section.
-
-    Another strategy takes the place of the one below, whose own settings go with it.
-    """
-    merged = {**below, **above}
-    for name in below.keys() & above.keys():
-        lower, upper = below[name], above[name]
-        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
-            default = DEFAULT_STRATEGIES.get(name)
-            replaced = default and upper.get("type", default) != lower.get("type", default)
-            if replaced and "type" in upper:
-                kept = SHARED_SETTINGS[name].model_fields if name in SHARED_SETTINGS else ()
-                lower = {k: v for k, v in lower.items() if k in kept}
-            merged[name] = {**lower, **upper}
-    return merged

@@ -1,5 +1,7 @@
-"""What people look at: a run's report as one HTML page."""
+"""Reports: a page about a run or an evaluation, a card about a data set."""
 
+from rollwise.reports.card import write_data_card
+from rollwise.reports.evaluation import write_evaluation_report
 from rollwise.reports.report import write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_data_card", "write_evaluation_report", "write_report"]

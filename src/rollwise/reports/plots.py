@@ -1,7 +1,7 @@
 """The plots of a report, each an SVG to be set into a page."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -182,6 +182,44 @@ def seconds(steps: Sequence[Row]) -> str:
         _legend(axes)
 
     return _plot("Seconds a step, by phase", draw, ylim=(0, None))
+
+
+def pass_and_majority(figures: Mapping[str, Any], ks: Sequence[int]) -> str:
+    """pass@k and maj@k against k, each with its 95 % band."""
+    names = {"pass": ("at least one correct (pass@k)", AFTER), "maj": ("majority correct", FIRST)}
+    return _against_k("Problems solved by k responses", figures, ks, names)
+
+
+def no_signal(figures: Mapping[str, Any], ks: Sequence[int]) -> str:
+    """The share of groups of k responses that are all correct, or all wrong.
+
+    Figure 2 of Reinforce-Ada (arXiv 2510.04996).
+    """
+    names = {"all_correct": ("all correct", AFTER), "all_wrong": ("all wrong", FIRST)}
+    return _against_k("Groups of k responses without signal", figures, ks, names)
+
+
+def _against_k(
+    title: str,
+    figures: Mapping[str, Any],
+    ks: Sequence[int],
+    names: Mapping[str, tuple[str, str]],
+) -> str:
+    def draw(axes: Axes) -> None:
+        for name, (label, colour) in names.items():
+            shown = [k for k in ks if f"{name}@{k}" in figures]
+            points = [figures[f"{name}@{k}"] for k in shown]
+            if not shown:
+                continue
+            axes.plot(shown, [p["value"] for p in points], ".-", color=colour, label=label)
+            band = [p["low"] for p in points], [p["high"] for p in points]
+            axes.fill_between(shown, *band, color=colour, alpha=0.2, linewidth=0)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(list(ks), [str(k) for k in ks])
+        axes.minorticks_off()
+        _legend(axes)
+
+    return _plot(title, draw, ylim=(-0.02, 1.02), xlabel="responses, k")
 
 
 def _steps(lines: Sequence[Row]) -> list[int]:

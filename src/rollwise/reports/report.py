@@ -49,32 +49,48 @@ def write_report(path: Path) -> Path:
     evaluated = [line for line in lines if "heldout" in line]
     drawn = [plots.heldout(lines)] if evaluated else []
     drawn += [plot(steps) for plot in kinds if steps]
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["shown"] = _shown
     template = (files("rollwise.reports") / "template.html").read_text(encoding="utf-8")
-    page = environment.from_string(template).render(
-        name=path.resolve().name,
-        evaluated=evaluated,
-        steps=steps,
-        totals=_totals(lines),
-        plots=[_safe_svg(svg) for svg in drawn],
-        samples=_samples(folder.read_samples()),
-        positive_threshold=config["grading"]["positive_threshold"],
-        settings=flatten(config, "."),
+    page = (
+        page_environment()
+        .from_string(template)
+        .render(
+            name=path.resolve().name,
+            evaluated=evaluated,
+            steps=steps,
+            totals=_totals(lines),
+            plots=[safe_svg(svg) for svg in drawn],
+            samples=_samples(folder.read_samples()),
+            positive_threshold=config["grading"]["positive_threshold"],
+            settings=flatten(config, "."),
+        )
     )
     target = path / "report.html"
     write_text(target, page)
     return target
 
 
-def _safe_svg(svg: str) -> Any:
+def page_environment() -> jinja2.Environment:
+    """Make what fills pages in: all text is escaped, and `shown` is for what strangers wrote."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["shown"] = shown
+    environment.globals["style"] = _marked(
+        (files("rollwise.reports") / "style.html").read_text(encoding="utf-8")
+    )
+    return environment
+
+
+def safe_svg(svg: str) -> Any:
     """Mark an SVG as markup; our plots hold no text but our own labels."""
+    return _marked(svg)
+
+
+def _marked(markup: str) -> Any:
     from markupsafe import Markup
 
-    return Markup(svg)
+    return Markup(markup)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Cut what is too long to be read, and spell out tricky characters."""
     more = len(text) - SHOWN_CHARACTERS
     cut = f"{text[:SHOWN_CHARACTERS]}… ({more:,} more characters)" if more > 0 else text

@@ -24,6 +24,8 @@ class Problem:
         answer: The reference answer that the grader is given.
         source: The data set it is from (verl's `data_source`).
         level: The labelled difficulty, where there is one.
+        subject: The labelled field, where there is one.
+        solution: How the answer is come to, where the data set says so.
     """
 
     key: str
@@ -31,6 +33,8 @@ class Problem:
     answer: str
     source: str = ""
     level: int | None = None
+    subject: str = ""
+    solution: str = ""
 
     @classmethod
     def ask(

@@ -2,8 +2,8 @@
 
 Two schemas are recognised by their columns. verl's has `prompt` (a list of {role, content}) and
 `reward_model` ({ground_truth, ...}); where both fit, it is taken. The plain one has `problem` and
-`answer`, or what the caller names instead. Both may have `data_source`, `level` (5 or "Level 5")
-and `key`, which then names the problem; other columns are not used.
+`answer`, or what the caller names instead. Both may have `data_source`, `level` (5 or "Level 5"),
+`subject`, `solution` and `key`, which then names the problem; other columns are not used.
 """
 
 import json
@@ -20,7 +20,7 @@ from rollwise.tasks.problem import Message, Problem, problem_key
 
 FILE_SUFFIXES = (".parquet", ".jsonl", ".json")
 VERL_COLUMNS = ("prompt", "reward_model")
-OPTIONAL_COLUMNS = ("data_source", "level", "key")
+OPTIONAL_COLUMNS = ("data_source", "level", "subject", "solution", "key")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,23 @@ class ProblemSet:
 
     problems: list[Problem]
     counts: dict[str, int]
+
+    @classmethod
+    def of(cls, problems: list[Problem]) -> "ProblemSet":
+        """Drop and count what is empty, lacks its answer, or came before."""
+        return _keep_first(problems)
+
+    @classmethod
+    def join(cls, sets: Iterable["ProblemSet"]) -> "ProblemSet":
+        """Put several sources together; of a problem that several have, the first is kept."""
+        sources = list(sets)
+        found = _keep_first(problem for source in sources for problem in source.problems)
+        counts = dict(found.counts)
+        for source in sources:
+            for name in counts.keys() - {"kept"}:
+                counts[name] += source.counts[name]
+            counts["read"] -= len(source.problems)
+        return cls(found.problems, counts)
 
     def describe(self) -> str:
         """Say in one line what was read, dropped and kept: for a log."""
@@ -81,7 +98,7 @@ def read_problems(
     table = _read_table(source, split, subset, {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS})
     is_renamed = bool(problem_column or answer_column)
     if not is_renamed and set(VERL_COLUMNS) <= set(table.columns):
-        pairs = ((row, row.prompt(), row.ground_truth()) for row in table.rows)
+        pairs = ((row, row.prompt(question), row.ground_truth()) for row in table.rows)
     else:
         table.require(question, answer)
         pairs = ((row, row.question(question, instruction), row.text(answer)) for row in table.rows)
@@ -137,9 +154,15 @@ class _Row:
         below = f"\n\n{instruction}" if instruction else ""
         return ({"role": "user", "content": question + below},) if question.strip() else ()
 
-    def prompt(self) -> tuple[Message, ...]:
+    def prompt(self, plain: str) -> tuple[Message, ...]:
         """The messages of verl's schema; () where there are none."""
         prompt = self.cells.get("prompt")
+        if prompt is None and self.cells.get(plain) is not None:
+            raise self._error(
+                f"has `{plain}` and no `prompt`, where other rows are in verl's schema; give each "
+                "schema a file of its own",
+                self.cells[plain],
+            )
         if not isinstance(prompt, list | None):
             raise self._error("`prompt` must be a list of messages {role, content}", prompt)
         return tuple(self._message(message) for message in prompt or ())
@@ -158,6 +181,11 @@ class _Row:
             raise self._error("`reward_model` must be an object {ground_truth}", reward_model)
         return self._as_text("ground_truth", (reward_model or {}).get("ground_truth"))
 
+    def note(self, column: str) -> str:
+        """A text that may be there; "" where it is not, or is no text."""
+        value = self.cells.get(column)
+        return value if isinstance(value, str) else ""
+
     def level(self) -> int | None:
         """The difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None."""
         written = str(self.cells.get("level")).strip()
@@ -169,7 +197,8 @@ class _Row:
         if system_prompt and all(message["role"] != "system" for message in messages):
             messages = ({"role": "system", "content": system_prompt}, *messages)
         key = self.text("key") or problem_key(messages)
-        return Problem(key, messages, answer, self.text("data_source"), self.level())
+        source, notes = self.text("data_source"), (self.note("subject"), self.note("solution"))
+        return Problem(key, messages, answer, source, self.level(), *notes)
 
 
 @dataclass(frozen=True)
@@ -188,11 +217,17 @@ class _Table:
             )
 
 
+def is_path(source: str | Path) -> bool:
+    """Tell a file, there or not, from the name of a data set on the hub."""
+    path = Path(source).expanduser()
+    begins_as_path = isinstance(source, Path) or source.startswith((".", "/", "~"))
+    return begins_as_path or path.suffix.lower() in FILE_SUFFIXES or path.exists()
+
+
 def _read_table(source: str | Path, split: str, subset: str | None, wanted: set[str]) -> _Table:
     path = Path(source).expanduser()
     suffix = path.suffix.lower()
-    begins_as_path = isinstance(source, Path) or source.startswith((".", "/", "~"))
-    if not (begins_as_path or suffix in FILE_SUFFIXES or path.exists()):
+    if not is_path(source):
         return _read_hub(str(source), split, subset, wanted)
     if not path.exists():
         raise DataError(f"no such file: {path}")

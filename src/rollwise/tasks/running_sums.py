@@ -9,6 +9,8 @@ import numpy as np
 from rollwise.tasks.problem import Problem
 
 SOURCE = "running-sums"
+HELDOUT_SEED = 20_000_000
+"""Held-out problems are the same everywhere: in every training run and as a benchmark."""
 
 
 def running_totals(terms: list[int]) -> list[int]:

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.engines import Engine
-from rollwise.errors import ConfigError
-from rollwise.records import Row, RunFolder, flatten
+from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.progress import TrainingDisplay, summary_table
@@ -89,11 +88,5 @@ def _held(engine: Engine) -> AbstractContextManager[Any]:
 def _resumed_config(folder: RunFolder, layers: Sequence[Mapping[str, Any]]) -> TrainConfig:
     recorded = folder.read_config()
     before, now = make_config(recorded), make_config(recorded, *layers)
-    old, new = (flatten(c.model_dump(), ".") for c in (before, now))
-    for key in new:
-        if new[key] != old.get(key) and not key.startswith(CHANGEABLE):
-            raise ConfigError(
-                f"`{key}` cannot change when a run is gone on with: the run in {folder.path} has "
-                f"{old.get(key)!r}, given was {new[key]!r}"
-            )
+    refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
     return now

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from rollwise.config import BUILT_IN, TrainConfig
 from rollwise.errors import ConfigError, DataError
 from rollwise.tasks import EncodedPrompts, Problem, encode_prompts, make_running_sums, read_problems
-
-HELDOUT_SEED = 20_000_000
-"""The built-in task's held-out problems are the same in every run."""
+from rollwise.tasks.running_sums import HELDOUT_SEED
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +38,7 @@ def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> Ru
         DataError: A file cannot be read, or nothing is left.
         ConfigError: The lengths do not fit the model, or a batch is larger than the data.
     """
-    limit = _prompt_limit(config, context)
+    limit = prompt_limit(config.data.max_prompt_tokens, config.engine.max_new_tokens, context)
     all_train, all_heldout = read_both(config)
     try:
         train = _encode("training", all_train, tokenizer, limit)
@@ -67,17 +65,21 @@ def _encode(role: str, problems: list[Problem], tokenizer: object, limit: int) -
     return encoded
 
 
-def _prompt_limit(config: TrainConfig, context: int | None) -> int:
-    limit = config.data.max_prompt_tokens
+def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | None) -> int:
+    """Return the most tokens of a prompt that leaves room for a response.
+
+    Raises:
+        ConfigError: The model's context has no room for any prompt.
+    """
     if context is None:
-        return limit
-    room = context - config.engine.max_new_tokens
+        return max_prompt_tokens
+    room = context - max_new_tokens
     if room < 1:
         raise ConfigError(
             f"`engine.max_new_tokens` must be below the model's context of {context} tokens, "
-            f"it is {config.engine.max_new_tokens}"
+            f"it is {max_new_tokens}"
         )
-    return min(limit, room)
+    return min(max_prompt_tokens, room)
 
 
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:

@@ -62,7 +62,7 @@ def load_model(
         torch.set_num_threads(settings.cpu_threads)
     path = model_path(settings.path)
     base = path if checkpoint is None or settings.lora_rank else str(checkpoint)
-    tokenizer = _load_tokenizer(path)
+    tokenizer = load_tokenizer(path)
     model = _load_weights(base)
     model.to(pick_device(settings.device))
     if settings.lora_rank:
@@ -115,7 +115,12 @@ def _load_weights(path: str) -> PreTrainedModel:
     return model
 
 
-def _load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model in a folder or on the hub.
+
+    Raises:
+        ModelError: There is none.
+    """
     tokenizer = _from_pretrained(AutoTokenizer, path)
     if get_tokenizer_config(path).get("tokenizer_class") in _SAID_BY_FILE:
         # For some models (Qwen2 is one) transformers 5 puts the model's usual one in its place.

@@ -168,16 +168,16 @@ def make_grader(settings: GradingSettings) -> Grader:
 
 def _for_sampling(model: PreTrainedModel) -> Any:
     """On a GPU responses are drawn by a copy in bfloat16; elsewhere by the model itself."""
-    return model if model.device.type != "cuda" else _in_bfloat16(model)
+    return model if model.device.type != "cuda" else in_bfloat16(copy.deepcopy(model))
 
 
-def _in_bfloat16(model: PreTrainedModel) -> Any:
-    """Copy a model, its weights in bfloat16.
+def in_bfloat16(model: PreTrainedModel) -> Any:
+    """Round a model's weights to bfloat16, where they are.
 
     Its buffers keep their precision: the frequencies of rotary embeddings, rounded, would turn
     distant positions into others.
     """
-    copied = copy.deepcopy(model).requires_grad_(False)
-    for parameter in copied.parameters():
+    model.requires_grad_(False)
+    for parameter in model.parameters():
         parameter.data = parameter.data.to(torch.bfloat16)
-    return copied
+    return model

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import make_config
-from rollwise.config.settings import merge
+from rollwise.config.base import merge
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
 from rollwise.integrations.verl.overrides import overrides

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rollwise import evaluation
-from rollwise.evaluation import Estimate, Evaluation, mean_over_problems
+from rollwise.evaluation import Estimate, Evaluation, estimates, mean_over_problems
 
 
 def test_half_right_of_a_hundred_has_the_normal_interval():
@@ -44,10 +43,8 @@ def test_the_interval_holds_the_truth_19_times_in_20():
     rng = np.random.default_rng(0)
     rates_EP = rng.beta(0.5, 0.5, (200, 60))
     correct_EP = rng.binomial(8, rates_EP)
-    estimates = [
-        mean_over_problems(correct_P / 8, seed=e) for e, correct_P in enumerate(correct_EP)
-    ]
-    held = np.mean([estimate.low <= 0.5 <= estimate.high for estimate in estimates])
+    found = [mean_over_problems(correct_P / 8, seed=e) for e, correct_P in enumerate(correct_EP)]
+    held = np.mean([estimate.low <= 0.5 <= estimate.high for estimate in found])
     assert 0.9 <= held <= 0.98
 
 
@@ -60,7 +57,7 @@ def test_the_same_values_have_the_same_interval():
 def test_many_problems_are_resampled_in_portions(monkeypatch):
     values = np.random.default_rng(2).random(50)
     at_once = mean_over_problems(values)
-    monkeypatch.setattr(evaluation, "DRAWN_AT_ONCE", 50 * 700)
+    monkeypatch.setattr(estimates, "DRAWN_AT_ONCE", 50 * 700)
     portions = mean_over_problems(values)
     assert (portions.low, portions.high) == pytest.approx((at_once.low, at_once.high), abs=0.005)
 

@@ -1,11 +1,11 @@
-"""How good a policy is on held-out problems."""
+"""Figures over problems, with their intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from rollwise.sampling import pass_at_k
@@ -54,6 +54,45 @@ def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
         rng=seed,
     ).confidence_interval
     return Estimate(mean, float(interval.low), float(interval.high))
+
+
+def paired_difference(first: ArrayLike, second: ArrayLike, seed: int = 0) -> Estimate:
+    """Average the difference of a figure in [0, 1] over the same problems, with its interval.
+
+    Problems are resampled with both of their values, so what makes a problem hard for both does not
+    widen the interval. Where all differences are one a bootstrap sees no spread; then at most the
+    share u of problems differs otherwise, by the exact binomial bound for none in P.
+
+    Args:
+        first: A value for each problem, shape (P,), P ≥ 1.
+        second: The other value of the same problem, shape (P,).
+        seed: Of the bootstrap.
+    """
+    differences_P = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    mean = float(differences_P.mean())
+    if np.ptp(differences_P) == 0:
+        u = 1 - 0.025 ** (1 / len(differences_P))
+        return Estimate(mean, max(-1.0, mean - u * (1 + mean)), min(1.0, mean + u * (1 - mean)))
+    halved = mean_over_problems((differences_P + 1) / 2, seed)  # in [0, 1], as that wants it
+    return Estimate(mean, 2 * halved.low - 1, 2 * halved.high - 1)
+
+
+def binomial_intervals(
+    correct: ArrayLike, drawn: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the exact 95 % intervals of pass rates (Clopper and Pearson 1934), NaN where n = 0.
+
+    Args:
+        correct: c, correct responses to each problem, shape (P,).
+        drawn: n, all responses to it, shape (P,).
+
+    Returns:
+        The lower ends and the upper ones, shape (P,) each.
+    """
+    c, n = np.asarray(correct), np.asarray(drawn)
+    low = np.where(c == 0, 0.0, stats.beta.ppf(0.025, np.maximum(c, 1), n - c + 1))
+    high = np.where(c == n, 1.0, stats.beta.ppf(0.975, c + 1, np.maximum(n - c, 1)))
+    return np.where(n == 0, np.nan, low), np.where(n == 0, np.nan, high)
 
 
 @dataclass(frozen=True)

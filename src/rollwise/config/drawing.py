@@ -1,0 +1,195 @@
+"""The settings of the commands that draw responses and train nothing: `evaluate` and `prepare`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, model_validator
+
+from rollwise.config.base import CommandConfig, setting
+from rollwise.config.settings import (
+    BUILT_IN,
+    EngineSettings,
+    GradingSettings,
+    ModelSource,
+    ReadingSettings,
+    ServerSettings,
+    VLLMSettings,
+)
+from rollwise.config.strategies import Section
+
+RANGES = {"all": "[0, 1]", "easy": "(0, 0.313]", "hard": "(0, 0.125]"}
+"""Names of ranges of pass rates; `easy` and `hard` are those of Reinforce-Ada."""
+
+_BOUND = r"(\d*\.?\d+)"
+_INTERVAL = re.compile(rf"([(\[])\s*{_BOUND}\s*,\s*{_BOUND}\s*([)\]])")
+
+
+@dataclass(frozen=True)
+class PassRateRange:
+    """An interval of pass rates, each end within it or not."""
+
+    low: float
+    high: float
+    with_low: bool
+    with_high: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "PassRateRange":
+        """Read a name of `RANGES`, or an interval such as `(0, 0.5]`.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
+        must = f"should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]"
+        if not found:
+            raise ValueError(must)
+        low, high = float(found[2]), float(found[3])
+        if not 0 <= low <= high <= 1:
+            raise ValueError(must)
+        return cls(low, high, found[1] == "[", found[4] == "]")
+
+    def holds(self, rates: ArrayLike) -> NDArray[np.bool_]:
+        """Say of each pass rate whether it is within."""
+        rates_P = np.asarray(rates, dtype=float)
+        above = rates_P >= self.low if self.with_low else rates_P > self.low
+        below = rates_P <= self.high if self.with_high else rates_P < self.high
+        within: NDArray[np.bool_] = above & below
+        return within
+
+
+class SampledModel(ModelSource):
+    """The model that responses are drawn from."""
+
+    path: str = BUILT_IN
+    """`running-sums` (built in), a folder with a model and its tokenizer, a run of `rollwise train`
+    or one of its checkpoints, or a name on the hub."""
+
+
+class BenchmarkSettings(ReadingSettings):
+    """How the problems of benchmarks are read and asked."""
+
+    instruction: str | None = None
+    """Added below each problem; by default a benchmark that is given by name asks to reason step by
+    step and to put the final answer within \\boxed{}, and a file adds nothing."""
+    split: str = "test"
+    """The split of a data set on the hub that is not one of the named benchmarks."""
+    subset: str | None = None
+    """The subset of such a data set that has several."""
+    problems: int | None = Field(None, ge=1)
+    """Problems of each benchmark, at most, the first ones; of the built-in task, 256."""
+
+
+class DrawConfig(CommandConfig):
+    """What both commands have."""
+
+    seed: int = Field(0, ge=0)
+    """Of everything random in the run."""
+    portion: int = Field(64, ge=1)
+    """Prompts whose responses are written at a time; a run that is killed draws at most so many
+    again."""
+
+
+class EvaluateConfig(DrawConfig):
+    """All settings of `rollwise evaluate`."""
+
+    samples: int = Field(32, ge=1)
+    """Responses to each problem."""
+    benchmarks: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
+    """Names (`math500`, `minerva`, `olympiadbench`, `aime24`, `aime25`, `amc23`, `aime_like`,
+    `running-sums`), files, data sets on the hub, or `name=file`."""
+    baseline: str = ""
+    """The folder of another evaluation, to compare with on the same problems."""
+    model: SampledModel = SampledModel()
+    data: BenchmarkSettings = BenchmarkSettings()
+    grading: GradingSettings = GradingSettings()
+    engine: EngineSettings = EngineSettings()
+    vllm: VLLMSettings = VLLMSettings()
+    server: ServerSettings = ServerSettings()
+
+    @classmethod
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that hang on the model and the benchmarks."""
+        own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
+        benchmarks = given.get("benchmarks") or (["math500"] if own_model else [BUILT_IN])
+        built_in_task = benchmarks == [BUILT_IN]
+        return {"benchmarks": benchmarks, **_defaults(given, own_model, built_in_task)}
+
+
+class Sources(Section):
+    """Where the problems come from."""
+
+    sources: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
+    """Parquet or JSON Lines files, data sets on the hub, or `running-sums` (built in)."""
+    split: str = "train"
+    """The split of a data set on the hub."""
+    subset: str | None = None
+    """The subset of a data set on the hub that has several."""
+    instruction: str = ""
+    """Added below each problem (of a file that has problems, not prompts)."""
+
+
+class SourceSettings(ReadingSettings, Sources):
+    """Where the problems come from, and how they are read."""
+
+    problems: int = Field(1024, ge=1)
+    """Built-in task: how many problems are made."""
+
+
+class SelectionSettings(Section):
+    """Which problems are kept."""
+
+    range: str = "all"
+    """Pass rates that are kept: `all`, `easy` = (0, 0.313], `hard` = (0, 0.125], or an interval
+    such as `(0, 0.5]`."""
+    near_duplicates: float = Field(0.9, gt=0, le=1)
+    """Two problems with one answer and the same numbers are taken for one if they share this much
+    of their text (Jaccard similarity of its stretches of five characters); 1 takes only those
+    whose stretches are all the same."""
+    check_solutions: bool = True
+    """Leave out a problem whose reference solution does not come to its answer by the grader."""
+
+    @model_validator(mode="after")
+    def _range_is_one(self) -> Self:
+        try:
+            PassRateRange.parse(self.range)
+        except ValueError as error:
+            raise ValueError(f"range {error}; it is {self.range!r}") from None
+        return self
+
+
+class PrepareConfig(DrawConfig):
+    """All settings of `rollwise prepare`."""
+
+    samples: int = Field(16, ge=1)
+    """Responses to each problem."""
+    model: SampledModel = SampledModel()
+    data: SourceSettings = SourceSettings()
+    selection: SelectionSettings = SelectionSettings()
+    grading: GradingSettings = GradingSettings()
+    engine: EngineSettings = EngineSettings()
+    vllm: VLLMSettings = VLLMSettings()
+    server: ServerSettings = ServerSettings()
+
+    @classmethod
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that hang on the model and the sources."""
+        own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
+        built_in_task = setting(given, "data", "sources", [BUILT_IN]) == [BUILT_IN]
+        return _defaults(given, own_model, built_in_task)
+
+
+def _defaults(given: Mapping[str, Any], own_model: bool, built_in_task: bool) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"grading": {}, "vllm": {"gpu_memory_utilization": 0.9}}
+    if not own_model:
+        defaults["model"] = {"cpu_threads": 1}
+        defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
+    if built_in_task:
+        defaults["grading"] = {"type": "exact"}
+    if setting(given, "grading", "type", "math") == "code":
+        defaults["grading"]["timeout"] = 10.0
+    return defaults

@@ -1,0 +1,1 @@
+"""Responses drawn without training: what `rollwise evaluate` and `rollwise prepare` do."""

@@ -1,0 +1,203 @@
+"""`rollwise evaluate`: a model on benchmarks, with intervals."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from rollwise.config import EvaluateConfig, GradingSettings, make_settings
+from rollwise.drawing.display import counting
+from rollwise.drawing.drawer import Drawer
+from rollwise.drawing.folder import how_to_go_on, record, settle
+from rollwise.drawing.responses import Responses, draw_responses, read_responses
+from rollwise.drawing.tables import evaluation_tables
+from rollwise.errors import DataError, EngineError, RunError
+from rollwise.evaluation import Outcome, as_json, compare, figures_of, final_answers, tables_of
+from rollwise.records import RunFolder
+from rollwise.reports import write_evaluation_report
+from rollwise.tasks import (
+    Benchmark,
+    Problem,
+    find_benchmarks,
+    read_benchmark,
+    read_problems,
+    write_problems,
+)
+
+CHANGEABLE = ("baseline",)
+"""Settings that have no part in what is drawn."""
+
+Outcomes = dict[str, list[Outcome]]
+"""Benchmark -> what came of its problems."""
+
+
+def evaluate(
+    layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
+) -> bool:
+    """Evaluate, or go on evaluating, in the folder `path`; returns whether it came to the end.
+
+    Args:
+        layers: Settings, later ones win.
+        path: The folder of the evaluation.
+        resume: Take the settings that are recorded in the folder, below `layers`.
+        console: Where to show how it goes.
+
+    Raises:
+        RollwiseError: What is wrong, and what to do.
+    """
+    config = settle(EvaluateConfig, layers, path, resume, CHANGEABLE)
+    baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
+    folder = RunFolder(path)
+    try:
+        problems = _draw_all(config, folder, console)
+    except KeyboardInterrupt:
+        console.print(how_to_go_on("evaluate", path), markup=False)
+        return False
+    summary = as_json(_summarise(config, path, problems, baseline))
+    folder.write_summary(summary)
+    for table in evaluation_tables(summary):
+        console.print(table)
+    report = write_evaluation_report(path, summary, config.model_dump(mode="json"))
+    console.print(f"report: {report}", markup=False)
+    return True
+
+
+def _draw_all(
+    config: EvaluateConfig, folder: RunFolder, console: Console
+) -> dict[str, list[Problem]]:
+    benchmarks = find_benchmarks(config.benchmarks)
+    with Drawer(config) as drawer:
+        problems = {
+            b.name: _problems_of(b, config, folder.path, drawer, console) for b in benchmarks
+        }
+        record(folder, config)
+        for name, of_benchmark in problems.items():
+            known = _problem_file(folder.path, name)
+            if not known.exists():
+                write_problems(known, of_benchmark, config.grading.type)
+            with counting(console, name, len(of_benchmark)) as on_portion:
+                draw_responses(_portions(folder.path, name), of_benchmark, drawer, on_portion)
+    return problems
+
+
+def _problems_of(
+    benchmark: Benchmark, config: EvaluateConfig, path: Path, drawer: Drawer, console: Console
+) -> list[Problem]:
+    """Read the problems that the folder has; in a new one, those of the benchmark that fit."""
+    known = _problem_file(path, benchmark.name)
+    if known.exists():
+        return read_problems(known).problems
+    found = drawer.encode(read_benchmark(benchmark, config.data))
+    if found.too_long:
+        console.print(f"{benchmark.name}: {found.too_long} prompts are too long, and left out")
+    return found.problems
+
+
+def _problem_file(path: Path, name: str) -> Path:
+    return path / "problems" / f"{name}.parquet"
+
+
+def _portions(path: Path, name: str) -> Path:
+    return path / "responses" / name
+
+
+def _read_evaluation(path: Path) -> Outcomes:
+    """Read what came of another evaluation.
+
+    Raises:
+        RunError: There is none in the folder, or it is not finished.
+    """
+    config = make_settings(EvaluateConfig, RunFolder(path).read_config())
+    if not (path / "summary.json").exists():
+        raise RunError(f"`baseline`: the evaluation in {path} is not finished")
+    return {
+        benchmark.name: outcomes_of(
+            read_problems(_problem_file(path, benchmark.name)).problems,
+            read_responses(_portions(path, benchmark.name)),
+            config.grading,
+        )
+        for benchmark in find_benchmarks(config.benchmarks)
+    }
+
+
+def outcomes_of(
+    problems: Sequence[Problem], responses: Responses, grading: GradingSettings
+) -> list[Outcome]:
+    """Say of each problem that has a response what came of them."""
+    return [
+        _outcome(problem, responses.rows[problem.key], grading)
+        for problem in problems
+        if problem.key in responses.rows
+    ]
+
+
+def _outcome(
+    problem: Problem, rows: Sequence[Mapping[str, Any]], grading: GradingSettings
+) -> Outcome:
+    correct_G = np.array([row["reward"] for row in rows]) > grading.positive_threshold
+    answers = final_answers([row["response"] for row in rows], grading)
+    return Outcome(problem.key, correct_G, answers, problem.level, problem.subject)
+
+
+def _summarise(
+    config: EvaluateConfig,
+    path: Path,
+    problems: Mapping[str, list[Problem]],
+    baseline: Outcomes,
+) -> dict[str, Any]:
+    outcomes: Outcomes = {}
+    benchmarks: dict[str, Any] = {}
+    for name, of_benchmark in problems.items():
+        responses = read_responses(_portions(path, name))
+        found = outcomes_of(of_benchmark, responses, config.grading)
+        if not found:
+            raise EngineError(f"{name}: the engine lost all draws; the log says why")
+        outcomes[name] = found
+        benchmarks[name] = {
+            "problems": len(found),
+            **figures_of(found, config.samples),
+            **tables_of(found),
+            **_lengths(responses),
+            **responses.counts,
+        }
+    summary: dict[str, Any] = {
+        "model": config.model.path,
+        "samples": config.samples,
+        "benchmarks": benchmarks,
+    }
+    if len(outcomes) > 1:
+        every = [outcome for found in outcomes.values() for outcome in found]
+        summary["average"] = {"problems": len(every), **figures_of(every, config.samples)}
+    if baseline:
+        summary["baseline"] = _compare(config.baseline, outcomes, baseline)
+    return summary
+
+
+def _lengths(responses: Responses) -> dict[str, float]:
+    rows = responses.all_rows()
+    return {
+        "tokens": sum(row["tokens"] for row in rows) / len(rows),
+        "truncated": sum(row["truncated"] for row in rows) / len(rows),
+    }
+
+
+def _compare(path: str, outcomes: Outcomes, baseline: Outcomes) -> dict[str, Any]:
+    """Compare benchmark by benchmark.
+
+    Raises:
+        DataError: No problem is in both evaluations.
+    """
+    found = {
+        name: compare(of_benchmark, baseline[name])
+        for name, of_benchmark in outcomes.items()
+        if name in baseline
+    }
+    found = {name: comparison for name, comparison in found.items() if comparison["problems"]}
+    if not found:
+        raise DataError(
+            f"`baseline`: the evaluation in {path} has no problem of this one; it has the "
+            f"benchmarks {', '.join(baseline)}"
+        )
+    return {"folder": path, "benchmarks": found}

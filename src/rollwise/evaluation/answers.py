@@ -1,0 +1,59 @@
+r"""The final answers by which responses vote.
+
+Only incorrect responses need them: correct ones all say what the reference says. Two ways to write
+one wrong answer that are not recognised as the same split its votes.
+"""
+
+import re
+from collections.abc import Sequence
+
+from rollwise.config import GradingSettings
+from rollwise.grading.final_answers import LONGEST_BOX, minerva_answer, minerva_normalised
+
+_BOX = r"\boxed{"
+_LAST = re.compile(r"\$([^$\n]{1,200})\$|(?<![\w.])(-?\d[\d,]*+(?:\.\d+)?+(?:/\d+)?+)")
+_NOTHING = re.compile(r"\s+|\\left|\\right|\\[!,;: ]|\\\$|\$|[.,;:]+\Z")
+
+
+def final_answers(responses: Sequence[str], grading: GradingSettings) -> list[str] | None:
+    r"""Find what each response says in the end; "" is no answer.
+
+    `exact`: the text after the last `=`. `math`: what Minerva's convention encloses, or the content
+    of the last `\boxed{}`, else the last formula or number. None for graders of other kinds, which
+    do not tell two wrong answers apart.
+    """
+    if grading.type == "exact":
+        return [response.rpartition("=")[2].strip() for response in responses]
+    if grading.type != "math":
+        return None
+    if grading.convention == "minerva":
+        return [_minerva(response) for response in responses]
+    return [_normalised(_box(response) or _last(response)) for response in responses]
+
+
+def _minerva(response: str) -> str:
+    answer = minerva_answer(response) or ""
+    return minerva_normalised(answer) if len(answer) <= LONGEST_BOX else answer
+
+
+def _box(response: str) -> str:
+    """Return the content of the last box, "" where there is none or it is not closed."""
+    start = response.rfind(_BOX)
+    if start < 0:
+        return ""
+    start, depth = start + len(_BOX), 1
+    for end in range(start, min(len(response), start + LONGEST_BOX)):
+        depth += (response[end] == "{") - (response[end] == "}")
+        if depth == 0:
+            return response[start:end]
+    return ""
+
+
+def _last(response: str) -> str:
+    found = [first or second for first, second in _LAST.findall(response)]
+    return found[-1] if found else ""
+
+
+def _normalised(answer: str) -> str:
+    """Take away what does not change an answer; linear in its length."""
+    return re.sub(r"\\[dt]frac", r"\\frac", _NOTHING.sub("", answer))

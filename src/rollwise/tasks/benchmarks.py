@@ -1,0 +1,146 @@
+"""Benchmarks: by name, from files, and from the hub."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollwise.config import BUILT_IN
+from rollwise.config.drawing import BenchmarkSettings
+from rollwise.errors import ConfigError, DataError
+from rollwise.tasks.problem import Problem
+from rollwise.tasks.readers import is_path, read_problems
+from rollwise.tasks.running_sums import HELDOUT_SEED, make_problems
+
+INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+"""What a benchmark that is given by name is asked with."""
+
+BUILT_IN_PROBLEMS = 256
+
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Where the problems of a benchmark are.
+
+    Attributes:
+        name: What its figures and files are called.
+        source: A file, or a data set on the hub.
+        split: Of the data set.
+        problem_column: Where the problems are, if not in `problem`.
+        instruction: Added below each problem where the settings say nothing.
+    """
+
+    name: str
+    source: str
+    split: str | None = None
+    problem_column: str | None = None
+    instruction: str = ""
+
+
+_NAMED = (
+    Benchmark("math500", "HuggingFaceH4/MATH-500", "test"),
+    Benchmark("minerva", "weqweasdas/minerva_math", "train"),
+    Benchmark("olympiadbench", "weqweasdas/olympiadbench", "train"),
+    Benchmark("aime24", "HuggingFaceH4/aime_2024", "train"),
+    Benchmark("aime25", "math-ai/aime25", "test"),
+    Benchmark("amc23", "math-ai/amc23", "test", problem_column="question"),
+    # Reinforce-Ada's: AIME 24 and 25, HMMT 24 and 25, BRUMO 25, AMC 23 and CMIMC 25.
+    Benchmark("aime_like", "weqweasdas/aime_hmmt_brumo_cmimc_amc23", "train"),
+)
+NAMED = {b.name: dataclasses.replace(b, instruction=INSTRUCTION) for b in _NAMED}
+"""The benchmarks that are known by name, each with a column `answer`."""
+
+
+def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
+    """Look benchmarks up: names, files, data sets on the hub (`owner/name`), or `name=file`.
+
+    Raises:
+        ConfigError: One that is none of these, or two of one name.
+    """
+    found = [_find(text) for text in wanted]
+    names = [benchmark.name for benchmark in found]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(
+            f"`benchmarks`: {', '.join(sorted(twice))} is there twice; give one of them another "
+            "name, as in name=file"
+        )
+    return found
+
+
+def _find(text: str) -> Benchmark:
+    name, equals, file = text.partition("=")
+    if equals and _NAME.fullmatch(name) and file:
+        return dataclasses.replace(
+            NAMED.get(name, Benchmark(name, "")), source=file, split=None, problem_column=None
+        )
+    if text in NAMED:
+        return NAMED[text]
+    if text == BUILT_IN:
+        return Benchmark(BUILT_IN, BUILT_IN)
+    if is_path(text):
+        return Benchmark(re.sub(r"[^\w.-]", "-", Path(text).stem), text)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        return Benchmark(text.replace("/", "--"), text)
+    raise ConfigError(
+        f"`benchmarks`: there is no benchmark {text!r}; there are {', '.join([*NAMED, BUILT_IN])}, "
+        "files (.parquet, .jsonl), name=file, and owner/name for a data set on the hub"
+    )
+
+
+def read_benchmark(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
+    """Read the problems of a benchmark, keyed by what they ask without any instruction.
+
+    So the same problem has the same key whatever is added to it, and models that are asked
+    differently can be compared.
+
+    Raises:
+        DataError: It cannot be read, or holds no problem.
+        ConfigError: The built-in task has not so many problems.
+    """
+    problems = _made(settings) if benchmark.source == BUILT_IN else _read(benchmark, settings)
+    given = settings.instruction
+    instruction = benchmark.instruction if given is None else given
+    asked = [_ask(problem, instruction, settings.system_prompt) for problem in problems]
+    return asked[: settings.problems]
+
+
+def _made(settings: BenchmarkSettings) -> list[Problem]:
+    count = settings.problems or BUILT_IN_PROBLEMS
+    try:
+        return make_problems(count, settings.min_terms, settings.max_terms, HELDOUT_SEED)
+    except ValueError as error:
+        raise ConfigError(f"`data`: {error}") from None
+
+
+def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
+    try:
+        found = read_problems(
+            benchmark.source,
+            split=benchmark.split or settings.split,
+            subset=settings.subset if benchmark.split is None else None,
+            problem_column=benchmark.problem_column or settings.problem_column,
+            answer_column=settings.answer_column if benchmark.split is None else None,
+        )
+    except DataError as error:
+        if is_path(benchmark.source):
+            raise
+        raise DataError(f"{error}: --benchmarks {benchmark.name}=FILE") from error
+    if not found.problems:
+        raise DataError(
+            f"the benchmark {benchmark.name} ({benchmark.source}) holds no problem that can be "
+            f"used: {found.describe()}"
+        )
+    return found.problems
+
+
+def _ask(problem: Problem, instruction: str, system_prompt: str) -> Problem:
+    """Put an instruction below the problem and a system message before it; the key stays."""
+    *before, last = problem.messages
+    if instruction:
+        last = {**last, "content": f"{last['content']}\n\n{instruction}"}
+    if system_prompt and all(message["role"] != "system" for message in problem.messages):
+        before = [{"role": "system", "content": system_prompt}, *before]
+    return dataclasses.replace(problem, messages=(*before, last))

@@ -1,0 +1,66 @@
+"""Problems to a parquet file that the trainers read."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rollwise.files import written_whole
+from rollwise.tasks.problem import Problem
+
+
+def write_problems(
+    path: Path,
+    problems: Sequence[Problem],
+    ability: str,
+    columns: Mapping[str, Sequence[Any]] | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> None:
+    """Write problems in verl's schema, with `key`, `level`, `subject` and `solution` beside it.
+
+    `read_problems` reads them back as they are.
+
+    Args:
+        path: Of the file, written whole or not at all.
+        problems: With different keys.
+        ability: What verl's column of that name says.
+        columns: Further ones, a value for each problem.
+        notes: What the file's metadata says beside.
+
+    Raises:
+        RunError: It could not be written.
+    """
+    import pyarrow.parquet as pq
+
+    table = _table(problems, ability)
+    for name, values in (columns or {}).items():
+        table = table.append_column(name, [list(values)])
+    table = table.replace_schema_metadata(dict(notes or {}))
+    with written_whole(path) as partial:
+        pq.write_table(table, partial)
+
+
+def _table(problems: Sequence[Problem], ability: str) -> Any:
+    import pyarrow as pa
+
+    text = pa.string()
+    prompt = pa.list_(pa.struct([("role", text), ("content", text)]))
+    reward_model = pa.struct([("ground_truth", text), ("style", text)])
+    columns = {
+        "data_source": ([p.source for p in problems], text),
+        "prompt": ([list(p.messages) for p in problems], prompt),
+        "ability": ([ability] * len(problems), text),
+        "reward_model": (
+            [{"ground_truth": p.answer, "style": "rule"} for p in problems],
+            reward_model,
+        ),
+        "extra_info": (
+            [{"index": i, "key": p.key} for i, p in enumerate(problems)],
+            pa.struct([("index", pa.int64()), ("key", text)]),
+        ),
+        "key": ([p.key for p in problems], text),
+        "level": ([p.level for p in problems], pa.int64()),
+        "subject": ([p.subject for p in problems], text),
+        "solution": ([p.solution for p in problems], text),
+    }
+    arrays = {name: pa.array(values, kind) for name, (values, kind) in columns.items()}
+    return pa.table(arrays)

@@ -1,0 +1,112 @@
+"""Benchmarks by name, file and hub; and what is said where there is none."""
+
+import json
+
+import datasets
+import pytest
+
+from rollwise.config import EvaluateConfig, make_settings
+from rollwise.errors import ConfigError, DataError
+from rollwise.tasks import find_benchmarks, read_benchmark
+from rollwise.tasks.benchmarks import INSTRUCTION, NAMED
+
+
+def settings(**data):
+    return make_settings(EvaluateConfig, {"data": data}).data
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "own set.jsonl"
+    rows = [{"problem": f"{i}+1?", "answer": str(i + 1), "subject": "sums"} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub that serves one row; or, given an error, is out of reach."""
+
+    def serve(row):
+        calls = []
+
+        def load_dataset(name, split, **more):
+            calls.append((name, split))
+            if isinstance(row, Exception):
+                raise row
+            return datasets.Dataset.from_list([row])
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+        return calls
+
+    return serve
+
+
+def test_the_benchmarks_of_the_papers_are_known():
+    expected = ["math500", "minerva", "olympiadbench", "aime24", "aime25", "amc23", "aime_like"]
+    assert list(NAMED) == expected
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_benchmark_is_read_from_the_hub(hub, name):
+    column = NAMED[name].problem_column or "problem"
+    calls = hub({column: "1+1?", "answer": "2"})
+    [benchmark] = find_benchmarks([name])
+    [problem] = read_benchmark(benchmark, settings())
+    assert problem.messages == ({"role": "user", "content": f"1+1?\n\n{INSTRUCTION}"},)
+    assert calls == [(NAMED[name].source, NAMED[name].split)]
+
+
+def test_a_hub_out_of_reach_says_how_to_use_a_file(hub):
+    hub(ConnectionError("no answer"))
+    with pytest.raises(DataError, match="file can be given instead: --benchmarks minerva=FILE"):
+        read_benchmark(find_benchmarks(["minerva"])[0], settings())
+
+
+def test_an_unknown_name_lists_what_exists():
+    with pytest.raises(ConfigError) as caught:
+        find_benchmarks(["mth500"])
+    assert "there is no benchmark 'mth500'" in str(caught.value)
+    assert all(name in str(caught.value) for name in [*NAMED, "running-sums", "name=file"])
+
+
+def test_a_file_is_a_benchmark_of_its_stem_and_asks_as_it_is(file):
+    [benchmark] = find_benchmarks([str(file)])
+    assert benchmark.name == "own-set"
+    problems = read_benchmark(benchmark, settings())
+    assert [p.messages[-1]["content"] for p in problems] == ["0+1?", "1+1?", "2+1?"]
+    assert {p.subject for p in problems} == {"sums"}
+
+
+def test_a_file_in_place_of_the_hub_keeps_name_and_instruction(file):
+    [benchmark] = find_benchmarks([f"amc23={file}"])
+    assert benchmark.name == "amc23"
+    first = read_benchmark(benchmark, settings(problems=1))
+    assert [p.messages[-1]["content"] for p in first] == [f"0+1?\n\n{INSTRUCTION}"]
+
+
+def test_what_is_added_does_not_change_the_key(file):
+    [benchmark] = find_benchmarks([str(file)])
+    plain = read_benchmark(benchmark, settings())
+    asked = read_benchmark(benchmark, settings(instruction="Think.", system_prompt="You are."))
+    assert [p.key for p in asked] == [p.key for p in plain]
+    assert asked[0].messages[0] == {"role": "system", "content": "You are."}
+    assert asked[0].messages[1]["content"] == "0+1?\n\nThink."
+
+
+def test_two_of_one_name_are_refused(file):
+    with pytest.raises(ConfigError, match="math500 is there twice"):
+        find_benchmarks(["math500", f"math500={file}"])
+
+
+def test_an_empty_benchmark_is_refused(tmp_path):
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text('{"problem": "1+1?", "answer": ""}\n')
+    with pytest.raises(DataError, match="holds no problem that can be used: 1 read, 1 missing"):
+        read_benchmark(find_benchmarks([str(empty)])[0], settings())
+
+
+def test_the_built_in_benchmark_is_the_held_out_problems_of_training():
+    [benchmark] = find_benchmarks(["running-sums"])
+    assert len(read_benchmark(benchmark, settings())) == 256
+    assert len(read_benchmark(benchmark, settings(problems=7))) == 7

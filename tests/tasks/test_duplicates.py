@@ -1,0 +1,107 @@
+"""Near duplicates: what is taken for one problem, and what is not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.tasks import Problem, make_running_sums, read_problems, remove_near_duplicates
+from rollwise.tasks.duplicates import _bands, _stretches, jaccard
+
+REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
+QUESTION = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
+
+
+def ask(question, answer="60"):
+    return Problem.ask(question, answer)
+
+
+def left(*problems, threshold=0.8):
+    return [p.messages[0]["content"] for p in remove_near_duplicates(problems, threshold).problems]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        QUESTION.upper(),
+        QUESTION.replace(" ", "\n  "),
+        QUESTION.replace("A train travels", "The train travels"),
+        QUESTION + " ",
+    ],
+)
+def test_another_layout_or_a_word_is_the_same_problem(again):
+    assert left(ask(QUESTION), ask(again)) == [QUESTION]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ask(QUESTION.replace("2 hours", "3 hours")),
+        ask(QUESTION, "sixty"),
+        ask("What is 120 miles over 2 hours?"),
+    ],
+)
+def test_another_number_or_answer_or_wording_is_another_problem(other):
+    assert len(left(ask(QUESTION), other)) == 2
+
+
+def test_what_was_left_out_names_what_was_kept():
+    first, second = ask(QUESTION), ask(QUESTION.lower())
+    assert remove_near_duplicates([first, second], 0.9).duplicates == {second.key: first.key}
+
+
+def test_an_instruction_that_all_share_makes_nothing_alike():
+    below = "\n\nPlease reason step by step, and put your final answer within \\boxed{}. " * 5
+    questions = [f"Let f be {word}. Is f(f(x)) odd?" for word in ("even", "odd", "wild")]
+    filler = [
+        f"Something else about the word {'abcdefghijklmnopqrstuvwxyz'[i] * 9}" for i in range(20)
+    ]
+    problems = [ask(q + below, "odd") for q in questions + filler]
+    assert len(left(*problems)) == len(problems)
+    assert len(left(*problems[:3])) == 1  # of so few, nothing can be known to be shared
+
+
+def test_short_and_empty_texts():
+    assert left(ask("1"), ask("2"), ask("1 ")) == ["1", "2"]
+    assert len(left(ask("?", "1"), ask("!", "1"))) == 2
+
+
+def test_sums_that_differ_are_kept():
+    problems = make_running_sums(300)
+    assert len(remove_near_duplicates(problems, 0.9).problems) == 300
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_similarity_is_that_of_the_sets(first, second):
+    a, b = _stretches(first), _stretches(second)
+    assert jaccard(a, a) == 1
+    assert jaccard(a, b) == jaccard(b, a)
+    common = set(a.tolist()) & set(b.tolist())
+    assert jaccard(a, b) == len(common) / len(set(a.tolist()) | set(b.tolist()))
+
+
+def test_similar_sets_share_a_band_as_often_as_they_should():
+    """At a similarity s with 1 − (1 − s⁴)^24: 0.78 at ½."""
+    rng = np.random.default_rng(0)
+    shared = 0
+    for _ in range(300):
+        values = rng.integers(2**62, size=400, dtype=np.uint64)
+        first, second = values[:300], values[100:]  # 200 of 400 are in both
+        shared += any(x == y for x, y in zip(_bands(first), _bands(second), strict=True))
+    assert shared / 300 == pytest.approx(1 - (1 - 0.5**4) ** 24, abs=0.1)
+
+
+def test_math_500_has_no_near_duplicates_and_finds_planted_ones():
+    path = REAL_DATA / "math500.jsonl"
+    if not path.exists():
+        pytest.skip(f"the real problems are not there: {path}")
+    problems = read_problems(path).problems
+    planted = [
+        ask(p.messages[0]["content"].replace("the", "THE").replace(" ", "  "), p.answer)
+        for p in problems[::10]
+    ]
+    planted = [p for p in planted if p.key not in {q.key for q in problems}]
+    found = remove_near_duplicates([*problems, *planted], 0.9)
+    assert set(found.duplicates) == {p.key for p in planted}
