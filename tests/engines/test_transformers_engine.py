@@ -269,21 +269,33 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     assert as_tokens(done) == as_tokens(alone)
 
 
+@pytest.mark.parametrize("worth", [1, 192])
 @pytest.mark.parametrize("lanes", [2, 3, 64])
-def test_lanes_draw_the_same_and_share_the_work(lanes, model, tokenizer):
+def test_lanes_draw_the_same(lanes, worth, model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.transformers.WORTH_A_LANE", worth)
     draws = make_draws(10)
     wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT, lanes=1), draws))
     engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=7, lanes=lanes)
-    assert [lane.free_slots for lane in engine._lanes] == {2: [4, 3], 3: [3, 2, 2]}.get(
-        lanes, [1] * 7
-    )
-    engine.submit(draws[:5], PROMPTS)
-    engine._fill()
-    busy = [len(lane.drawing) for lane in engine._lanes]
-    assert max(busy) - min(busy) <= 1
-    engine.submit(draws[5:], PROMPTS)
-    assert as_tokens(complete(engine, [])) == wanted
+    slots = [lane.free_slots for lane in engine._lanes]
+    assert slots == {2: [4, 3], 3: [3, 2, 2]}.get(lanes, [1] * 7)
+    assert as_tokens(complete(engine, draws)) == wanted
     assert engine.free_slots == 7
+
+
+def test_many_draws_are_split_over_the_lanes_and_few_are_not(model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.transformers.WORTH_A_LANE", 3)
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=20, lanes=2)
+    assert [engine._shares(count) for count in (0, 1, 5, 6, 9, 20)] == [
+        [0, 0],
+        [1, 0],
+        [5, 0],
+        [3, 3],
+        [4, 5],
+        [10, 10],
+    ]
+    engine.submit(make_draws(4, ["short"]), PROMPTS)
+    engine._fill()
+    assert [engine._shares(count) for count in (1, 5)] == [[0, 1], [0, 5]]
 
 
 def test_a_lane_that_fails_leaves_no_draw_behind(model, tokenizer, monkeypatch):

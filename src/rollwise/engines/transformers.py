@@ -22,6 +22,10 @@ from rollwise.sampling import Draw
 
 logger = logging.getLogger(__name__)
 
+WORTH_A_LANE = 192
+"""Draws that are begun at a time are split over the lanes if each gets at least so many: a step of
+few rows costs nearly what one of more does."""
+
 
 def make_engine(
     model: PreTrainedModel,
@@ -171,11 +175,15 @@ class TransformersEngine(LocalEngine):
                 del self._waiting[draw]
 
     def _shares(self, draws: int) -> list[int]:
-        """Split draws over the lanes so that they are about equally full."""
+        """Split draws over the lanes: evenly if they are many, else the emptiest lane first."""
         free = np.array([lane.free_slots for lane in self._lanes])
-        ends = np.rint(np.cumsum(free) * draws / max(1, free.sum())).astype(int)
-        shares: list[int] = np.diff(ends, prepend=0).tolist()
-        return shares
+        if draws >= WORTH_A_LANE * len(free):
+            ends = np.rint(np.cumsum(free) * draws / free.sum()).astype(int)
+            return list(np.diff(ends, prepend=0).tolist())
+        shares = np.zeros_like(free)
+        for lane in np.argsort(-free, kind="stable"):
+            shares[lane] = min(free[lane], draws - shares.sum())
+        return list(shares.tolist())
 
 
 def _cores(device: torch.device) -> int:
