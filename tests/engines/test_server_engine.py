@@ -1,9 +1,11 @@
 """The server engine, against a real server over HTTP that fails as it is told."""
 
+import json
 import sys
 import time
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from completions_server import CONTEXT, CompletionsServer
 
@@ -402,3 +404,17 @@ def test_training_refuses_a_server(tmp_path, capsys):
     assert main(["train", "--output", str(tmp_path / "run"), "--engine.type", "server"]) == 2
     assert "a server's weights are its own and do not change" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_an_evaluation_draws_from_a_server(server, tmp_path):
+    """As many responses to the same problems as from the built-in engine."""
+    settings = ["--data.problems", "3", "--samples", "4", "--engine.max_new_tokens", str(LIMIT)]
+    at_server = ["--engine.type", "server", "--server.base_url", server.url]
+    at_server += ["--server.model", "running-sums"]
+    for name, given in (("local", []), ("server", at_server)):
+        assert main(["evaluate", "--output", str(tmp_path / name), *settings, *given]) == 0
+    tables = [pq.read_table(tmp_path / name / "responses") for name in ("local", "server")]
+    drawn = [[(row["key"], row["index"]) for row in table.to_pylist()] for table in tables]
+    assert sorted(drawn[0]) == sorted(drawn[1])
+    assert len(drawn[1]) == 12
+    assert json.loads((tmp_path / "server" / "summary.json").read_text())["benchmarks"]
