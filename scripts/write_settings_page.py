@@ -32,6 +32,7 @@ Some defaults hang on other settings:
 
 - With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
   `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
+- With `backend.type = "tinker"`, `model.lora_rank` is 32.
 - On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`; with
   `grading.type = "code"`, `grading.timeout` is 10.
 - With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,

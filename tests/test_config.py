@@ -19,7 +19,7 @@ def settle(monkeypatch, tmp_path):
     """What `rollwise train ARGUMENTS`, with `toml` in the file it is given, would train with."""
     seen = []
 
-    def instead_of_training(layers, folder, resume, console):
+    def instead_of_training(layers, folder, resume, console, open_backend):
         seen.append(make_config(*layers))
         return True
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -21,6 +22,9 @@ from rollwise.config import (
     read_toml,
 )
 from rollwise.errors import ConfigError, RollwiseError
+
+if TYPE_CHECKING:
+    from rollwise.training.backend import Backend
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -131,7 +135,7 @@ def _add_run_options(
 def _train(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
     from rollwise.training.command import train
 
-    return train(layers, folder, resume, console)
+    return train(layers, folder, resume, console, _open_backend)
 
 
 def _evaluate(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
@@ -144,6 +148,17 @@ def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bo
     from rollwise.drawing.prepare import prepare
 
     return prepare(layers, folder, resume, console)
+
+
+
+def _open_backend(config: TrainConfig, checkpoint: Path | None) -> "Backend":
+    if config.backend.type == "tinker":
+        from rollwise.integrations.tinker import TinkerBackend
+
+        return TinkerBackend(config, checkpoint)
+    from rollwise.training.run import LocalBackend
+
+    return LocalBackend(config, checkpoint)
 
 
 def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -503,7 +503,7 @@ def test_a_shorter_limit_cuts_the_same_responses(engine_class, model, tokenizer)
 def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(engine_class, model, tokenizer):
     other = copy.deepcopy(model)
     other.generation_config = GenerationConfig(eos_token_id=[4, 7])
-    assert end_tokens(other, tokenizer) == {END, 4, 7}
+    assert end_tokens(other.generation_config, tokenizer) == {END, 4, 7}
     done = complete(engine_class(other, tokenizer, 40), make_draws(20)).values()
     last = {completion.tokens[-1] for completion in done if not completion.truncated}
     assert last == {END, 4, 7}
@@ -514,8 +514,8 @@ def test_without_an_end_token_there_is_an_error(engine_class, model, tokenizer):
     endless, mute = copy.deepcopy(model), copy.deepcopy(tokenizer)
     endless.generation_config = GenerationConfig(eos_token_id=None)
     mute.eos_token = None
-    assert end_tokens(endless, tokenizer) == {END}
-    assert end_tokens(model, mute) == {END}
+    assert end_tokens(endless.generation_config, tokenizer) == {END}
+    assert end_tokens(model.generation_config, mute) == {END}
     with pytest.raises(ValueError, match="end-of-sequence token"):
         engine_class(endless, mute, LIMIT)
 

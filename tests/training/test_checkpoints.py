@@ -14,13 +14,14 @@ from transformers import AutoModelForCausalLM
 from rollwise.config import LearnerSettings
 from rollwise.errors import RunError
 from rollwise.prompts import Uniform
+from rollwise.training.backend import Example
 from rollwise.training.checkpoints import (
     checkpoints,
     load_checkpoint,
     prune_checkpoints,
     save_checkpoint,
 )
-from rollwise.training.learner import Example, Learner
+from rollwise.training.learner import Learner
 
 EXAMPLES = [
     Example([3, 4, 5], [6, 7, 1], np.full(3, -2.0, np.float32), 1.0),

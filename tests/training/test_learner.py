@@ -10,7 +10,8 @@ from rollwise.config import LearnerSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
-from rollwise.training.learner import Example, Learner
+from rollwise.training.backend import Example
+from rollwise.training.learner import Learner
 
 SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (2, 7, 0.0), (4, 4, -1.0), (6, 6, 2.0)]
 """Prompt and response tokens, and the advantage."""

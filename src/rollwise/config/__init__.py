@@ -22,6 +22,7 @@ from rollwise.config.settings import (
     ModelSource,
     ReadingSettings,
     ServerSettings,
+    TinkerSettings,
     TrainConfig,
     VLLMSettings,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "ReadingSettings",
     "Section",
     "ServerSettings",
+    "TinkerSettings",
     "TrainConfig",
     "VLLMSettings",
     "add_settings",

@@ -54,6 +54,25 @@ class ModelSettings(ModelSource):
     """Recompute activations in the backward pass: less memory, more time."""
 
 
+class BackendSettings(Section):
+    """Where the model is and learns."""
+
+    type: Literal["local", "tinker"] = "local"
+    """`local`: in this process, with the engine beside it; `tinker`: at Tinker, which draws too."""
+
+
+class TinkerSettings(Section):
+    """Tinker (`backend.type = "tinker"`); address and key come from the environment."""
+
+    base_model: str = ""
+    """The model's name there, where it is not `model.path`."""
+    loss: Literal["ppo", "importance_sampling"] = "ppo"
+    """`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: not clipped."""
+    draw_timeout: float = Field(3600.0, gt=0)
+    """Seconds for one response, waiting in Tinker's queue included; one that takes longer is drawn
+    again, a few times at most."""
+
+
 class TrainingSources(Section):
     """Where the problems come from."""
 
@@ -306,6 +325,8 @@ class TrainConfig(CommandConfig):
     """Of everything random in the run."""
     steps: int = Field(100, ge=1)
     """Training steps: draw, grade, learn."""
+    backend: BackendSettings = BackendSettings()
+    tinker: TinkerSettings = TinkerSettings()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
     grading: GradingSettings = GradingSettings()
@@ -384,6 +405,8 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["model"] = {"cpu_threads": 1}
         defaults["learner"] = {"learning_rate": 2e-4}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
+    if setting(given, "backend", "type", "local") == "tinker":
+        defaults.setdefault("model", {})["lora_rank"] = 32
     if setting(given, "data", "train", BUILT_IN) == BUILT_IN:
         defaults["grading"] = {"type": "exact"}
     if setting(given, "grading", "type", "math") == "code":

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.engine import Completion, Prompts
 from rollwise.sampling import Draw
@@ -52,7 +52,7 @@ class LocalEngine:
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.batch_size = batch_size
         self.context = getattr(model.config, "max_position_embeddings", None) or math.inf
-        self._end_tokens = torch.tensor(sorted(end_tokens(model, tokenizer)), device=model.device)
+        self._end_tokens = torch.tensor(sorted(end_tokens(model.generation_config, tokenizer)), device=model.device)
         self._waiting: dict[Draw, Sequence[int]] = {}
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
@@ -94,13 +94,15 @@ class LocalEngine:
         ]
 
 
-def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Collect the tokens that end a response: the model's own and the tokenizer's.
+def end_tokens(
+    generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
+) -> set[int]:
+    """Collect the tokens that end a response: those of the model's settings and the tokenizer's.
 
     Raises:
         ValueError: There are none.
     """
-    configured = model.generation_config.eos_token_id if model.generation_config else None
+    configured = generation.eos_token_id if generation else None
     own = configured if isinstance(configured, list) else [configured]
     found = {token for token in [*own, tokenizer.eos_token_id] if token is not None}
     if not found:

@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.errors import RunError
 from rollwise.files import written_whole
 from rollwise.prompts import PromptSampler, State
-from rollwise.training.learner import Learner
+from rollwise.training.backend import StepLearner
 
 _NAME = re.compile(r"step-(\d{6,})")
 
@@ -29,7 +27,7 @@ _NAME = re.compile(r"step-(\d{6,})")
 def save_checkpoint(
     folder: Path,
     step: int,
-    learner: Learner,
+    learner: StepLearner,
     tokenizer: PreTrainedTokenizerBase,
     sampler: PromptSampler,
 ) -> Path:
@@ -41,22 +39,21 @@ def save_checkpoint(
     path = folder / f"step-{step:06d}"
     with written_whole(path) as partial:
         partial.mkdir(parents=True)
-        learner.model.save_pretrained(partial / "model")
+        learner.save(partial)
         tokenizer.save_pretrained(partial / "model")
-        safetensors.torch.save_file(_optimizer_state(learner), partial / "optimizer.safetensors")
         save_sampler(partial, sampler, step=step, updates=learner.updates)
     return path
 
 
-def load_checkpoint(path: Path, learner: Learner, sampler: PromptSampler) -> int:
-    """Restore learner and sampler (the model was loaded from `path / "model"`); returns the step.
+def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) -> int:
+    """Restore learner and sampler; returns the step.
 
     Raises:
         RunError: A part is missing, broken, or of another model or data set.
     """
     try:
         state = load_sampler(path, sampler)
-        _load_optimizer_state(learner, safetensors.torch.load_file(path / "optimizer.safetensors"))
+        learner.load(path)
         learner.updates = state["updates"]
         return int(state["step"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -106,27 +103,3 @@ def split_state(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[s
     """Part a sampler's state into arrays and what JSON can hold."""
     arrays = {k: np.ascontiguousarray(v) for k, v in state.items() if isinstance(v, np.ndarray)}
     return arrays, {k: v for k, v in state.items() if k not in arrays}
-
-
-def _optimizer_state(learner: Learner) -> dict[str, torch.Tensor]:
-    """Name AdamW's tensors by the place of their parameter; torch's random state goes along."""
-    state = learner.optimizer.state_dict()["state"]
-    tensors = {
-        f"{place}.{name}": value.contiguous()
-        for place, values in state.items()
-        for name, value in values.items()
-    }
-    return tensors | {"random_state": torch.get_rng_state()}
-
-
-def _load_optimizer_state(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
-    torch.set_rng_state(tensors.pop("random_state"))
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in tensors.items():
-        place, part = name.split(".")
-        state.setdefault(int(place), {})[part] = value
-    shapes = {place: parameter.shape for place, parameter in enumerate(learner.parameters)}
-    if any(parts["exp_avg"].shape != shapes.get(place) for place, parts in state.items()):
-        raise ValueError("the optimizer's state is of another model")
-    groups = learner.optimizer.state_dict()["param_groups"]
-    learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -13,13 +13,19 @@ from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.progress import TrainingDisplay, summary_table
-from rollwise.training.run import begin, go_on
+from rollwise.training.run import LocalBackend, OpenBackend, begin, go_on
 
 CHANGEABLE = ("steps", "checkpoint", "records", "evaluation.every")
 """Settings that may differ when a run is gone on with; any other would make it another run."""
 
 
-def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> bool:
+def train(
+    layers: Sequence[Mapping[str, Any]],
+    path: Path,
+    resume: bool,
+    console: Console,
+    open_backend: OpenBackend = LocalBackend,
+) -> bool:
     """Train, or go on training, in the folder `path`; returns whether the last step was reached.
 
     Args:
@@ -27,6 +33,7 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
         path: The run's folder.
         resume: Whether to go on with the run that is there.
         console: Where to show how it goes.
+        open_backend: Makes what the model learns on.
 
     Raises:
         RollwiseError: What is wrong, and what to do.
@@ -34,7 +41,7 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
     folder = RunFolder(path)
     config = _resumed_config(folder, layers) if resume else make_config(*layers)
     console.print(f"setting up {config.model.path} on {config.data.train}")
-    run = go_on(config, folder) if resume else begin(config, folder)
+    run = (go_on if resume else begin)(config, folder, open_backend)
     try:
         with (
             _held(run.engine),

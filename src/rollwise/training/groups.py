@@ -10,7 +10,7 @@ from rollwise.config import AdvantageSettings, GroupSettings
 from rollwise.engines.engine import Prompts
 from rollwise.records import Row
 from rollwise.sampling import Group, Pool, advantages, select_group
-from rollwise.training.learner import Example
+from rollwise.training.backend import Example
 
 
 @dataclass(frozen=True)

@@ -3,37 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from rollwise.config import LearnerSettings
+from rollwise.training.backend import Example
 from rollwise.training.loss import importance_weights, policy_loss
 from rollwise.training.model import merged_weights
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A response to be learnt from.
-
-    Attributes:
-        prompt: Token ids of the prompt.
-        response: Token ids of the response, T of them.
-        logprobs: The engine's log-probability of each, shape (T,).
-        advantage: How much better it did than expected.
-    """
-
-    prompt: Sequence[int]
-    response: Sequence[int]
-    logprobs: NDArray[np.float32]
-    advantage: float
-
-    def __len__(self) -> int:
-        return len(self.prompt) + len(self.response)
 
 
 class Learner:
@@ -90,6 +72,42 @@ class Learner:
         """Return the model's weights by name, for an engine to take over."""
         weights: dict[str, Tensor] = self.model.state_dict()
         return merged_weights(self.model) if self.merged else weights
+
+    def save(self, folder: Path) -> None:
+        """Write the model and the optimizer's state into a checkpoint's folder."""
+        self.model.save_pretrained(folder / "model")
+        safetensors.torch.save_file(self._optimizer_state(), folder / "optimizer.safetensors")
+
+    def load(self, folder: Path) -> None:
+        """Restore the optimizer's state; the model was loaded from `folder / "model"` before.
+
+        Raises:
+            OSError, ValueError, KeyError, SafetensorError: It is missing, broken, or of another
+                model.
+        """
+        self._load_optimizer_state(safetensors.torch.load_file(folder / "optimizer.safetensors"))
+
+    def _optimizer_state(self) -> dict[str, Tensor]:
+        """Name AdamW's tensors by the place of their parameter; torch's random state goes along."""
+        state = self.optimizer.state_dict()["state"]
+        tensors = {
+            f"{place}.{name}": value.contiguous()
+            for place, values in state.items()
+            for name, value in values.items()
+        }
+        return tensors | {"random_state": torch.get_rng_state()}
+
+    def _load_optimizer_state(self, tensors: dict[str, Tensor]) -> None:
+        torch.set_rng_state(tensors.pop("random_state"))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            place, part = name.split(".")
+            state.setdefault(int(place), {})[part] = value
+        shapes = {place: parameter.shape for place, parameter in enumerate(self.parameters)}
+        if any(parts["exp_avg"].shape != shapes.get(place) for place, parts in state.items()):
+            raise ValueError("the optimizer's state is of another model")
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def _update(
         self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"

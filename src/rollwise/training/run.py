@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, Ma
 from rollwise.prompts import BatchSampler, Retiring
 from rollwise.records import RunFolder, Trackers
 from rollwise.tasks import Problem
+from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import checkpoints, load_checkpoint
 from rollwise.training.data import load_data
 from rollwise.training.learner import Learner
@@ -28,16 +29,53 @@ from rollwise.training.state import Run
 log = logging.getLogger(__name__)
 
 
-def begin(config: TrainConfig, folder: RunFolder) -> Run:
+class LocalBackend:
+    """The built-in learner in this process, and an engine beside it.
+
+    Args:
+        config: The settings.
+        checkpoint: The checkpoint whose model is taken, if the run is gone on with.
+
+    Raises:
+        ConfigError: The engine, or the backend, is one that this is not.
+        ModelError: The model cannot be loaded.
+    """
+
+    def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
+        if config.backend.type != "local":
+            raise ConfigError(f"`backend.type` must be `local` here; it is {config.backend.type!r}")
+        if config.engine.type == "server":
+            raise ConfigError(
+                "`engine.type` must be `transformers` or `vllm` to train, for a server's weights "
+                "are its own and do not change; it is `server`"
+            )
+        torch.manual_seed(config.seed)  # new adapters draw their weights from it
+        weights = checkpoint / "model" if checkpoint else None
+        model, self.tokenizer = load_model(config.model, weights)
+        self.context: int | None = getattr(model.config, "max_position_embeddings", None)
+        self._config, temperature = config, config.engine.temperature
+        merged = config.engine.type == "vllm"
+        self.learner = Learner(model, config.learner, temperature, merged=merged)
+
+    def make_engine(self) -> Engine:
+        """Make the engine that the settings name, over the learner's model or its weights."""
+        return _make_engine(self._config, self.learner, self.tokenizer, self.context)
+
+
+OpenBackend = Callable[[TrainConfig, Path | None], Backend]
+"""Makes a run's backend, of its settings and of the checkpoint that it is gone on with from."""
+
+
+def begin(config: TrainConfig, folder: RunFolder, open_backend: OpenBackend = LocalBackend) -> Run:
     """Set up a new run; its folder is made once all else is known to work.
 
     Raises:
         RollwiseError: What is wrong with the settings, the model, the data or the folder.
     """
-    return _assemble(config, folder, checkpoint=None)
+    return _assemble(config, folder, open_backend, checkpoint=None)
 
 
-def go_on(config: TrainConfig, folder: RunFolder) -> Run:
+def go_on(config: TrainConfig, folder: RunFolder, open_backend: OpenBackend = LocalBackend) -> Run:
     """Set up a run from its newest checkpoint.
 
     Raises:
@@ -48,23 +86,15 @@ def go_on(config: TrainConfig, folder: RunFolder) -> Run:
         raise RunError(
             f"{folder.path} has no checkpoint to go on from; begin anew, with another --output"
         )
-    return _assemble(config, folder, checkpoint=found[-1])
+    return _assemble(config, folder, open_backend, checkpoint=found[-1])
 
 
-def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
-    if config.engine.type == "server":
-        raise ConfigError(
-            "`engine.type` must be `transformers` or `vllm` to train, for a server's weights are "
-            "its own and do not change; it is `server`"
-        )
-    torch.manual_seed(config.seed)  # new adapters draw their weights from it
-    weights = checkpoint / "model" if checkpoint else None
-    model, tokenizer = load_model(config.model, weights)
-    context = getattr(model.config, "max_position_embeddings", None)
-    data = load_data(config, tokenizer, context)
-    learner = Learner(
-        model, config.learner, config.engine.temperature, merged=config.engine.type == "vllm"
-    )
+def _assemble(
+    config: TrainConfig, folder: RunFolder, open_backend: OpenBackend, checkpoint: Path | None
+) -> Run:
+    backend = open_backend(config, checkpoint)
+    learner = backend.learner
+    data = load_data(config, backend.tokenizer, backend.context)
     sampler = _make_sampler(config, data.train)
     grader = make_grader(config.grading)
     problems = [*data.train, *data.heldout]
@@ -75,7 +105,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         step = load_checkpoint(checkpoint, learner, sampler)
         folder.go_back_to(step)
         _check_end(config.steps, step, folder)
-    engine = _make_engine(config, learner, tokenizer, context)
+    engine = backend.make_engine()
     if checkpoint is None:
         folder.create(settings)
     else:
@@ -89,7 +119,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         engine=engine,
         grader=grader,
         learner=learner,
-        tokenizer=tokenizer,
+        tokenizer=backend.tokenizer,
         prompts=data.prompts,
         answers={problem.key: problem.answer for problem in problems},
         heldout=[problem.key for problem in data.heldout],
@@ -136,7 +166,7 @@ def _make_engine(
     engine = VLLMEngine(
         model_path(config.model.path),
         tokenizer,
-        end_tokens(model, tokenizer),
+        end_tokens(model.generation_config, tokenizer),
         min(longest, context or longest),
         settings.max_new_tokens,
         settings.temperature,

@@ -14,8 +14,8 @@ from rollwise.prompts import BatchSampler, Retiring
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.pool import Key
+from rollwise.training.backend import StepLearner
 from rollwise.training.batches import SamplingPlan
-from rollwise.training.learner import Learner
 from rollwise.training.rollouts import roll_out
 
 
@@ -45,7 +45,7 @@ class Run:
     sampler: BatchSampler | Retiring
     engine: Engine
     grader: Grader
-    learner: Learner
+    learner: StepLearner
     tokenizer: PreTrainedTokenizerBase
     prompts: Prompts
     answers: Mapping[Key, str]

@@ -36,7 +36,7 @@ class TRLEngine:
         self._trainer, self._batch_size = trainer, batch_size
         self._tokenizer = trainer.processing_class
         model = trainer.accelerator.unwrap_model(trainer.model)
-        self._end_tokens = end_tokens(model, self._tokenizer)
+        self._end_tokens = end_tokens(model.generation_config, self._tokenizer)
         self._waiting: dict[Draw, Sequence[int]] = {}
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:

@@ -1,0 +1,193 @@
+"""The learner at Tinker: forward, backward and the optimizer's step over there."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tinker import types
+
+from rollwise.config import LearnerSettings, TrainConfig
+from rollwise.integrations.tinker.client import settled, told_as_ours
+from rollwise.training.backend import Example
+
+FILE = "tinker.json"
+"""In a checkpoint's folder: where at Tinker weights and optimizer are kept."""
+
+log = logging.getLogger(__name__)
+
+
+class TinkerLearner:
+    """Updates adapters at Tinker by the policy gradient, averaged over a mini-batch's tokens.
+
+    Each token's loss is −A π/π_sampler, clipped as in PPO or not: log-probabilities of the
+    sampler are those that the responses came with, so what it computes otherwise than the trainer,
+    and how old the weights were that it drew from, is corrected for in the ratio. AdamW has
+    torch's betas and epsilon, as in the built-in learner.
+
+    Args:
+        service: Tinker's `ServiceClient`.
+        config: The settings.
+
+    Attributes:
+        updates: Updates made so far.
+    """
+
+    def __init__(self, service: Any, config: TrainConfig) -> None:
+        self.updates = 0
+        self._service, self._model = service, config.model
+        self._settings, self._own, self._seed = config.learner, config.tinker, config.seed
+        self._training: Any = None
+        self._sampling: tuple[int, Any] | None = None
+        self._saved: tuple[int, str] | None = None
+
+    def learn(self, examples: Sequence[Example]) -> dict[str, float]:
+        """Make the updates of one step, `mini_batches` of them, and say how they went.
+
+        A mini-batch that teaches nothing (no response, or none with an advantage) makes no update.
+        `sampler_gap` is the mean absolute difference of the trainer's log-probabilities from the
+        sampler's, `importance_weight` the mean ratio of the probabilities, `clip_fraction` the
+        share of tokens whose loss has no gradient.
+
+        Raises:
+            EngineError: Tinker failed.
+        """
+        parts = np.array_split(np.arange(len(examples)), self._settings.mini_batches)
+        updates = [self._update([examples[i] for i in part]) for part in parts if len(part)]
+        tokens = sum(len(example.response) for example in examples)
+        return _metrics([update for update in updates if update], tokens, self._clips)
+
+    def weights(self) -> Mapping[str, Any]:
+        """Return a sampling client of the weights as they are: `{"client": ...}`."""
+        if self._sampling is None or self._sampling[0] != self.updates:
+            with told_as_ours("handing the weights to the sampler"):
+                client = settled(self._client.save_weights_and_get_sampling_client())
+            self._sampling = self.updates, client
+        return {"client": self._sampling[1]}
+
+    def save(self, folder: Path) -> None:
+        """Have Tinker keep weights and optimizer, and write down where."""
+        if self._saved is None or self._saved[0] != self.updates:
+            with told_as_ours("saving a checkpoint"):
+                path = self._client.save_state(f"rollwise-{self.updates:06d}").result().path
+            self._saved = self.updates, path
+            log.info("checkpoint at Tinker: %s", path)
+        (folder / FILE).write_text(json.dumps({"path": self._saved[1]}), encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Go on from what Tinker keeps.
+
+        Raises:
+            OSError, ValueError, KeyError: The note of where is missing or broken.
+            EngineError: Tinker has it no longer.
+        """
+        path = json.loads((folder / FILE).read_text(encoding="utf-8"))["path"]
+        with told_as_ours(f"loading {path}"):
+            begin = self._service.create_training_client_from_state_with_optimizer
+            self._training = settled(begin(path))
+
+    @property
+    def _client(self) -> Any:
+        if self._training is None:
+            name = self._own.base_model or self._model.path
+            with told_as_ours(f"creating adapters for {name!r}"):
+                begin = self._service.create_lora_training_client
+                self._training = settled(begin(name, rank=self._model.lora_rank, seed=self._seed))
+        return self._training
+
+    @property
+    def _clips(self) -> dict[str, float] | None:
+        """The bounds of the ratio; None where there are none."""
+        if self._own.loss == "importance_sampling":
+            return None
+        low, high = 1 - self._settings.clip_low, 1 + self._settings.clip_high
+        return {"clip_low_threshold": low, "clip_high_threshold": high}
+
+    def _update(self, examples: Sequence[Example]) -> "tuple[list[Example], Any] | None":
+        """Make one update; returns what was learnt from, and what Tinker says of it."""
+        taught = [example for example in examples if example.advantage != 0]
+        if not taught:
+            return None
+        tokens = sum(len(example.response) for example in examples)
+        data = [make_datum(example, tokens) for example in taught]
+        with told_as_ours("an update"):
+            # Both are sent before either is waited for, so that Tinker does them in one go.
+            backward = self._client.forward_backward(data, self._own.loss, self._clips)
+            step = self._client.optim_step(adam(self._settings, self.updates + 1))
+            output = backward.result()
+            step.result()
+        self.updates += 1
+        return taught, output
+
+
+def make_datum(example: Example, tokens: int) -> Any:
+    """Turn an example into Tinker's form, which sums over tokens where we average.
+
+    Args:
+        example: Its advantage counts at its T response tokens, and at no prompt token.
+        tokens: Response tokens of the mini-batch.
+    """
+    whole = [*example.prompt, *example.response]
+    before = np.zeros(len(example.prompt) - 1, np.float32)
+    advantages = np.full(len(example.response), example.advantage / tokens, np.float32)
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(whole[:-1]),
+        loss_fn_inputs={
+            "target_tokens": np.array(whole[1:], np.int64),
+            "logprobs": np.concatenate([before, example.logprobs]).astype(np.float32),
+            "advantages": np.concatenate([before, advantages]),
+        },
+    )
+
+
+def adam(settings: LearnerSettings, update: int) -> Any:
+    """Make the optimizer's settings of an update, counted from 1."""
+    warmup = min(1.0, update / max(1, settings.warmup_updates))
+    return types.AdamParams(
+        learning_rate=settings.learning_rate * warmup,
+        beta1=0.9,
+        beta2=0.999,
+        eps=1e-8,
+        weight_decay=settings.weight_decay,
+        grad_clip_norm=settings.max_grad_norm,
+    )
+
+
+def _metrics(
+    updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: dict[str, float] | None
+) -> dict[str, float]:
+    """Say how updates went, over the tokens that were learnt from; `tokens` are all of a step's."""
+    metrics = {"loss": sum(float(output.metrics["loss:sum"]) for _, output in updates)}
+    metrics["loss"] /= max(1, len(updates))
+    outputs = [(e, o) for taught, out in updates for e, o in zip(taught, out.loss_fn_outputs)]
+    if not all("logprobs" in output for _, output in outputs):
+        return metrics  # Tinker may leave them out
+    ratios = [_log_ratio(example, output) for example, output in outputs]
+    log_ratio = np.concatenate([*ratios, np.zeros(0, np.float32)])
+    held = 0
+    if clips is not None:
+        signs = [np.full(len(ratio), e.advantage) for ratio, (e, _) in zip(ratios, outputs)]
+        held = _held(log_ratio, np.concatenate([*signs, np.zeros(0)]), clips)
+    return metrics | {
+        "clip_fraction": held / max(1, tokens),
+        "sampler_gap": float(np.abs(log_ratio).mean()) if len(log_ratio) else 0.0,
+        "importance_weight": float(np.exp(log_ratio).mean()) if len(log_ratio) else 1.0,
+    }
+
+
+def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float32]:
+    logprobs = np.asarray(output["logprobs"].data, np.float32)
+    return logprobs[-len(example.response) :] - np.asarray(example.logprobs, np.float32)
+
+
+def _held(
+    log_ratio: NDArray[np.float32], advantages: NDArray[np.float64], clips: Mapping[str, float]
+) -> int:
+    """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to."""
+    ratio = np.exp(log_ratio)
+    above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
+    below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
+    return int((above | below).sum())

@@ -1,0 +1,50 @@
+"""A local server that speaks Tinker's protocol, in a process of its own."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SERVER = Path(__file__).parent / "server.py"
+KEY = "tml-of-the-tests"
+
+if importlib.util.find_spec("tinker") is None:
+    collect_ignore_glob = ["test_tinker_*"]
+
+
+def start(folder, port=0, *options):
+    """Start a server; returns its process and its port, once it listens."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SERVER), str(folder), str(port), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return process, int(process.stdout.readline())
+
+
+def stop(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def port(tmp_path_factory):
+    process, port = start(tmp_path_factory.mktemp("tinker"))
+    yield port
+    stop(process)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+
+
+@pytest.fixture
+def tinker_url(port, monkeypatch):
+    """The address of a server, which the SDK finds in the environment."""
+    url = f"http://127.0.0.1:{port}"
+    monkeypatch.setenv("TINKER_BASE_URL", url)
+    return url

@@ -1,0 +1,361 @@
+"""A server that speaks Tinker's protocol, over the built-in engine and learner.
+
+    python server.py FOLDER PORT [--die-after N]
+
+It trains the built-in model. All that it was asked is kept in FOLDER/journal.jsonl before it is
+answered for; started anew, the server does it again, and is where it was. `--die-after N` kills
+it, without a word, right after it has taken the N-th request to sample.
+"""
+
+import argparse
+import asyncio
+import base64
+import copy
+import json
+import os
+import queue
+import socket
+import threading
+from pathlib import Path
+
+import numpy as np
+import torch
+import uvicorn
+import zstandard
+from fastapi import FastAPI, Request, Response
+from tinker.proto import tinker_public_pb2 as wire
+
+from rollwise.config import LearnerSettings, ModelSettings
+from rollwise.engines.transformers import make_engine
+from rollwise.sampling import Draw
+from rollwise.training.backend import Example
+from rollwise.training.learner import Learner
+from rollwise.training.loss import policy_loss
+from rollwise.training.model import load_model
+
+PATIENCE = 20.0  # seconds that a request for a result is held, before it is told to try again
+PROTO = "application/x-protobuf"
+KEY = "tml-of-the-tests"
+
+
+class Trained:
+    """A model with adapters, its optimizer, and what was kept of it."""
+
+    def __init__(self, rank, seed):
+        torch.manual_seed(seed)
+        settings = ModelSettings(device="cpu", cpu_threads=1, lora_rank=rank)
+        model, self.tokenizer = load_model(settings)
+        self.rank, self.learner = rank, Learner(model, LearnerSettings())
+        self.sampled_from, self.snapshots, self.engines = copy.deepcopy(model), {}, {}
+
+    def adapters(self):
+        named = self.learner.model.named_parameters()
+        return {name: p.detach().clone() for name, p in named if p.requires_grad}
+
+    def state(self):
+        return copy.deepcopy((self.adapters(), self.learner.optimizer.state_dict()))
+
+    def restore(self, state):
+        adapters, optimizer = copy.deepcopy(state)
+        self.learner.model.load_state_dict(adapters, strict=False)
+        self.learner.optimizer.load_state_dict(optimizer)
+
+    def forward_backward(self, message):
+        examples = [as_example(datum) for datum in message.data]
+        lengths = [len(example.response) for example in examples]
+        logprobs, _ = self.learner._forward(examples)
+        given = {
+            name: torch.cat([torch.tensor(floats(d.loss_fn_inputs[name])) for d in message.data])
+            for name in ("logprobs", "advantages")
+        }
+        losses = loss(message, logprobs, given["logprobs"], given["advantages"])
+        if not message.forward_only:
+            losses.sum().backward()
+        output = wire.ForwardBackwardOutput(loss_fn_output_type="TorchLossReturn")
+        output.metrics["loss:sum"] = losses.sum().item()
+        record = output.loss_fn_outputs.add(num_datums=len(examples))
+        field = record.fields["logprobs"]
+        field.data, field.dtype = logprobs.detach().numpy().tobytes(), wire.DTYPE_FLOAT32
+        field.offsets = (4 * np.cumsum([0, *lengths])).astype(np.int64).tobytes()
+        return output.SerializeToString()
+
+    def optim_step(self, given):
+        learner = self.learner
+        if clip := given["grad_clip_norm"]:
+            torch.nn.utils.clip_grad_norm_(learner.parameters, clip)
+        for group in learner.optimizer.param_groups:
+            group |= {"lr": given["learning_rate"], "betas": (given["beta1"], given["beta2"])}
+            group |= {"eps": given["eps"], "weight_decay": given["weight_decay"]}
+        learner.optimizer.step()
+        learner.optimizer.zero_grad()
+        return {"metrics": {}}
+
+    def sample(self, requests):
+        """Draw for `asample` requests of one snapshot and one limit; returns their answers."""
+        snapshot, params = requests[0]["sampling_session_id"], requests[0]["sampling_params"]
+        limit = params["max_tokens"]
+        if limit not in self.engines:
+            self.engines[limit] = make_engine(self.sampled_from, self.tokenizer, limit)
+        engine = self.engines[limit]
+        engine.load_weights(self.snapshots[snapshot])
+        draws = [Draw(i, 0, r["sampling_params"]["seed"]) for i, r in enumerate(requests)]
+        prompts = {i: r["prompt"]["chunks"][0]["tokens"] for i, r in enumerate(requests)}
+        engine.submit(draws, prompts)
+        done = {}
+        while len(done) < len(draws):
+            done |= {completion.draw.key: completion for completion in engine.wait()}
+        return [as_answer(done[i]) for i in range(len(draws))]
+
+
+def as_example(datum):
+    [chunk] = datum.model_input
+    first = np.frombuffer(chunk.encoded_text.tokens, np.int32)[:1].tolist()
+    targets = np.frombuffer(datum.loss_fn_inputs["target_tokens"].dense, np.int64).tolist()
+    return Example(first, targets, np.zeros(len(targets), np.float32), 0.0)
+
+
+def floats(tensor):
+    return np.frombuffer(tensor.dense, np.float32).copy()
+
+
+def loss(message, logprobs, old, advantages):
+    """Compute each token's loss as Tinker's documentation has it."""
+    if message.loss_fn == "importance_sampling":
+        return -(logprobs - old).exp() * advantages
+    assert message.loss_fn == "ppo"
+    low, high = (message.loss_fn_config[f"clip_{side}_threshold"] for side in ("low", "high"))
+    clips = {"clip_low": 1 - low, "clip_high": high - 1, "dual_clip": float("inf")}
+    return policy_loss(logprobs, old, advantages, **clips)[0].nan_to_num(0.0)
+
+
+def as_answer(completion):
+    reason = wire.STOP_REASON_LENGTH if completion.truncated else wire.STOP_REASON_STOP
+    sequence = wire.SampledSequence(
+        stop_reason=reason,
+        tokens=np.array(completion.tokens, np.int32).tobytes(),
+        logprobs=np.array(completion.logprobs, np.float32).tobytes(),
+    )
+    return wire.SampleResponse(sequences=[sequence]).SerializeToString()
+
+
+class Promise:
+    def __init__(self, kind, body):
+        self.kind, self.body, self.result = kind, body, None
+        self.done, self.begun = asyncio.Event(), False
+
+
+class Service:
+    """Does what it is asked, one thing after another, in a thread of its own."""
+
+    def __init__(self, folder, die_after=None):
+        self.promises, self.models, self.kept, self.of_sampler = {}, {}, {}, {}
+        self.sessions, self.sampled, self.die_after = 0, 0, die_after
+        self.work = queue.Queue()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.journal = folder / "journal.jsonl"
+        if self.journal.exists():
+            for line in self.journal.read_text().splitlines():
+                self.take(*json.loads(line))
+        self.out = self.journal.open("a")
+
+    def ask(self, name, kind, body):
+        """Take a request, once: one that is sent again gets the promise of the first."""
+        if name not in self.promises:
+            self.out.write(json.dumps([name, kind, body]) + "\n")
+            self.out.flush()
+            self.take(name, kind, body)
+            self.sampled += kind == "asample"
+            if self.sampled == self.die_after:
+                os._exit(9)
+        return {"request_id": name, "model_id": None}
+
+    def take(self, name, kind, body):
+        if kind == "session":
+            self.sessions += 1
+            return
+        self.promises[name] = Promise(kind, body)
+        self.work.put(name)
+
+    def run(self, loop):
+        while True:
+            names = [self.work.get()]
+            while not self.work.empty():
+                names.append(self.work.get())
+            for group in grouped(names, self.promises):
+                self.do([self.promises[name] for name in group])
+                for name in group:
+                    loop.call_soon_threadsafe(self.promises[name].done.set)
+
+    def do(self, promises):
+        try:
+            if promises[0].kind == "asample":
+                bodies = [promise.body for promise in promises]
+                answers = self.of_sampler[bodies[0]["sampling_session_id"]].sample(bodies)
+            else:
+                answers = [getattr(self, promises[0].kind)(promises[0].body)]
+        except Exception as error:
+            answers = [{"error": repr(error), "category": "server"} for _ in promises]
+        for promise, answer in zip(promises, answers, strict=True):
+            promise.result = answer
+
+    def create_model(self, body):
+        name = f"{body['session_id']}:train:{body['model_seq_id']}"
+        if body["base_model"] != "running-sums":
+            raise ValueError(f"there is no model {body['base_model']}")
+        self.models[name] = Trained(body["lora_config"]["rank"], body["lora_config"]["seed"])
+        return {"model_id": name}
+
+    def load_weights(self, body):
+        name = f"{body['session_id']}:train:{body['model_seq_id']}"
+        rank, state = self.kept[body["path"]]
+        self.models[name] = Trained(rank, 0)
+        self.models[name].restore(state)
+        return {"path": body["path"], "model_id": name}
+
+    def save_weights(self, body):
+        path = f"tinker://{body['model_id']}/weights/{body['path']}"
+        model = self.models[body["model_id"]]
+        self.kept[path] = model.rank, model.state()
+        return {"path": path}
+
+    def save_weights_for_sampler(self, body):
+        name = f"{body['model_id']}:sampler:{body['sampling_session_seq_id']}"
+        model = self.of_sampler[name] = self.models[body["model_id"]]
+        model.snapshots[name] = model.adapters()
+        return {"path": None, "sampling_session_id": name}
+
+    def forward_backward(self, body):
+        message = wire.ForwardBackwardRequest.FromString(base64.b64decode(body))
+        return self.models[message.model_id].forward_backward(message)
+
+    def optim_step(self, body):
+        return self.models[body["model_id"]].optim_step(body["adam_params"])
+
+
+def grouped(names, promises):
+    """Put requests to sample that follow one another, and are alike, together."""
+    groups, last = [], None
+    for name in names:
+        promise, kind = promises[name], None
+        if promise.kind == "asample":
+            body = promise.body
+            kind = body["sampling_session_id"], body["sampling_params"]["max_tokens"]
+        if kind is None or kind != last:
+            groups.append([])
+        groups[-1].append(name)
+        last = kind
+    return groups
+
+
+def make_app(service):
+    app = FastAPI()
+
+    def post(path):
+        return app.post(f"/api/v1/{path}")
+
+    @app.middleware("http")
+    async def check_key(request, call_next):
+        if KEY not in (request.headers.get("x-api-key", ""), request.headers.get("authorization", "").removeprefix("Bearer ")):
+            return Response(json.dumps({"detail": "no such key"}), 401)
+        return await call_next(request)
+
+    @post("client/config")
+    async def config():
+        return {"create_model_via_load_weights": True, "proto_compress_fwdbwd": True}
+
+    @post("client/dynamic_config")
+    async def dynamic_config():
+        return {"sample_cancel_enabled": True}
+
+    @post("telemetry")
+    async def telemetry():
+        return {"status": "accepted"}
+
+    @post("session_heartbeat")
+    async def heartbeat():
+        return {"type": "session_heartbeat"}
+
+    @post("cancel_future")
+    async def cancel():
+        return {}
+
+    @post("create_session")
+    async def create_session():
+        name = f"session-{service.sessions}"
+        service.ask(name, "session", None)
+        return {"session_id": name}
+
+    @post("get_info")
+    async def get_info(request: Request):
+        name = (await request.json())["model_id"]
+        rank = service.models[name].rank
+        data = {"model_name": "running-sums"}
+        return {"model_id": name, "model_data": data, "is_lora": True, "lora_rank": rank}
+
+    @post("create_model")
+    async def create_model(request: Request):
+        body = await request.json()
+        name = f"{body['session_id']}:train:{body['model_seq_id']}:0"
+        return service.ask(name, "create_model", body)
+
+    @post("load_weights")
+    async def load_weights(request: Request):
+        body = await request.json()
+        name = f"{body['session_id']}:train:{body['model_seq_id']}:0"
+        return service.ask(name, "load_weights", body)
+
+    @post("forward_backward")
+    async def forward_backward(request: Request):
+        body = await request.body()
+        if request.headers.get("content-encoding") == "zstd":
+            body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
+        message = wire.ForwardBackwardRequest.FromString(body)
+        name = f"{message.model_id}:{message.seq_id}"
+        return service.ask(name, "forward_backward", base64.b64encode(body).decode())
+
+    for kind in ("optim_step", "save_weights", "save_weights_for_sampler"):
+
+        async def train(request: Request, kind=kind):
+            body = await request.json()
+            return service.ask(f"{body['model_id']}:{body['seq_id']}", kind, body)
+
+        post(kind)(train)
+
+    @post("asample")
+    async def asample(request: Request):
+        body = await request.json()
+        name = f"{body['sampling_session_id']}:{body['seq_id']}"
+        return service.ask(name, "asample", body) | {"sample_sequence_ids": [name]}
+
+    @post("retrieve_future")
+    async def retrieve_future(request: Request):
+        name = (await request.json())["request_id"]
+        promise = service.promises[name]
+        try:
+            await asyncio.wait_for(promise.done.wait(), PATIENCE)
+        except TimeoutError:
+            return {"type": "try_again", "request_id": name, "queue_state": "active"}
+        if isinstance(promise.result, bytes):
+            return Response(promise.result, media_type=PROTO)
+        return promise.result
+
+    return app
+
+
+async def serve(folder, port, die_after):
+    service = Service(folder, die_after)
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=service.run, args=(loop,), daemon=True).start()
+    settings = uvicorn.Config(make_app(service), log_level="warning", access_log=False)
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        print(listening.getsockname()[1], flush=True)
+        await uvicorn.Server(settings).serve(sockets=[listening])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--die-after", type=int)
+    options = parser.parse_args()
+    asyncio.run(serve(options.folder, options.port, options.die_after))
