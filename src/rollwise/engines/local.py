@@ -52,7 +52,9 @@ class LocalEngine:
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.batch_size = batch_size
         self.context = getattr(model.config, "max_position_embeddings", None) or math.inf
-        self._end_tokens = torch.tensor(sorted(end_tokens(model.generation_config, tokenizer)), device=model.device)
+        self._end_tokens = torch.tensor(
+            sorted(end_tokens(model.generation_config, tokenizer)), device=model.device
+        )
         self._waiting: dict[Draw, Sequence[int]] = {}
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
@@ -94,9 +96,7 @@ class LocalEngine:
         ]
 
 
-def end_tokens(
-    generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
-) -> set[int]:
+def end_tokens(generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """Collect the tokens that end a response: those of the model's settings and the tokenizer's.
 
     Raises:

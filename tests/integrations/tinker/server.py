@@ -255,7 +255,8 @@ def make_app(service):
 
     @app.middleware("http")
     async def check_key(request, call_next):
-        if KEY not in (request.headers.get("x-api-key", ""), request.headers.get("authorization", "").removeprefix("Bearer ")):
+        given = request.headers.get("x-api-key", request.headers.get("authorization", ""))
+        if given.removeprefix("Bearer ") != KEY:
             return Response(json.dumps({"detail": "no such key"}), 401)
         return await call_next(request)
 

@@ -1,6 +1,7 @@
 """Tinker as the backend of `rollwise train`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformers import AutoConfig, GenerationConfig
 
@@ -9,6 +10,9 @@ from rollwise.engines.local import end_tokens
 from rollwise.errors import ConfigError
 from rollwise.integrations.tinker.requirements import missing, unsupported
 from rollwise.training.model import load_tokenizer, model_path
+
+if TYPE_CHECKING:
+    from rollwise.integrations.tinker.engine import TinkerEngine
 
 
 class TinkerBackend:

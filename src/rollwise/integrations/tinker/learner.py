@@ -157,37 +157,38 @@ def adam(settings: LearnerSettings, update: int) -> Any:
 
 
 def _metrics(
-    updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: dict[str, float] | None
+    updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: Mapping[str, float] | None
 ) -> dict[str, float]:
     """Say how updates went, over the tokens that were learnt from; `tokens` are all of a step's."""
-    metrics = {"loss": sum(float(output.metrics["loss:sum"]) for _, output in updates)}
-    metrics["loss"] /= max(1, len(updates))
-    outputs = [(e, o) for taught, out in updates for e, o in zip(taught, out.loss_fn_outputs)]
-    if not all("logprobs" in output for _, output in outputs):
+    losses = [float(output.metrics["loss:sum"]) for _, output in updates]
+    metrics = {"loss": sum(losses) / max(1, len(losses))}
+    learnt = [
+        pair
+        for taught, output in updates
+        for pair in zip(taught, output.loss_fn_outputs, strict=True)
+    ]
+    if not all("logprobs" in output for _, output in learnt):
         return metrics  # Tinker may leave them out
-    ratios = [_log_ratio(example, output) for example, output in outputs]
-    log_ratio = np.concatenate([*ratios, np.zeros(0, np.float32)])
-    held = 0
-    if clips is not None:
-        signs = [np.full(len(ratio), e.advantage) for ratio, (e, _) in zip(ratios, outputs)]
-        held = _held(log_ratio, np.concatenate([*signs, np.zeros(0)]), clips)
+    ratios = [np.zeros(0), *(_log_ratio(example, output) for example, output in learnt)]
+    signs = [np.zeros(0), *(np.full(len(e.response), e.advantage) for e, _ in learnt)]
+    log_ratio, advantages = np.concatenate(ratios), np.concatenate(signs)
+    held = 0 if clips is None else _held(np.exp(log_ratio), advantages, clips)
     return metrics | {
         "clip_fraction": held / max(1, tokens),
-        "sampler_gap": float(np.abs(log_ratio).mean()) if len(log_ratio) else 0.0,
+        "sampler_gap": float(np.abs(log_ratio).sum()) / max(1, len(log_ratio)),
         "importance_weight": float(np.exp(log_ratio).mean()) if len(log_ratio) else 1.0,
     }
 
 
-def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float32]:
-    logprobs = np.asarray(output["logprobs"].data, np.float32)
-    return logprobs[-len(example.response) :] - np.asarray(example.logprobs, np.float32)
+def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float64]:
+    logprobs = np.asarray(output["logprobs"].data, np.float64)
+    return logprobs[-len(example.response) :] - example.logprobs
 
 
 def _held(
-    log_ratio: NDArray[np.float32], advantages: NDArray[np.float64], clips: Mapping[str, float]
+    ratio: NDArray[np.float64], advantages: NDArray[np.float64], clips: Mapping[str, float]
 ) -> int:
     """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to."""
-    ratio = np.exp(log_ratio)
     above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
     below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
     return int((above | below).sum())

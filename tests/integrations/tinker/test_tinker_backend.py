@@ -1,0 +1,236 @@
+"""The unmodified SDK against a local server of its protocol, over HTTP."""
+
+import json
+import logging
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tinker
+import torch
+from conftest import start, stop
+
+from rollwise.cli import main
+from rollwise.config import make_config
+from rollwise.errors import EngineError
+from rollwise.integrations.tinker.learner import FILE, TinkerLearner
+from rollwise.training.backend import Example
+from rollwise.training.learner import Learner
+from rollwise.training.model import load_model
+
+pytestmark = pytest.mark.tinker
+
+TINY = {
+    "--backend.type": "tinker",
+    "--model.lora_rank": "4",
+    "--prompts.batch_size": "4",
+    "--data.problems": "32",
+    "--data.max_terms": "4",
+    "--schedule.rounds": "2",
+    "--evaluation.problems": "8",
+    "--evaluation.samples": "2",
+}
+
+
+@pytest.fixture
+def train(monkeypatch):
+    """Runs `rollwise train` at Tinker, with tiny settings; returns its code."""
+    monkeypatch.setattr("rollwise.training.command.write_report", lambda path: path / "report.html")
+
+    def run(folder, *arguments, **changed):
+        named = TINY | {f"--{name.replace('__', '.')}": str(v) for name, v in changed.items()}
+        options = [part for pair in named.items() for part in pair]
+        return main(["train", "--output", str(folder), *arguments, *options])
+
+    return run
+
+
+def metrics_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def settings(**learner):
+    sections = {"backend": {"type": "tinker"}, "model": {"lora_rank": 4}, "learner": learner}
+    sections["tinker"] = {"loss": learner.pop("loss", "ppo")}
+    return make_config(sections)
+
+
+def local(config):
+    """The built-in learner, on the adapters that the server begins with."""
+    torch.manual_seed(config.seed)
+    return Learner(load_model(config.model)[0], config.learner)
+
+
+def examples(learner, shift=0.0, advantages=(1.0, -0.5, 0.0), seed=0):
+    """Responses at random, drawn `shift` (per token, either way) from the learner's probability."""
+    rng = np.random.default_rng(seed)
+    rows = [(rng.integers(2, 17, 5).tolist(), rng.integers(2, 17, 7).tolist()) for _ in advantages]
+    bare = [
+        Example(p, r, np.zeros(7, np.float32), a)
+        for (p, r), a in zip(rows, advantages, strict=True)
+    ]
+    with torch.no_grad():
+        logprobs = learner._forward(bare)[0].numpy().reshape(len(bare), 7)
+    shifts = shift * rng.choice([-1.0, 1.0], logprobs.shape).astype(np.float32)
+    return [
+        Example(e.prompt, e.response, row, e.advantage)
+        for e, row in zip(bare, logprobs - shifts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("loss", ["ppo", "importance_sampling"])
+def test_an_update_is_that_of_the_built_in_learner(tinker_url, loss):
+    config = settings(learning_rate=1e-3, warmup_updates=2, loss=loss)
+    ours, theirs = local(config), TinkerLearner(tinker.ServiceClient(), config)
+    for shift in (0.0, 0.1):  # where weights differ, the ratio is the built-in importance weight
+        batch = examples(ours, shift, (1.0, -0.5, 0.0, 2.0, 0.3, -1.0))
+        expected, found = ours.learn(batch), theirs.learn(batch)
+        for name in ("sampler_gap", "importance_weight"):
+            assert found[name] == pytest.approx(expected[name], abs=1e-4)
+    assert theirs.updates == ours.updates == 2
+    again = examples(ours)
+    # Both have learnt the same: of new responses they say the same, to the precision of floats.
+    assert theirs.learn(again)["sampler_gap"] < 1e-4
+    assert local(config).learn(again)["sampler_gap"] > 1e-2
+
+
+def test_each_mini_batch_is_an_update(tinker_url):
+    learner = TinkerLearner(tinker.ServiceClient(), settings(mini_batches=2))
+    learner.learn(examples(local(settings())))  # the second has no advantage
+    assert learner.updates == 1
+    learner.learn(examples(local(settings()), advantages=(1.0, -1.0)))
+    assert learner.updates == 3
+
+
+def test_tokens_beyond_the_clip_teach_nothing(tinker_url):
+    config = settings(learning_rate=1e-2, warmup_updates=0)
+    model = local(config)
+    learner = TinkerLearner(tinker.ServiceClient(), config)
+    same = examples(model, advantages=(1.0,))
+    drawn_as_rarer = Example(same[0].prompt, same[0].response, same[0].logprobs - 0.5, 1.0)
+    assert learner.learn([drawn_as_rarer])["clip_fraction"] == 1
+    assert learner.learn(same)["sampler_gap"] < 1e-4  # nothing has moved
+    drawn_as_rarer_and_wrong = Example(same[0].prompt, same[0].response, same[0].logprobs, -1.0)
+    assert learner.learn([drawn_as_rarer_and_wrong])["clip_fraction"] < 1
+
+
+def test_a_batch_without_signal_makes_no_update(tinker_url):
+    learner = TinkerLearner(tinker.ServiceClient(), settings())
+    kept = learner.weights()["client"]
+    told = learner.learn(examples(local(settings()), advantages=(0.0, 0.0)))
+    assert (learner.updates, told["loss"], told["importance_weight"]) == (0, 0, 1)
+    assert learner.weights()["client"] is kept
+
+
+def test_a_checkpoint_holds_weights_and_optimizer(tinker_url, tmp_path):
+    config = settings(learning_rate=1e-2, warmup_updates=0, loss="importance_sampling")
+    service, model = tinker.ServiceClient(), local(config)
+    first, second, third = (examples(model, seed=seed) for seed in range(3))
+    learner = TinkerLearner(service, config)
+    learner.learn(first)
+    learner.save(tmp_path)
+    went_on = [learner.learn(second), learner.learn(third)]
+    other = TinkerLearner(service, config)
+    other.load(tmp_path)
+    for expected, found in zip(went_on, [other.learn(second), other.learn(third)], strict=True):
+        assert found == pytest.approx(expected, abs=1e-4)
+    other = TinkerLearner(service, config)
+    assert other.learn(third)["sampler_gap"] < went_on[1]["sampler_gap"] / 2
+    (tmp_path / FILE).write_text('{"path": "tinker://nobody/weights/none"}')
+    with pytest.raises(EngineError, match="tinker://nobody/weights/none"):
+        other.load(tmp_path)
+
+
+def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train):
+    assert train(tmp_path / "run", steps=2) == 0
+    assert train(tmp_path / "run", "--resume", steps=3) == 0
+    assert [line["step"] for line in metrics_of(tmp_path / "run")] == [0, 1, 2, 3]
+    newest = tmp_path / "run/checkpoints/step-000003"
+    assert {"tinker.json", "state.json", "sampler.safetensors", "model"} == {
+        path.name for path in newest.iterdir()
+    }
+    assert json.loads((newest / "state.json").read_text())["updates"] >= 3
+
+
+def test_an_engine_stops_at_ends_and_at_the_limit(tinker_url, tmp_path, train):
+    assert train(tmp_path / "run", steps=1, engine__max_new_tokens=9) == 0
+    assert 0 < metrics_of(tmp_path / "run")[1]["truncated"] < 1
+
+
+def test_a_restart_in_the_middle_of_a_step_loses_nothing(tmp_path, monkeypatch, train, caplog):
+    """The server is killed while it draws for step 2; responses drawn before are trained after.
+
+    That the restarted server finds them as likely as the one that drew them did shows that its
+    weights are those; that every draw is there shows that none was lost.
+    """
+    folder = tmp_path / "server"
+    process, port = start(folder, 0, "--die-after", "60")
+    restarted = []
+
+    def watch():
+        process.wait()
+        restarted.append(start(folder, port)[0])
+
+    threading.Thread(target=watch, daemon=True).start()
+    monkeypatch.setenv("TINKER_BASE_URL", f"http://127.0.0.1:{port}")
+    with caplog.at_level(logging.WARNING, "rollwise"):
+        code = train(
+            tmp_path / "run", steps=3, exit__type="fixed_count", exit__samples=8,
+            schedule__rounds=1, learner__learning_rate=1e-2,
+        )  # fmt: skip
+    process.stdout.close()
+    stop(*restarted)
+    assert code == 0 and process.returncode == 9
+    lines = metrics_of(tmp_path / "run")[1:]
+    assert [(line["draws"], line["lost_draws"]) for line in lines] == [(32, 0)] * 3
+    assert max(line["sampler_gap"] for line in lines) < 1e-4
+    asked = [json.loads(line)[:2] for line in (folder / "journal.jsonl").read_text().splitlines()]
+    assert len({name for name, _ in asked}) == len(asked)
+    assert sum(kind == "optim_step" for _, kind in asked) == 3
+    assert "lost" not in caplog.text
+
+
+def test_no_access_is_told_without_the_key(tinker_url, tmp_path, train, monkeypatch, capsys):
+    monkeypatch.setenv("TINKER_API_KEY", "tml-a-wrong-key")
+    assert train(tmp_path / "run", steps=1) == 2
+    said = capsys.readouterr().err
+    assert "401" in said and "tml-a-wrong-key" not in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"engine__temperature": "0.7"}, "`engine.temperature` must be 1"),
+        ({"engine__type": "vllm"}, "`engine.type` must be `transformers`"),
+        ({"model__lora_rank": "0"}, "`model.lora_rank` must be at least 1"),
+        ({"learner__entropy_coefficient": "0.1"}, "`learner.entropy_coefficient`"),
+        ({"tinker__base_model": "of-nobody"}, "there is no model of-nobody"),
+    ],
+)
+def test_what_does_not_go_is_refused(tinker_url, tmp_path, train, capsys, changed, said):
+    assert train(tmp_path / "run", steps=1, **changed) == 2
+    assert said in capsys.readouterr().err
+    assert not Path(tmp_path / "run").exists()
+
+
+def test_without_a_key_nothing_begins(tmp_path, train, monkeypatch, capsys):
+    monkeypatch.delenv("TINKER_API_KEY")
+    assert train(tmp_path / "run") == 2
+    assert "TINKER_API_KEY" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_reward_rises_over_30_steps(tinker_url, tmp_path, train):
+    code = train(
+        tmp_path / "run", steps=30, prompts__batch_size=16, data__problems=256, data__max_terms=5,
+        model__lora_rank=32, learner__learning_rate=1e-3, evaluation__problems=64,
+        evaluation__samples=8, evaluation__every=0,
+    )  # fmt: skip
+    assert code == 0
+    lines = metrics_of(tmp_path / "run")
+    rewards = [line["reward"] for line in lines[1:]]
+    assert np.mean(rewards[20:]) > np.mean(rewards[:10]) + 0.1
+    before, after = (lines[i]["heldout"]["avg@8"] for i in (0, -1))
+    assert after["low"] > before["high"]
+    assert max(line["sampler_gap"] for line in lines[1:]) < 1e-4
