@@ -2,7 +2,9 @@
 
 import copy
 import random
+import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -481,3 +483,45 @@ def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monk
     assert not all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
     # Rounding sets the two apart by about 2⁻⁸ of a few nats.
     assert all(1e-5 < line["sampler_gap"] < 0.1 for line in run.folder.read_metrics()[1:])
+
+
+class SlowLearner(FakeLearner):
+    """Learns from a step only once `most` further ones are drawn, or all are."""
+
+    def __init__(self, run, most):
+        super().__init__()
+        self.run, self.most, self.done = run, most, threading.Condition()
+
+    def learn(self, examples):
+        step = len(self.learnt) + 1
+        needed = min(step + self.most, self.run.config.steps)
+        with self.done:
+            assert self.done.wait_for(lambda: len(self.run.sampler.drawn_steps) >= needed, 60)
+        return super().learn(examples)
+
+
+class Counting(Uniform):
+    """Notes how many updates the engine's weights had when a step was told of."""
+
+    def tell(self, keys, correct, drawn):
+        super().tell(keys, correct, drawn)
+        with self.run.learner.done:
+            self.drawn_steps.append(self.run.engine.weights[-1] if self.run.engine.weights else 0)
+            self.run.learner.done.notify_all()
+
+
+def test_steps_are_drawn_ahead_of_their_updates(tmp_path):
+    settings = {"tinker": {"max_steps_off_policy": 2}, "backend": {"type": "tinker"}}
+    run = make_run(tmp_path, steps=6, **settings)
+    run.sampler = Counting(TRAINED, 6, 3)
+    run.sampler.run, run.sampler.drawn_steps = run, []
+    run.learner = SlowLearner(run, most=2)
+    run.learner.save = lambda folder: None
+    run.learner.updates = 0
+    run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
+    assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
+    # Steps 1 to 3 are drawn before the first update is made, each further one two updates behind.
+    assert run.sampler.drawn_steps == [0, 0, 0, 1, 2, 3]
+    lines = run.folder.read_metrics()[1:]
+    assert [line["steps_off_policy"] for line in lines] == [0, 1, 2, 2, 2, 2]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]

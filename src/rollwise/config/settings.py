@@ -68,6 +68,9 @@ class TinkerSettings(Section):
     """The model's name there, where it is not `model.path`."""
     loss: Literal["ppo", "importance_sampling"] = "ppo"
     """`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: not clipped."""
+    max_steps_off_policy: int = Field(0, ge=0)
+    """Steps that may be drawn from weights which lack the updates of so many steps before, while
+    these are under way; 0 learns from each step before the next is drawn."""
     draw_timeout: float = Field(3600.0, gt=0)
     """Seconds for one response, waiting in Tinker's queue included; one that takes longer is drawn
     again, a few times at most."""
@@ -395,6 +398,11 @@ class TrainConfig(CommandConfig):
         except ValueError as error:
             raise ValueError(f"`advantage`: {error}") from None
         return self
+
+    @property
+    def steps_ahead(self) -> int:
+        """Steps that may be drawn before the updates of so many before them are made."""
+        return self.tinker.max_steps_off_policy if self.backend.type == "tinker" else 0
 
 
 def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:

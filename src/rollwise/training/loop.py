@@ -3,15 +3,12 @@
 import time
 from typing import Protocol
 
-import numpy as np
-
+from rollwise.config import TrainConfig
 from rollwise.evaluation import Evaluation
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
-from rollwise.training.batches import draw_batch
 from rollwise.training.checkpoints import checkpoints, prune_checkpoints, save_checkpoint
-from rollwise.training.groups import make_group
-from rollwise.training.metrics import belief_metrics, rollout_metrics
+from rollwise.training.pipeline import Pipeline, draw_step, learn, take_over
 from rollwise.training.state import Run
 
 EVALUATION_STEP = 0
@@ -42,19 +39,15 @@ def train(run: Run, observer: Observer) -> bool:
         before = {"step": 0, "heldout": evaluate(run).as_json()}
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
-    while run.step < config.steps and not observer.stop_requested:
-        failed_before = run.grader.failures
-        metrics = train_step(run, run.step + 1)
-        run.step += 1
-        if run.step == config.steps or _due(run.step, config.evaluation.every):
-            since = time.perf_counter()
-            metrics["heldout"] = evaluate(run).as_json()
-            metrics["seconds"]["evaluation"] = time.perf_counter() - since
-            metrics["grader_failures"] = run.grader.failures - failed_before
-        _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
-        saved = _due(run.step, config.checkpoint.every)
-        if saved:
-            save(run)
+    with Pipeline(run, config.steps_ahead) as pipeline:
+        for step in range(run.step + 1, config.steps + 1):
+            if observer.stop_requested:
+                break
+            pipeline.draw(step)
+            for metrics in pipeline.learnt(halt=_halts(config, step)):
+                saved = _end_step(run, observer, metrics, began)
+        for metrics in pipeline.learnt(halt=True):
+            saved = _end_step(run, observer, metrics, began)
     if not saved:
         save(run)
     return run.step == config.steps
@@ -62,37 +55,30 @@ def train(run: Run, observer: Observer) -> bool:
 
 def train_step(run: Run, step: int) -> Row:
     """Draw, grade and learn once; returns the metrics."""
-    config = run.config
-    failed_before = run.grader.failures
-    batch = draw_batch(run.plan(), step)
-    pools = list(batch.session.pools.values())
+    metrics, examples = draw_step(run, step)
+    return take_over(run, metrics, learn(run.learner, examples))
 
-    rng = np.random.default_rng((config.seed, step))
-    groups = [make_group(pool, config.group, config.advantage, rng) for pool in pools]
-    since = time.perf_counter()
-    learnt = run.learner.learn([e for group in groups for e in group.examples(run.prompts)])
-    run.engine.load_weights(run.learner.weights())
-    learning = time.perf_counter() - since
 
-    keys, correct, drawn = batch.counts()
-    believed = belief_metrics(run.sampler, keys, correct, drawn)
-    run.sampler.tell(keys, correct=correct, drawn=drawn)
-    for group in groups[: config.records.prompts_per_step]:
-        key = group.pool.key
-        run.folder.keep_samples(group.records(step, run.questions[key], run.answers[key]))
-    return {
-        "step": step,
-        **rollout_metrics(batch, groups, first=config.group.size),
-        **learnt,
-        **believed,
-        **run.sampler.metrics(),
-        "grader_failures": run.grader.failures - failed_before,
-        "seconds": {
-            "sampling": batch.cost.sampling,
-            "grading": batch.cost.grading,
-            "learning": learning,
-        },
-    }
+def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
+    """Evaluate, log and save a step that is done, as far as it is due; returns whether saved."""
+    config, failed_before = run.config, run.grader.failures
+    run.step += 1
+    if run.step == config.steps or _due(run.step, config.evaluation.every):
+        since = time.perf_counter()
+        metrics["heldout"] = evaluate(run).as_json()
+        metrics["seconds"]["evaluation"] = time.perf_counter() - since
+        metrics["grader_failures"] += run.grader.failures - failed_before
+    _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
+    due = _due(run.step, config.checkpoint.every)
+    if due:
+        save(run)
+    return due
+
+
+def _halts(config: TrainConfig, step: int) -> bool:
+    """Say whether no further step may be drawn before `step` is learnt from."""
+    whole = (config.evaluation.every, config.checkpoint.every)
+    return step == config.steps or any(_due(step, every) for every in whole)
 
 
 def evaluate(run: Run) -> Evaluation:

@@ -153,6 +153,19 @@ def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train):
     assert json.loads((newest / "state.json").read_text())["updates"] >= 3
 
 
+def test_sampling_runs_ahead_by_what_is_allowed(tinker_url, tmp_path, train):
+    code = train(
+        tmp_path / "run", steps=6, tinker__max_steps_off_policy=2, checkpoint__every=4,
+        learner__learning_rate=1e-2, learner__warmup_updates=0,
+    )  # fmt: skip
+    assert code == 0
+    lines = metrics_of(tmp_path / "run")[1:]
+    behind = [line["steps_off_policy"] for line in lines]
+    assert max(behind) <= 2
+    assert behind[0] == behind[4] == 0  # after a checkpoint all updates are made
+    assert lines[0]["sampler_gap"] < 1e-4 and lines[4]["sampler_gap"] < 1e-4
+
+
 def test_an_engine_stops_at_ends_and_at_the_limit(tinker_url, tmp_path, train):
     assert train(tmp_path / "run", steps=1, engine__max_new_tokens=9) == 0
     assert 0 < metrics_of(tmp_path / "run")[1]["truncated"] < 1
