@@ -1,6 +1,7 @@
 """A local server that speaks Tinker's protocol, in a process of its own."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -8,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from rollwise.cli import main
+
 SERVER = Path(__file__).parent / "server.py"
 KEY = "tml-of-the-tests"
 
 if importlib.util.find_spec("tinker") is None:
-    collect_ignore_glob = ["test_tinker_*"]
+    collect_ignore = ["test_tinker_backend.py"]
 
 
 def start(folder, port=0, *options):
@@ -29,8 +32,23 @@ def stop(process):
     process.stdout.close()
 
 
+@pytest.fixture
+def servers():
+    """Starts servers of a test's own: `servers(folder, port, *options)`."""
+    started = []
+
+    def run(*arguments):
+        started.append(start(*arguments))
+        return started[-1]
+
+    yield run
+    for process, _ in started:
+        stop(process)
+
+
 @pytest.fixture(scope="session")
 def port(tmp_path_factory):
+    pytest.importorskip("tinker")
     process, port = start(tmp_path_factory.mktemp("tinker"))
     yield port
     stop(process)
@@ -48,3 +66,26 @@ def tinker_url(port, monkeypatch):
     url = f"http://127.0.0.1:{port}"
     monkeypatch.setenv("TINKER_BASE_URL", url)
     return url
+
+
+@pytest.fixture
+def train_at_tinker(monkeypatch):
+    """Runs `rollwise train` without its report: `train_at_tinker(folder, *arguments, options)`."""
+    monkeypatch.setattr("rollwise.training.command.write_report", lambda path: path / "report.html")
+
+    def run(folder, *arguments):
+        *arguments, options = arguments
+        pairs = [part for pair in options.items() for part in pair]
+        return main(["train", *arguments, "--output", str(folder), *pairs])
+
+    return run
+
+
+@pytest.fixture
+def metrics_of():
+    """Reads a run's metrics."""
+
+    def read(folder):
+        return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+    return read

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import tinker
 import torch
-from conftest import start, stop
 
-from rollwise.cli import main
 from rollwise.config import make_config
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.learner import FILE, TinkerLearner
@@ -34,20 +32,14 @@ TINY = {
 
 
 @pytest.fixture
-def train(monkeypatch):
+def train(train_at_tinker):
     """Runs `rollwise train` at Tinker, with tiny settings; returns its code."""
-    monkeypatch.setattr("rollwise.training.command.write_report", lambda path: path / "report.html")
 
     def run(folder, *arguments, **changed):
-        named = TINY | {f"--{name.replace('__', '.')}": str(v) for name, v in changed.items()}
-        options = [part for pair in named.items() for part in pair]
-        return main(["train", "--output", str(folder), *arguments, *options])
+        named = {f"--{name.replace('__', '.')}": str(value) for name, value in changed.items()}
+        return train_at_tinker(folder, *arguments, TINY | named)
 
     return run
-
-
-def metrics_of(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def settings(**learner):
@@ -86,7 +78,7 @@ def test_an_update_is_that_of_the_built_in_learner(tinker_url, loss):
     for shift in (0.0, 0.1):  # where weights differ, the ratio is the built-in importance weight
         batch = examples(ours, shift, (1.0, -0.5, 0.0, 2.0, 0.3, -1.0))
         expected, found = ours.learn(batch), theirs.learn(batch)
-        for name in ("sampler_gap", "importance_weight"):
+        for name in ("loss", "sampler_gap", "importance_weight"):
             assert found[name] == pytest.approx(expected[name], abs=1e-4)
     assert theirs.updates == ours.updates == 2
     again = examples(ours)
@@ -142,7 +134,7 @@ def test_a_checkpoint_holds_weights_and_optimizer(tinker_url, tmp_path):
         other.load(tmp_path)
 
 
-def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train):
+def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train, metrics_of):
     assert train(tmp_path / "run", steps=2) == 0
     assert train(tmp_path / "run", "--resume", steps=3) == 0
     assert [line["step"] for line in metrics_of(tmp_path / "run")] == [0, 1, 2, 3]
@@ -153,7 +145,7 @@ def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train):
     assert json.loads((newest / "state.json").read_text())["updates"] >= 3
 
 
-def test_sampling_runs_ahead_by_what_is_allowed(tinker_url, tmp_path, train):
+def test_sampling_runs_ahead_by_what_is_allowed(tinker_url, tmp_path, train, metrics_of):
     code = train(
         tmp_path / "run", steps=6, tinker__max_steps_off_policy=2, checkpoint__every=4,
         learner__learning_rate=1e-2, learner__warmup_updates=0,
@@ -166,24 +158,25 @@ def test_sampling_runs_ahead_by_what_is_allowed(tinker_url, tmp_path, train):
     assert lines[0]["sampler_gap"] < 1e-4 and lines[4]["sampler_gap"] < 1e-4
 
 
-def test_an_engine_stops_at_ends_and_at_the_limit(tinker_url, tmp_path, train):
+def test_an_engine_stops_at_ends_and_at_the_limit(tinker_url, tmp_path, train, metrics_of):
     assert train(tmp_path / "run", steps=1, engine__max_new_tokens=9) == 0
     assert 0 < metrics_of(tmp_path / "run")[1]["truncated"] < 1
 
 
-def test_a_restart_in_the_middle_of_a_step_loses_nothing(tmp_path, monkeypatch, train, caplog):
+def test_a_restart_in_the_middle_of_a_step_loses_nothing(
+    tmp_path, monkeypatch, train, servers, metrics_of, caplog
+):
     """The server is killed while it draws for step 2; responses drawn before are trained after.
 
     That the restarted server finds them as likely as the one that drew them did shows that its
     weights are those; that every draw is there shows that none was lost.
     """
     folder = tmp_path / "server"
-    process, port = start(folder, 0, "--die-after", "60")
-    restarted = []
+    process, port = servers(folder, 0, "--die-after", "60")
 
     def watch():
         process.wait()
-        restarted.append(start(folder, port)[0])
+        servers(folder, port)
 
     threading.Thread(target=watch, daemon=True).start()
     monkeypatch.setenv("TINKER_BASE_URL", f"http://127.0.0.1:{port}")
@@ -192,8 +185,6 @@ def test_a_restart_in_the_middle_of_a_step_loses_nothing(tmp_path, monkeypatch, 
             tmp_path / "run", steps=3, exit__type="fixed_count", exit__samples=8,
             schedule__rounds=1, learner__learning_rate=1e-2,
         )  # fmt: skip
-    process.stdout.close()
-    stop(*restarted)
     assert code == 0 and process.returncode == 9
     lines = metrics_of(tmp_path / "run")[1:]
     assert [(line["draws"], line["lost_draws"]) for line in lines] == [(32, 0)] * 3
@@ -234,7 +225,7 @@ def test_without_a_key_nothing_begins(tmp_path, train, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_reward_rises_over_30_steps(tinker_url, tmp_path, train):
+def test_reward_rises_over_30_steps(tinker_url, tmp_path, train, metrics_of):
     code = train(
         tmp_path / "run", steps=30, prompts__batch_size=16, data__problems=256, data__max_terms=5,
         model__lora_rank=32, learner__learning_rate=1e-3, evaluation__problems=64,
