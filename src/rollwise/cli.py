@@ -150,7 +150,6 @@ def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bo
     return prepare(layers, folder, resume, console)
 
 
-
 def _open_backend(config: TrainConfig, checkpoint: Path | None) -> "Backend":
     if config.backend.type == "tinker":
         from rollwise.integrations.tinker import TinkerBackend
