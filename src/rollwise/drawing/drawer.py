@@ -99,7 +99,7 @@ class Drawer:
         engine = VLLMEngine(
             model_path(self.config.model.path),
             tokenizer,
-            end_tokens(model, tokenizer),
+            end_tokens(model.generation_config, tokenizer),
             min(longest, self._context or longest),
             *arguments,
             self.config.vllm,

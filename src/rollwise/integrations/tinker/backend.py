@@ -40,8 +40,7 @@ class TinkerBackend:
 
         self._config, path = config, model_path(config.model.path)
         self.tokenizer = load_tokenizer(path)
-        shape = AutoConfig.from_pretrained(path, trust_remote_code=False)
-        self.context: int | None = getattr(shape, "max_position_embeddings", None)
+        self.context = _context(path)
         with told_as_ours("signing in"):
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
@@ -60,6 +59,15 @@ class TinkerBackend:
         )
         engine.load_weights(self.learner.weights())
         return engine
+
+
+def _context(path: str) -> int | None:
+    """Read how many tokens a model takes; of some at Tinker only the tokenizer is to be had."""
+    try:
+        shape = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError):
+        return None
+    return getattr(shape, "max_position_embeddings", None)
 
 
 def _generation(path: str) -> GenerationConfig | None:

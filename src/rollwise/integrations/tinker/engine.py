@@ -80,7 +80,7 @@ class TinkerEngine(AsyncEngine):
                     answer = await asyncio.wrap_future(as_future(client.sample(**request)))
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self._draw_timeout:g} s")
-            except tinker.TinkerError as error:
+            except (tinker.TinkerError, ValueError) as error:  # ValueError: no answer to be had
                 _check_refusal(error, draw, prompt)
                 return LostDraw(draw, describe(error))
         return self._completion(draw, answer.sequences[0])
