@@ -65,7 +65,9 @@ def main() -> None:
     ours_plain = np.array([graded(plain) for _ in repeats])
     sample = random.Random(2).sample(plain, 100 if quick else 500)
     plain_each = np.array([one_call(*pair) for pair in sample])
-    hostile_each = np.array([one_call(*pair) for pair in hostile])
+    hostile_each = np.array([one_call(*pair) for pair in hostile]).reshape(
+        -1, 2
+    )  # none in a quick look
     rival, rival_used = (extrapolated(plain_each[:, kind], len(plain)) for kind in (0, 1))
     figures = compared("", ours[:, 0], rival + hostile_each[:, 0].sum())
     figures |= compared("plain_", ours_plain[:, 0], rival)
