@@ -160,6 +160,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"group": {"unresolved": "refill"}}, "group.unresolved"),
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
+        ({"backend": {"type": "tinker"}}, "backend.type"),
     ],
 )
 def test_what_verls_workers_cannot_do_is_refused(config, given, key):

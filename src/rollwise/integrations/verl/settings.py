@@ -75,14 +75,15 @@ def check(config: Any, settings: TrainConfig) -> None:
 
 
 def unsupported(settings: TrainConfig) -> list[str]:
-    """Say what of rollwise's settings verl's workers cannot do, for they sample prompts apart."""
+    """Say which of rollwise's settings do not go with verl's workers, which draw apart."""
     refused: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
+        "backend.type": (settings.backend.type, "local", ("local",)),
         "group.unresolved": (settings.group.unresolved, "drop` or `keep", ("drop", "keep")),
         "allocation.type": (settings.allocation.type, "none", ("none",)),
         "schedule.total_draws": (settings.schedule.total_draws, "unset", (None,)),
     }
     return [
-        f"`{key}` must be `{wanted}` in verl, whose workers sample prompts apart; it is {given!r}"
+        f"`{key}` must be `{wanted}` in verl, whose workers draw apart; it is {given!r}"
         for key, (given, wanted, allowed) in refused.items()
         if given not in allowed
     ]
