@@ -176,8 +176,8 @@ def test_rows_that_have_ended_are_no_longer_computed(model, tokenizer):
 def input_shapes(engine):
     """The shapes of what the slots' model is run on from now on."""
     shapes = []
-    engine._twins[0].register_forward_pre_hook(
-        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    engine._forwards[0]._embed.register_forward_pre_hook(
+        lambda _, args: shapes.append(tuple(args[0].shape))
     )
     return shapes
 

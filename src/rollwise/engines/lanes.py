@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from rollwise.engines.decoder import Forward
 from rollwise.engines.engine import Prompts
 from rollwise.engines.local import Response, sample, uniforms_of
 from rollwise.engines.slots import Prefill, SlotCache, Slots
@@ -42,11 +42,13 @@ class PromptStates:
     """Keys and values of prompts, for all their draws, at once or later.
 
     Args:
-        twin: A model with the attention of slots.
+        forward: Runs the model.
+        vocabulary: How many logits a token has.
+        device: Where the model is.
     """
 
-    def __init__(self, twin: PreTrainedModel) -> None:
-        self._twin = twin
+    def __init__(self, forward: Forward, vocabulary: int, device: torch.device) -> None:
+        self._forward, self._vocabulary, self._device = forward, vocabulary, device
         self._known: OrderedDict[Key, _Prefix] = OrderedDict()
 
     def __getitem__(self, key: Key) -> _Prefix:
@@ -75,8 +77,7 @@ class PromptStates:
 
     def _portions(self, keys: Sequence[Key], prompts: Prompts) -> Iterator[Sequence[Key]]:
         """Split prompts, the shortest first, into portions that are run at a time."""
-        vocabulary = self._twin.config.get_text_config().vocab_size
-        most = max(1, math.isqrt(PREFILL_LOGITS // vocabulary))
+        most = max(1, math.isqrt(PREFILL_LOGITS // self._vocabulary))
         begin = 0
         for end in range(1, len(keys) + 1):
             rows = end - begin
@@ -87,20 +88,15 @@ class PromptStates:
 
     def _run(self, prompts: Sequence[tuple[Key, tuple[int, ...]]]) -> None:
         """Run prompts at once, padded at their ends, which nothing looks at."""
-        device = self._twin.device
-        lengths = [len(tokens) for _, tokens in prompts]
+        device, lengths = self._device, [len(tokens) for _, tokens in prompts]
         ids = torch.zeros((len(prompts), max(lengths)), dtype=torch.long)
         for row, (_, tokens) in enumerate(prompts):
             ids[row, : len(tokens)] = torch.tensor(tokens)
         lasts, column = np.unique(np.array(lengths) - 1, return_inverse=True)
         prefill = Prefill()
-        logits = self._twin(
-            input_ids=ids.to(device),
-            position_ids=torch.arange(ids.shape[1], device=device).expand(ids.shape),
-            use_cache=False,
-            logits_to_keep=torch.from_numpy(lasts).to(device),
-            slots=prefill,
-        ).logits
+        positions = torch.arange(ids.shape[1], device=device).expand(ids.shape)
+        kept = torch.from_numpy(lasts).to(device)
+        logits = self._forward(ids.to(device), positions, prefill, kept)
         states = prefill.states
         for row, (key, tokens) in enumerate(prompts):
             own = states[:, :, row : row + 1, :, : len(tokens)].clone()
@@ -112,7 +108,7 @@ class Lane:
     """Slots, and the responses that are being drawn in them.
 
     Args:
-        twin: A model with the attention of slots; no other lane runs it.
+        forward: Runs the model, in no other lane.
         slots: The most responses at a time.
         longest: The most tokens of a prompt and its response.
         max_new_tokens: The most tokens of a response.
@@ -125,14 +121,14 @@ class Lane:
 
     def __init__(
         self,
-        twin: PreTrainedModel,
+        forward: Forward,
         slots: int,
         longest: int,
         max_new_tokens: int,
         temperature: float,
         end_tokens: Tensor,
     ) -> None:
-        self._twin, self._temperature, self._end_tokens = twin, temperature, end_tokens
+        self._forward, self._temperature, self._end_tokens = forward, temperature, end_tokens
         self._longest = longest
         self._cache = SlotCache(slots, longest)
         self.drawing: dict[Draw, Sequence[int]] = {}
@@ -220,12 +216,8 @@ class Lane:
         rows = torch.from_numpy(order).to(device)
         latest = torch.from_numpy(self._drawn[order] - 1).to(device)
         positions = torch.from_numpy(self._cache.lengths[order]).to(device)
-        logits = self._twin(
-            input_ids=self._tokens[rows, latest][:, None],
-            position_ids=positions[:, None],
-            use_cache=False,
-            slots=step,
-        ).logits[:, -1]
+        tokens = self._tokens[rows, latest]
+        logits = self._forward(tokens[:, None], positions[:, None], step)[:, -1]
         self._cache.lengths[order] += 1
         self._take(order, logits)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.batches import BatchEngine
+from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Completion, Engine, LostDraw
 from rollwise.engines.lanes import Lane, PromptStates
 from rollwise.engines.local import LocalEngine, Response
@@ -80,25 +81,26 @@ class TransformersEngine(LocalEngine):
     ) -> None:
         super().__init__(model, tokenizer, max_new_tokens, temperature, batch_size)
         count = min(batch_size, lanes or _cores(model.device))
-        self._twins = [sharing_weights(model, ATTENTION) for _ in range(count)]
+        self._forwards = [forward_of(sharing_weights(model, ATTENTION)) for _ in range(count)]
         self._threads = ThreadPoolExecutor(count, "rollwise-lane") if count > 1 else None
-        self._prompts = PromptStates(self._twins[0])
+        vocabulary = model.config.get_text_config().vocab_size
+        self._prompts = PromptStates(self._forwards[0], vocabulary, model.device)
         self._ended: list[Response] = []
         self._open_lanes()
 
     def _open_lanes(self) -> None:
-        count = len(self._twins)
+        count = len(self._forwards)
         longest = int(self.context) if math.isfinite(self.context) else 2**20
         self._lanes = [
             Lane(
-                twin,
+                forward,
                 slots=self.batch_size // count + (i < self.batch_size % count),
                 longest=longest,
                 max_new_tokens=self.max_new_tokens,
                 temperature=self.temperature,
                 end_tokens=self._end_tokens,
             )
-            for i, twin in enumerate(self._twins)
+            for i, forward in enumerate(self._forwards)
         ]
 
     @property
@@ -225,22 +227,14 @@ def _logits_in_slots(
     ids %= model.config.get_text_config().vocab_size
     positions = torch.arange(total, device=model.device)[None]
     wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
-    twin, prefill, cache = sharing_weights(model, ATTENTION), Prefill(), SlotCache(1, total)
-    twin(
-        input_ids=ids[:, :prompt],
-        position_ids=positions[:, :prompt],
-        use_cache=False,
-        slots=prefill,
-    )
+    forward = forward_of(sharing_weights(model, ATTENTION))
+    prefill, cache = Prefill(), SlotCache(1, total)
+    forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)
     found = []
     for place in range(prompt, total):
-        output = twin(
-            input_ids=ids[:, place : place + 1],
-            position_ids=positions[:, place : place + 1],
-            use_cache=False,
-            slots=cache.begin_step(model.device),
-        )
+        own = slice(place, place + 1)
+        step = cache.begin_step(model.device)
+        found.append(forward(ids[:, own], positions[:, own], step)[0, -1])
         cache.lengths += 1
-        found.append(output.logits[0, -1])
     return torch.stack(found), wanted
