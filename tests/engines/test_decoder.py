@@ -25,7 +25,11 @@ KINDS = {
     "llama": (LlamaForCausalLM, LlamaConfig, {"mlp_bias": True, "hidden_act": "gelu"}),
     "untied": (LlamaForCausalLM, LlamaConfig, {"tie_word_embeddings": False}),
     "yarn": (LlamaForCausalLM, LlamaConfig, {"rope_parameters": {"rope_type": "yarn", **ROPE}}),
-    "dynamic": (LlamaForCausalLM, LlamaConfig, {"rope_parameters": {"rope_type": "dynamic", **ROPE}}),
+    "dynamic": (
+        LlamaForCausalLM,
+        LlamaConfig,
+        {"rope_parameters": {"rope_type": "dynamic", **ROPE}},
+    ),
 }
 
 

@@ -48,9 +48,9 @@ def make_examples(model, sizes=SIZES, temperature=1.0, seed=0):
     return examples
 
 
-def make_learner(model, temperature=1.0, **settings):
+def make_learner(model, temperature=1.0, lanes=None, **settings):
     defaults = {"learning_rate": 1e-2, "warmup_updates": 0, "max_grad_norm": 1e9}
-    return Learner(model, LearnerSettings(**defaults | settings), temperature)
+    return Learner(model, LearnerSettings(**defaults | settings), temperature, lanes=lanes)
 
 
 def watch(learner):
@@ -145,6 +145,19 @@ def test_micro_batches_do_not_change_the_gradient(model):
         found[budget] = steps[0][1]
     assert_close(found[1], found[10**6])
     assert_close(found[30], found[10**6])
+
+
+@pytest.mark.parametrize("mini_batches", [1, 2])
+def test_lanes_do_not_change_a_bit(model, mini_batches):
+    examples = make_examples(model, SIZES * 6)
+    weights, metrics = [], []
+    for lanes in (1, 3):
+        options = {"micro_batch_tokens": 30, "mini_batches": mini_batches}
+        learner = make_learner(copy.deepcopy(model), lanes=lanes, **options)
+        metrics.append([learner.learn(examples) for _ in range(3)])
+        weights.append(learner.weights())
+    assert metrics[0] == metrics[1]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 def watch_batches(model):
@@ -389,7 +402,8 @@ def test_only_parameters_that_require_a_gradient_are_trained(model):
         assert torch.equal(value, before[name]) == (name in frozen), name
 
 
-def test_gradient_checkpointing_recomputes_and_changes_nothing_else(make_model, tokenizer):
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_gradient_checkpointing_recomputes_and_changes_nothing_else(lanes, make_model, tokenizer):
     """Dropout stays off, and the engine that shares the model keeps its cache."""
     model = make_model(attention_dropout=0.5)
     examples = make_examples(model)
@@ -397,7 +411,7 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing_else(make_model, 
     model.gradient_checkpointing_enable()
     runs = []
     model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: runs.append(1))
-    learner = make_learner(model, micro_batch_tokens=10**6)
+    learner = make_learner(model, micro_batch_tokens=10**6, lanes=lanes)
     steps = watch(learner)
     learner.learn(examples)
     assert_close(steps[0][1], wanted)

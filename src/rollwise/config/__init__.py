@@ -13,6 +13,7 @@ from rollwise.config.reading import (
 )
 from rollwise.config.settings import (
     BUILT_IN,
+    MICRO_BATCH_TOKENS,
     AdvantageSettings,
     EngineSettings,
     GradingSettings,
@@ -30,6 +31,7 @@ from rollwise.config.strategies import Section
 
 __all__ = [
     "BUILT_IN",
+    "MICRO_BATCH_TOKENS",
     "AdvantageSettings",
     "CommandConfig",
     "DrawConfig",

@@ -1,6 +1,7 @@
 """What the engines over a model of `transformers` in this process share."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -94,6 +95,15 @@ class LocalEngine:
             Completion(r.draw, r.tokens, r.logprobs, text, truncated=r.tokens[-1] not in ends)
             for r, text in zip(responses, texts, strict=True)
         ]
+
+
+def lane_count(device: torch.device) -> int:
+    """Count the lanes for a device: on a CPU the cores over the threads of an operation, else 1."""
+    if device.type != "cpu":
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    most = int(os.environ.get("OMP_NUM_THREADS") or usable or 1)
+    return max(1, min(usable or 1, most) // torch.get_num_threads())
 
 
 def end_tokens(generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> set[int]:

@@ -3,7 +3,6 @@
 import itertools
 import logging
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
@@ -17,7 +16,7 @@ from rollwise.engines.batches import BatchEngine
 from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Completion, Engine, LostDraw
 from rollwise.engines.lanes import Lane, PromptStates
-from rollwise.engines.local import LocalEngine, Response
+from rollwise.engines.local import LocalEngine, Response, lane_count
 from rollwise.engines.slots import ATTENTION, Prefill, SlotCache, sharing_weights
 from rollwise.sampling import Draw
 
@@ -80,7 +79,7 @@ class TransformersEngine(LocalEngine):
         lanes: int | None = None,
     ) -> None:
         super().__init__(model, tokenizer, max_new_tokens, temperature, batch_size)
-        count = min(batch_size, lanes or _cores(model.device))
+        count = min(batch_size, lanes or lane_count(model.device))
         self._forwards = [forward_of(sharing_weights(model, ATTENTION)) for _ in range(count)]
         self._threads = ThreadPoolExecutor(count, "rollwise-lane") if count > 1 else None
         vocabulary = model.config.get_text_config().vocab_size
@@ -186,15 +185,6 @@ class TransformersEngine(LocalEngine):
         for lane in np.argsort(-free, kind="stable"):
             shares[lane] = min(free[lane], draws - shares.sum())
         return list(shares.tolist())
-
-
-def _cores(device: torch.device) -> int:
-    """Cores for lanes: all that this process may use, shared among the threads of an operation."""
-    if device.type != "cpu":
-        return 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    most = int(os.environ.get("OMP_NUM_THREADS") or usable or 1)
-    return max(1, min(usable or 1, most) // torch.get_num_threads())
 
 
 def unfit_reason(model: PreTrainedModel) -> str | None:

@@ -1,6 +1,7 @@
 """The learner: from responses and their advantages to new weights."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +13,21 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
-from rollwise.config import LearnerSettings
+from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
+from rollwise.engines.local import lane_count
 from rollwise.training.backend import Example
 from rollwise.training.loss import importance_weights, policy_loss
 from rollwise.training.model import merged_weights
 
+CPU_MICRO_BATCH_TOKENS = 1_024
+"""The most tokens that are run at a time on a CPU, by default: its caches would not hold more."""
+
 
 class Learner:
     """Updates a model by the clipped policy gradient, averaged over the tokens of a mini-batch.
+
+    On a CPU micro-batches are run side by side, in lanes, as the built-in engine's responses are;
+    their gradients are added up in order, so that lanes change nothing.
 
     Args:
         model: A causal language model; its parameters that require a gradient are trained, in
@@ -28,6 +36,7 @@ class Learner:
         temperature: At which responses are drawn; log-probabilities are taken at it.
         merged: Hand weights on as the files of the whole model have them, adapters merged in;
             otherwise as the model itself does.
+        lanes: Threads; by default as many as the built-in engine takes.
 
     Attributes:
         updates: Updates made so far.
@@ -39,6 +48,7 @@ class Learner:
         settings: LearnerSettings,
         temperature: float = 1.0,
         merged: bool = False,
+        lanes: int | None = None,
     ) -> None:
         self.model, self.settings, self.temperature = model, settings, temperature
         self.merged = merged
@@ -47,6 +57,11 @@ class Learner:
             self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
         )
         self.updates = 0
+        count = lanes or lane_count(model.device)
+        self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
+        on_cpu = model.device.type == "cpu"
+        default = CPU_MICRO_BATCH_TOKENS if on_cpu else MICRO_BATCH_TOKENS
+        self._micro_batch_tokens = settings.micro_batch_tokens or default
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
         """Make the updates of one step, `mini_batches` of them, and say how they went.
@@ -112,33 +127,69 @@ class Learner:
     def _update(
         self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"
     ) -> None:
-        settings = self.settings
         tokens = sum(len(example.response) for example in examples)
         totals.tokens += tokens
         batches = list(self._micro_batches(examples))
         if not batches:
             return
+
+        def loss_of(batch: list[int]) -> tuple[Tensor, _Totals]:
+            loss, own = self._loss([examples[i] for i in batch], [old[i] for i in batch])
+            return loss / tokens, own
+
         with _recomputing(self.model):
-            for batch in batches:
-                members, olds = [examples[i] for i in batch], [old[i] for i in batch]
-                logprobs, entropy = self._forward(members)
-                before = logprobs.detach() if olds[0] is None else _join(olds)
-                sampler = _engine_logprobs(members, logprobs)
-                weights = importance_weights(before, sampler, settings.importance_cap)
-                loss, clipped = policy_loss(
-                    logprobs,
-                    before,
-                    _per_token(members, logprobs),
-                    clip_low=settings.clip_low,
-                    clip_high=settings.clip_high,
-                    dual_clip=settings.dual_clip,
-                )
-                loss = weights * loss
-                bonus = settings.entropy_coefficient * entropy
-                ((loss - bonus).sum() / tokens).backward()
-                totals.add(loss, clipped, before - sampler)
-                totals.add_weights(weights, settings.importance_cap)
+            for own in self._gather_gradients(loss_of, batches):
+                totals.add(own)
         totals.grad_norms.append(self._step())
+
+    def _gather_gradients(
+        self, loss_of: Callable[[list[int]], tuple[Tensor, "_Totals"]], batches: list[list[int]]
+    ) -> Iterator["_Totals"]:
+        """Add up the gradients of micro-batches, in their order, whichever is done first."""
+        if self._threads is None:
+            for batch in batches:
+                loss, totals = loss_of(batch)
+                loss.backward()
+                yield totals
+            return
+
+        def gradient_of(batch: list[int]) -> tuple[Sequence[Tensor | None], _Totals]:
+            loss, totals = loss_of(batch)
+            return torch.autograd.grad(loss, self.parameters, allow_unused=True), totals
+
+        for gradient, totals in self._threads.map(gradient_of, batches):
+            for parameter, part in zip(self.parameters, gradient, strict=True):
+                if part is not None:
+                    parameter.grad = part if parameter.grad is None else parameter.grad.add_(part)
+            yield totals
+
+    def _loss(
+        self, examples: Sequence[Example], old: Sequence[Tensor | None]
+    ) -> tuple[Tensor, "_Totals"]:
+        """Compute the loss of a micro-batch, summed over its tokens."""
+        settings = self.settings
+        logprobs, entropy = self._forward(examples)
+        before = logprobs.detach() if old[0] is None else _join(old)
+        sampler = _engine_logprobs(examples, logprobs)
+        weights = importance_weights(before, sampler, settings.importance_cap)
+        loss, clipped = policy_loss(
+            logprobs,
+            before,
+            _per_token(examples, logprobs),
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            dual_clip=settings.dual_clip,
+        )
+        loss = weights * loss
+        totals = _Totals(
+            loss=loss.sum().item(),
+            clipped=clipped.sum().item(),
+            gap=(before - sampler).abs().sum().item(),
+            weight=weights.sum().item(),
+            truncated=int((weights == settings.importance_cap).sum()),
+            tokens_run=len(loss),
+        )
+        return (loss - settings.entropy_coefficient * entropy).sum(), totals
 
     def _step(self) -> float:
         """Change the weights by the gradient that has gathered; returns its norm."""
@@ -152,13 +203,19 @@ class Learner:
         self.optimizer.zero_grad()
         return float(norm)
 
-    @torch.no_grad()
     def _old_logprobs(self, examples: Sequence[Example]) -> list[Tensor | None]:
         old: list[Tensor | None] = [None] * len(examples)
-        for batch in self._micro_batches(examples):
+        batches = list(self._micro_batches(examples))
+
+        @torch.no_grad()
+        def rows_of(batch: list[int]) -> Sequence[Tensor]:
             members = [examples[i] for i in batch]
-            lengths = [len(example.response) for example in members]
-            for i, row in zip(batch, self._forward(members)[0].split(lengths), strict=True):
+            lengths = [len(member.response) for member in members]
+            return torch.split(self._forward(members)[0], lengths)
+
+        apply = map if self._threads is None else self._threads.map
+        for batch, rows in zip(batches, apply(rows_of, batches), strict=True):
+            for i, row in zip(batch, rows, strict=True):
                 old[i] = row
         return old
 
@@ -179,7 +236,7 @@ class Learner:
         for i in rows:
             prompt = max(prompt, len(examples[i].prompt))
             response = max(response, len(examples[i].response))
-            if batch and (len(batch) + 1) * (prompt + response) > self.settings.micro_batch_tokens:
+            if batch and (len(batch) + 1) * (prompt + response) > self._micro_batch_tokens:
                 yield batch
                 batch = []
                 prompt, response = len(examples[i].prompt), len(examples[i].response)
@@ -263,15 +320,13 @@ class _Totals:
     tokens: int = 0
     grad_norms: list[float] = field(default_factory=list)
 
-    def add(self, loss: Tensor, clipped: Tensor, gap: Tensor) -> None:
-        self.loss += loss.sum().item()
-        self.clipped += clipped.sum().item()
-        self.gap += gap.abs().sum().item()
-        self.tokens_run += len(loss)
-
-    def add_weights(self, weights: Tensor, cap: float) -> None:
-        self.weight += weights.sum().item()
-        self.truncated += int((weights == cap).sum())
+    def add(self, other: "_Totals") -> None:
+        self.loss += other.loss
+        self.clipped += other.clipped
+        self.gap += other.gap
+        self.weight += other.weight
+        self.truncated += other.truncated
+        self.tokens_run += other.tokens_run
 
     def metrics(self) -> dict[str, float]:
         finite = [norm for norm in self.grad_norms if np.isfinite(norm)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rollwise.config import BUILT_IN, TrainConfig
+from rollwise.config import BUILT_IN, MICRO_BATCH_TOKENS, TrainConfig
 from rollwise.integrations.verl.settings import BUFFER, MANAGER, NAME
 from rollwise.records import flatten
 from rollwise.training.model import model_path
@@ -95,6 +95,7 @@ def _actor(config: TrainConfig) -> dict[str, Any]:
     """The papers' loss: PPO's ratio, clipped higher above, a mean over all tokens, no KL term."""
     learner = config.learner
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
+    at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
     return {
         f"{ACTOR}.strategy": "fsdp2",
         f"{ACTOR}.optim.lr": learner.learning_rate,
@@ -103,7 +104,7 @@ def _actor(config: TrainConfig) -> dict[str, Any]:
         f"{ACTOR}.grad_clip": learner.max_grad_norm,
         f"{ACTOR}.ppo_mini_batch_size": max(config.prompts.batch_size // learner.mini_batches, 1),
         f"{ACTOR}.use_dynamic_bsz": True,
-        f"{ACTOR}.ppo_max_token_len_per_gpu": max(learner.micro_batch_tokens, longest),
+        f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
         f"{ACTOR}.clip_ratio_low": learner.clip_low,
         f"{ACTOR}.clip_ratio_high": learner.clip_high,
         f"{ACTOR}.clip_ratio_c": learner.dual_clip,
