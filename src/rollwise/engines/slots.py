@@ -104,8 +104,10 @@ class SlotCache:
 
     def release(self, slots: Slots) -> None:
         """Empty slots."""
+        released = np.zeros(len(self.lengths), dtype=bool)
+        released[slots] = True
         for bank in self._banks:
-            leaving = np.isin(bank.slots, slots)
+            leaving = released[bank.slots]
             if leaving.any():
                 bank.take(leaving, int(self.lengths[bank.slots].max()))
 
