@@ -1,6 +1,7 @@
 """The streamed schedule: draw order, surplus, full slots, budgets, beliefs, giving up."""
 
 import heapq
+import math
 import pickle
 from random import Random
 
@@ -19,6 +20,7 @@ from rollwise.sampling import (
     Rounds,
     Streamed,
 )
+from rollwise.sampling.schedules import _priority
 
 RULES = [PositiveFocused(1), Balanced(2, 2), FixedCount(3), GiveUp(Balanced(2, 2), 0.3)]
 MOST = 12
@@ -169,6 +171,26 @@ def test_slots_are_filled_by_those_furthest_behind():
     session.record(first[1], 0.0)
     assert [draw.key for draw in session.next_draws(1)] == ["b"]
     assert len(session.next_draws(93)) == 92, "all draws of all budgets, and no more"
+
+
+@given(random=st.integers(0, 2**32).map(Random), rule=st.sampled_from(RULES))
+@settings(max_examples=50, deadline=None)
+def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random, rule):
+    """Whatever was handed out, recorded and parked before; looked for among all prompts."""
+    session, flying = RolloutSession(range(9), rule, Streamed(MOST)), []
+    while not session.done:
+        if random.random() < 0.2:
+            flying += session.next_draws()
+        priority, first = min((_priority(p), p.place) for p in session._prompts.values())
+        draws = session.next_draws(1)
+        assert [draw.key for draw in draws] == ([first] if priority < math.inf else [])
+        flying += draws
+        for _ in range(random.randrange(3) if draws else 1):
+            draw = flying.pop(random.randrange(len(flying)))
+            cancelled = session.record(draw, reward(draw))
+            flying = [draw for draw in flying if draw not in cancelled]
+            if not flying:
+                break
 
 
 def test_only_what_is_certain_is_handed_out_where_slots_are_not_counted():

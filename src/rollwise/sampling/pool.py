@@ -98,7 +98,7 @@ class Pool:
     @property
     def negatives(self) -> int:
         """n₋, the number of incorrect responses."""
-        return len(self) - self.positives
+        return len(self._rewards) - self.positives
 
     @property
     def correct(self) -> NDArray[np.bool_]:

@@ -1,6 +1,5 @@
 """How far the sampling of one prompt has come."""
 
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,9 @@ class Progress:
         pool: Its responses so far, in draw order.
         outlook: When it stops, and what is to be expected of it.
         place: Its place in the session, from 0.
+        seed_name: What the seeds of its draws are hashed from, before the index.
         issued: Draws handed out.
+        in_flight: Draws handed out and not reported, or to be drawn again.
         settled: Draws whose outcome is in the pool (or lost), with all before them.
         arrived: Outcomes that wait for an earlier draw, by the draw's index.
         flying: Draws handed out and not reported, by index.
@@ -34,44 +35,43 @@ class Progress:
     pool: Pool
     outlook: Outlook
     place: int
+    seed_name: str
     issued: int = 0
+    in_flight: int = 0
     settled: int = 0
     arrived: dict[int, Outcome] = field(default_factory=dict)
     flying: "dict[int, Draw]" = field(default_factory=dict)
     known_correct: int = 0
     known_incorrect: int = 0
-    wanted: int = sys.maxsize
+    wanted: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wanted = self.outlook.budget
 
     @property
     def ended(self) -> bool:
         """Whether it is sampled no more."""
         return self.pool.exit_reason is not None
 
-    @property
-    def in_flight(self) -> int:
-        """Draws handed out and not reported, or to be drawn again."""
-        return self.issued - self.settled - len(self.arrived)
-
-    @property
-    def takes_draws(self) -> bool:
-        """Whether further draws may be handed out."""
-        return self.issued < min(self.wanted, self.outlook.budget)
-
-    def arrive(self, index: int, outcome: Outcome) -> None:
-        """Note an outcome; it is taken into the pool when those before it have come.
-
-        Where what is known meets a rule that then stays met, the prompt ends at that draw at the
-        latest, whatever comes of those before it: later ones are surplus already.
-        """
-        self.arrived[index] = outcome
+    def learn(self, outcome: Outcome) -> None:
+        """Note what came of a draw, in whatever order."""
+        self.in_flight -= 1
         if outcome is None:
             return
         if outcome[0] > self.pool.positive_threshold:
             self.known_correct += 1
         else:
             self.known_incorrect += 1
+
+    def hold(self, index: int, outcome: Outcome) -> None:
+        """Keep an outcome that was learnt until those before it have come.
+
+        Where what is known meets a rule that then stays met, the prompt ends at that draw at the
+        latest, whatever comes of those before it: later ones are surplus already.
+        """
+        self.arrived[index] = outcome
         if (
-            index > self.settled
+            outcome is not None
             and self.outlook.stays_met
             and self.outlook.satisfied[self.known_correct][self.known_incorrect]
         ):
@@ -87,17 +87,7 @@ class Progress:
                 correct, incorrect = correct + is_correct, incorrect + (not is_correct)
                 if self.outlook.satisfied[correct][incorrect]:
                     return index
-        return sys.maxsize - 1
-
-    def settle(self) -> bool:
-        """Take the next outcome in draw order into the pool; False if it has not come."""
-        if self.settled not in self.arrived:
-            return False
-        outcome = self.arrived.pop(self.settled)
-        self.settled += 1
-        if outcome is not None:
-            self.pool.take(*outcome)
-        return True
+        return self.outlook.budget
 
     def exit_reason(self, cut_short: bool) -> ExitReason | None:
         """Say why the pool ends as it is now; None if it goes on.

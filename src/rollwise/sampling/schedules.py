@@ -157,17 +157,19 @@ class Streamed:
 
 
 class _StreamedDispatcher:
-    """A heap of the prompts that a draw may be handed to; entries that are out of date stay in it.
+    """The prompts that a draw may be handed to: a heap of priorities, and of places for each.
 
-    An entry is a prompt's priority and place. Those whose next draw might turn out surplus are
-    parked while nobody speculates.
+    Many prompts share a priority, and one heap of pairs would compare more and fetch far more from
+    memory. Entries that are out of date stay until their turn comes; there are at most two a draw.
+    Prompts whose next draw might turn out surplus are parked while nobody speculates.
     """
 
     def __init__(self) -> None:
         self._prompts: list[Progress] = []
         self._priorities: list[float] = []
-        self._heap: list[tuple[float, int]] = []
-        self._parked: list[tuple[float, int]] = []
+        self._order: list[float] = []
+        self._places: dict[float, list[int]] = {}
+        self._parked: list[Progress] = []
 
     def changed(self, prompt: Progress) -> None:
         place = prompt.place
@@ -177,32 +179,28 @@ class _StreamedDispatcher:
         priority = _priority(prompt)
         if self._priorities[place] != priority:
             self._priorities[place] = priority
-            if priority != _NO_TURN:
-                heapq.heappush(self._heap, (priority, place))
-            if len(self._heap) > 2 * len(self._prompts) + 64:
-                self._tidy()
-
-    def _tidy(self) -> None:
-        """Drop the entries that are out of date, before they slow down all others."""
-        current = ((priority, place) for place, priority in enumerate(self._priorities))
-        self._heap = [entry for entry in current if entry[0] != _NO_TURN]
-        self._parked.clear()
-        heapq.heapify(self._heap)
+            if priority in self._places:
+                heapq.heappush(self._places[priority], place)
+            elif priority != _NO_TURN:
+                heapq.heappush(self._order, priority)
+                self._places[priority] = [place]
 
     def next(self, left: int, speculate: bool) -> Progress | None:
-        if speculate and self._parked:
-            self._heap += self._parked
-            self._parked.clear()
-            heapq.heapify(self._heap)
-        while self._heap:
-            entry = heapq.heappop(self._heap)
-            priority, place = entry
-            if self._priorities[place] != priority:
-                continue
-            if speculate or _is_certain(self._prompts[place]):
+        while speculate and self._parked:
+            self.changed(self._parked.pop())
+        while self._order:
+            priority = self._order[0]
+            places = self._places[priority]
+            while places:
+                place = heapq.heappop(places)
+                if self._priorities[place] != priority:
+                    continue
                 self._priorities[place] = _NO_TURN
-                return self._prompts[place]
-            self._parked.append(entry)
+                prompt = self._prompts[place]
+                if speculate or _is_certain(prompt):
+                    return prompt
+                self._parked.append(prompt)
+            del self._places[heapq.heappop(self._order)]
         return None
 
 
@@ -214,12 +212,9 @@ def _priority(prompt: Progress) -> float:
 
     Those that nothing was drawn for yet come before all, and who needs most breaks ties.
     """
-    outlook, issued = prompt.outlook, prompt.issued
-    if issued >= prompt.wanted or issued >= outlook.budget:
-        return _NO_TURN
-    in_flight = issued - prompt.settled - len(prompt.arrived)
+    outlook, issued, in_flight = prompt.outlook, prompt.issued, prompt.in_flight
     correct, incorrect = prompt.known_correct, prompt.known_incorrect
-    if in_flight >= outlook.worthwhile[correct][incorrect]:
+    if issued >= prompt.wanted or in_flight >= outlook.worthwhile[correct][incorrect]:
         return _NO_TURN
     need = outlook.expected_need[correct][incorrect]
     return (in_flight / need if issued else -1.0) - 1e-6 * need

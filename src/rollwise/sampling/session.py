@@ -1,11 +1,11 @@
 """A batch of prompts being sampled: what to draw next, and what came of it."""
 
-import hashlib
 import math
 import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import blake2b
 from numbers import Integral
 from typing import Any
 
@@ -37,10 +37,18 @@ def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
     are given, so that consecutive seeds would share all but one of their samples. Equal keys get
     equal seeds, whether they are Python's or NumPy's; 1 and "1" are different keys.
     """
+    return _hashed(_seed_name(seed, step, key), index)
+
+
+def _seed_name(seed: int, step: int, key: Key) -> str:
+    """Spell out what the seeds of a prompt's draws are hashed from, before the index."""
     kind = "str" if isinstance(key, str) else "int"
-    name = f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f{index}"
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
+    return f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f"
+
+
+def _hashed(name: str, index: int) -> int:
+    whole = f"{name}{index}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big") >> 1
 
 
 def _checked(key: Key) -> Key:
@@ -164,7 +172,8 @@ class RolloutSession:
             pool = Pool(key, positive_threshold=self.positive_threshold)
             pool.stopping = stopping
             outlook = outlook_of(stopping, self.schedule.speculation)
-            prompt = Progress(pool, outlook, place=len(self._prompts))
+            seed_name = _seed_name(self.seed, self.step, key)
+            prompt = Progress(pool, outlook, place=len(self._prompts), seed_name=seed_name)
             self._prompts[key], self.pools[key] = prompt, pool
             self._dispatcher.changed(prompt)
         self._unresolved += len(added)
@@ -219,7 +228,6 @@ class RolloutSession:
             draw = self._next_retry() or self._next_new(speculate)
             if draw is None:
                 break
-            self._prompts[draw.key].flying[draw.index] = draw
             draws.append(draw)
         return draws
 
@@ -227,6 +235,7 @@ class RolloutSession:
         while self._retries:
             draw = self._retries.popleft()
             if self._wants(draw):
+                self._prompts[draw.key].flying[draw.index] = draw
                 return draw
         return None
 
@@ -235,13 +244,16 @@ class RolloutSession:
         prompt = self._dispatcher.next(left, speculate) if left else None
         if prompt is None:
             return None
-        key, index = prompt.pool.key, prompt.issued
+        index = prompt.issued
+        draw = Draw(prompt.pool.key, index, _hashed(prompt.seed_name, index))
+        prompt.flying[index] = draw
         prompt.issued += 1
+        prompt.in_flight += 1
         self._issued += 1
         self._dispatcher.changed(prompt)
         if left == 1:
             self._end_what_waits()
-        return Draw(key, index, draw_seed(self.seed, self.step, key, index))
+        return draw
 
     def _end_what_waits(self) -> None:
         """The batch's budget is spent: end the prompts that nothing is on the way to."""
@@ -302,16 +314,27 @@ class RolloutSession:
         return not prompt.ended and draw.index < prompt.wanted
 
     def _arrive(self, prompt: Progress, draw: Draw, outcome: Outcome) -> list[Draw]:
-        """Take into the pool all outcomes that are next in draw order, until it ends."""
-        prompt.arrive(draw.index, outcome)
-        while not prompt.ended and prompt.settle():
-            none_left = prompt.issued == prompt.settled and not self.draws_left
-            reason = prompt.exit_reason(cut_short=none_left)
-            if reason is not None:
-                self._end(prompt, reason)
+        """Take in an outcome and those that wait for it, or have it wait for an earlier draw."""
+        prompt.learn(outcome)
+        if draw.index > prompt.settled:
+            prompt.hold(draw.index, outcome)
+        else:
+            self._settle(prompt, outcome)
+            while prompt.settled in prompt.arrived:
+                self._settle(prompt, prompt.arrived.pop(prompt.settled))
         surplus = prompt.take_surplus()
         self._dispatcher.changed(prompt)
         return surplus
+
+    def _settle(self, prompt: Progress, outcome: Outcome) -> None:
+        """Take the next outcome in draw order into the pool, and end the prompt if it is time."""
+        prompt.settled += 1
+        if outcome is not None:
+            prompt.pool.take(*outcome)
+        none_left = prompt.issued == prompt.settled and not self.draws_left
+        reason = prompt.exit_reason(cut_short=none_left)
+        if reason is not None:
+            self._end(prompt, reason)
 
     def _end(self, prompt: Progress, reason: ExitReason) -> None:
         prompt.end(reason)
