@@ -11,7 +11,7 @@ quartiles. The rival gets the better of two batch sizes, found before the pairs 
   streamed_time_ratio   the same engine: the time of rounds of 8 over that of streamed draws
   streamed_token_ratio  tokens of streamed draws over those of rounds
 
-    python benchmarks/engines.py [--quick] [--pairs N] [--threads N] [--profile] [--part NAME]
+    python benchmarks/engines.py [--quick] [--pairs N] [--profile] [--part NAME]
 """
 
 import argparse
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from rollwise.training.rollouts import roll_out
 
 NEW_TOKENS = 40
 LONGEST = 48
+THREADS = sorted({1, torch.get_num_threads()})
 Estimate = dict[str, float]
 
 
@@ -116,7 +118,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one pair, fewer draws")
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=0, help="of torch for the rival; 0: all")
     parser.add_argument("--profile", action="store_true", help="what remains of our time")
     parser.add_argument("--part", choices=list(PARTS), action="append")
     arguments = parser.parse_args()
@@ -126,7 +127,7 @@ def main() -> None:
         return
     figures: dict[str, Estimate] = {}
     for name in arguments.part or PARTS:
-        figures |= PARTS[name](pairs, arguments.quick, arguments.threads)
+        figures |= PARTS[name](pairs, arguments.quick)
     table = Table(title=f"{pairs} pairs; above 1: ours is faster")
     for column in ("", "ratio", "quartiles"):
         table.add_column(column)
@@ -152,7 +153,6 @@ def against_generate(
     tokenizer: PreTrainedTokenizerBase,
     draws: int,
     pairs: int,
-    threads: int,
     title: str,
 ) -> Estimate:
     """Ratio of times to draw responses of 40 tokens each, 8 to a prompt of 20."""
@@ -165,8 +165,9 @@ def against_generate(
     wanted = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
     engine = make_ours(model, tokenizer, NEW_TOKENS, min(512, draws))
     rivals = [
-        GenerateEngine(model, tokenizer, NEW_TOKENS, batch_size)
+        (GenerateEngine(model, tokenizer, NEW_TOKENS, batch_size), threads)
         for batch_size in (draws // 4, draws)
+        for threads in THREADS
     ]
 
     def seconds(engine: Any, intraop: int) -> float:
@@ -180,12 +181,8 @@ def against_generate(
             raise RuntimeError(f"{tokens} tokens were drawn, not {draws * NEW_TOKENS}")
         return seconds
 
-    all_threads = threads or torch.get_num_threads()
     return in_turns(
-        lambda: seconds(engine, 1),
-        [lambda rival=rival: seconds(rival, all_threads) for rival in rivals],  # type: ignore[misc]
-        pairs,
-        title,
+        lambda: seconds(engine, 1), [partial(seconds, *rival) for rival in rivals], pairs, title
     )
 
 
@@ -209,15 +206,15 @@ def make_ours(
     return engine
 
 
-def shipped(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
+def shipped(pairs: int, quick: bool) -> dict[str, Estimate]:
     """Compare on the shipped model."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     draws = 256 if quick else 1024
-    found = against_generate(model, tokenizer, draws, pairs, threads, "shipped model")
+    found = against_generate(model, tokenizer, draws, pairs, "shipped model")
     return {"generate_ratio": found}
 
 
-def random_25m(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
+def random_25m(pairs: int, quick: bool) -> dict[str, Estimate]:
     """Compare on a random model of 25 M parameters."""
     _, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     torch.manual_seed(0)
@@ -233,37 +230,41 @@ def random_25m(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
     )
     model = Qwen2ForCausalLM(config).eval()
     draws = 64 if quick else 256
-    found = against_generate(model, tokenizer, draws, pairs, threads, "25 M parameters")
+    found = against_generate(model, tokenizer, draws, pairs, "25 M parameters")
     return {"generate_ratio_25m": found}
 
 
-def sessions(pairs: int, quick: bool, threads: int) -> dict[str, Estimate]:
+def sessions(pairs: int, quick: bool) -> dict[str, Estimate]:
     """Compare sessions: our engine against `generate`, streamed draws against rounds."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     problems = make_running_sums(64 if quick else 256, seed=0)
     prompts = encode_prompts(problems, tokenizer, max_prompt_tokens=64).token_ids
     answers = {problem.key: problem.answer for problem in problems}
-    all_threads = threads or torch.get_num_threads()
     ours = make_ours(model, tokenizer, LONGEST, 512)
-    rivals = [GenerateEngine(model, tokenizer, LONGEST, size) for size in (128, 512)]
+    rivals = [
+        (GenerateEngine(model, tokenizer, LONGEST, size), threads)
+        for size in (128, 512)
+        for threads in THREADS
+    ]
     streamed, rounds = rw.Streamed(32), rw.Rounds(8, 4)
 
-    def cost(engine: Any, schedule: Any) -> RolloutCost:
+    def cost(engine: Any, threads: int, schedule: Any) -> RolloutCost:
         session = rw.RolloutSession(prompts, rw.Balanced(2, 2), schedule)
-        with torch_threads(1 if engine is ours else all_threads):
+        with torch_threads(threads):
             engine.load_weights({})
             return roll_out(session, engine, ExactGrader(), prompts, answers)
 
-    def seconds(engine: Any, schedule: Any) -> Callable[[], float]:
-        return lambda: cost(engine, schedule).sampling
+    def seconds(engine: Any, threads: int, schedule: Any) -> Callable[[], float]:
+        return lambda: cost(engine, threads, schedule).sampling
 
-    tokens = cost(ours, streamed).tokens / cost(ours, rounds).tokens
+    tokens = cost(ours, 1, streamed).tokens / cost(ours, 1, rounds).tokens
+    ours_streamed = seconds(ours, 1, streamed)
     return {
         "mixed_lengths_ratio": in_turns(
-            seconds(ours, streamed), [seconds(r, streamed) for r in rivals], pairs, "mixed lengths"
+            ours_streamed, [seconds(*rival, streamed) for rival in rivals], pairs, "mixed lengths"
         ),
         "streamed_time_ratio": in_turns(
-            seconds(ours, streamed), [seconds(ours, rounds)], pairs, "streamed"
+            ours_streamed, [seconds(ours, 1, rounds)], pairs, "streamed"
         ),
         "streamed_token_ratio": {"value": tokens, "low": tokens, "high": tokens},
     }
