@@ -347,7 +347,7 @@ def test_a_worker_takes_no_more_memory_than_it_may(caplog):
         rewards = grader.grade(["7 " * 20_000_000, r"$\boxed{5}$ it is"], ["7", "5"])
         assert rewards[1] == 1.0
         (worker,) = grader._pool._workers
-        status = Path(f"/proc/{worker._process.pid}/limits")
+        status = Path(f"/proc/{worker._pid}/limits")
         if status.exists():
             assert "Max address space         unlimited" not in status.read_text()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollwise.grading.contained import decode, encode
-from rollwise.grading.pool import GradeFunction, Limits
+from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.sandbox import Contained, Lost, find_containment, uncontained
 from rollwise.grading.testcases import (
     AssertTests,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollwise.errors import ConfigError
-from rollwise.grading.pool import GradeFunction, Limits
+from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.workers import WorkerGrader
 
 

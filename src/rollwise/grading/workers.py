@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.grading.grader import Grader, check_pairs
-from rollwise.grading.pool import PASSING, Failure, Limits, Load, Outcome, WorkerPool
+from rollwise.grading.limits import PASSING, Failure, Limits, Load, Outcome
+from rollwise.grading.pool import WorkerPool
 from rollwise.sampling.checks import at_least
 
 logger = logging.getLogger(__name__)
@@ -42,19 +43,25 @@ class WorkerGrader(Grader):
         limits: For one response.
         workers: Processes; None takes one for each CPU, at most `MAX_WORKERS`.
         remember: Verdicts that are kept for responses that come again; the latest ones.
+        shared: Load once for all workers; only for what starts no threads.
 
     Raises:
         ValueError: Less than one worker.
     """
 
     def __init__(
-        self, load: Load, limits: Limits, workers: int | None = None, remember: int = 0
+        self,
+        load: Load,
+        limits: Limits,
+        workers: int | None = None,
+        remember: int = 0,
+        shared: bool = False,
     ) -> None:
         self.limits = limits
         self.workers = min(_usable_cpus(), MAX_WORKERS) if workers is None else workers
         at_least("workers", self.workers, 1)
         self.failures = 0
-        self._load = load
+        self._load, self._shared = load, shared
         self._logged: set[str] = set()
         self._verdicts = _Verdicts(remember)
         self._under_way: dict[bytes, _Task] = {}
@@ -172,7 +179,7 @@ class WorkerGrader(Grader):
 
     def _running_pool(self) -> WorkerPool:
         if self._pool is None:
-            self._pool = WorkerPool(self._load, self.limits, self.workers)
+            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared)
             self._stop = weakref.finalize(self, self._pool.stop)
             # At exit before multiprocessing ends the workers, which would be replaced.
             atexit.register(self._stop)
