@@ -11,10 +11,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import evaluating
 import pytest
 
 import rollwise
 from rollwise.grading import FunctionGrader
+from rollwise.grading.limits import Limits
+from rollwise.grading.workers import WorkerGrader
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0  # seconds for what must come; nothing waits that long unless it is broken
@@ -138,6 +141,43 @@ def test_an_idle_worker_that_is_killed_costs_nothing():
             os.kill(int(pid), signal.SIGKILL)
             responses = [f"{i} + {j}{padding}" for j in range(50)]
             assert grade_counted(grader, responses) == ([i + j for j in range(50)], 0)
+
+
+def test_what_workers_share_is_loaded_once_for_them_and_their_successors():
+    with WorkerGrader(evaluating.load, Limits(PATIENCE), workers=1, shared=True) as grader:
+        facts = [grade_counted(grader, ["loader", "os.getpid()"])[0]]
+        os.kill(int(facts[0][1]), signal.SIGKILL)
+        facts.append(grade_counted(grader, ["0 or loader", "0 or os.getpid()"])[0])
+    (loader, worker), (same_loader, successor) = facts
+    assert same_loader == loader
+    assert len({loader, worker, successor}) == 3
+
+
+def test_a_nursery_that_is_killed_is_replaced_when_it_is_needed():
+    with WorkerGrader(evaluating.load, Limits(PATIENCE), workers=1, shared=True) as grader:
+        (loader, worker), _ = grade_counted(grader, ["loader", "os.getpid()"])
+        os.kill(int(loader), signal.SIGKILL)
+        assert grade_counted(grader, ["1 + 1"]) == ([2.0], 0)
+        os.kill(int(worker), signal.SIGKILL)
+        (successor,), failures = grade_counted(grader, ["0 or loader"])
+    assert successor != loader
+    assert failures == 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (evaluating.lacking, "cannot start: ImportError: no such library"),
+        (evaluating.leaving, "cannot start: ended with exit code 7"),
+    ],
+)
+def test_workers_that_cannot_start_say_why(load, why, shared):
+    with (
+        WorkerGrader(load, Limits(PATIENCE), workers=2, shared=shared) as grader,
+        pytest.raises(RuntimeError, match=why),
+    ):
+        grader.grade(["1", "2"], ["", ""])
 
 
 def test_a_closed_grader_refuses():
