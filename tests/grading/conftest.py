@@ -1,4 +1,4 @@
-"""Lets workers find `evaluating`, however pytest imports the tests."""
+"""Lets workers find `evaluating` and `loading`, however pytest imports the tests."""
 
 import sys
 from pathlib import Path

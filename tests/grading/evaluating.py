@@ -38,17 +38,3 @@ def evaluate(response, answer):
 
 def _hidden(response, answer):
     return 1.0
-
-
-def load():
-    """Make a function that knows which process made it."""
-    loader = os.getpid()
-    return lambda response, answer: eval(response, globals() | {"loader": loader})
-
-
-def lacking():
-    raise ImportError("no such library")
-
-
-def leaving():
-    os._exit(7)

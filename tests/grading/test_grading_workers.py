@@ -1,6 +1,7 @@
 """Workers: whatever a grading function does, only its own response suffers."""
 
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -11,12 +12,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import evaluating
+import loading
 import pytest
 
 import rollwise
 from rollwise.grading import FunctionGrader
 from rollwise.grading.limits import Limits
+from rollwise.grading.pool import _Worker
+from rollwise.grading.serving import send
 from rollwise.grading.workers import WorkerGrader
 
 HERE = Path(__file__).parent
@@ -144,7 +147,7 @@ def test_an_idle_worker_that_is_killed_costs_nothing():
 
 
 def test_what_workers_share_is_loaded_once_for_them_and_their_successors():
-    with WorkerGrader(evaluating.load, Limits(PATIENCE), workers=1, shared=True) as grader:
+    with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, shared=True) as grader:
         facts = [grade_counted(grader, ["loader", "os.getpid()"])[0]]
         os.kill(int(facts[0][1]), signal.SIGKILL)
         facts.append(grade_counted(grader, ["0 or loader", "0 or os.getpid()"])[0])
@@ -154,7 +157,7 @@ def test_what_workers_share_is_loaded_once_for_them_and_their_successors():
 
 
 def test_a_nursery_that_is_killed_is_replaced_when_it_is_needed():
-    with WorkerGrader(evaluating.load, Limits(PATIENCE), workers=1, shared=True) as grader:
+    with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, shared=True) as grader:
         (loader, worker), _ = grade_counted(grader, ["loader", "os.getpid()"])
         os.kill(int(loader), signal.SIGKILL)
         assert grade_counted(grader, ["1 + 1"]) == ([2.0], 0)
@@ -168,8 +171,8 @@ def test_a_nursery_that_is_killed_is_replaced_when_it_is_needed():
 @pytest.mark.parametrize(
     ("load", "why"),
     [
-        (evaluating.lacking, "cannot start: ImportError: no such library"),
-        (evaluating.leaving, "cannot start: ended with exit code 7"),
+        (loading.lacking, "cannot start: ImportError: no such library"),
+        (loading.leaving, "cannot start: ended with exit code 7"),
     ],
 )
 def test_workers_that_cannot_start_say_why(load, why, shared):
@@ -178,6 +181,33 @@ def test_workers_that_cannot_start_say_why(load, why, shared):
         pytest.raises(RuntimeError, match=why),
     ):
         grader.grade(["1", "2"], ["", ""])
+
+
+class Scripted:
+    """A nursery whose workers answer as told, or not at all."""
+
+    closed = False
+
+    def __init__(self, *answers):
+        self.answers, self.others = [*answers], []
+
+    def fork(self):
+        ours, theirs = multiprocessing.Pipe()
+        self.others.append(theirs)
+        answer = self.answers.pop(0)
+        if answer is not None:
+            send(theirs, answer)
+        return 1, ours
+
+    def end(self, pid):
+        return None
+
+
+@pytest.mark.parametrize(("cpu", "outcome"), [(1.0, 0.5), (None, "timeout")])
+def test_who_stalls_is_tried_again_where_processor_time_was_not_used_up(cpu, outcome):
+    worker = _Worker(Scripted(None, [0.5, False]), Limits(wall=0.01, cpu=cpu))
+    found = worker.grade("response", "answer")
+    assert (found if cpu else found.kind) == outcome
 
 
 def test_a_closed_grader_refuses():

@@ -52,7 +52,7 @@ def _figures(summary: Mapping[str, Any]) -> Table:
 def _uniform_groups(summary: Mapping[str, Any]) -> Table:
     ks = steps_of_k(summary["samples"])
     names = [str(k) for k in ks]
-    table = _table("Groups of k responses that carry no signal, %", "k", *names)
+    table = _table("% of groups of k without signal", "k", *names)
     for name, row in _rows(summary).items():
         for kind, words in (("all_correct", "all correct"), ("all_wrong", "all wrong")):
             shares = (row.get(f"{kind}@{k}") for k in ks)

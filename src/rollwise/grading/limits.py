@@ -22,7 +22,7 @@ class Failure(NamedTuple):
 Outcome = float | Failure
 
 PASSING = {"died", "stalled"}
-"""Kinds of failures that may be the machine's and not the response's: never remembered."""
+"""Kinds of failures that may be the machine's: tried again at once, and never remembered."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from rollwise.grading.limits import Failure, Limits, Load, Outcome
+from rollwise.grading.limits import PASSING, Failure, Limits, Load, Outcome
 from rollwise.grading.nursery import Nursery
 from rollwise.grading.serving import send
 
@@ -107,14 +107,14 @@ class _Worker:
         self._pipe: Connection | None = None
 
     def grade(self, text: str, answer: str) -> Outcome:
-        """Grade a response; twice where the worker died, which may be the machine's fault.
+        """Grade a response; twice where a failure may be the machine's fault.
 
         Raises:
             RuntimeError: The pool is stopped, or no worker can start.
         """
         outcome = self._try(text, answer)
-        died = isinstance(outcome, Failure) and outcome.kind == "died"
-        return self._try(text, answer) if died else outcome
+        passing = isinstance(outcome, Failure) and outcome.kind in PASSING
+        return self._try(text, answer) if passing else outcome
 
     def end(self) -> int | None:
         """End the process; return its exit code where that can be known."""
@@ -130,7 +130,9 @@ class _Worker:
             send(pipe, [text, answer])
             if not pipe.poll(self._limits.wall):
                 self.end()
-                return Failure("stalled", f"it took longer than {self._limits.wall:g} s")
+                # What has its processor time limited and took less waited for the machine.
+                kind = "timeout" if self._limits.cpu is None else "stalled"
+                return Failure(kind, f"it took longer than {self._limits.wall:g} s by the clock")
             outcome, worn = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return self._death()

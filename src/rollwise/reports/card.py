@@ -56,7 +56,7 @@ def _lines(summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[
     yield from ("---", "# Prepared problems", "")
     sources = ", ".join(code(source) for source in settings["data"]["sources"])
     yield f"{summary['chosen']:,} problems of {sources}, chosen by pass rate: `prepared.parquet`."
-    yield from ("", "## What was left out", "", "| | problems | left |", "|---|---:|---:|")
+    yield from ("", "## What was left out", "", "| | left out | remaining |", "|---|---:|---:|")
     left = summary["read"]
     yield f"| read | | {left:,} |"
     for name, reason in STAGES.items():
@@ -70,9 +70,9 @@ def _lines(summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[
 
 def _remarks(summary: Mapping[str, Any]) -> str:
     return (
-        f"Of the duplicates, {summary['conflicting_answers']:,} have another answer than the "
-        f"problem that was kept. {summary['checked_solutions']:,} problems have a reference "
-        "solution that was checked."
+        "Duplicates with another answer than the problem that was kept: "
+        f"{summary['conflicting_answers']:,}. Reference solutions that were checked: "
+        f"{summary['checked_solutions']:,}."
     )
 
 
