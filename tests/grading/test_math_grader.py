@@ -121,6 +121,14 @@ def test_a_power_tower_ends_at_the_limit_and_costs_only_itself(caplog):
     assert caplog.text.count("longer than 1 s") == 1
 
 
+@pytest.mark.parametrize("bomb", ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}"])
+def test_what_the_limit_cannot_hold_is_not_begun(bomb):
+    """Else this would take an hour, or the machine's memory."""
+    with MathGrader(timeout=3600.0, workers=1) as grader:
+        assert grader.grade([boxed(bomb), boxed("2^{10}")], ["3", "1024"]).tolist() == [0, 1]
+        assert grader.failures == 1
+
+
 def by_part(response, answer):
     """Grade as the grader does: by the box alone, where it takes one out."""
     content = box_of(response)

@@ -3,7 +3,9 @@
 import functools
 import gc
 import logging
+import os
 import re
+import signal
 import warnings
 from typing import Any, Literal
 
@@ -110,12 +112,36 @@ def verify_minerva(found: str, answer: str) -> float:
     return verify_math(boxed(found), boxed(answer))
 
 
-def _load(convention: Convention) -> GradeFunction:
+def _give_up_early(timeout: float) -> None:
+    """End this process, as its limit would, where SymPy begins a number too large for the limit.
+
+    That is a power or a factorial of more than 5e8 bits a second: even GMP takes many times longer.
+    """
+    from sympy import Integer, factorial
+
+    most = int(5e8 * timeout)
+    power, of_factorial = Integer._eval_power, factorial.eval
+
+    def eval_power(base: Any, exponent: Any) -> Any:
+        if exponent.is_Integer and exponent.p * (abs(base.p).bit_length() - 1) > most:
+            os.kill(os.getpid(), signal.SIGPROF)
+        return power(base, exponent)
+
+    def eval_factorial(cls: Any, n: Any) -> Any:
+        if n.is_Integer and n.p > most:  # n! has more than n bits
+            os.kill(os.getpid(), signal.SIGPROF)
+        return of_factorial(n)
+
+    Integer._eval_power, factorial.eval = eval_power, classmethod(eval_factorial)
+
+
+def _load(convention: Convention, timeout: float) -> GradeFunction:
     """Import Math-Verify and use it once: SymPy and its parser load more at their first use."""
     # It warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")
     warnings.simplefilter("ignore")  # SymPy's, of what hostile answers make it do
+    _give_up_early(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles: a tenth of its time
     return _verify_part if convention == "math_verify" else verify_minerva
 
@@ -149,7 +175,7 @@ class MathGrader(WorkerGrader):
         one_of("convention", convention, CONVENTIONS)
         self.convention = convention
         limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)
-        load = functools.partial(_load, convention)
+        load = functools.partial(_load, convention, timeout)
         super().__init__(load, limits, workers, REMEMBERED, shared=True)
 
     def _part(self, response: str, answer: str) -> str | float:
