@@ -337,15 +337,17 @@ def test_bombs_cost_their_own_reward_at_most(strict, bomb):
     assert strict.grade(responses, ["5"] * 5).tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    text=st.text(max_size=200)
-    | st.lists(st.sampled_from([*PIECES, "9", "^", "!", r"\int", r"\sum_", "("]), max_size=15).map(
-        "".join
-    )
-)
-def test_any_text_is_graded(strict, text):
-    assert set(strict.grade([text, boxed(text), "5"], ["5", "5", "5"])[:2]) <= {0.0, 1.0}
+HOSTILE = st.text(max_size=40) | st.lists(
+    st.sampled_from([*PIECES, "9", "^", "!", r"\int", r"\sum_", "("]), max_size=15
+).map("".join)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(HOSTILE, min_size=20, max_size=20))
+def test_ten_thousand_hostile_responses_are_graded(strict, texts):
+    """Each as it is and in a box, and then an honest one."""
+    responses = [*texts, *map(boxed, texts)]
+    assert set(strict.grade(responses, ["5"] * len(responses))) <= {0.0, 1.0}
     assert strict.grade(["5"], ["5"]).tolist() == [1.0]
 
 
