@@ -20,7 +20,7 @@ CONTRACT = {
         *("select_group", "advantages", "pass_at_k", "Uniform", "__version__"),
     ],
     "rollwise.grading": [
-        *("CodeGrader", "ExactGrader", "FunctionGrader", "MathGrader"),
+        *("CodeGrader", "EnvironmentGrader", "ExactGrader", "FunctionGrader", "MathGrader"),
         *("as_compute_score", "as_reward_function"),
     ],
     "rollwise.engines": ["Completion", "Engine"],

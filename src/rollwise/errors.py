@@ -1,5 +1,7 @@
 """Errors that a user can act on."""
 
+import textwrap
+
 
 class RollwiseError(Exception):
     """An error that a user can act on; the command line prints it without a traceback."""
@@ -23,3 +25,9 @@ class RunError(RollwiseError):
 
 class EngineError(RollwiseError):
     """An engine that cannot be started, or does not stay alive."""
+
+
+def one_line(error: BaseException) -> str:
+    """Describe an error of a library's within a message of ours."""
+    message = textwrap.shorten(str(error), 300, placeholder=" ...")
+    return f"{type(error).__name__}: {message}".removesuffix(".")

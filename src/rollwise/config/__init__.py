@@ -13,6 +13,7 @@ from rollwise.config.reading import (
 )
 from rollwise.config.settings import (
     BUILT_IN,
+    ENVIRONMENT,
     MICRO_BATCH_TOKENS,
     AdvantageSettings,
     EngineSettings,
@@ -31,6 +32,7 @@ from rollwise.config.strategies import Section
 
 __all__ = [
     "BUILT_IN",
+    "ENVIRONMENT",
     "MICRO_BATCH_TOKENS",
     "AdvantageSettings",
     "CommandConfig",

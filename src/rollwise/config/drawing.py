@@ -12,12 +12,14 @@ from pydantic import Field, model_validator
 from rollwise.config.base import CommandConfig, setting
 from rollwise.config.settings import (
     BUILT_IN,
+    ENVIRONMENT,
     EngineSettings,
     GradingSettings,
     ModelSource,
     ReadingSettings,
     ServerSettings,
     VLLMSettings,
+    grading_defaults,
 )
 from rollwise.config.strategies import Section
 
@@ -115,9 +117,10 @@ class EvaluateConfig(DrawConfig):
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults that hang on the model and the benchmarks."""
         own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
-        benchmarks = given.get("benchmarks") or (["math500"] if own_model else [BUILT_IN])
-        built_in_task = benchmarks == [BUILT_IN]
-        return {"benchmarks": benchmarks, **_defaults(given, own_model, built_in_task)}
+        benchmarks = given.get("benchmarks") or [
+            _source(given, "math500" if own_model else BUILT_IN)
+        ]
+        return {"benchmarks": benchmarks, **_defaults(given, own_model, benchmarks)}
 
 
 class Sources(Section):
@@ -179,17 +182,20 @@ class PrepareConfig(DrawConfig):
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults that hang on the model and the sources."""
         own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
-        built_in_task = setting(given, "data", "sources", [BUILT_IN]) == [BUILT_IN]
-        return _defaults(given, own_model, built_in_task)
+        by_default = [_source(given, BUILT_IN)]
+        sources = setting(given, "data", "sources", by_default)
+        data = {"data": {"sources": by_default}} if by_default != [BUILT_IN] else {}
+        return data | _defaults(given, own_model, sources)
 
 
-def _defaults(given: Mapping[str, Any], own_model: bool, built_in_task: bool) -> dict[str, Any]:
-    defaults: dict[str, Any] = {"grading": {}, "vllm": {"gpu_memory_utilization": 0.9}}
+def _source(given: Mapping[str, Any], otherwise: str) -> str:
+    return ENVIRONMENT if setting(given, "data", "environment", "") else otherwise
+
+
+def _defaults(given: Mapping[str, Any], own_model: bool, sources: list[str]) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"vllm": {"gpu_memory_utilization": 0.9}}
     if not own_model:
         defaults["model"] = {"cpu_threads": 1}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
-    if built_in_task:
-        defaults["grading"] = {"type": "exact"}
-    if setting(given, "grading", "type", "math") == "code":
-        defaults["grading"]["timeout"] = 10.0
-    return defaults
+    only = sources[0] if len(sources) == 1 else ""
+    return defaults | {"grading": grading_defaults(given, only)}

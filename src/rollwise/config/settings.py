@@ -29,6 +29,9 @@ from rollwise.sampling.selection import Strategy, check_size
 BUILT_IN = "running-sums"
 """The name of the built-in model and of the built-in task."""
 
+ENVIRONMENT = "environment"
+"""What a source of problems is called that is the environment of `data.environment`."""
+
 
 class ModelSource(Section):
     """A model, and where it is run."""
@@ -80,15 +83,16 @@ class TrainingSources(Section):
     """Where the problems come from."""
 
     train: str = BUILT_IN
-    """`running-sums` (built in), a parquet or JSON Lines file, or a data set's name on the hub."""
+    """`running-sums` (built in), a parquet or JSON Lines file, `environment`, or a data set's name
+    on the hub."""
     heldout: str = ""
     """The same for the held-out problems; empty sets some of the training problems apart."""
     subset: str | None = None
     """The subset of a data set on the hub that has several, such as `main` of `openai/gsm8k`."""
     split: str = "train"
-    """The split of a data set on the hub to train on."""
+    """The split of a data set on the hub or of an environment to train on."""
     heldout_split: str = "test"
-    """The split of a held-out data set on the hub."""
+    """The split of a held-out data set on the hub or of an environment."""
     instruction: str = ""
     """Added below each problem (of a file that has problems, not prompts)."""
 
@@ -108,6 +112,11 @@ class ReadingSettings(Section):
     """Built-in task: the fewest terms of a sum."""
     max_terms: int = Field(10, ge=2)
     """Built-in task: the most terms of a sum."""
+    environment: str = ""
+    """A single-turn environment of `verifiers` by its name, for `environment` as a source of
+    problems and as `grading.type`."""
+    environment_arguments: dict[str, Any] = Field(default_factory=dict)
+    """What it is opened with."""
 
 
 class DataSettings(ReadingSettings, TrainingSources):
@@ -120,9 +129,9 @@ class DataSettings(ReadingSettings, TrainingSources):
 class GradingSettings(Section):
     """From a response to its reward."""
 
-    type: Literal["exact", "math", "code", "function"] = "math"
+    type: Literal["exact", "math", "code", "function", "environment"] = "math"
     """`exact`: the text after the last `=` is the answer; `math`: by Math-Verify; `code`: by
-    running it against the problem's tests; `function`."""
+    running it against the problem's tests; `function`; `environment`: by `data.environment`."""
     function: str = ""
     """For `function`: `module:function`, of a response and its reference answer, or in the form of
     verl's `compute_score` or of TRL's reward functions."""
@@ -420,10 +429,10 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
     if setting(given, "backend", "type", "local") == "tinker":
         defaults.setdefault("model", {})["lora_rank"] = 32
-    if setting(given, "data", "train", BUILT_IN) == BUILT_IN:
-        defaults["grading"] = {"type": "exact"}
-    if setting(given, "grading", "type", "math") == "code":
-        defaults.setdefault("grading", {})["timeout"] = 10.0
+    source = BUILT_IN
+    if setting(given, "data", "environment", ""):
+        defaults["data"] = {"train": (source := ENVIRONMENT)}
+    defaults["grading"] = grading_defaults(given, setting(given, "data", "train", source))
     for section, strategy in DEFAULT_STRATEGIES.items():
         defaults[section] = {"type": setting(given, section, "type", strategy)}
     allocation = defaults["allocation"]["type"]
@@ -440,3 +449,12 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
         defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
     return defaults
+
+
+def grading_defaults(given: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The defaults of `grading`, which hang on where the problems are from."""
+    named = setting(given, "data", "environment", "")
+    kind = "exact" if source == BUILT_IN else "environment" if named else "math"
+    timeouts = {"code": 10.0, "environment": 60.0}
+    timeout = timeouts.get(setting(given, "grading", "type", kind))
+    return {"type": kind} | ({} if timeout is None else {"timeout": timeout})

@@ -82,7 +82,7 @@ class Drawer:
     @functools.cached_property
     def grader(self) -> Grader:
         """Made by the settings."""
-        return self._held.enter_context(make_grader(self.config.grading))
+        return self._held.enter_context(make_grader(self.config.grading, self.config.data))
 
     @functools.cached_property
     def engine(self) -> Engine:

@@ -18,6 +18,7 @@ from rollwise.drawing.display import counting
 from rollwise.drawing.drawer import Drawer
 from rollwise.drawing.folder import how_to_go_on, record, settle
 from rollwise.drawing.responses import Responses, draw_responses, read_responses
+from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
 from rollwise.evaluation import as_json, binomial_intervals, mean_over_problems
 from rollwise.records import Row, RunFolder
@@ -168,6 +169,7 @@ def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
         answer_column=data.answer_column,
         instruction=data.instruction,
         system_prompt=data.system_prompt,
+        environment=EnvironmentSource(data.environment, data.environment_arguments),
     )
     console.print(f"{source}: {found.describe()}", markup=False)
     named = [dataclasses.replace(p, source=p.source or Path(source).stem) for p in found.problems]

@@ -5,6 +5,7 @@ Importing this room loads no grading library: those are imported by the workers 
 
 from rollwise.grading.adapters import as_compute_score, as_reward_function
 from rollwise.grading.code import CodeGrader
+from rollwise.grading.environment import EnvironmentGrader
 from rollwise.grading.exact import ExactGrader
 from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import Grader
@@ -12,6 +13,7 @@ from rollwise.grading.mathematics import MathGrader
 
 __all__ = [
     "CodeGrader",
+    "EnvironmentGrader",
     "ExactGrader",
     "FunctionGrader",
     "Grader",

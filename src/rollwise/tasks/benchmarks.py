@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollwise.config import BUILT_IN
+from rollwise.config import BUILT_IN, ENVIRONMENT
 from rollwise.config.drawing import BenchmarkSettings
+from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
-from rollwise.tasks.problem import Problem
+from rollwise.tasks.problem import Problem, with_system_prompt
 from rollwise.tasks.readers import is_path, read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED, make_problems
 
@@ -78,14 +79,15 @@ def _find(text: str) -> Benchmark:
         )
     if text in NAMED:
         return NAMED[text]
-    if text == BUILT_IN:
-        return Benchmark(BUILT_IN, BUILT_IN)
+    if text in (BUILT_IN, ENVIRONMENT):
+        return Benchmark(text, text)
     if is_path(text):
         return Benchmark(re.sub(r"[^\w.-]", "-", Path(text).stem), text)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         return Benchmark(text.replace("/", "--"), text)
     raise ConfigError(
-        f"`benchmarks`: there is no benchmark {text!r}; there are {', '.join([*NAMED, BUILT_IN])}, "
+        f"`benchmarks`: there is no benchmark {text!r}; there are "
+        f"{', '.join([*NAMED, BUILT_IN, ENVIRONMENT])}, "
         "files (.parquet, .jsonl), name=file, and owner/name for a data set on the hub"
     )
 
@@ -123,9 +125,10 @@ def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
             subset=settings.subset if benchmark.split is None else None,
             problem_column=benchmark.problem_column or settings.problem_column,
             answer_column=settings.answer_column if benchmark.split is None else None,
+            environment=EnvironmentSource(settings.environment, settings.environment_arguments),
         )
     except DataError as error:
-        if is_path(benchmark.source):
+        if is_path(benchmark.source) or benchmark.source == ENVIRONMENT:
             raise
         raise DataError(f"{error}: --benchmarks {benchmark.name}=FILE") from error
     if not found.problems:
@@ -141,6 +144,4 @@ def _ask(problem: Problem, instruction: str, system_prompt: str) -> Problem:
     *before, last = problem.messages
     if instruction:
         last = {**last, "content": f"{last['content']}\n\n{instruction}"}
-    if system_prompt and all(message["role"] != "system" for message in problem.messages):
-        before = [{"role": "system", "content": system_prompt}, *before]
-    return dataclasses.replace(problem, messages=(*before, last))
+    return dataclasses.replace(problem, messages=with_system_prompt((*before, last), system_prompt))

@@ -14,6 +14,13 @@ def problem_key(messages: tuple[Message, ...]) -> str:
     return hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+def with_system_prompt(messages: tuple[Message, ...], system_prompt: str) -> tuple[Message, ...]:
+    """Let `system_prompt`, where there is one, be said first, unless messages have their own."""
+    if not system_prompt or any(message["role"] == "system" for message in messages):
+        return messages
+    return ({"role": "system", "content": system_prompt}, *messages)
+
+
 @dataclass(frozen=True)
 class Problem:
     """A question with an answer that can be verified.

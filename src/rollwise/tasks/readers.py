@@ -15,8 +15,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rollwise.errors import DataError
-from rollwise.tasks.problem import Message, Problem, problem_key
+from rollwise.config import ENVIRONMENT
+from rollwise.environments import EnvironmentSource
+from rollwise.errors import DataError, one_line
+from rollwise.tasks.problem import Message, Problem, problem_key, with_system_prompt
 
 FILE_SUFFIXES = (".parquet", ".jsonl", ".json")
 VERL_COLUMNS = ("prompt", "reward_model")
@@ -79,21 +81,27 @@ def read_problems(
     answer_column: str | None = None,
     instruction: str = "",
     system_prompt: str = "",
+    environment: EnvironmentSource | None = None,
 ) -> ProblemSet:
     """Read the problems of `source`; each is kept once, the first time it comes.
 
     Args:
-        source: A .parquet, .jsonl or .json (JSON Lines too) file, else a data set on the hub.
-        split: Of a data set on the hub; a file has no splits.
+        source: A .parquet, .jsonl or .json (JSON Lines too) file, `environment`, else a data set on
+            the hub.
+        split: Of a data set on the hub or of an environment; a file has no splits.
         subset: Of a data set on the hub that has several (its configuration).
         problem_column: Where the plain schema has its problems; None or "" is `problem`.
         answer_column: Where the plain schema has its answers; None or "" is `answer`.
         instruction: Put below each problem of the plain schema; verl's prompts have their own.
         system_prompt: What is said first to a problem that has no system message.
+        environment: Whose questions are read where `source` is `environment`.
 
     Raises:
         DataError: A source that cannot be read, of neither schema, or with a malformed row.
+        ConfigError: The environment cannot be opened.
     """
+    if source == ENVIRONMENT and environment is not None:
+        return _keep_first(_asked_by(environment, split, system_prompt))
     question, answer = problem_column or "problem", answer_column or "answer"
     table = _read_table(source, split, subset, {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS})
     is_renamed = bool(problem_column or answer_column)
@@ -103,6 +111,13 @@ def read_problems(
         table.require(question, answer)
         pairs = ((row, row.question(question, instruction), row.text(answer)) for row in table.rows)
     return _keep_first(row.problem(asked, truth, system_prompt) for row, asked, truth in pairs)
+
+
+def _asked_by(environment: EnvironmentSource, split: str, system_prompt: str) -> Iterable[Problem]:
+    """The questions of an environment; the answer to each is the row that it scores by."""
+    for question in environment.open().questions(split):
+        messages = with_system_prompt(question.messages, system_prompt)
+        yield Problem(problem_key(messages), messages, question.row, environment.name)
 
 
 def _keep_first(problems: Iterable[Problem]) -> ProblemSet:
@@ -194,8 +209,7 @@ class _Row:
 
     def problem(self, messages: tuple[Message, ...], answer: str, system_prompt: str) -> Problem:
         """Put together what the row says, valid or not."""
-        if system_prompt and all(message["role"] != "system" for message in messages):
-            messages = ({"role": "system", "content": system_prompt}, *messages)
+        messages = with_system_prompt(messages, system_prompt)
         key = self.text("key") or problem_key(messages)
         source, notes = self.text("data_source"), (self.note("subject"), self.note("solution"))
         return Problem(key, messages, answer, source, self.level(), *notes)
@@ -245,7 +259,7 @@ def _read_parquet(path: Path, wanted: set[str]) -> _Table:
             columns = list(file.schema_arrow.names)
             rows = file.read(columns=[name for name in columns if name in wanted]).to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as parquet: {_one_line(error)}") from error
+        raise DataError(f"{path}: cannot be read as parquet: {one_line(error)}") from error
     return _Table(str(path), columns, _number_rows(str(path), rows))
 
 
@@ -254,7 +268,7 @@ def _read_json_lines(path: Path) -> _Table:
         with path.open("rb") as file:  # bytes: a wrong encoding is an error of its line
             lines = [(i, line) for i, line in enumerate(file, 1) if line.strip()]
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {_one_line(error)}") from error
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     rows = [_read_line(f"{path}, line {i}", line) for i, line in lines]
     columns = dict.fromkeys(column for row in rows for column in row.cells)
     return _Table(str(path), list(columns), rows)
@@ -264,7 +278,7 @@ def _read_line(place: str, line: bytes) -> _Row:
     try:
         cells = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: broken JSON: {_one_line(error)}") from error
+        raise DataError(f"{place}: broken JSON: {one_line(error)}") from error
     if not isinstance(cells, dict):
         raise DataError(f"{place}: must be a JSON object, got {type(cells).__name__}")
     return _Row(place, cells)
@@ -283,7 +297,7 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> _T
     except Exception as error:  # the library's errors (network, cache, splits) share no type
         raise DataError(
             f"the data set {name!r} (split {split!r}) could not be loaded from the hub: "
-            f"{_one_line(error)}; a local parquet or JSON Lines file can be given instead"
+            f"{one_line(error)}; a local parquet or JSON Lines file can be given instead"
         ) from error
     columns = list(dataset.column_names)
     rows = dataset.select_columns([column for column in columns if column in wanted])
@@ -292,8 +306,3 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> _T
 
 def _number_rows(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[_Row]:
     return (_Row(f"{name}, row {i} (from 0)", row) for i, row in enumerate(rows))
-
-
-def _one_line(error: BaseException) -> str:
-    message = textwrap.shorten(str(error), 300, placeholder=" ...")
-    return f"{type(error).__name__}: {message}".removesuffix(".")

@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 
 from rollwise.config import BUILT_IN, TrainConfig
+from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
 from rollwise.tasks import EncodedPrompts, Problem, encode_prompts, make_running_sums, read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED
@@ -115,6 +116,7 @@ def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Probl
         answer_column=config.data.answer_column,
         instruction=config.data.instruction,
         system_prompt=config.data.system_prompt,
+        environment=EnvironmentSource(config.data.environment, config.data.environment_arguments),
     )
     log.info("%s: %s", source, found.describe())
     if not found.problems:

@@ -9,13 +9,20 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rollwise.config import GradingSettings, TrainConfig
+from rollwise.config import GradingSettings, ReadingSettings, TrainConfig
 from rollwise.engines import Engine
 from rollwise.engines.local import end_tokens
 from rollwise.engines.transformers import make_engine
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.errors import ConfigError, RunError
-from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, MathGrader
+from rollwise.grading import (
+    CodeGrader,
+    EnvironmentGrader,
+    ExactGrader,
+    FunctionGrader,
+    Grader,
+    MathGrader,
+)
 from rollwise.prompts import BatchSampler, Retiring
 from rollwise.records import RunFolder, Trackers
 from rollwise.tasks import Problem
@@ -96,7 +103,7 @@ def _assemble(
     learner = backend.learner
     data = load_data(config, backend.tokenizer, backend.context)
     sampler = _make_sampler(config, data.train)
-    grader = make_grader(config.grading)
+    grader = make_grader(config.grading, config.data)
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
@@ -178,11 +185,12 @@ def _make_engine(
     return engine
 
 
-def make_grader(settings: GradingSettings) -> Grader:
-    """Make the grader that the settings name.
+def make_grader(settings: GradingSettings, data: ReadingSettings) -> Grader:
+    """Make the grader that the settings name; `data` names the environment.
 
     Raises:
-        ConfigError: The user's function cannot be found, or nothing contains code here.
+        ConfigError: The user's function or environment cannot be found, or nothing contains code
+            here.
     """
     if settings.type == "exact":
         return ExactGrader()
@@ -190,6 +198,9 @@ def make_grader(settings: GradingSettings) -> Grader:
         return MathGrader(settings.timeout, settings.workers, settings.convention)
     if settings.type == "code":
         return CodeGrader(settings.timeout, settings.workers, uncontained=settings.uncontained)
+    if settings.type == "environment":
+        named, arguments = data.environment, data.environment_arguments
+        return EnvironmentGrader(named, arguments, settings.timeout, settings.workers)
     try:
         return FunctionGrader(settings.function, settings.timeout, settings.workers, settings.chat)
     except (ValueError, TypeError, ImportError, AttributeError) as error:

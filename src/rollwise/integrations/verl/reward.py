@@ -13,9 +13,10 @@ class GraderRewardManager(RewardManagerBase):
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **options: Any) -> None:
         super().__init__(config, tokenizer, compute_score)
-        settings = settings_of(config).grading
+        settings = settings_of(config)
         # verl starts `reward.num_workers` of these, so one process each is enough.
-        self.grader = make_grader(settings.model_copy(update={"workers": 1}))
+        alone = settings.grading.model_copy(update={"workers": 1})
+        self.grader = make_grader(alone, settings.data)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """Grade one response; see verl's `RewardManagerBase`."""

@@ -1,0 +1,80 @@
+"""Environments of verifiers up to 0.3: a data set, and a rubric of reward functions."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import verifiers
+from verifiers.clients import Client
+from verifiers.types import Response, ResponseMessage
+
+from rollwise.environments.environment import Question, messages_of
+from rollwise.errors import ConfigError, DataError
+
+
+class ClassicEnvironment:
+    """A `verifiers.SingleTurnEnv`; a response is scored by a rollout in which the model says it.
+
+    Raises:
+        ConfigError: It takes several turns or tools, or scores responses by each other.
+    """
+
+    def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
+        self._name = name
+        self._environment = verifiers.load_environment(name.partition("@")[0], **arguments)
+        self._runner = asyncio.Runner()
+        if reason := _unsupported(self._environment):
+            raise ConfigError(
+                f"`data.environment` must be one of a single turn without tools; {name!r} {reason}"
+            )
+
+    def questions(self, split: str) -> list[Question]:
+        """See `Environment`; without data to evaluate on, verifiers takes those to train on."""
+        data = self._environment
+        try:
+            rows = data.get_dataset() if split == "train" else data.get_eval_dataset()
+        except ValueError as error:
+            raise DataError(f"{self._name} has no data to train on: {error}") from error
+        return [self._question(i, row) for i, row in enumerate(rows)]
+
+    def _question(self, index: int, row: Mapping[str, Any]) -> Question:
+        place = f"{self._name}, row {index} (from 0)"
+        try:
+            return Question(messages_of(row["prompt"], place), json.dumps(row, ensure_ascii=False))
+        except TypeError as error:
+            raise DataError(f"{place} holds what cannot be written in JSON: {error}") from error
+
+    def score(self, response: str, row: str) -> float:
+        """See `Environment`."""
+        rollout = self._environment.run_rollout(json.loads(row), _Saying(response), "", {})
+        done = self._runner.run(rollout)
+        if done["error"]:
+            raise RuntimeError(done["error"])
+        return float(done["reward"])
+
+
+def _unsupported(environment: Any) -> str:
+    if not isinstance(environment, verifiers.SingleTurnEnv):
+        return f"is a {type(environment).__name__}, no SingleTurnEnv"
+    if environment.tool_defs:
+        return "has tools"
+    if environment.requires_group_rollouts:
+        return "scores responses by each other (its rubric has reward functions of a group)"
+    return ""
+
+
+class _Saying(Client):
+    """A client whose model says one thing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(None)
+        self._text = text
+
+    async def get_response(self, *_: Any, model: str, **__: Any) -> Response:
+        said = ResponseMessage(content=self._text, finish_reason="stop", is_truncated=False)
+        return Response(id="", created=0, model=model, message=said)
+
+    # What the library asks of a client that speaks to a server.
+    setup_client = to_native_tool = to_native_prompt = get_native_response = None
+    raise_from_native_response = from_native_response = close = None

@@ -1,0 +1,53 @@
+"""What rollwise needs of an environment."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rollwise.errors import DataError
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row of an environment's data.
+
+    Attributes:
+        messages: What the model is shown, each with `role` and `content`.
+        row: All that scoring needs to know of the row, in JSON.
+    """
+
+    messages: tuple[dict[str, str], ...]
+    row: str
+
+
+class Environment(Protocol):
+    """A single-turn environment: it asks, the model answers once, it scores."""
+
+    def questions(self, split: str) -> list[Question]:
+        """List what it asks, in its order: to train on (`train`), or to evaluate on (any other).
+
+        Raises:
+            DataError: A row that asks with more than text, or cannot be written down.
+        """
+        ...
+
+    def score(self, response: str, row: str) -> float:
+        """Return the reward of a response to the question of `row`; what its scoring raises."""
+        ...
+
+
+def messages_of(
+    prompt: str | Iterable[Mapping[str, Any]] | None, place: str
+) -> tuple[dict[str, str], ...]:
+    """Bring a prompt of verifiers, a text or messages, into rollwise's form.
+
+    Raises:
+        DataError: Says that the row at `place` has no prompt, or one that is not text.
+    """
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    found = tuple({"role": m["role"], "content": m["content"]} for m in messages or ())
+    if not found or not all(isinstance(message["content"], str) for message in found):
+        raise DataError(
+            f"{place} must ask by text, and by text alone; its prompt is {prompt!r:.200}"
+        )
+    return found

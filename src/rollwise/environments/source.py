@@ -1,0 +1,88 @@
+"""From the name of an environment to the environment."""
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from rollwise.environments.environment import Environment
+from rollwise.errors import ConfigError, RollwiseError, one_line
+
+
+@dataclass(frozen=True)
+class EnvironmentSource:
+    """Names an environment, and opens it in any process.
+
+    Attributes:
+        name: Of an installed package, as in `verifiers` (`owner/name` too), or of a module.
+        arguments: What it is opened with: of `load_environment`, or settings of a taskset.
+        folder: Where a module may lie; goes to the front of Python's path, as with `python -m`.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = field(default_factory=os.getcwd)
+
+    def open(self) -> Environment:
+        """Open it; once it is open, Ctrl-C and SIGTERM are handled as before.
+
+        Raises:
+            ConfigError: There is none of this name, it cannot be loaded, or it is not single-turn.
+        """
+        if not self.name:
+            raise ConfigError("`data.environment` must name the environment that is meant")
+        if importlib.util.find_spec("verifiers") is None:
+            raise ConfigError(
+                f"`data.environment` {self.name!r} needs verifiers: pip install "
+                "'rollwise[verifiers]'"
+            )
+        if self.folder not in sys.path:
+            sys.path.insert(0, self.folder)
+        try:
+            with _handlers_kept():
+                return self._open()
+        except RollwiseError:
+            raise
+        except Exception as error:  # its own code is run, and may raise anything
+            raise ConfigError(
+                f"`data.environment` {self.name!r} cannot be loaded: {one_line(error)}"
+            ) from error
+
+    def _open(self) -> Environment:
+        import verifiers
+        from verifiers.v1 import Taskset, import_taskset
+
+        if _exports(import_taskset(self.name), Taskset):
+            from rollwise.environments.tasksets import TasksetEnvironment
+
+            return TasksetEnvironment(self.name, self.arguments)
+        if not hasattr(verifiers, "SingleTurnEnv"):
+            raise ConfigError(
+                f"`data.environment` {self.name!r} exports no taskset, and classic environments "
+                f"are no longer in verifiers {verifiers.__version__}: pip install 'verifiers<0.4'"
+            )
+        from rollwise.environments.classic import ClassicEnvironment
+
+        return ClassicEnvironment(self.name, self.arguments)
+
+
+def _exports(module: ModuleType, kind: type) -> bool:
+    exported = (getattr(module, name, None) for name in getattr(module, "__all__", ()))
+    return any(isinstance(each, type) and issubclass(each, kind) for each in exported)
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Give back the handlers that a classic environment takes for its own as it is made."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)

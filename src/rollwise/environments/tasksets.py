@@ -1,0 +1,117 @@
+"""Environments of verifiers from 0.3 on: a taskset, whose tasks reward the trace of a rollout."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from verifiers import v1 as vf
+from verifiers.v1.state import state_cls
+from verifiers.v1.utils.decorators import discover_decorated
+
+from rollwise.environments.environment import Question, messages_of
+from rollwise.errors import ConfigError
+
+
+class TasksetEnvironment:
+    """A `verifiers.v1.Taskset`, each of whose tasks is answered once, by text.
+
+    A response is scored like a trace that is replayed: its task is made anew of the row, and has no
+    runtime.
+
+    Raises:
+        ConfigError: It takes more than that, or has no end or no reward.
+    """
+
+    def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
+        config = vf.taskset_config_type(name).model_validate({"id": name, **arguments})
+        self._name = name
+        self._taskset = vf.load_taskset(config)
+        self._task: type[Any] = self._taskset.task_type()
+        self._runner = asyncio.Runner()
+        if reason := self._unsupported():
+            raise ConfigError(
+                f"`data.environment` must be one of a single turn without tools; {name!r} {reason}"
+            )
+
+    def _unsupported(self) -> str:
+        if self._taskset.INFINITE:
+            return "never ends; bound it by its arguments"
+        first = next(iter(self._taskset), None)
+        if first is None:
+            return "has no tasks"
+        config = self._taskset.config
+        reasons = {
+            "has an environment of its own, which may play in several turns": (
+                vf.environment_class(self._name) is not vf.SingleAgentEnv
+            ),
+            "has a harness of its own": vf.default_harness_id(self._name) == self._name,
+            "has tools": bool(first.toolsets(config.task) or self._taskset.toolsets(config)),
+            "rewrites what the model is asked or says": discover_decorated(first, "intercept"),
+            "needs a runtime to prepare its tasks in": (
+                first.data.image
+                or first.NEEDS_CONTAINER
+                or self._task.setup is not vf.Task.setup
+                or self._task.finalize is not vf.Task.finalize
+            ),
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), "") or _unscored(first)
+
+    def questions(self, split: str) -> list[Question]:
+        """See `Environment`; a taskset has the same tasks for every split."""
+        return [
+            _question(f"{self._name}, row {i} (from 0)", task.data)
+            for i, task in enumerate(self._taskset)
+        ]
+
+    def score(self, response: str, row: str) -> float:
+        """See `Environment`."""
+        data = self._task.data_type().model_validate_json(row)
+        task, trace = (
+            self._task(data, self._taskset.config.task),
+            _trace(self._task, data, response),
+        )
+        self._runner.run(task.score(trace))
+        return float(trace.reward)
+
+
+def _unscored(task: Any) -> str:
+    scores = [*task.hooks("reward"), *(judge.score for judge in task.plugged_judges())]
+    if not scores:
+        return "has no reward"
+    needing = [score.__name__ for score in scores if _needs_runtime(score)]
+    return f"needs a runtime for its reward {needing[0]!r}" if needing else ""
+
+
+def _needs_runtime(score: Callable[..., Any]) -> bool:
+    parameter = inspect.signature(score).parameters.get("runtime")
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _question(place: str, data: Any) -> Question:
+    prompt = data.prompt
+    if not isinstance(prompt, str | None):
+        prompt = [message.model_dump() for message in prompt]
+    messages = messages_of(prompt, place)
+    if data.system_prompt:
+        messages = ({"role": "system", "content": data.system_prompt}, *messages)
+    return Question(messages, data.model_dump_json(exclude_defaults=True))
+
+
+def _trace(task: type[Any], data: Any, response: str) -> Any:
+    """Write down a rollout in which the model was asked what `data` says, and said `response`."""
+    asked = _question("", data).messages
+    said = {"role": "assistant", "content": response}
+    nodes = [
+        vf.MessageNode(message=message, parent=i - 1 if i else None)
+        for i, message in enumerate((*asked, said))
+    ]
+    nodes[-1].sampled = True
+    return vf.Trace(
+        task=vf.TraceTask(type=task.__name__, data=data),
+        agent=vf.AgentInfo(config=vf.AgentConfig()),
+        state=state_cls(task)(),
+        nodes=nodes,
+        is_completed=True,
+        ok=True,
+    )

@@ -1,0 +1,15 @@
+"""The page on environments shows the example as it is, which `test_environments` trains on."""
+
+import re
+
+
+def test_the_page_shows_the_example_as_it_is(root):
+    page = (root / "docs/verifiers.md").read_text()
+    for language, name in (("python", "sums.py"), ("toml", "sums.toml")):
+        [shown] = re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        assert shown == (root / "examples/verifiers" / name).read_text()
+
+
+def test_ci_takes_the_oldest_release_and_the_newest(root):
+    stage = (root / ".ci/run").read_text()
+    assert "verifiers==0.3.1" in stage and "verifiers==0.4.0" in stage

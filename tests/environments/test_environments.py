@@ -1,0 +1,208 @@
+"""Environments of verifiers: what they ask, what they reward, and which are refused."""
+
+import importlib.util
+import json
+import signal
+from importlib.metadata import version
+
+import pytest
+from environment_texts import CLASSIC, TASKSET
+
+from rollwise.cli import main
+from rollwise.environments import EnvironmentSource
+from rollwise.errors import ConfigError, DataError
+from rollwise.grading import EnvironmentGrader
+from rollwise.tasks import read_problems
+
+INSTALLED = importlib.util.find_spec("verifiers") is not None
+HAS_CLASSIC = INSTALLED and version("verifiers") < "0.4"
+needs_verifiers = pytest.mark.skipif(not INSTALLED, reason="needs verifiers")
+needs_classic = pytest.mark.skipif(not HAS_CLASSIC, reason="needs verifiers below 0.4")
+KINDS = [
+    pytest.param(TASKSET, id="taskset", marks=needs_verifiers),
+    pytest.param(CLASSIC, id="classic", marks=needs_classic),
+]
+
+
+def read(name, arguments=None, **options):
+    source = EnvironmentSource(name, arguments or {})
+    return read_problems("environment", environment=source, **options).problems
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_its_rows_are_the_problems_as_it_asks_them(write, text):
+    problems = read(write("asking", text), {"count": 4}, system_prompt="Not said.")
+    assert [[(m["role"], m["content"]) for m in p.messages] for p in problems] == [
+        [("system", "Add."), ("user", f"{i}+2?")] for i in range(4)
+    ]
+    assert [json.loads(p.answer)["answer"] for p in problems] == ["2", "3", "4", "5"]
+    assert {p.source for p in problems} == {"asking"}
+    assert [p.key for p in problems] == [p.key for p in read("asking", {"count": 4})]
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_its_rewards_are_those_of_its_functions_by_their_weights(write, text):
+    """2 for the right answer; 0.5 for being asked "2+2?" (taskset) or for a short one (classic)."""
+    zero, _, two = read(write("rewarding", text))
+    by_row = {"taskset": [2.5, 0.5, 2.0], "classic": [2.5, 0.5, 2.5]}
+    with EnvironmentGrader("rewarding", workers=1) as grader:
+        rewards = grader.grade(["4", "5", "2"], [two.answer, two.answer, zero.answer])
+        assert rewards.tolist() == by_row["classic" if text == CLASSIC else "taskset"]
+        assert grader.failures == 0
+
+
+@needs_verifiers
+def test_a_task_whose_reward_raises_costs_its_response_the_reward(write):
+    changes = ("return float(trace.last_reply ==", "return 1 / (trace.last_reply ==")
+    [row, *_] = read(write("raising", TASKSET, changes))
+    with EnvironmentGrader("raising", workers=1) as grader:
+        assert grader.grade(["1", "2"], [row.answer] * 2).tolist() == [0.0, 2.0]
+        assert grader.failures == 1
+
+
+@needs_classic
+def test_a_classic_environment_evaluates_on_its_own_data_and_takes_no_signals(write):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    write("both", CLASSIC)
+    assert [p.messages[-1]["content"] for p in read("both", split="test")] == ["7+2?"]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+DATA = 'Data(prompt=f"{i}+2?",'
+
+
+def within(of, text):
+    """A change that writes `text` into a class."""
+    return of, f"{of}\n        {text}\n"
+
+
+TASK, ROWS = "class Task(vf.Task[Data]):", "class Rows(vf.Taskset[Task, Config]):"
+TOOLS = 'class Tools(vf.Toolset[vf.ToolsetConfig]):\n        TOOL_PREFIX = "tools"\n\n    '
+TOOLSETS = """@classmethod
+        def toolsets(cls, config):
+            return [Tools(vf.ToolsetConfig())]"""
+GAME = """class Game(vf.Env[vf.SingleAgentEnvConfig]):
+        async def run(self, task, agents): ...
+
+    """
+UNREWARDED = [(f"@vf.reward(weight={weight})", "@vf.metric") for weight in (2.0, 0.5)]
+REFUSED = {
+    "endless": ([within(ROWS, "INFINITE = True")], "never ends"),
+    "empty": ([("count: int = 3", "count: int = 0")], "has no tasks"),
+    "unrewarded": (UNREWARDED, "has no reward"),
+    "boxed": ([("asked(self, task", "asked(self, runtime, task")], "its reward 'asked'"),
+    "prepared": (
+        [within(TASK, "async def setup(self, trace, runtime): ...")],
+        "needs a runtime to prepare",
+    ),
+    "tooled": ([(ROWS, TOOLS + ROWS), within(TASK, TOOLSETS)], "has tools"),
+    "played": (
+        [(ROWS, GAME + ROWS), ('["Rows"]', '["Game", "Rows"]')],
+        "has an environment of its own",
+    ),
+}
+
+
+@needs_verifiers
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_taskset_that_takes_more_than_a_response_is_refused(write, name):
+    changes, reason = REFUSED[name]
+    with pytest.raises(ConfigError, match=f"`data.environment` must be .*'{name}' .*{reason}"):
+        EnvironmentGrader(write(name, TASKSET, *changes))
+
+
+@needs_verifiers
+def test_a_prompt_that_is_not_text_is_refused(write):
+    write("silent", TASKSET, (DATA, "Data("))
+    with pytest.raises(DataError, match=r"silent, row 0 .from 0. must ask by text"):
+        read("silent")
+    picture = '[vf.UserMessage(content=[{"type": "image_url", "image_url": {"url": "u"}}])]'
+    write("shown", TASKSET, (DATA, f"Data(prompt={picture},"))
+    with pytest.raises(DataError, match=r"shown, row 0 .from 0. must ask by text"):
+        read("shown")
+
+
+MULTI_TURN = """vf.MultiTurnEnv):
+        async def env_response(self, messages, state, **others):
+            return []
+
+    def load_environment"""
+CLASSIC_REFUSED = {
+    "conversing": (
+        [
+            ("    def load_environment", f"    class Talk({MULTI_TURN}"),
+            ("return vf.SingleTurnEnv(", "return Talk("),
+        ],
+        "is a Talk, no SingleTurnEnv",
+    ),
+    "calling": (
+        [("**others,", '"tool_defs": [{"name": "f", "description": "", "parameters": {}}],')],
+        "has tools",
+    ),
+    "comparing": (
+        [("is_short(completion, state, parser)", "is_short(completions)")],
+        "scores responses by each other",
+    ),
+}
+
+
+@needs_classic
+@pytest.mark.parametrize("name", CLASSIC_REFUSED)
+def test_a_classic_environment_that_takes_more_than_a_response_is_refused(write, name):
+    changes, reason = CLASSIC_REFUSED[name]
+    with pytest.raises(ConfigError, match=f"`data.environment` must be .*'{name}' .*{reason}"):
+        EnvironmentGrader(write(name, CLASSIC, *changes))
+
+
+@pytest.mark.skipif(not INSTALLED or HAS_CLASSIC, reason="needs verifiers from 0.4 on")
+def test_a_classic_environment_names_the_release_that_has_it(write):
+    with pytest.raises(ConfigError, match=r"'old' exports no taskset.*pip install 'verifiers<0.4'"):
+        read(write("old", CLASSIC))
+
+
+@needs_verifiers
+def test_what_cannot_be_opened_says_why(write):
+    write("broken", "raise ValueError('of its own')")
+    with pytest.raises(ConfigError, match="'broken' cannot be loaded: ValueError: of its own"):
+        read("broken")
+    with pytest.raises(ConfigError, match="'nowhere' cannot be loaded: ModuleNotFoundError"):
+        read("nowhere")
+    with pytest.raises(ConfigError, match=r"'asked' cannot be loaded: .*cuont"):
+        read(write("asked", TASKSET), {"cuont": 5})
+    with pytest.raises(ConfigError, match=r"`data\.environment` must name"):
+        read("")
+
+
+@pytest.mark.skipif(INSTALLED, reason="verifiers is installed")
+def test_without_the_library_its_extra_is_named():
+    with pytest.raises(ConfigError, match=r"needs verifiers: pip install 'rollwise\[verifiers\]'"):
+        EnvironmentGrader("any")
+
+
+@pytest.mark.slow
+@needs_verifiers
+def test_the_example_prepares_trains_and_evaluates(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root / "examples/verifiers")
+    few = ["--data.environment_arguments", '{"count": 60}', "--grading.workers", "1"]
+    few += ["--engine.batch_size", "64"]
+    named = ["--data.environment", "sums", *few]
+    prepared, run, evaluation = (str(tmp_path / name) for name in ("prepared", "run", "evaluation"))
+    assert main(["prepare", "--output", prepared, "--samples", "2", *named]) == 0
+    chosen = read_problems(tmp_path / "prepared/prepared.parquet").problems
+    assert len(chosen) == 60
+
+    tiny = ["--steps", "2", "--prompts.batch_size", "8", "--evaluation.samples", "2"]
+    file = ["--data.train", str(tmp_path / "prepared/prepared.parquet")]
+    assert main(["train", "sums.toml", "--output", run, *file, *few, *tiny]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["trained_groups"] > 0 for line in lines[1:]] == [True] * 2
+    assert [line["grader_failures"] for line in lines] == [0] * 3
+
+    assert (
+        main(["evaluate", "--model.path", run, "--output", evaluation, "--samples", "2", *named])
+        == 0
+    )
+    [figures] = json.loads((tmp_path / "evaluation/summary.json").read_text())[
+        "benchmarks"
+    ].values()
+    assert 0 < figures["avg"]["value"] < 1
