@@ -35,7 +35,8 @@ Some defaults hang on other settings:
 - With `backend.type = "tinker"`, `model.lora_rank` is 32.
 - On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`; with
   `grading.type = "code"`, `grading.timeout` is 10.
-- With `data.environment`, `data.train` and `grading.type` are `environment`, and `grading.timeout` is 60.
+- With `data.environment`, `data.train` and `grading.type` are `environment`, and
+  `grading.timeout` is 60.
 - With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` is `all`, `group.unresolved` is `keep`,
   `advantage.objective` is `grpo`, `advantage.scale_by_std` is true.
@@ -43,8 +44,8 @@ Some defaults hang on other settings:
 # `rollwise train`
 """
 SHARED = """\
-The defaults of `model.cpu_threads`, `engine` and `grading` hang on model and task as for `train`; with
-`data.environment`, its rows are the default of `benchmarks` and `data.sources`.
+The defaults of `model.cpu_threads`, `engine` and `grading` hang on model and task as for `train`.
+With `data.environment`, `benchmarks` and `data.sources` are `["environment"]`.
 `vllm.gpu_memory_utilization` is 0.9, for nothing is trained beside it.
 """
 EVALUATE = f"""\

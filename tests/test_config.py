@@ -7,7 +7,16 @@ import tomllib
 import pytest
 
 from rollwise.cli import main
-from rollwise.config import LearnerSettings, TrainConfig, make_config, read_toml, setting_names
+from rollwise.config import (
+    EvaluateConfig,
+    LearnerSettings,
+    PrepareConfig,
+    TrainConfig,
+    make_config,
+    make_settings,
+    read_toml,
+    setting_names,
+)
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
 
@@ -285,6 +294,35 @@ def test_an_unknown_option_ends_with_code_2_and_is_named(option, capsys):
         main(["train", option, "3"])
     assert ended.value.code == 2
     assert f"there is no setting `{option.removeprefix('--')}`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("others", "grading"),
+    [
+        ({}, ("environment", 60.0)),
+        ({"data": {"train": "chosen.parquet"}}, ("environment", 60.0)),
+        ({"data": {"train": "running-sums"}}, ("exact", 2.0)),
+        ({"grading": {"type": "math"}}, ("math", 2.0)),
+        ({"grading": {"timeout": 5.0}}, ("environment", 5.0)),
+    ],
+)
+def test_a_named_environment_is_task_and_grader_unless_others_are_given(others, grading):
+    config = make_config({"data": {"environment": "sums"}}, others)
+    assert (config.grading.type, config.grading.timeout) == grading
+    assert config.data.train == others.get("data", {}).get("train", "environment")
+
+
+def test_a_named_environment_is_what_the_other_commands_read():
+    named = {"data": {"environment": "sums", "environment_arguments": {"count": 5}}}
+    evaluated, prepared = (make_settings(kind, named) for kind in (EvaluateConfig, PrepareConfig))
+    assert evaluated.benchmarks == prepared.data.sources == ["environment"]
+    assert evaluated.grading.type == prepared.grading.type == "environment"
+    assert make_settings(EvaluateConfig, named, {"benchmarks": ["aime24"]}).benchmarks == ["aime24"]
+
+
+def test_arguments_of_an_environment_on_the_command_line(settle):
+    config = settle("--data.environment", "sums", "--data.environment_arguments", '{"count": 5}')
+    assert config.data.environment_arguments == {"count": 5}
 
 
 def test_a_bad_value_on_the_command_line_ends_with_code_2_and_one_line(capsys, tmp_path):

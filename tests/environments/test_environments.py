@@ -68,6 +68,19 @@ def test_a_classic_environment_evaluates_on_its_own_data_and_takes_no_signals(wr
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@needs_classic
+def test_a_classic_environment_that_asks_another_thing_than_its_row_gives_no_reward(write):
+    other = """class Other(vf.SingleTurnEnv):
+        async def setup_state(self, state):
+            state["prompt"] = [vf.UserMessage(content="5+5?")]
+
+    def load_environment"""
+    changes = ("def load_environment", other), ("return vf.SingleTurnEnv(", "return Other(")
+    [row, *_] = read(write("changing", CLASSIC, *changes))
+    with pytest.raises(ValueError, match="asks another thing than the prompt of its row"):
+        EnvironmentSource("changing").open().score("2", row.answer)
+
+
 DATA = 'Data(prompt=f"{i}+2?",'
 
 
@@ -198,11 +211,7 @@ def test_the_example_prepares_trains_and_evaluates(root, tmp_path, monkeypatch):
     assert [line["trained_groups"] > 0 for line in lines[1:]] == [True] * 2
     assert [line["grader_failures"] for line in lines] == [0] * 3
 
-    assert (
-        main(["evaluate", "--model.path", run, "--output", evaluation, "--samples", "2", *named])
-        == 0
-    )
-    [figures] = json.loads((tmp_path / "evaluation/summary.json").read_text())[
-        "benchmarks"
-    ].values()
-    assert 0 < figures["avg"]["value"] < 1
+    drawn = ["--model.path", run, "--samples", "2", "--engine.max_new_tokens", "48"]
+    assert main(["evaluate", "--output", evaluation, *drawn, *named]) == 0
+    summary = json.loads((tmp_path / "evaluation/summary.json").read_text())
+    assert summary["benchmarks"].keys() == {"environment"}

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import verifiers
@@ -40,15 +40,17 @@ class ClassicEnvironment:
 
     def _question(self, index: int, row: Mapping[str, Any]) -> Question:
         place = f"{self._name}, row {index} (from 0)"
+        messages = messages_of(row["prompt"], place)
         try:
-            return Question(messages_of(row["prompt"], place), json.dumps(row, ensure_ascii=False))
+            return Question(messages, json.dumps(row, ensure_ascii=False))
         except TypeError as error:
             raise DataError(f"{place} holds what cannot be written in JSON: {error}") from error
 
     def score(self, response: str, row: str) -> float:
-        """See `Environment`."""
-        rollout = self._environment.run_rollout(json.loads(row), _Saying(response), "", {})
-        done = self._runner.run(rollout)
+        """See `Environment`; it also raises where the environment asks what the row does not."""
+        cells = json.loads(row)
+        model = _Saying(response, to=messages_of(cells["prompt"], self._name))
+        done = self._runner.run(self._environment.run_rollout(cells, model, "", {}))
         if done["error"]:
             raise RuntimeError(done["error"])
         return float(done["reward"])
@@ -65,13 +67,16 @@ def _unsupported(environment: Any) -> str:
 
 
 class _Saying(Client):
-    """A client whose model says one thing."""
+    """A client whose model says `text`, and that to one prompt only."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, to: Sequence[Mapping[str, str]]) -> None:
         super().__init__(None)
         self._text = text
+        self._asked = [message["content"] for message in to]
 
-    async def get_response(self, *_: Any, model: str, **__: Any) -> Response:
+    async def get_response(self, prompt: Any, model: str, *_: Any, **__: Any) -> Response:
+        if [message["content"] for message in prompt] != self._asked:
+            raise ValueError("the environment asks another thing than the prompt of its row")
         said = ResponseMessage(content=self._text, finish_reason="stop", is_truncated=False)
         return Response(id="", created=0, model=model, message=said)
 
