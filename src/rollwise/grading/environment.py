@@ -8,6 +8,9 @@ from rollwise.environments import EnvironmentSource
 from rollwise.grading.pool import GradeFunction, Limits
 from rollwise.grading.workers import WorkerGrader
 
+START_TIMEOUT = 1800.0
+"""Seconds for a worker to open the environment, which may prepare a large data set."""
+
 
 class EnvironmentGrader(WorkerGrader):
     """Gives each response the reward that an environment's rubric, or its task, gives it.
@@ -34,7 +37,7 @@ class EnvironmentGrader(WorkerGrader):
     ) -> None:
         load = _Opened(EnvironmentSource(name, arguments or {}))
         load()
-        super().__init__(load, Limits(wall=timeout), workers)
+        super().__init__(load, Limits(wall=timeout, start=START_TIMEOUT), workers)
 
 
 @dataclass(frozen=True)

@@ -27,18 +27,20 @@ PASSING = {"died", "stalled"}
 
 @dataclass(frozen=True)
 class Limits:
-    """What grading one response may take.
+    """What grading one response, and getting ready for the first, may take.
 
     Attributes:
         wall: Seconds by the clock.
         cpu: Seconds of processor time, which other load does not shorten; None for no limit.
         memory: Bytes beyond those that a worker has taken when it is ready; None for no limit.
             Held on Linux.
+        start: Seconds for a worker to be ready, imports included.
     """
 
     wall: float
     cpu: float | None = None
     memory: int | None = None
+    start: float = 120.0
 
     def __post_init__(self) -> None:
         if not 0 < self.wall < math.inf:

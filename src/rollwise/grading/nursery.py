@@ -19,10 +19,6 @@ from typing import Any
 from rollwise.grading.limits import GradeFunction, Limits, Load
 from rollwise.grading.serving import loaded, send, serve
 
-START_TIMEOUT = 120.0
-"""Seconds for a process to be ready, imports included."""
-
-
 class Nursery:
     """Forks workers, knows what became of them, and takes them along when it ends.
 
@@ -36,7 +32,7 @@ class Nursery:
     """
 
     def __init__(self, load: Load, limits: Limits, shared: bool) -> None:
-        self._settings = (load, limits, shared)
+        self._load, self._limits, self._shared = load, limits, shared
         self._process: _Process | None = None
         self._control: Connection | None = None
         self.closed = False
@@ -80,16 +76,18 @@ class Nursery:
         with self._starting, theirs:
             if self.closed:
                 raise RuntimeError("the grader is closed")
-            self._process = _Process(target=_tend, args=(theirs, *self._settings), daemon=True)
+            settings = (self._load, self._limits, self._shared)
+            self._process = _Process(target=_tend, args=(theirs, *settings), daemon=True)
             self._process.start()
         self._await_ready(self._control, self._death)
         return self._control
 
     def _await_ready(self, pipe: Connection, death: Callable[[], int | None]) -> None:
         """Wait until the process at the other end has loaded what it needs."""
-        error = f"not ready after {START_TIMEOUT:g} s"
+        seconds = self._limits.start
+        error = f"not ready after {seconds:g} s"
         try:
-            if pipe.poll(START_TIMEOUT):
+            if pipe.poll(seconds):
                 error = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             error = f"ended with exit code {death()}"
