@@ -170,7 +170,7 @@ def test_a_classic_environment_that_takes_more_than_a_response_is_refused(write,
 @pytest.mark.skipif(not INSTALLED or HAS_CLASSIC, reason="needs verifiers from 0.4 on")
 def test_a_classic_environment_names_the_release_that_has_it(write):
     with pytest.raises(ConfigError, match=r"'old' exports no taskset.*pip install 'verifiers<0.4'"):
-        read(write("old", CLASSIC))
+        read(write("old", CLASSIC, ("from datasets import Dataset", "")))
 
 
 @needs_verifiers
