@@ -19,6 +19,7 @@ from typing import Any
 from rollwise.grading.limits import GradeFunction, Limits, Load
 from rollwise.grading.serving import loaded, send, serve
 
+
 class Nursery:
     """Forks workers, knows what became of them, and takes them along when it ends.
 
