@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollwise.environments import EnvironmentSource
-from rollwise.grading.pool import GradeFunction, Limits
+from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.workers import WorkerGrader
 
 START_TIMEOUT = 1800.0
