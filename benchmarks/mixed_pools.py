@@ -2,39 +2,53 @@
 
 Trains the built-in model on running sums of 7 to 10 terms, 64 prompts a step, until `--tokens`
 response tokens are drawn, and counts all draws against the pools that hold both a correct and an
-incorrect response; then evaluates it on 256 held-out problems. Intervals are 95 %, by Student's t
-over seeds. Results are kept in `--results`, a line a run, and runs that are there already are not
-repeated.
+incorrect response; then evaluates it on 256 held-out problems. Two rules end a pool: one response
+of each kind, or two. Intervals are 95 %, by Student's t over seeds. Results are kept in
+`--results`, a line a run, and runs that are there already are not repeated.
 
     python benchmarks/mixed_pools.py [--quick] [--tokens N] [--seeds N] [--workers N]
 """
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import prompt_choice
 from prompt_choice import Record, over_seeds, run_missing
 from rich.console import Console
 from rich.table import Table
 
 PROBLEMS = "7 to 10 terms"
-BALANCED = {"type": "balanced"}
-CERTAIN = {"type": "streamed", "speculation": 1.0}
-GIVING_UP = {"exit": {**BALANCED, "give_up_below": 0.2}, "schedule": CERTAIN}
-ARMS: dict[str, tuple[dict[str, Any], str]] = {
-    "rounds, uniform": ({"exit": BALANCED}, "uniform"),
-    "streamed, uniform": ({"exit": BALANCED, "schedule": CERTAIN}, "uniform"),
-    "streamed, posterior": ({"exit": BALANCED, "schedule": CERTAIN}, "posterior"),
-    "streamed, posterior, giving up below 0.2": (GIVING_UP, "posterior"),
-    "the same, linear advantages of all draws": (
-        {**GIVING_UP, "group": {"strategy": "all"}, "advantage": {"objective": "linear"}},
-        "posterior",
-    ),
-    "GRPO, uniform": ({"exit": {"type": "fixed_count"}}, "uniform"),
+ONE = {"type": "balanced", "positives": 1, "negatives": 1}
+TWO = {"type": "balanced"}
+GRPO = {"exit": {"type": "fixed_count"}}
+CERTAIN = {"schedule": {"type": "streamed", "speculation": 1.0}}
+LINEAR = {"group": {"strategy": "all"}, "advantage": {"objective": "linear"}}
+PLAIN = {"advantage": {"objective": "linear", "scale_by_std": False}}
+
+
+def giving_up(rule: Record) -> Record:
+    """Streamed, as few draws as can be, and prompts given up that are unlikely to meet the rule."""
+    return {"exit": {**rule, "give_up_below": 0.2}, **CERTAIN}
+
+
+ARMS: dict[str, tuple[Record, str]] = {
+    "one of each: rounds, uniform": ({"exit": ONE}, "uniform"),
+    "one of each: streamed, posterior, giving up": ({**giving_up(ONE), **LINEAR}, "posterior"),
+    "two of each: rounds, uniform": ({"exit": TWO}, "uniform"),
+    "two of each: streamed, uniform": ({"exit": TWO, **CERTAIN}, "uniform"),
+    "two of each: streamed, posterior": ({"exit": TWO, **CERTAIN}, "posterior"),
+    "two of each: streamed, posterior, giving up": (giving_up(TWO), "posterior"),
+    "GRPO, uniform": (GRPO, "uniform"),
+    "GRPO, linear, uniform": ({**GRPO, **PLAIN}, "uniform"),
+    "GRPO, linear, posterior": ({**GRPO, **PLAIN}, "posterior"),
 }
-RIVAL, OURS = "rounds, uniform", "streamed, posterior, giving up below 0.2"
+RIVALS = {
+    "one": ("one of each: rounds, uniform", "one of each: streamed, posterior, giving up"),
+    "two": ("two of each: rounds, uniform", "two of each: streamed, posterior, giving up"),
+}
 # Runs go to processes of their own, which import this file and so know the arms too.
 prompt_choice.RESPONSE_SAMPLINGS |= {name: settings for name, (settings, _) in ARMS.items()}
 
@@ -60,30 +74,35 @@ def main() -> None:
     arguments = parser.parse_args()
     tokens, seeds, arms = arguments.tokens, range(arguments.seeds), list(ARMS)
     if arguments.quick:
-        tokens, seeds, arms = 60_000, range(1), [RIVAL, OURS]
+        tokens, seeds, arms = 60_000, range(1), list(RIVALS["one"])
     jobs = [(arm, seed, tokens) for seed in seeds for arm in arms]
     found = run_missing(train_arm, jobs, arguments.results, arguments.workers)
 
+    costs = {
+        arm: np.array([draws_per_mixed_pool(found[arm, seed, tokens]) for seed in seeds])
+        for arm in arms
+    }
     table = Table(title=f"{PROBLEMS}, {tokens:,} tokens, {len(seeds)} seeds")
-    for column in ("arm", "draws a mixed pool", "ratio", "avg@8", "steps"):
+    for column in ("arm", "draws a mixed pool", "avg@8", "steps"):
         table.add_column(column, justify="left" if column == "arm" else "right")
-    ratios = {}
     for arm in arms:
         of_arm = [found[arm, seed, tokens] for seed in seeds]
-        costs = [draws_per_mixed_pool(result) for result in of_arm]
-        rivals = [draws_per_mixed_pool(found[RIVAL, seed, tokens]) for seed in seeds]
-        ratios[arm] = over_seeds(cost / rival for cost, rival in zip(costs, rivals, strict=True))
-        table.add_row(
-            arm,
-            f"{over_seeds(costs)['value']:.1f}",
-            "{value:.2f} [{low:.2f}, {high:.2f}]".format(**ratios[arm]),
-            "{value:.3f} [{low:.3f}, {high:.3f}]".format(
-                **over_seeds(result["after"] for result in of_arm)
-            ),
-            f"{over_seeds(result['steps'] for result in of_arm)['value']:.0f}",
-        )
+        accuracy = over_seeds(result["after"] for result in of_arm)
+        steps = over_seeds(result["steps"] for result in of_arm)["value"]
+        table.add_row(arm, shown(over_seeds(costs[arm]), 1), shown(accuracy, 3), f"{steps:.0f}")
     Console().print(table)
-    print(json.dumps({"mixed_pool_draws_ratio": ratios[OURS]}))
+    figures = {
+        f"mixed_pool_draws_ratio_{rule}": over_seeds(costs[ours] / costs[rival])
+        for rule, (rival, ours) in RIVALS.items()
+        if ours in costs
+    }
+    print(json.dumps(figures))
+
+
+def shown(figure: Mapping[str, float], digits: int) -> str:
+    """Write a figure with its interval."""
+    value, low, high = (f"{figure[end]:.{digits}f}" for end in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 if __name__ == "__main__":
