@@ -2,9 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -61,41 +58,6 @@ def test_the_summary_is_of_the_responses(whole):
     assert [name for name in names if name not in figures] == []
     assert {int(level) for level in figures["level"]} == set(range(2, 11))
     assert (figures["problems"], figures["lost_draws"], figures["grader_failures"]) == (12, 0, 0)
-
-
-@pytest.mark.parametrize(("portions", "how"), [(0, TINY), (1, ["--resume"]), (2, TINY)])
-def test_a_killed_evaluation_ends_with_the_same_files(
-    tmp_path, whole, kill_after, contents_of, say, portions, how
-):
-    folder = tmp_path / "run"
-    kill_after(portions)
-    with pytest.raises(kill_after.error):
-        say("evaluate", folder, *TINY)
-    assert not (folder / "summary.json").exists()
-    assert say("evaluate", folder, *how)[0] == 0
-    assert contents_of(folder) == contents_of(whole)
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_goes_on_to_the_same_files(tmp_path, contents_of, wait_for_file):
-    options = ["--data.problems", "64", "--samples", "8", "--portion", "4"]
-
-    def begin(folder):
-        return subprocess.Popen(
-            [sys.executable, "-m", "rollwise", "evaluate", "--output", str(folder), *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    process = begin(tmp_path / "run")
-    wait_for_file(tmp_path / "run/responses/running-sums/part-00001.parquet", process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    for folder in ("run", "whole"):
-        process = begin(tmp_path / folder)
-        assert process.wait(300) == 0, process.communicate()
-    assert contents_of(tmp_path / "run") == contents_of(tmp_path / "whole")
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, say):

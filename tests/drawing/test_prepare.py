@@ -1,9 +1,6 @@
 """`rollwise prepare`: what is left out, what is measured, what is chosen, and how it goes on."""
 
 import json
-import signal
-import subprocess
-import sys
 
 import datasets
 import numpy as np
@@ -81,42 +78,6 @@ def test_a_run_trains_on_it(tmp_path, whole):
     options += ["--prompts.batch_size", "2", "--grading.type", "exact", "--evaluation.samples", "1"]
     options += ["--engine.max_new_tokens", "16"]
     assert main(["train", "--output", str(tmp_path / "run"), *options]) == 0
-
-
-@pytest.mark.parametrize(("portions", "how"), [(0, TINY), (1, ["--resume"]), (2, TINY)])
-def test_a_killed_preparation_ends_with_the_same_files(
-    tmp_path, whole, kill_after, contents_of, say, portions, how
-):
-    folder = tmp_path / "run"
-    kill_after(portions)
-    with pytest.raises(kill_after.error):
-        say("prepare", folder, *TINY)
-    assert not (folder / "prepared.parquet").exists()
-    assert say("prepare", folder, *how)[0] == 0
-    assert contents_of(folder) == contents_of(whole)
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_goes_on_to_the_same_files(tmp_path, contents_of, wait_for_file):
-    options = ["--data.problems", "64", "--samples", "8", "--portion", "4"]
-
-    def begin(folder):
-        return subprocess.Popen(
-            [sys.executable, "-m", "rollwise", "prepare", "--output", str(folder), *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    process = begin(tmp_path / "run")
-    wait_for_file(tmp_path / "run/responses/part-00001.parquet", process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    for folder in ("run", "whole"):
-        process = begin(tmp_path / folder)
-        shown, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, shown
-    assert contents_of(tmp_path / "run") == contents_of(tmp_path / "whole")
 
 
 def test_another_range_draws_nothing_anew(tmp_path, say, monkeypatch):
