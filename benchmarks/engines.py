@@ -6,6 +6,8 @@ quartiles. The rival gets the better of two batch sizes, found before the pairs 
 
   generate_ratio        the shipped model, 1,024 draws of 40 new tokens
   generate_ratio_25m    a random model of 25 M parameters, 256 draws of 40 new tokens
+  limit_ratio, _25m     in the same runs: the time of the linear layers' products, and of reading
+                        each row's keys and values once a step, over ours: 1 cannot be surpassed
   mixed_lengths_ratio   the same streamed session, responses of 2 to 48 tokens, surplus cancelled
                         where an engine can; `generate` draws a batch to its end
   streamed_time_ratio   the same engine: the time of rounds of 8 over that of streamed draws
@@ -17,6 +19,7 @@ quartiles. The rival gets the better of two batch sizes, found before the pairs 
 import argparse
 import cProfile
 import json
+import os
 import pstats
 import random
 import time
@@ -46,6 +49,7 @@ from rollwise.tasks import encode_prompts, make_running_sums
 from rollwise.training.model import load_model
 from rollwise.training.rollouts import roll_out
 
+PROMPT = 20
 NEW_TOKENS = 40
 LONGEST = 48
 THREADS = sorted({1, torch.get_num_threads()})
@@ -154,14 +158,14 @@ def against_generate(
     draws: int,
     pairs: int,
     title: str,
-) -> Estimate:
-    """Ratio of times to draw responses of 40 tokens each, 8 to a prompt of 20."""
+) -> tuple[Estimate, Estimate]:
+    """Ratios of times for responses of 40 tokens, 8 to a prompt of 20: the rival, the limit."""
     # No token ends a response, so that both draw the same number.
     model.generation_config.eos_token_id = model.config.vocab_size
     tokenizer.eos_token = None
     rng = random.Random(0)
     vocabulary = model.config.vocab_size
-    prompts = {key: rng.choices(range(2, vocabulary), k=20) for key in range(draws // 8)}
+    prompts = {key: rng.choices(range(2, vocabulary), k=PROMPT) for key in range(draws // 8)}
     wanted = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
     engine = make_ours(model, tokenizer, NEW_TOKENS, min(512, draws))
     rivals = [
@@ -181,9 +185,34 @@ def against_generate(
             raise RuntimeError(f"{tokens} tokens were drawn, not {draws * NEW_TOKENS}")
         return seconds
 
-    return in_turns(
-        lambda: seconds(engine, 1), [partial(seconds, *rival) for rival in rivals], pairs, title
+    ours = partial(seconds, engine, 1)
+    return (
+        in_turns(ours, [partial(seconds, *rival) for rival in rivals], pairs, title),
+        in_turns(
+            ours, [lambda: limit(model, draws) / (os.cpu_count() or 1)], pairs, f"{title}, limit"
+        ),
     )
+
+
+@torch.inference_mode()
+def limit(model: PreTrainedModel, draws: int, rows: int = 256) -> float:
+    """Seconds of one core for what cannot be done without, at so many rows a step."""
+    config = model.config
+    head = config.hidden_size // config.num_attention_heads
+    numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * head
+    kept = torch.randn(rows, PROMPT + NEW_TOKENS // 2, numbers)
+    linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    inputs = [torch.randn(rows, module.in_features) for module in linear]
+
+    def step() -> float:
+        began = time.perf_counter()
+        for module, rows_in in zip(linear, inputs, strict=True):
+            module(rows_in)
+        kept.sum()
+        return time.perf_counter() - began
+
+    with torch_threads(1):
+        return float(np.median([step() for _ in range(5)])) * NEW_TOKENS * draws / rows
 
 
 @contextmanager
@@ -210,8 +239,8 @@ def shipped(pairs: int, quick: bool) -> dict[str, Estimate]:
     """Compare on the shipped model."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     draws = 256 if quick else 1024
-    found = against_generate(model, tokenizer, draws, pairs, "shipped model")
-    return {"generate_ratio": found}
+    ratio, of_limit = against_generate(model, tokenizer, draws, pairs, "shipped model")
+    return {"generate_ratio": ratio, "limit_ratio": of_limit}
 
 
 def random_25m(pairs: int, quick: bool) -> dict[str, Estimate]:
@@ -230,8 +259,8 @@ def random_25m(pairs: int, quick: bool) -> dict[str, Estimate]:
     )
     model = Qwen2ForCausalLM(config).eval()
     draws = 64 if quick else 256
-    found = against_generate(model, tokenizer, draws, pairs, "25 M parameters")
-    return {"generate_ratio_25m": found}
+    ratio, of_limit = against_generate(model, tokenizer, draws, pairs, "25 M parameters")
+    return {"generate_ratio_25m": ratio, "limit_ratio_25m": of_limit}
 
 
 def sessions(pairs: int, quick: bool) -> dict[str, Estimate]:
@@ -274,7 +303,7 @@ def profile() -> None:
     """Print where the time of 1,024 draws on the shipped model goes, in one lane."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     rng = random.Random(0)
-    prompts = {key: rng.choices(range(2, 17), k=20) for key in range(128)}
+    prompts = {key: rng.choices(range(2, 17), k=PROMPT) for key in range(128)}
     draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
     with torch_threads(1):
         engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512, lanes=1)
