@@ -17,9 +17,9 @@ from rollwise.engines.transformers import make_engine
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.errors import ConfigError, ModelError
 from rollwise.grading import Grader
-from rollwise.tasks import EncodedPrompts, Problem, encode_prompts
+from rollwise.tasks import EncodedPrompts, Problem
 from rollwise.training.checkpoints import checkpoints
-from rollwise.training.data import prompt_limit
+from rollwise.training.data import encode_fitting
 from rollwise.training.model import load_model, load_tokenizer, model_path
 from rollwise.training.run import in_bfloat16, make_grader
 
@@ -70,9 +70,8 @@ class Drawer:
             ConfigError: The model's context has no room at all.
             ModelError: The model cannot be loaded.
         """
-        most = self.config.data.max_prompt_tokens
-        limit = prompt_limit(most, self.config.engine.max_new_tokens, self._context)
-        return encode_prompts(problems, self.tokenizer, limit)
+        lengths = self.config.data.max_prompt_tokens, self.config.engine.max_new_tokens
+        return encode_fitting(problems, self.tokenizer, *lengths, self._context)
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:

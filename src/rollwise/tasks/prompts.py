@@ -16,11 +16,13 @@ class EncodedPrompts:
         problems: Those kept, in the order given.
         token_ids: Their prompts, key -> token ids.
         too_long: How many were dropped: a problem that is cut off has another answer.
+        limit: The most tokens of a prompt that was kept.
     """
 
     problems: list[Problem]
     token_ids: dict[str, list[int]]
     too_long: int
+    limit: int
 
 
 def encode_prompts(
@@ -55,6 +57,7 @@ def encode_prompts(
         problems=[problem for problem, _ in fitting],
         token_ids={problem.key: ids for problem, ids in fitting},
         too_long=len(encoded) - len(fitting),
+        limit=max_prompt_tokens,
     )
 
 

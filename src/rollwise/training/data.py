@@ -39,18 +39,11 @@ def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> Ru
         DataError: A file cannot be read, or nothing is left.
         ConfigError: The lengths do not fit the model, or a batch is larger than the data.
     """
-    limit = prompt_limit(config.data.max_prompt_tokens, config.engine.max_new_tokens, context)
+    # Asked before anything is read, for reading may take long.
+    prompt_limit(config.data.max_prompt_tokens, config.engine.max_new_tokens, context)
     all_train, all_heldout = read_both(config)
-    try:
-        train = _encode("training", all_train, tokenizer, limit)
-        heldout = _encode("held-out", all_heldout, tokenizer, limit)
-    except DataError as error:
-        if limit == config.data.max_prompt_tokens:
-            raise
-        raise DataError(
-            f"no prompt fits: the model's context is {context} tokens, and `engine.max_new_tokens` "
-            f"= {config.engine.max_new_tokens} leaves {limit} of them; lower it"
-        ) from error
+    train = _encode("training", all_train, tokenizer, config, context)
+    heldout = _encode("held-out", all_heldout, tokenizer, config, context)
     if config.prompts.batch_size > len(train.problems):
         raise ConfigError(
             f"`prompts.batch_size` must be at most the number of training problems "
@@ -59,11 +52,39 @@ def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> Ru
     return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
 
 
-def _encode(role: str, problems: list[Problem], tokenizer: object, limit: int) -> EncodedPrompts:
-    encoded = encode_prompts(problems, tokenizer, limit)
+def _encode(
+    role: str, problems: list[Problem], tokenizer: object, config: TrainConfig, context: int | None
+) -> EncodedPrompts:
+    lengths = config.data.max_prompt_tokens, config.engine.max_new_tokens
+    encoded = encode_fitting(problems, tokenizer, *lengths, context)
     if encoded.too_long:
-        log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, limit)
+        log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
     return encoded
+
+
+def encode_fitting(
+    problems: list[Problem],
+    tokenizer: object,
+    max_prompt_tokens: int,
+    max_new_tokens: int,
+    context: int | None,
+) -> EncodedPrompts:
+    """Encode problems; leave out those whose prompt leaves no room for a response.
+
+    Raises:
+        DataError: No problem is left.
+        ConfigError: The model's context has no room for any prompt.
+    """
+    limit = prompt_limit(max_prompt_tokens, max_new_tokens, context)
+    try:
+        return encode_prompts(problems, tokenizer, limit)
+    except DataError as error:
+        if limit == max_prompt_tokens or not problems:
+            raise
+        raise DataError(
+            f"no prompt fits: the model's context is {context} tokens, and `engine.max_new_tokens` "
+            f"= {max_new_tokens} leaves {limit} of them; lower it"
+        ) from error
 
 
 def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | None) -> int:
@@ -99,7 +120,8 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     problems = _read(config, data.train, data.split, config.seed)
     train = [problem for problem in problems if problem.key not in keys]
     if len(train) < len(problems):
-        log.warning("%d training problems are held out", len(problems) - len(train))
+        left_out = len(problems) - len(train)
+        log.warning("%d problems of %s are held out, and not trained on", left_out, data.train)
     if not train:
         raise DataError(f"every problem of {data.train} is held out: {data.heldout} holds them too")
     return train, heldout
