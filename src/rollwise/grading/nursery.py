@@ -166,14 +166,16 @@ def _tend(control: Connection, load: Load, limits: Limits, shared: bool) -> None
                 workers.add(pid)
                 send(control, pid)
             else:
-                send(control, _end(request) if request in workers else None)
-                workers.discard(request)
+                code = _end(request) if request in workers else None
+                workers.discard(request)  # before the answer, at which the nursery may be ended
+                send(control, code)
     except EOFError:  # the trainer has ended
         return
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for pid in workers:
-            _end(pid)
+            with contextlib.suppress(ProcessLookupError):  # it was being ended already
+                _end(pid)
 
 
 def _given(function: GradeFunction) -> GradeFunction:
