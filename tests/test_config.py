@@ -333,6 +333,20 @@ def test_a_bad_value_on_the_command_line_ends_with_code_2_and_one_line(capsys, t
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "setting", "value"),
+    [
+        ("train", "data.environment_arguments", "{count = 4}"),
+        ("evaluate", "benchmarks", "[problems.jsonl"),
+    ],
+)
+def test_a_list_or_table_that_cannot_be_read_is_named(command, setting, value, capsys, tmp_path):
+    assert main([command, f"--{setting}", value, "--output", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"rollwise: `{setting}`: on the command line a list is written as a,b")
+    assert error.count("\n") == 1
+
+
 def test_to_go_on_needs_a_run(capsys, tmp_path):
     assert main(["train", "--resume"]) == 2
     assert "--resume needs --output" in capsys.readouterr().err

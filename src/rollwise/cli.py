@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic_settings import CliSettingsSource, SettingsError
 from rich.console import Console
 from rich.logging import RichHandler
 
@@ -72,8 +73,8 @@ def _add_train(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         usage="rollwise train [config] [--output DIR] [--resume] [--section.key VALUE]",
         help="train a model; with nothing else, the built-in model on the built-in task",
         description="Train a model by reinforcement learning with adaptive sampling. Settings "
-        "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults hang "
-        "on the model, the task and the exit rule: docs/settings.md says how.",
+        "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults "
+        "depend on the model, the task and the exit rule: docs/settings.md says how.",
     )
     _add_run_options(parser, TrainConfig, _train)
 
@@ -123,13 +124,28 @@ def _add_run_options(
 
     def run(options: argparse.Namespace, console: Console) -> int:
         layers = [read_toml(options.config)] if options.config else []
-        layers.append(settings(parsed_args=options)())
+        layers.append(_given(settings, options))
         if options.resume and options.output is None:
             raise ConfigError("--resume needs --output, the folder of the run to go on with")
         folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
         return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
 
     parser.set_defaults(run=run, kind=kind)
+
+
+def _given(
+    settings: CliSettingsSource[argparse.ArgumentParser], options: argparse.Namespace
+) -> dict[str, object]:
+    """Take the settings of the command line, lists and tables read."""
+    try:
+        return dict(settings(parsed_args=options)())
+    except SettingsError as error:
+        # It names the setting alone in its text: "Parsing error encountered for NAME: REASON".
+        name, _, reason = str(error).partition(" for ")[2].partition(": ")
+        raise ConfigError(
+            f"`{name}`: on the command line a list is written as a,b and a table as JSON, such as "
+            f"'{{\"count\": 4}}' ({reason})"
+        ) from None
 
 
 def _train(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
@@ -200,7 +216,7 @@ def _add_verl(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         from rollwise.integrations.verl.command import run
 
         layers = [read_toml(options.config)] if options.config else []
-        layers.append(settings(parsed_args=options)())
+        layers.append(_given(settings, options))
         return run(layers, options.output, options.resume, options.print)
 
     parser.set_defaults(run=run)
