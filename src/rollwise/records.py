@@ -92,6 +92,11 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         try:
             text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise RunError(
+                f"there is no {path}: the run has not begun, or the folder is of another command "
+                "than `rollwise train`"
+            ) from None
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read the metrics of a run in {path}: {error}") from None
         # What follows the last line end was being written when the run was killed.
@@ -263,7 +268,7 @@ def _tracker_kind(name: str) -> Any:
     available = [str(tracker) for tracker in get_available_trackers()]
     if name not in available:
         raise RunError(
-            f"records.trackers: {name!r} is not to be had; installed are: "
+            f"records.trackers: {name!r} is not known or not installed; installed are: "
             f"{', '.join(available) or 'none'}"
         )
     PartialState()

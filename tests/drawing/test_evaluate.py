@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollwise.cli import main
-from rollwise.config import EvaluateConfig, make_settings
+from rollwise.config import EvaluateConfig, make_config, make_settings
 from rollwise.drawing.evaluate import outcomes_of
 from rollwise.drawing.responses import Responses
+from rollwise.records import RunFolder
 from rollwise.tasks import find_benchmarks, read_benchmark, read_problems
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
@@ -149,6 +150,32 @@ def test_a_baseline_that_is_not_there_is_refused_before_anything_is_drawn(tmp_pa
     assert code == 2
     assert "there is no run in" in shown
     assert not (tmp_path / "run").exists()
+
+
+def test_the_folder_of_another_command_is_no_baseline(tmp_path, say):
+    other = RunFolder(tmp_path / "other")
+    other.path.mkdir()
+    other.write_config(make_config().model_dump(mode="json"))
+    code, shown = say("evaluate", tmp_path / "run", "--baseline", other.path)
+    assert code == 2
+    assert "is the folder of another command, not an evaluation" in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_prompts_that_leave_no_room_for_a_response_are_said_to(tmp_path, write_lines, say):
+    file = write_lines("long.jsonl", {"problem": "1" + "+1" * 30 + "?", "answer": "31"})
+    options = ["--benchmarks", file, "--engine.max_new_tokens", "120"]
+    code, shown = say("evaluate", tmp_path / "run", *options)
+    assert code == 2
+    assert "`engine.max_new_tokens` = 120 leaves 8 of them; lower it" in shown
+
+
+def test_an_evaluation_is_not_gone_on_with_by_train_nor_reported(whole, say, capsys):
+    code, shown = say("train", whole, "--resume")
+    assert code == 2
+    assert "is the folder of another command" in shown
+    assert main(["report", str(whole)]) == 2
+    assert "the folder is of another command than `rollwise train`" in capsys.readouterr().err
 
 
 # Real problems, and hostile responses.

@@ -91,7 +91,8 @@ def _problems_of(
         return read_problems(known).problems
     found = drawer.encode(read_benchmark(benchmark, config.data))
     if found.too_long:
-        console.print(f"{benchmark.name}: {found.too_long} prompts are too long, and left out")
+        left_out = f"{found.too_long} prompts are over {found.limit} tokens, and left out"
+        console.print(f"{benchmark.name}: {left_out}")
     return found.problems
 
 
@@ -109,7 +110,10 @@ def _read_evaluation(path: Path) -> Outcomes:
     Raises:
         RunError: There is none in the folder, or it is not finished.
     """
-    config = make_settings(EvaluateConfig, RunFolder(path).read_config())
+    recorded = RunFolder(path).read_config()
+    if not recorded.keys() <= EvaluateConfig.model_fields.keys():
+        raise RunError(f"`baseline`: {path} is the folder of another command, not an evaluation")
+    config = make_settings(EvaluateConfig, recorded)
     if not (path / "summary.json").exists():
         raise RunError(f"`baseline`: the evaluation in {path} is not finished")
     return {

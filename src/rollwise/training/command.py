@@ -9,6 +9,7 @@ from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.engines import Engine
+from rollwise.errors import RunError
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
 from rollwise.training.loop import train as run_to_end
@@ -94,6 +95,8 @@ def _held(engine: Engine) -> AbstractContextManager[Any]:
 
 def _resumed_config(folder: RunFolder, layers: Sequence[Mapping[str, Any]]) -> TrainConfig:
     recorded = folder.read_config()
+    if not recorded.keys() <= TrainConfig.model_fields.keys():
+        raise RunError(f"{folder.path} is the folder of another command; give another --output")
     before, now = make_config(recorded), make_config(recorded, *layers)
     refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
     return now
