@@ -24,11 +24,12 @@ INTRODUCTION = """\
 
 Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate) and
 [`rollwise prepare`](#rollwise-prepare), with its default. In a TOML file `section.key` is `key`
-under `[section]`; on the command line it is `--section.key VALUE`. The command line wins over the
-file, the file over the defaults. `exit` and `schedule` are strategies: `type` chooses one, and the
-other keys are its own. Another `type` on the command line replaces the whole section of the file.
+under `[section]`; on the command line it is `--section.key VALUE`, a list as `a,b` and
+a table as JSON. The command line wins over the file, the file over the defaults. `prompts`, `exit`,
+`schedule` and `allocation` are strategies: `type` chooses one, and the other keys are its own.
+Another `type` on the command line replaces the whole section of the file.
 
-Some defaults hang on other settings:
+Some defaults depend on other settings:
 
 - With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
   `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
@@ -44,7 +45,7 @@ Some defaults hang on other settings:
 # `rollwise train`
 """
 SHARED = """\
-The defaults of `model.cpu_threads`, `engine` and `grading` hang on model and task as for `train`.
+The defaults of `model.cpu_threads`, `engine` and `grading` depend on model and task as for `train`.
 With `data.environment`, `benchmarks` and `data.sources` are `["environment"]`.
 `vllm.gpu_memory_utilization` is 0.9, for nothing is trained beside it.
 """
