@@ -392,3 +392,9 @@ def test_a_stream_of_rows_is_refused(make_trainer):
 def test_options_are_checked_where_they_are_made(options, reason):
     with pytest.raises(ValueError, match=reason):
         AdaptiveSampling(**options)
+
+
+@pytest.mark.parametrize("sampler", ["cdas", rw.Uniform(["a", "b"], batch_size=1)])
+def test_what_makes_no_sampler_is_refused(sampler):
+    with pytest.raises(TypeError, match="prompt_sampler must be what makes a sampler"):
+        AdaptiveSampling(prompt_sampler=sampler)

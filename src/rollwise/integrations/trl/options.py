@@ -54,6 +54,7 @@ class AdaptiveSampling:
 
     Raises:
         ValueError: Settings out of their range, or that do not go together.
+        TypeError: A prompt sampler, or its name, in the place of what makes one.
     """
 
     exit_rule: ExitRule | None = None
@@ -76,6 +77,11 @@ class AdaptiveSampling:
         one_of("order", self.order, ("draw", "random"))
         one_of("engine", self.engine, get_args(EngineName))
         at_least("refills", self.refills, 1)
+        if not callable(self.prompt_sampler):
+            raise TypeError(
+                "prompt_sampler must be what makes a sampler, such as rw.CDAS or functools.partial("
+                f"rw.Posterior, target=0.4), got {self.prompt_sampler!r}"
+            )
         if self.engine_batch_size is not None:
             at_least("engine_batch_size", self.engine_batch_size, 1)
         check_objective(self.objective, scale_by_std=False, estimates=self.estimates)
