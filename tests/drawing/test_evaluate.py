@@ -137,12 +137,15 @@ def make_checkpoint(request, tmp_path):
     return folder
 
 
-def test_a_baseline_without_the_same_problems_is_refused(tmp_path, whole, write_lines, say):
+def test_a_baseline_without_the_same_problems_is_refused_before_anything_is_drawn(
+    tmp_path, whole, write_lines, say
+):
     other = write_lines("other.jsonl", {"problem": "1+1?", "answer": "2"})
     options = ["--benchmarks", f"running-sums={other}", "--baseline", whole, "--grading.type"]
     code, shown = say("evaluate", tmp_path / "run", *options, "exact")
     assert code == 2
     assert "has no problem of this one; it has the benchmarks running-sums" in shown
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_baseline_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, say):

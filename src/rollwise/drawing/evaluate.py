@@ -51,7 +51,7 @@ def evaluate(
     baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
     folder = RunFolder(path)
     try:
-        problems = _draw_all(config, folder, console)
+        problems = _draw_all(config, folder, baseline, console)
     except KeyboardInterrupt:
         console.print(how_to_go_on("evaluate", path), markup=False)
         return False
@@ -65,13 +65,15 @@ def evaluate(
 
 
 def _draw_all(
-    config: EvaluateConfig, folder: RunFolder, console: Console
+    config: EvaluateConfig, folder: RunFolder, baseline: Outcomes, console: Console
 ) -> dict[str, list[Problem]]:
     benchmarks = find_benchmarks(config.benchmarks)
     with Drawer(config) as drawer:
         problems = {
             b.name: _problems_of(b, config, folder.path, drawer, console) for b in benchmarks
         }
+        if baseline:
+            _check_common(config.baseline, problems, baseline)
         record(folder, config)
         for name, of_benchmark in problems.items():
             known = _problem_file(folder.path, name)
@@ -124,6 +126,21 @@ def _read_evaluation(path: Path) -> Outcomes:
         )
         for benchmark in find_benchmarks(config.benchmarks)
     }
+
+
+def _check_common(path: str, problems: Mapping[str, list[Problem]], baseline: Outcomes) -> None:
+    """Refuse a baseline that cannot be compared with.
+
+    Raises:
+        DataError: No problem is in both evaluations.
+    """
+    theirs = {(name, outcome.key) for name, found in baseline.items() for outcome in found}
+    ours = {(name, problem.key) for name, asked in problems.items() for problem in asked}
+    if not theirs & ours:
+        raise DataError(
+            f"`baseline`: the evaluation in {path} has no problem of this one; it has the "
+            f"benchmarks {', '.join(baseline)}"
+        )
 
 
 def outcomes_of(
@@ -188,20 +205,11 @@ def _lengths(responses: Responses) -> dict[str, float]:
 
 
 def _compare(path: str, outcomes: Outcomes, baseline: Outcomes) -> dict[str, Any]:
-    """Compare benchmark by benchmark.
-
-    Raises:
-        DataError: No problem is in both evaluations.
-    """
+    """Compare benchmark by benchmark."""
     found = {
         name: compare(of_benchmark, baseline[name])
         for name, of_benchmark in outcomes.items()
         if name in baseline
     }
     found = {name: comparison for name, comparison in found.items() if comparison["problems"]}
-    if not found:
-        raise DataError(
-            f"`baseline`: the evaluation in {path} has no problem of this one; it has the "
-            f"benchmarks {', '.join(baseline)}"
-        )
     return {"folder": path, "benchmarks": found}
