@@ -2,9 +2,7 @@
 
 import pytest
 from tiny_models import make_model
-from transformers import (
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedTokenizerFast
 
 from rollwise.training.model import model_path
 

@@ -4,22 +4,8 @@ import copy
 
 import pytest
 import torch
-from tiny_models import (
-    END,
-    KINDS,
-    LIMIT,
-    PROMPTS,
-    as_tokens,
-    complete,
-    make_draws,
-    make_model,
-)
-from transformers import (
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GenerationConfig,
-    Qwen2ForCausalLM,
-)
+from tiny_models import END, KINDS, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
+from transformers import Gemma2Config, Gemma2ForCausalLM, GenerationConfig, Qwen2ForCausalLM
 
 from rollwise.engines.batches import BatchEngine
 from rollwise.engines.lanes import Lane

@@ -20,9 +20,7 @@ from tiny_models import (
     make_model,
     uniforms_of,
 )
-from transformers import (
-    GenerationConfig,
-)
+from transformers import GenerationConfig
 
 from rollwise.engines.batches import BatchEngine
 from rollwise.engines.local import end_tokens, sample
