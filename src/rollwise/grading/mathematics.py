@@ -115,7 +115,8 @@ def verify_minerva(found: str, answer: str) -> float:
 def _give_up_early(timeout: float) -> None:
     """End this process, as its limit would, where SymPy begins a number too large for the limit.
 
-    That is a power or a factorial of more than 5e8 bits a second, which takes SymPy far longer.
+    That is a power or a factorial of more than 5e8 bits for each second of the limit: Python's own
+    arithmetic takes far longer.
     """
     from sympy import Integer, factorial
 
