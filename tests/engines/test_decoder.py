@@ -15,8 +15,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
 from rollwise.engines.decoder import Decoder, OwnCode, forward_of
-from rollwise.engines.slots import ATTENTION, Prefill, sharing_weights
 
 ROPE = {"rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 KINDS = {

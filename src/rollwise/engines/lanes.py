@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rollwise.engines.attention import Prefill, Slots
 from rollwise.engines.decoder import Forward
 from rollwise.engines.engine import Prompts
 from rollwise.engines.local import Response, sample, uniforms_of
-from rollwise.engines.slots import Prefill, SlotCache, Slots
+from rollwise.engines.slots import SlotCache
 from rollwise.sampling import Draw
 from rollwise.sampling.pool import Key
 

@@ -1,26 +1,19 @@
 """Keys and values of the responses that are being drawn, in slots that are filled again at once."""
 
-import copy
-import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedModel
+from torch import Tensor
+
+from rollwise.engines.attention import Part, Slots, Step
 
 NARROWEST = 32
 """Tokens that a row of the narrowest bank holds."""
 
 FEWEST_ROWS = 16
 """Rows that a bank begins with."""
-
-Slots = NDArray[np.int64]
 
 
 class Bank:
@@ -139,189 +132,3 @@ def widths(longest: int) -> list[int]:
     while found[-1] < longest:
         found.append(math.ceil(found[-1] * 1.5 / 16) * 16)
     return found
-
-
-@dataclass(frozen=True)
-class Part:
-    """The rows of one bank in a step.
-
-    Attributes:
-        rows: Which rows of the step's they are.
-        store: The bank's keys and values, shape (2, layers, rows in use, heads, width, size).
-        longest: Tokens of the longest row, the new one included.
-        places: Where each row's new token goes, shape (rows,).
-        flat_places: The same for each of its heads, counted through a layer's keys, shape
-            (rows * heads,).
-    """
-
-    rows: slice
-    store: Tensor
-    longest: int
-    places: Tensor
-    flat_places: Tensor
-
-    @classmethod
-    def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
-        """Cut a bank to the rows in use."""
-        count, (heads, width) = len(lengths), store.shape[3:5]
-        begins = np.arange(count * heads) * width
-        return cls(
-            rows=slice(begin, begin + count),
-            store=store[:, :, :count],
-            longest=int(lengths.max()) + 1,
-            places=torch.from_numpy(lengths).to(device),
-            flat_places=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
-        )
-
-    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """0 where a row's token looks, −∞ where it does not, shape (rows, 1, 1, longest)."""
-        ages = self.places[:, None] - torch.arange(self.longest, device=self.places.device)
-        hidden = ages < 0
-        if window is not None:
-            hidden |= ages >= window
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
-        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
-
-    def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
-        """Put in the new tokens' keys (`half` 0) or values (1), shape (rows, heads, 1, size).
-
-        Returns:
-            Those of all tokens, shape (rows, heads, longest, size).
-        """
-        kept = self.store[half, layer]
-        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_places, states.flatten(0, 2))
-        return kept[:, :, : self.longest]
-
-
-class Step:
-    """Attention of one new token a row to all tokens of its row."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        self._masks: dict[int | None, list[Tensor]] = {}
-
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
-        """Keep the new keys and values, and attend.
-
-        Args:
-            layer: Index of the layer.
-            query: Shape (B, heads, 1, head size); a key-value head's queries follow each other.
-            key: Shape (B, key-value heads, 1, head size).
-            value: The same.
-            scale: Of the products; by default 1 / √(head size).
-            window: The most tokens that a token looks at, itself included; None for all.
-
-        Returns:
-            Shape (B, heads, 1, head size).
-        """
-        grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
-        if window not in self._masks:
-            self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
-        found = torch.empty_like(grouped)
-        for part, mask in zip(self._parts, self._masks[window], strict=True):
-            keys = part.keep(0, layer, key[part.rows])
-            values = part.keep(1, layer, value[part.rows])
-            found[part.rows] = _attend(grouped[part.rows], keys, values, mask, scale)
-        return found.view(query.shape)
-
-
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Attention of a token a row; on a CPU plain products are the faster for so few queries."""
-    if query.device.type != "cpu":
-        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
-    scores = (query * scale) @ keys.transpose(2, 3)
-    weights = torch.softmax(scores.add_(mask), dim=-1, dtype=torch.float32)
-    return weights.to(values.dtype) @ values
-
-
-class Prefill:
-    """Attention within prompts, which keeps their keys and values."""
-
-    def __init__(self) -> None:
-        self._keys: dict[int, Tensor] = {}
-        self._values: dict[int, Tensor] = {}
-
-    @property
-    def states(self) -> Tensor:
-        """All keys and values, shape (2, layers, B, key-value heads, T, head size)."""
-        halves = [
-            torch.stack([kept[layer] for layer in sorted(kept)])
-            for kept in (self._keys, self._values)
-        ]
-        return torch.stack(halves)
-
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
-        """Attend to what came before; prompts begin at the first token, and what follows is lost.
-
-        Args and result are those of `Step.attend`, with T tokens a row.
-        """
-        self._keys[layer], self._values[layer] = key, value
-        tokens, mask = query.shape[2], None
-        if window is not None and window < tokens:
-            places = torch.arange(tokens, device=query.device)
-            ages = places[:, None] - places
-            mask = (ages >= 0) & (ages < window)
-        return scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            is_causal=mask is None,
-            scale=scale,
-            enable_gqa=query.shape[1] != key.shape[1],
-        )
-
-
-class UnfitError(Exception):
-    """A model does something in its attention that slots do not."""
-
-
-def _attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    slots: Step | Prefill | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
-    """The attention function of `transformers`' models that draw in slots."""
-    strange = [n for n in ("softcap", "s_aux", "position_bias") if others.get(n) is not None]
-    if slots is None or attention_mask is not None or strange:
-        raise UnfitError(f"its attention needs {', '.join(strange) or 'a mask of its own'}")
-    found = slots.attend(int(module.layer_idx), query, key, value, scaling, sliding_window)  # type: ignore[arg-type]
-    return found.transpose(1, 2).contiguous(), None
-
-
-ATTENTION = "rollwise_slots"
-"""The name of this attention in `transformers`; it makes no masks, for lengths say it all."""
-
-AttentionInterface.register(ATTENTION, _attention)
-
-
-def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> PreTrainedModel:
-    """Copy a model's structure, to be run in its own way; weights and buffers are the same."""
-    tensors = itertools.chain(model.parameters(), model.buffers())
-    twin: PreTrainedModel = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
-    if attention is not None:
-        twin.set_attn_implementation(attention)
-    return twin

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
 from rollwise.engines.batches import BatchEngine
 from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Completion, Engine, LostDraw
 from rollwise.engines.lanes import Lane, PromptStates
 from rollwise.engines.local import LocalEngine, Response, lane_count
-from rollwise.engines.slots import ATTENTION, Prefill, SlotCache, sharing_weights
+from rollwise.engines.slots import SlotCache
 from rollwise.sampling import Draw
 
 logger = logging.getLogger(__name__)
