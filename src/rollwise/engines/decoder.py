@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import rms_norm
 from transformers import PreTrainedModel
 
-from rollwise.engines.attention import Prefill, Step
+from rollwise.engines.attention import Prefill
+from rollwise.engines.step import Step
 
 Linear = Callable[[Tensor], Tensor]
 
