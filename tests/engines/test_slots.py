@@ -7,10 +7,9 @@ import torch
 from tiny_models import END, KINDS, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
 from transformers import Gemma2Config, Gemma2ForCausalLM, GenerationConfig, Qwen2ForCausalLM
 
-from rollwise.engines.banks import NARROWEST, widths
 from rollwise.engines.batches import BatchEngine
 from rollwise.engines.lanes import Lane
-from rollwise.engines.slots import SlotCache
+from rollwise.engines.slots import NARROWEST, SlotCache, widths
 from rollwise.engines.transformers import TransformersEngine, make_engine, unfit_reason
 
 
@@ -181,7 +180,7 @@ def test_memory_stays_flat_over_steps(model, tokenizer):
     for step in range(4):
         complete(engine, make_draws(20, seed=step))
         engine.load_weights({})
-        banks = [bank for lane in engine._lanes for bank in lane._cache._rows._banks]
+        banks = [bank for lane in engine._lanes for bank in lane._cache._banks]
         sizes.append([bank.store.numel() for bank in banks if bank.store is not None])
     assert sizes[1:] == [sizes[0]] * 3
 

@@ -1,15 +1,122 @@
-"""Attention within prompts, and how models of `transformers` come to that of slots."""
+"""Attention of what is drawn in slots, and of prompts, for models of `transformers`."""
 
 import copy
 import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-from rollwise.engines.step import Step
+Slots = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one bank in a step.
+
+    Attributes:
+        rows: Which rows of the step's they are.
+        store: The bank's keys and values, shape (2, layers, rows in use, heads, width, size).
+        longest: Tokens of the longest row, the new one included.
+        places: Where each row's new token goes, shape (rows,).
+        flat_places: The same for each of its heads, counted through a layer's keys, shape
+            (rows * heads,).
+    """
+
+    rows: slice
+    store: Tensor
+    longest: int
+    places: Tensor
+    flat_places: Tensor
+
+    @classmethod
+    def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
+        """Cut a bank to the rows in use."""
+        count, (heads, width) = len(lengths), store.shape[3:5]
+        begins = np.arange(count * heads) * width
+        return cls(
+            rows=slice(begin, begin + count),
+            store=store[:, :, :count],
+            longest=int(lengths.max()) + 1,
+            places=torch.from_numpy(lengths).to(device),
+            flat_places=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
+        )
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """0 where a row's token looks, −∞ where it does not, shape (rows, 1, 1, longest)."""
+        ages = self.places[:, None] - torch.arange(self.longest, device=self.places.device)
+        hidden = ages < 0
+        if window is not None:
+            hidden |= ages >= window
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
+
+    def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
+        """Put in the new tokens' keys (`half` 0) or values (1), shape (rows, heads, 1, size).
+
+        Returns:
+            Those of all tokens, shape (rows, heads, longest, size).
+        """
+        kept = self.store[half, layer]
+        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_places, states.flatten(0, 2))
+        return kept[:, :, : self.longest]
+
+
+class Step:
+    """Attention of one new token a row to all tokens of its row."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._masks: dict[int | None, list[Tensor]] = {}
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        window: int | None,
+    ) -> Tensor:
+        """Keep the new keys and values, and attend.
+
+        Args:
+            layer: Index of the layer.
+            query: Shape (B, heads, 1, head size); a key-value head's queries follow each other.
+            key: Shape (B, key-value heads, 1, head size).
+            value: The same.
+            scale: Of the products; by default 1 / √(head size).
+            window: The most tokens that a token looks at, itself included; None for all.
+
+        Returns:
+            Shape (B, heads, 1, head size).
+        """
+        grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        if window not in self._masks:
+            self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
+        found = torch.empty_like(grouped)
+        for part, mask in zip(self._parts, self._masks[window], strict=True):
+            keys = part.keep(0, layer, key[part.rows])
+            values = part.keep(1, layer, value[part.rows])
+            found[part.rows] = _attend(grouped[part.rows], keys, values, mask, scale)
+        return found.view(query.shape)
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Attention of a token a row; on a CPU plain products are the faster for so few queries."""
+    if query.device.type != "cpu":
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    scores = (query * scale) @ keys.transpose(2, 3)
+    weights = torch.softmax(scores.add_(mask), dim=-1, dtype=torch.float32)
+    return weights.to(values.dtype) @ values
 
 
 class Prefill:

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import rms_norm
 from transformers import PreTrainedModel
 
-from rollwise.engines.attention import Prefill
-from rollwise.engines.step import Step
+from rollwise.engines.attention import Prefill, Step
 
 Linear = Callable[[Tensor], Tensor]
 

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rollwise.engines.attention import Prefill
-from rollwise.engines.banks import Ids
+from rollwise.engines.attention import Prefill, Slots
 from rollwise.engines.decoder import Forward
 from rollwise.engines.engine import Prompts
 from rollwise.engines.local import Response, sample, uniforms_of
-from rollwise.engines.slots import SlotCache, worth_sharing
+from rollwise.engines.slots import SlotCache
 from rollwise.sampling import Draw
 from rollwise.sampling.pool import Key
 
@@ -132,14 +131,14 @@ class Lane:
     ) -> None:
         self._forward, self._temperature, self._end_tokens = forward, temperature, end_tokens
         self._longest = longest
-        self._cache = SlotCache(slots, longest, worth_sharing(end_tokens.device))
+        self._cache = SlotCache(slots, longest)
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}
         self._free = list(range(slots))
         self._ended: list[int] = []
-        self._drawn: Ids = np.zeros(slots, dtype=np.int64)
-        self._limits: Ids = np.zeros(slots, dtype=np.int64)
+        self._drawn: Slots = np.zeros(slots, dtype=np.int64)
+        self._limits: Slots = np.zeros(slots, dtype=np.int64)
         self._tokens = torch.zeros(
             (slots, max_new_tokens), dtype=torch.long, device=end_tokens.device
         )
@@ -223,7 +222,7 @@ class Lane:
         self._cache.lengths[order] += 1
         self._take(order, logits)
 
-    def _take(self, slots: Ids, logits: Tensor) -> None:
+    def _take(self, slots: Slots, logits: Tensor) -> None:
         """Draw the next token in each of `slots`; those that it ends leave the cache."""
         rows = torch.from_numpy(slots).to(logits.device)
         columns = torch.from_numpy(self._drawn[slots]).to(logits.device)

@@ -1,142 +1,134 @@
 """Keys and values of the responses that are being drawn, in slots that are filled again at once."""
 
-from collections import defaultdict
+import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rollwise.engines.banks import Banks, Ids
-from rollwise.engines.step import Part, PromptPart, Step
+from rollwise.engines.attention import Part, Slots, Step
 
-READERS = 8
-"""Responses that read one copy of their prompt's keys and values, at most."""
+NARROWEST = 32
+"""Tokens that a row of the narrowest bank holds."""
+
+FEWEST_ROWS = 16
+"""Rows that a bank begins with."""
+
+
+class Bank:
+    """Rows of responses that are about equally long: `width` tokens each, and the first filled.
+
+    Attributes:
+        slots: Whose row each is, shape (rows in use,).
+        store: Keys and values, shape (2, layers, rows, key-value heads, width, head size).
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.slots: Slots = np.empty(0, dtype=np.int64)
+        self.store: Tensor | None = None
+
+    def append(self, slots: Slots, states: Tensor) -> None:
+        """Add rows; `states` has their first tokens, shape (2, layers, rows, heads, T, size)."""
+        begin, end = len(self.slots), len(self.slots) + len(slots)
+        store = self._room_for(end, states)
+        store[:, :, begin:end, :, : states.shape[4]] = states
+        self.slots = np.concatenate([self.slots, slots])
+
+    def take(self, leaving: NDArray[np.bool_], filled: int) -> None:
+        """Drop the rows of a mask; the last rows move into their places, `filled` tokens each."""
+        kept = len(self.slots) - int(leaving.sum())
+        holes = np.flatnonzero(leaving[:kept])
+        movers = kept + np.flatnonzero(~leaving[kept:])
+        if len(holes):
+            assert self.store is not None
+            store = self.store[:, :, :, :, :filled]
+            store[:, :, holes] = store[:, :, movers]
+            self.slots[holes] = self.slots[movers]
+        self.slots = self.slots[:kept]
+
+    def _room_for(self, rows: int, like: Tensor) -> Tensor:
+        """The store, with room for so many rows; it doubles, and never shrinks."""
+        old = self.store
+        if old is None or old.shape[2] < rows:
+            room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
+            halves, layers, _, heads, _, size = like.shape
+            # Not empty: a NaN among what was there before would outlast the mask.
+            self.store = like.new_zeros((halves, layers, room, heads, self.width, size))
+            if old is not None:
+                self.store[:, :, : old.shape[2]] = old
+        assert self.store is not None
+        return self.store
 
 
 class SlotCache:
     """The keys and values of up to `count` responses, each in a slot, whatever their lengths.
 
+    A response's row lies in the narrowest bank that holds it, and moves to the next as it grows,
+    so that little padding is computed, and memory follows the lengths there are.
+
     Args:
         count: Slots.
         longest: The most tokens of a prompt and its response.
-        shares_prompts: Responses to one prompt read the same keys and values of it, rather than a
-            copy each. That takes more operations a step, and far less from memory.
 
     Attributes:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).
     """
 
-    def __init__(self, count: int, longest: int, shares_prompts: bool) -> None:
-        self.lengths: Ids = np.zeros(count, dtype=np.int64)
-        self._elsewhere = np.zeros_like(self.lengths)
-        self._rows = Banks(longest)
-        self._prompts = SharedPrompts(count, longest) if shares_prompts else None
+    def __init__(self, count: int, longest: int) -> None:
+        self.lengths: Slots = np.zeros(count, dtype=np.int64)
+        self._banks = [Bank(width) for width in widths(longest)]
 
     @property
-    def order(self) -> Ids:
+    def order(self) -> Slots:
         """The slots in use, in the order of the rows of a step."""
-        return self._rows.ids
+        return np.concatenate([bank.slots for bank in self._banks])
 
-    def fill(self, slots: Ids, prefix: Tensor) -> None:
+    def fill(self, slots: Slots, prefix: Tensor) -> None:
         """Begin responses to one prompt, given its keys and values.
 
         Args:
             slots: Where they go, shape (n,).
             prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
         """
-        tokens = prefix.shape[4]
-        self.lengths[slots] = tokens
-        if self._prompts is None:
-            self._rows.append(slots, prefix, room=tokens + 1)
-        else:
-            self._prompts.join(slots, prefix)
-            self._elsewhere[slots] = tokens
-            self._rows.append(slots, prefix[:, :, :, :, :0], room=1)
+        self.lengths[slots] = prefix.shape[4]
+        self._bank_for(prefix.shape[4] + 1).append(slots, prefix)
 
-    def release(self, slots: Ids) -> None:
+    def release(self, slots: Slots) -> None:
         """Empty slots."""
-        self._rows.release(slots, self._in_rows)
-        if self._prompts is not None:
-            self._prompts.leave(slots)
+        released = np.zeros(len(self.lengths), dtype=bool)
+        released[slots] = True
+        for bank in self._banks:
+            leaving = released[bank.slots]
+            if leaving.any():
+                bank.take(leaving, int(self.lengths[bank.slots].max()))
 
-    def begin_step(self, device: torch.device) -> Step:
+    def begin_step(self, device: torch.device) -> "Step":
         """Make room for one token more in each row."""
-        self._rows.widen(self._in_rows)
+        for bank, wider in zip(self._banks, self._banks[1:], strict=False):
+            full = self.lengths[bank.slots] >= bank.width
+            if full.any():
+                assert bank.store is not None
+                rows = np.flatnonzero(full)
+                wider.append(bank.slots[rows], bank.store[:, :, rows])
+                bank.take(full, bank.width)
         parts, begin = [], 0
-        for bank in self._rows:
-            parts.append(Part.of(begin, bank.states, self._in_rows[bank.ids], device))
-            begin += len(bank.ids)
-        prompts = [] if self._prompts is None else self._prompts.parts(self, device)
-        return Step(parts, prompts)
+        for bank in self._banks:
+            if len(bank.slots):
+                assert bank.store is not None
+                lengths = self.lengths[bank.slots]
+                parts.append(Part.of(begin, bank.store, lengths, device))
+                begin += len(lengths)
+        return Step(parts)
 
-    @property
-    def _in_rows(self) -> Ids:
-        """Tokens whose keys and values are in a row of the slot's own, shape (count,)."""
-        return self.lengths - self._elsewhere
-
-
-class SharedPrompts:
-    """Keys and values of prompts, each once for several of the responses in slots.
-
-    Args:
-        slots: How many there are.
-        longest: The most tokens of a prompt.
-    """
-
-    def __init__(self, slots: int, longest: int) -> None:
-        self._rows = Banks(longest)
-        self._copy_in: Ids = np.zeros(slots, dtype=np.int64)
-        self._readers: Ids = np.zeros(slots, dtype=np.int64)
-        self._lengths: Ids = np.zeros(slots, dtype=np.int64)
-        self._free = list(range(slots))
-        self._prefix_of: dict[int, Tensor] = {}
-        self._copies_of: defaultdict[int, list[int]] = defaultdict(list)
-
-    def join(self, slots: Ids, prefix: Tensor) -> None:
-        """Have slots read a prompt, of copies with fewer readers than most, or else of new ones."""
-        copies = self._copies_of[id(prefix)]
-        places = [copy for copy in copies for _ in range(READERS - self._readers[copy])]
-        while len(places) < len(slots):
-            copies.append(self._copy(prefix))
-            places += [copies[-1]] * READERS
-        self._copy_in[slots] = places[: len(slots)]
-        np.add.at(self._readers, self._copy_in[slots], 1)
-
-    def leave(self, slots: Ids) -> None:
-        """Have slots read nothing any more; a copy without readers is dropped."""
-        copies = self._copy_in[slots]
-        np.subtract.at(self._readers, copies, 1)
-        unread = np.unique(copies[self._readers[copies] == 0])
-        for copy in unread.tolist():
-            key = id(self._prefix_of.pop(copy))
-            self._copies_of[key].remove(copy)
-            if not self._copies_of[key]:
-                del self._copies_of[key]
-            self._free.append(copy)
-        self._rows.release(unread, self._lengths)
-
-    def parts(self, cache: SlotCache, device: torch.device) -> list[PromptPart]:
-        """Cut the prompts that a step reads by banks."""
-        order = cache.order
-        copies, positions = self._copy_in[order], cache.lengths[order]
-        place = np.empty_like(self._lengths)
-        found = []
-        for bank in self._rows:
-            place.fill(-1)
-            place[bank.ids] = np.arange(len(bank.ids))
-            rows = np.flatnonzero(place[copies] >= 0)
-            lengths, read = self._lengths[bank.ids], place[copies[rows]]
-            found.append(PromptPart.of(bank.states, lengths, rows, read, positions, device))
-        return found
-
-    def _copy(self, prefix: Tensor) -> int:
-        copy = self._free.pop()
-        self._prefix_of[copy] = prefix  # while it is kept here, its id is no other's
-        self._lengths[copy] = prefix.shape[4]
-        self._rows.append(np.array([copy]), prefix, room=prefix.shape[4])
-        return copy
+    def _bank_for(self, tokens: int) -> Bank:
+        return next(bank for bank in self._banks if bank.width >= tokens)
 
 
-def worth_sharing(device: torch.device) -> bool:
-    """Whether to share prompts: on a CPU memory costs most, on a GPU each further operation."""
-    return device.type == "cpu"
+def widths(longest: int) -> list[int]:
+    """Widths of banks for up to `longest` tokens: each half as wide again as the one before."""
+    found = [NARROWEST]
+    while found[-1] < longest:
+        found.append(math.ceil(found[-1] * 1.5 / 16) * 16)
+    return found

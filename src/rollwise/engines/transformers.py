@@ -18,7 +18,7 @@ from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Completion, Engine, LostDraw
 from rollwise.engines.lanes import Lane, PromptStates
 from rollwise.engines.local import LocalEngine, Response, lane_count
-from rollwise.engines.slots import SlotCache, worth_sharing
+from rollwise.engines.slots import SlotCache
 from rollwise.sampling import Draw
 
 logger = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ def _logits_in_slots(
     positions = torch.arange(total, device=model.device)[None]
     wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
     forward = forward_of(sharing_weights(model, ATTENTION))
-    prefill, cache = Prefill(), SlotCache(1, total, worth_sharing(model.device))
+    prefill, cache = Prefill(), SlotCache(1, total)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)
     found = []
