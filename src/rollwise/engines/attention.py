@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,34 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
 Slots = NDArray[np.int64]
+
+
+class Attention(Protocol):
+    """Attends from new tokens to those of their rows, whose keys and values it knows."""
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        window: int | None,
+    ) -> Tensor:
+        """Keep the new keys and values, and attend.
+
+        Args:
+            layer: Index of the layer.
+            query: Shape (B, heads, T, head size); a key-value head's queries follow each other.
+            key: Shape (B, key-value heads, T, head size).
+            value: The same.
+            scale: Of the products; by default 1 / √(head size).
+            window: The most tokens that a token looks at, itself included; None for all.
+
+        Returns:
+            Shape (B, heads, T, head size).
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -85,19 +113,7 @@ class Step:
         scale: float | None,
         window: int | None,
     ) -> Tensor:
-        """Keep the new keys and values, and attend.
-
-        Args:
-            layer: Index of the layer.
-            query: Shape (B, heads, 1, head size); a key-value head's queries follow each other.
-            key: Shape (B, key-value heads, 1, head size).
-            value: The same.
-            scale: Of the products; by default 1 / √(head size).
-            window: The most tokens that a token looks at, itself included; None for all.
-
-        Returns:
-            Shape (B, heads, 1, head size).
-        """
+        """Attend to the new tokens, which are kept, and to those before them."""
         grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         if window not in self._masks:
@@ -144,10 +160,7 @@ class Prefill:
         scale: float | None,
         window: int | None,
     ) -> Tensor:
-        """Attend to what came before; prompts begin at the first token, and what follows is lost.
-
-        Args and result are those of `Step.attend`, with T tokens a row.
-        """
+        """Attend from all tokens of prompts, which begin at the first and are padded behind."""
         self._keys[layer], self._values[layer] = key, value
         tokens, mask = query.shape[2], None
         if window is not None and window < tokens:
@@ -177,7 +190,7 @@ def _attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
-    slots: Step | Prefill | None = None,
+    slots: Attention | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """The attention function of `transformers`' models that draw in slots."""

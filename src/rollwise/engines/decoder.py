@@ -5,14 +5,16 @@ A step of a small model is so short that half of it would go into the calls of i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from functools import partial
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import torch
-from torch import Tensor
-from torch.nn.functional import rms_norm
+from torch import Tensor, nn
+from torch.nn.functional import linear, rms_norm
 from transformers import PreTrainedModel
 
-from rollwise.engines.attention import Prefill, Step
+from rollwise.engines.attention import Attention
+from rollwise.engines.local import is_compiled
 
 Linear = Callable[[Tensor], Tensor]
 
@@ -21,7 +23,7 @@ class Forward(Protocol):
     """Runs tokens through a model, with the attention of slots."""
 
     def __call__(
-        self, ids: Tensor, positions: Tensor, slots: Step | Prefill, keep: int | Tensor = 1
+        self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
     ) -> Tensor:
         """Compute logits.
 
@@ -40,7 +42,7 @@ class Forward(Protocol):
 def forward_of(twin: PreTrainedModel) -> Forward:
     """Choose how to run `twin`, a model with the attention of slots."""
     base = twin.get_base_model() if hasattr(twin, "get_base_model") else twin  # of adapters
-    return Decoder(base) if type(base).__name__ in KNOWN else OwnCode(twin)
+    return Decoder(base, is_compiled(twin)) if type(base).__name__ in KNOWN else OwnCode(twin)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class OwnCode:
     twin: PreTrainedModel
 
     def __call__(
-        self, ids: Tensor, positions: Tensor, slots: Step | Prefill, keep: int | Tensor = 1
+        self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
     ) -> Tensor:
         """Compute logits."""
         logits: Tensor = self.twin(
@@ -69,18 +71,19 @@ class Decoder:
     Linear layers stay the model's modules, for they may hold adapters or be quantised.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, compiled: bool) -> None:
+        operations = _compiled_operations() if compiled else _Operations(_rms_norm, _rotate)
         decoder: Any = model.model
         self._embed, self._rotary, self._head = (
             decoder.embed_tokens,
             decoder.rotary_emb,
-            model.lm_head,
+            _linear(model.lm_head),
         )
-        self._layers = [_Layer.of(layer) for layer in decoder.layers]
-        self._norm = _Norm.of(decoder.norm)
+        self._layers = [_Layer.of(layer, operations) for layer in decoder.layers]
+        self._norm = _Norm.of(decoder.norm, operations)
 
     def __call__(
-        self, ids: Tensor, positions: Tensor, slots: Step | Prefill, keep: int | Tensor = 1
+        self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
     ) -> Tensor:
         """Compute logits."""
         hidden = self._embed(ids)
@@ -100,13 +103,14 @@ class _Norm:
 
     weight: Tensor
     epsilon: float
+    compute: Callable[[Tensor, Tensor, float], Tensor]
 
     @classmethod
-    def of(cls, module: Any) -> Self:
-        return cls(module.weight, module.variance_epsilon)
+    def of(cls, module: Any, operations: "_Operations") -> Self:
+        return cls(module.weight, module.variance_epsilon, operations.rms_norm)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+        return self.compute(x, self.weight, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -129,9 +133,10 @@ class _Layer:
     activation: Callable[[Tensor], Tensor]
     up: Linear
     down: Linear
+    rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
 
     @classmethod
-    def of(cls, layer: Any) -> Self:
+    def of(cls, layer: Any, operations: "_Operations") -> Self:
         attention, mlp = layer.self_attn, layer.mlp
         has_norms = hasattr(attention, "q_norm")
         return cls(
@@ -139,23 +144,22 @@ class _Layer:
             head_size=attention.head_dim,
             scale=attention.scaling,
             window=getattr(attention, "sliding_window", None),
-            before_attention=_Norm.of(layer.input_layernorm),
-            query=attention.q_proj,
-            key=attention.k_proj,
-            value=attention.v_proj,
-            query_norm=_Norm.of(attention.q_norm) if has_norms else None,
-            key_norm=_Norm.of(attention.k_norm) if has_norms else None,
-            out=attention.o_proj,
-            before_mlp=_Norm.of(layer.post_attention_layernorm),
-            gate=mlp.gate_proj,
+            before_attention=_Norm.of(layer.input_layernorm, operations),
+            query=_linear(attention.q_proj),
+            key=_linear(attention.k_proj),
+            value=_linear(attention.v_proj),
+            query_norm=_Norm.of(attention.q_norm, operations) if has_norms else None,
+            key_norm=_Norm.of(attention.k_norm, operations) if has_norms else None,
+            out=_linear(attention.o_proj),
+            before_mlp=_Norm.of(layer.post_attention_layernorm, operations),
+            gate=_linear(mlp.gate_proj),
             activation=mlp.act_fn,
-            up=mlp.up_proj,
-            down=mlp.down_proj,
+            up=_linear(mlp.up_proj),
+            down=_linear(mlp.down_proj),
+            rotate=operations.rotate,
         )
 
-    def attend(
-        self, hidden: Tensor, rotation: tuple[Tensor, Tensor], slots: Step | Prefill
-    ) -> Tensor:
+    def attend(self, hidden: Tensor, rotation: tuple[Tensor, Tensor], slots: Attention) -> Tensor:
         x = self.before_attention(hidden)
         heads = (*x.shape[:2], -1, self.head_size)
         query, key = self.query(x).view(heads), self.key(x).view(heads)
@@ -163,8 +167,8 @@ class _Layer:
             query, key = self.query_norm(query), self.key_norm(key)
         found = slots.attend(
             self.index,
-            _rotate(query, *rotation).transpose(1, 2),
-            _rotate(key, *rotation).transpose(1, 2),
+            self.rotate(query, *rotation).transpose(1, 2),
+            self.rotate(key, *rotation).transpose(1, 2),
             self.value(x).view(heads).transpose(1, 2),
             self.scale,
             self.window,
@@ -179,6 +183,30 @@ class _Layer:
 def _with_half_negated(sin: Tensor) -> Tensor:
     half = sin.shape[-1] // 2
     return torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+
+
+def _linear(module: Any) -> Linear:
+    """A layer's computation, without what a call of the module costs where it is a plain one."""
+    if type(module) is not nn.Linear:
+        return cast(Linear, module)
+    return partial(linear, weight=module.weight, bias=module.bias)
+
+
+class _Operations(NamedTuple):
+    """What is computed by `torch`, or compiled."""
+
+    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
+    rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _compiled_operations() -> _Operations:
+    from rollwise.engines import kernels  # Numba, which only a CPU takes, takes long to import
+
+    return _Operations(kernels.rms_norm, kernels.rotate)
+
+
+def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    return rms_norm(x, weight.shape, weight, epsilon)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""A lane: responses that one thread draws side by side, a token each at a time."""
+"""A lane: responses that one process draws side by side, a token each at a time."""
 
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,9 @@ from rollwise.engines.attention import Prefill, Slots
 from rollwise.engines.decoder import Forward
 from rollwise.engines.engine import Prompts
 from rollwise.engines.local import Response, sample, uniforms_of
-from rollwise.engines.slots import SlotCache
+from rollwise.engines.slots import Cache
 from rollwise.sampling import Draw
 from rollwise.sampling.pool import Key
-
-REPORTED_SHARE = 1 / 16
-"""So many of the running responses end before they are reported and their slots filled again."""
 
 KEPT_TOKENS = 65_536
 """Tokens of prompts whose keys and values are kept for further draws, at most."""
@@ -109,7 +106,9 @@ class Lane:
     """Slots, and the responses that are being drawn in them.
 
     Args:
-        forward: Runs the model, in no other lane.
+        forward: Runs the model.
+        vocabulary: How many logits a token has.
+        make_cache: Makes what keeps the keys and values of so many responses.
         slots: The most responses at a time.
         longest: The most tokens of a prompt and its response.
         max_new_tokens: The most tokens of a response.
@@ -123,6 +122,8 @@ class Lane:
     def __init__(
         self,
         forward: Forward,
+        vocabulary: int,
+        make_cache: Callable[[int], Cache],
         slots: int,
         longest: int,
         max_new_tokens: int,
@@ -130,8 +131,16 @@ class Lane:
         end_tokens: Tensor,
     ) -> None:
         self._forward, self._temperature, self._end_tokens = forward, temperature, end_tokens
-        self._longest = longest
-        self._cache = SlotCache(slots, longest)
+        self._make_cache = make_cache
+        self._longest, self._max_new_tokens = longest, max_new_tokens
+        self._prompts = PromptStates(forward, vocabulary, end_tokens.device)
+        self.open(slots)
+
+    def open(self, slots: int) -> None:
+        """Begin anew with so many slots, all of them free, and forget all prompts."""
+        device, shape = self._end_tokens.device, (slots, self._max_new_tokens)
+        self._prompts.clear()
+        self._cache = self._make_cache(slots)
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}
@@ -139,41 +148,44 @@ class Lane:
         self._ended: list[int] = []
         self._drawn: Slots = np.zeros(slots, dtype=np.int64)
         self._limits: Slots = np.zeros(slots, dtype=np.int64)
-        self._tokens = torch.zeros(
-            (slots, max_new_tokens), dtype=torch.long, device=end_tokens.device
-        )
-        self._logprobs = torch.zeros(self._tokens.shape, device=end_tokens.device)
-        self._uniforms = torch.zeros(self._tokens.shape, device=end_tokens.device)
+        self._tokens = torch.zeros(shape, dtype=torch.long, device=device)
+        self._logprobs = torch.zeros(shape, device=device)
+        self._uniforms = torch.zeros(shape, device=device)
 
     @property
     def free_slots(self) -> int:
         """Slots that nothing is drawn in."""
         return len(self._free)
 
+    def forget_prompts(self) -> None:
+        """Forget what is known of prompts, for the weights are others now."""
+        self._prompts.clear()
+
     @torch.inference_mode()
-    def fill(self, draws: Mapping[Draw, Sequence[int]], prompts: PromptStates) -> None:
-        """Begin draws, given their prompts, all of which are known; no more than are free."""
+    def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
+        """Begin draws, given their prompts; no more than there are free slots."""
         if not draws:
             return
         by_prompt = defaultdict(list)
         for draw in draws:
             by_prompt[draw.key].append(draw)
+        self._prompts.need({key: draws[members[0]] for key, members in by_prompt.items()})
         slots, logits = [], []
         for key, members in by_prompt.items():
             places = [self._occupy(draw, draws[draw]) for draw in members]
-            self._cache.fill(np.array(places), prompts[key].states)
-            logits.append(prompts[key].logits.expand(len(members), -1))
+            self._cache.fill(np.array(places), self._prompts[key].states)
+            logits.append(self._prompts[key].logits.expand(len(members), -1))
             slots += places
-        uniforms = uniforms_of([self._draw_in[slot] for slot in slots], self._tokens.shape[1])
+        uniforms = uniforms_of([self._draw_in[slot] for slot in slots], self._max_new_tokens)
         self._uniforms[slots] = torch.from_numpy(uniforms).to(self._uniforms.device)
         self._take(np.array(slots), torch.cat(logits))
 
     @torch.inference_mode()
-    def draw_some(self) -> list[Response]:
-        """Draw until some responses have ended, and hand them over; their slots are free then."""
-        enough = max(1, int(len(self.drawing) * REPORTED_SHARE))
-        while len(self._ended) < enough:
-            self._step()
+    def draw_some(self, steps: int) -> list[Response]:
+        """Draw so many tokens of each response, and hand over those that end; they leave."""
+        for _ in range(steps):
+            if len(self._ended) < len(self.drawing):
+                self._step()
         ended, self._ended = self._ended, []
         rows = zip(
             self._tokens[ended].tolist(),
@@ -201,7 +213,7 @@ class Lane:
         slot = self._free.pop()
         self.drawing[draw], self._slot_of[draw], self._draw_in[slot] = prompt, slot, draw
         self._drawn[slot] = 0
-        self._limits[slot] = min(self._tokens.shape[1], self._longest - len(prompt))
+        self._limits[slot] = min(self._max_new_tokens, self._longest - len(prompt))
         return slot
 
     def _vacate(self, slots: Iterable[int]) -> None:
@@ -213,7 +225,7 @@ class Lane:
     def _step(self) -> None:
         """Draw one token in each slot that is in use."""
         device = self._tokens.device
-        step, order = self._cache.begin_step(device), self._cache.order
+        step, order = self._cache.begin_step(), self._cache.order
         rows = torch.from_numpy(order).to(device)
         latest = torch.from_numpy(self._drawn[order] - 1).to(device)
         positions = torch.from_numpy(self._cache.lengths[order]).to(device)

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +96,15 @@ class LocalEngine:
             Completion(r.draw, r.tokens, r.logprobs, text, truncated=r.tokens[-1] not in ends)
             for r, text in zip(responses, texts, strict=True)
         ]
+
+
+def is_compiled(model: PreTrainedModel) -> bool:
+    """Whether our own arithmetic on a model is compiled: float32 on a CPU, where Numba is."""
+    return (
+        model.device.type == "cpu"
+        and all(parameter.dtype == torch.float32 for parameter in model.parameters())
+        and find_spec("numba") is not None
+    )
 
 
 def lane_count(device: torch.device) -> int:

@@ -1,19 +1,53 @@
 """Keys and values of the responses that are being drawn, in slots that are filled again at once."""
 
 import math
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rollwise.engines.attention import Part, Slots, Step
+from rollwise.engines.attention import Attention, Part, Slots, Step
 
 NARROWEST = 32
 """Tokens that a row of the narrowest bank holds."""
 
 FEWEST_ROWS = 16
 """Rows that a bank begins with."""
+
+
+class Cache(Protocol):
+    """Keeps the keys and values of responses in slots, whatever their lengths.
+
+    Attributes:
+        lengths: Tokens whose keys and values are known, by slot, shape (slots,).
+        order: The slots in use, in the order of the rows of a step.
+    """
+
+    lengths: Slots
+
+    @property
+    def order(self) -> Slots:
+        """The slots in use."""
+        ...
+
+    def fill(self, slots: Slots, prefix: Tensor) -> None:
+        """Begin responses to one prompt, given its keys and values.
+
+        Args:
+            slots: Where they go, shape (n,).
+            prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
+        """
+        ...
+
+    def release(self, slots: Slots) -> None:
+        """Empty slots."""
+        ...
+
+    def begin_step(self) -> Attention:
+        """Make room for one token more in each row, and attend from them."""
+        ...
 
 
 class Bank:
@@ -71,12 +105,14 @@ class SlotCache:
     Args:
         count: Slots.
         longest: The most tokens of a prompt and its response.
+        device: Where the model is.
 
     Attributes:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).
     """
 
-    def __init__(self, count: int, longest: int) -> None:
+    def __init__(self, count: int, longest: int, device: torch.device) -> None:
+        self._device = device
         self.lengths: Slots = np.zeros(count, dtype=np.int64)
         self._banks = [Bank(width) for width in widths(longest)]
 
@@ -86,12 +122,7 @@ class SlotCache:
         return np.concatenate([bank.slots for bank in self._banks])
 
     def fill(self, slots: Slots, prefix: Tensor) -> None:
-        """Begin responses to one prompt, given its keys and values.
-
-        Args:
-            slots: Where they go, shape (n,).
-            prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
-        """
+        """Begin responses to one prompt, given its keys and values."""
         self.lengths[slots] = prefix.shape[4]
         self._bank_for(prefix.shape[4] + 1).append(slots, prefix)
 
@@ -104,8 +135,8 @@ class SlotCache:
             if leaving.any():
                 bank.take(leaving, int(self.lengths[bank.slots].max()))
 
-    def begin_step(self, device: torch.device) -> "Step":
-        """Make room for one token more in each row."""
+    def begin_step(self) -> Step:
+        """Make room for one token more in each row, and attend from them."""
         for bank, wider in zip(self._banks, self._banks[1:], strict=False):
             full = self.lengths[bank.slots] >= bank.width
             if full.any():
@@ -118,7 +149,7 @@ class SlotCache:
             if len(bank.slots):
                 assert bank.store is not None
                 lengths = self.lengths[bank.slots]
-                parts.append(Part.of(begin, bank.store, lengths, device))
+                parts.append(Part.of(begin, bank.store, lengths, self._device))
                 begin += len(lengths)
         return Step(parts)
 

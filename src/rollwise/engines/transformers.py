@@ -3,9 +3,9 @@
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,16 +16,23 @@ from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
 from rollwise.engines.batches import BatchEngine
 from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Completion, Engine, LostDraw
-from rollwise.engines.lanes import Lane, PromptStates
-from rollwise.engines.local import LocalEngine, Response, lane_count
-from rollwise.engines.slots import SlotCache
+from rollwise.engines.forked_lane import CAN_FORK, ForkedLane, MirroredModel
+from rollwise.engines.lanes import Lane
+from rollwise.engines.local import LocalEngine, Response, is_compiled, lane_count
+from rollwise.engines.slots import Cache, SlotCache
 from rollwise.sampling import Draw
 
 logger = logging.getLogger(__name__)
 
-WORTH_A_LANE = 192
+WORTH_A_LANE = 8
 """Draws that are begun at a time are split over the lanes if each gets at least so many: a step of
 few rows costs nearly what one of more does."""
+
+REPORTED_SHARE = 1 / 16
+"""So many of the running responses end before they are reported and their slots filled again."""
+
+STEPS_AT_FIRST = 4
+"""Tokens that are drawn at a time until a response has ended."""
 
 
 def make_engine(
@@ -58,12 +65,14 @@ class TransformersEngine(LocalEngine):
     The model is run by its own code, with an attention of ours, over weights that are shared with
     `model`. `unfit_reason` says whether a model allows that; `make_engine` chooses accordingly.
 
-    On a CPU the slots are split into lanes, a thread each, for so small operations gain more by
-    several at a time than by several threads for one.
+    On a CPU the slots are split into lanes, a process each, for so small operations gain more by
+    several at a time than by several threads for one. One lane is drawn in this process, the others
+    are forked from it and draw by a copy of the weights in memory that all share. Where Numba is
+    installed, what is small in float32 is compiled.
 
     Args:
-        lanes: Threads; by default 1 on a GPU, and on a CPU as many as there are cores for the
-            threads that `torch` takes for an operation (`OMP_NUM_THREADS` bounds them too).
+        lanes: How many; by default as many as there are cores (`OMP_NUM_THREADS` bounds them too)
+            on a CPU under Linux where an operation takes one thread, else 1.
 
     Attributes:
         batch_size: The most responses drawn at a time; halved where the device's memory does not
@@ -80,28 +89,38 @@ class TransformersEngine(LocalEngine):
         lanes: int | None = None,
     ) -> None:
         super().__init__(model, tokenizer, max_new_tokens, temperature, batch_size)
-        count = min(batch_size, lanes or lane_count(model.device))
-        self._forwards = [forward_of(sharing_weights(model, ATTENTION)) for _ in range(count)]
-        self._threads = ThreadPoolExecutor(count, "rollwise-lane") if count > 1 else None
-        vocabulary = model.config.get_text_config().vocab_size
-        self._prompts = PromptStates(self._forwards[0], vocabulary, model.device)
-        self._ended: list[Response] = []
-        self._open_lanes()
-
-    def _open_lanes(self) -> None:
-        count = len(self._forwards)
-        longest = int(self.context) if math.isfinite(self.context) else 2**20
-        self._lanes = [
-            Lane(
-                forward,
-                slots=self.batch_size // count + (i < self.batch_size % count),
-                longest=longest,
-                max_new_tokens=self.max_new_tokens,
-                temperature=self.temperature,
-                end_tokens=self._end_tokens,
-            )
-            for i, forward in enumerate(self._forwards)
+        own, *others = _split(batch_size, lanes or _default_lanes(model.device))
+        self._mirror = MirroredModel(model) if others else None
+        self._forked = [
+            ForkedLane(self._make_lane(sharing_weights(self._mirror.model, ATTENTION), slots))
+            for slots in others
+            if self._mirror is not None
         ]
+        self._own = self._make_lane(sharing_weights(model, ATTENTION), own)
+        self._ended: list[Response] = []
+        self._row_steps = self._responses = 0
+
+    def _make_lane(self, twin: PreTrainedModel, slots: int) -> Lane:
+        longest = int(self.context) if math.isfinite(self.context) else 2**20
+        return Lane(
+            forward_of(twin),
+            vocabulary=twin.config.get_text_config().vocab_size,
+            make_cache=_cache_maker(twin, longest),
+            slots=slots,
+            longest=longest,
+            max_new_tokens=self.max_new_tokens,
+            temperature=self.temperature,
+            end_tokens=self._end_tokens,
+        )
+
+    @property
+    def _lanes(self) -> list[Lane | ForkedLane]:
+        return [*self._forked, self._own]
+
+    @property
+    def _drawing(self) -> int:
+        """Responses under way."""
+        return sum(len(lane.drawing) for lane in self._lanes)
 
     @property
     def free_slots(self) -> int:
@@ -112,7 +131,8 @@ class TransformersEngine(LocalEngine):
         """Draw until some responses have ended; [] if there are none to draw."""
         while True:
             try:
-                self._draw_some()
+                while not self._ended and (self._waiting or self._drawing):
+                    self._draw_some()
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
@@ -138,41 +158,58 @@ class TransformersEngine(LocalEngine):
         Responses under way are begun anew, so that each comes of one set of weights.
         """
         super().load_weights(weights)
-        self._prompts.clear()
-        if any(lane.drawing for lane in self._lanes):
+        for lane in self._lanes:
+            lane.forget_prompts()
+        if self._drawing:
             self._restart(self.batch_size)
+        self._row_steps = self._responses = 0
 
     def _restart(self, batch_size: int) -> None:
         """Begin all draws anew, at most so many at a time."""
-        for lane in self._lanes:
-            self._waiting = {**lane.drawing, **self._waiting}
         self.batch_size = batch_size
-        self._open_lanes()
+        for lane, slots in zip(self._lanes, _split(batch_size, len(self._lanes)), strict=True):
+            self._waiting = {**lane.drawing, **self._waiting}
+            lane.open(slots)
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _draw_some(self) -> None:
-        """Let each lane draw until some of its responses have ended."""
+        """Let each lane draw until some of its responses should have ended."""
+        if self._mirror is not None and not self._drawing:
+            self._mirror.update()
         self._fill()
-        busy = [lane for lane in self._lanes if lane.drawing]
-        if self._threads is None:
-            for lane in busy:
-                self._ended += lane.draw_some()
-            return
-        running = [self._threads.submit(lane.draw_some) for lane in busy]
-        wait_for(running)
-        # Where one has failed, what the others have drawn is kept.
-        for portion in sorted(running, key=lambda lane: lane.exception() is not None):
-            self._ended += portion.result()
+        steps = self._steps()
+        self._row_steps += steps * self._drawing
+        before = len(self._ended)
+        forked = [lane for lane in self._forked if lane.drawing]
+        for lane in forked:
+            lane.begin_to_draw(steps)
+        try:
+            self._ended += self._own.draw_some(steps)
+        finally:
+            for lane in forked:
+                self._ended += lane.drawn()
+        self._responses += len(self._ended) - before
+
+    def _steps(self) -> int:
+        """Steps in which about `REPORTED_SHARE` of the responses end, by those that did so far.
+
+        All lanes take as many, and each the same in every run of a script.
+        """
+        if not self._responses:
+            return STEPS_AT_FIRST
+        return max(1, round(REPORTED_SHARE * self._row_steps / self._responses))
 
     def _fill(self) -> None:
-        """Put draws that wait into free slots."""
+        """Put draws that wait into free slots; those of a prompt side by side."""
         room = sum(lane.free_slots for lane in self._lanes)
-        begun = list(itertools.islice(self._waiting, room))
-        self._prompts.need({draw.key: self._waiting[draw] for draw in begun})
+        by_prompt = defaultdict(list)
+        for draw in itertools.islice(self._waiting, room):
+            by_prompt[draw.key].append(draw)
+        begun = list(itertools.chain.from_iterable(by_prompt.values()))
         for lane, share in zip(self._lanes, self._shares(len(begun)), strict=True):
             portion, begun = begun[:share], begun[share:]
-            lane.fill({draw: self._waiting[draw] for draw in portion}, self._prompts)
+            lane.fill({draw: self._waiting[draw] for draw in portion})
             for draw in portion:
                 del self._waiting[draw]
 
@@ -186,6 +223,26 @@ class TransformersEngine(LocalEngine):
         for lane in np.argsort(-free, kind="stable"):
             shares[lane] = min(free[lane], draws - shares.sum())
         return list(shares.tolist())
+
+
+def _default_lanes(device: torch.device) -> int:
+    """Several where each can take one thread, for only one outlives a fork, and that on Linux."""
+    return lane_count(device) if CAN_FORK and torch.get_num_threads() == 1 else 1
+
+
+def _split(slots: int, lanes: int) -> list[int]:
+    """Split slots evenly over at most so many lanes, one each at least."""
+    lanes = min(slots, lanes)
+    return [slots // lanes + (lane < slots % lanes) for lane in range(lanes)]
+
+
+def _cache_maker(model: PreTrainedModel, longest: int) -> Callable[[int], Cache]:
+    """Choose what keeps the keys and values of so many responses of up to `longest` tokens."""
+    if is_compiled(model):
+        from rollwise.engines.pages import PagedCache  # Numba takes long to import
+
+        return PagedCache
+    return partial(SlotCache, longest=longest, device=model.device)
 
 
 def unfit_reason(model: PreTrainedModel) -> str | None:
@@ -219,13 +276,13 @@ def _logits_in_slots(
     positions = torch.arange(total, device=model.device)[None]
     wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
     forward = forward_of(sharing_weights(model, ATTENTION))
-    prefill, cache = Prefill(), SlotCache(1, total)
+    prefill, cache = Prefill(), _cache_maker(model, total)(1)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)
     found = []
     for place in range(prompt, total):
         own = slice(place, place + 1)
-        step = cache.begin_step(model.device)
+        step = cache.begin_step()
         found.append(forward(ids[:, own], positions[:, own], step)[0, -1])
         cache.lengths += 1
     return torch.stack(found), wanted

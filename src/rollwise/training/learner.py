@@ -26,8 +26,8 @@ CPU_MICRO_BATCH_TOKENS = 1_024
 class Learner:
     """Updates a model by the clipped policy gradient, averaged over the tokens of a mini-batch.
 
-    On a CPU micro-batches are run side by side, in lanes, as the built-in engine's responses are;
-    their gradients are added up in order, so that lanes change nothing.
+    On a CPU micro-batches are run side by side, in lanes, a thread each; their gradients are added
+    up in order, so that lanes change nothing.
 
     Args:
         model: A causal language model; its parameters that require a gradient are trained, in
@@ -36,7 +36,7 @@ class Learner:
         temperature: At which responses are drawn; log-probabilities are taken at it.
         merged: Hand weights on as the files of the whole model have them, adapters merged in;
             otherwise as the model itself does.
-        lanes: Threads; by default as many as the built-in engine takes.
+        lanes: Threads; by default as many as there are cores for the threads of an operation.
 
     Attributes:
         updates: Updates made so far.
