@@ -12,6 +12,7 @@ quartiles. The rival gets the better of two batch sizes, found before the pairs 
                         where an engine can; `generate` draws a batch to its end
   streamed_time_ratio   the same engine: the time of rounds of 8 over that of streamed draws
   streamed_token_ratio  tokens of streamed draws over those of rounds
+  vllm_streamed_...     both on vLLM where it is installed, 256 prompts for 256 slots; `_spare`: 32
 
     python benchmarks/engines.py [--quick] [--pairs N] [--profile] [--part NAME]
 """
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -37,21 +39,24 @@ from rich.table import Table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 
 import rollwise as rw
-from rollwise.config import BUILT_IN, ModelSettings
+from rollwise.config import BUILT_IN, ModelSettings, VLLMSettings
 from rollwise.engines import Completion
 from rollwise.engines.driver import RolloutCost
 from rollwise.engines.engine import Prompts
 from rollwise.engines.transformers import TransformersEngine, make_engine
+from rollwise.engines.vllm import VLLMEngine
 from rollwise.grading import ExactGrader
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
 from rollwise.tasks import encode_prompts, make_running_sums
-from rollwise.training.model import load_model
+from rollwise.training.model import load_model, model_path
 from rollwise.training.rollouts import roll_out
 
 PROMPT = 20
 NEW_TOKENS = 40
 LONGEST = 48
+LONGEST_PROMPT = 64
+STREAMED, ROUNDS = rw.Streamed(32), rw.Rounds(8, 4)
 THREADS = sorted({1, torch.get_num_threads()})
 Estimate = dict[str, float]
 
@@ -148,6 +153,11 @@ def in_turns(
     ours()
     rival = rivals[int(np.argmin([run() for run in rivals]))] if len(rivals) > 1 else rivals[0]
     ratios = [rival() / ours() for _ in track(range(pairs), title, console=Console(stderr=True))]
+    return estimate(ratios)
+
+
+def estimate(ratios: Sequence[float]) -> Estimate:
+    """Median and quartiles."""
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75]).tolist()
     return {"value": middle, "low": low, "high": high}
 
@@ -263,40 +273,106 @@ def random_25m(pairs: int, quick: bool) -> dict[str, Estimate]:
     return {"generate_ratio_25m": ratio, "limit_ratio_25m": of_limit}
 
 
+def roll_out_sums(
+    engine: Any, tokenizer: PreTrainedTokenizerBase, count: int, schedule: Any, seed: int = 0
+) -> tuple[RolloutCost, int]:
+    """Roll out so many problems of the built-in task; also say how many pools are mixed."""
+    problems = make_running_sums(count, seed=0)
+    prompts = encode_prompts(problems, tokenizer, LONGEST_PROMPT).token_ids
+    answers = {problem.key: problem.answer for problem in problems}
+    session = rw.RolloutSession(prompts, rw.Balanced(2, 2), schedule, seed)
+    cost = roll_out(session, engine, ExactGrader(), prompts, answers)
+    return cost, sum(not pool.uniform for pool in session.pools.values())
+
+
 def sessions(pairs: int, quick: bool) -> dict[str, Estimate]:
     """Compare sessions: our engine against `generate`, streamed draws against rounds."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
-    problems = make_running_sums(64 if quick else 256, seed=0)
-    prompts = encode_prompts(problems, tokenizer, max_prompt_tokens=64).token_ids
-    answers = {problem.key: problem.answer for problem in problems}
+    count = 64 if quick else 256
     ours = make_ours(model, tokenizer, LONGEST, 512)
     rivals = [
         (GenerateEngine(model, tokenizer, LONGEST, size), threads)
         for size in (128, 512)
         for threads in THREADS
     ]
-    streamed, rounds = rw.Streamed(32), rw.Rounds(8, 4)
 
     def cost(engine: Any, threads: int, schedule: Any) -> RolloutCost:
-        session = rw.RolloutSession(prompts, rw.Balanced(2, 2), schedule)
         with torch_threads(threads):
             engine.load_weights({})
-            return roll_out(session, engine, ExactGrader(), prompts, answers)
+            return roll_out_sums(engine, tokenizer, count, schedule)[0]
 
     def seconds(engine: Any, threads: int, schedule: Any) -> Callable[[], float]:
         return lambda: cost(engine, threads, schedule).sampling
 
-    tokens = cost(ours, 1, streamed).tokens / cost(ours, 1, rounds).tokens
-    ours_streamed = seconds(ours, 1, streamed)
+    tokens = cost(ours, 1, STREAMED).tokens / cost(ours, 1, ROUNDS).tokens
+    ours_streamed = seconds(ours, 1, STREAMED)
     return {
         "mixed_lengths_ratio": in_turns(
-            ours_streamed, [seconds(*rival, streamed) for rival in rivals], pairs, "mixed lengths"
+            ours_streamed, [seconds(*rival, STREAMED) for rival in rivals], pairs, "mixed lengths"
         ),
         "streamed_time_ratio": in_turns(
-            ours_streamed, [seconds(ours, 1, rounds)], pairs, "streamed"
+            ours_streamed, [seconds(ours, 1, ROUNDS)], pairs, "streamed"
         ),
         "streamed_token_ratio": {"value": tokens, "low": tokens, "high": tokens},
     }
+
+
+def vllm_sessions(pairs: int, quick: bool) -> dict[str, Estimate]:
+    """Compare streamed draws with rounds on vLLM, its slots taken many times over and to spare."""
+    if find_spec("vllm") is None:
+        Console(stderr=True).print("The part vllm is left out: vLLM is not installed.")
+        return {}
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    _, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
+    settings = VLLMSettings(dtype="float32", enforce_eager=True)
+    context, end = LONGEST_PROMPT + LONGEST, {int(tokenizer.eos_token_id)}
+    path, figures = model_path(BUILT_IN), {}
+    with VLLMEngine(path, tokenizer, end, context, LONGEST, slots=256, settings=settings) as engine:
+        drawn = count_tokens(engine)
+        for name, count in ({"_spare": 32} if quick else {"": 256, "_spare": 32}).items():
+            figures |= streamed_on_vllm(engine, drawn, count, pairs, name)
+    return figures
+
+
+def streamed_on_vllm(
+    engine: VLLMEngine, drawn: Callable[[], int], count: int, pairs: int, name: str
+) -> dict[str, Estimate]:
+    """Ratios of rounds' time to streamed and of streamed tokens to rounds'; a pair, a seed."""
+    tokens, mixed = list[int](), list[int]()
+
+    def seconds(schedule: Any) -> float:
+        before, pair = drawn(), (len(tokens) + 1) // 2
+        cost, pools = roll_out_sums(engine, engine.tokenizer, count, schedule, pair)
+        tokens.append(drawn() - before)
+        mixed.append(pools)
+        return cost.sampling
+
+    title = f"streamed on vLLM, {count} prompts"
+    time_ratio = in_turns(partial(seconds, STREAMED), [partial(seconds, ROUNDS)], pairs, title)
+    rounds, streamed = slice(1, None, 2), slice(2, None, 2)  # the first one only warms up
+    Console(stderr=True).print(
+        f"{title}: mixed {mixed[streamed]}, in rounds {mixed[rounds]}; "
+        f"tokens {tokens[streamed]}, in rounds {tokens[rounds]}"
+    )
+    return {
+        f"vllm_streamed_time_ratio{name}": time_ratio,
+        f"vllm_streamed_token_ratio{name}": estimate(
+            np.divide(tokens[streamed], tokens[rounds]).tolist()
+        ),
+    }
+
+
+def count_tokens(engine: VLLMEngine) -> Callable[[], int]:
+    """Count each token that vLLM's process sends from now on; the engine misses what it aborts."""
+    processor, counts = engine._llm.output_processor, [0]
+    process = processor.process_outputs
+
+    def counted(outputs: Sequence[Any], *rest: Any, **named: Any) -> Any:
+        counts[0] += sum(len(output.new_token_ids) for output in outputs)
+        return process(outputs, *rest, **named)
+
+    processor.process_outputs = counted
+    return lambda: counts[0]
 
 
 def profile() -> None:
@@ -316,7 +392,7 @@ def profile() -> None:
     pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
 
 
-PARTS = {"shipped": shipped, "25m": random_25m, "sessions": sessions}
+PARTS = {"shipped": shipped, "25m": random_25m, "sessions": sessions, "vllm": vllm_sessions}
 
 
 if __name__ == "__main__":
