@@ -50,6 +50,7 @@ def test_lanes_draw_by_the_weights_that_were_loaded_last(model, tokenizer):
 
 
 def test_a_cancelled_response_leaves_the_lane_that_draws_it(model, tokenizer):
+    """Three tokens are drawn of each: by the prompt's run, and by two steps that are under way."""
     engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8, lanes=2)
     draws = make_draws(8, ["short"])
     engine.submit(draws, PROMPTS)
@@ -57,12 +58,30 @@ def test_a_cancelled_response_leaves_the_lane_that_draws_it(model, tokenizer):
     (lane,) = engine._forked
     elsewhere = list(lane.drawing)[:3]
     assert len(lane.drawing) == 4
-    assert engine.cancel(elsewhere) == 3  # of each the first token, which the prompt's run gave
+    lane.begin_to_draw(2)
+    assert engine.cancel(elsewhere) == 3 * 3
+    assert engine.cancel(elsewhere) == 0
     assert engine.free_slots == 3
     done = {c.draw: c for completions in iter(engine.wait, []) for c in completions}
     kept = [draw for draw in draws if draw not in elsewhere]
     alone = complete(TransformersEngine(model, tokenizer, LIMIT, lanes=1), kept)
     assert as_tokens(done) == as_tokens(alone)
+
+
+def test_a_response_that_ends_when_it_is_cancelled_is_dropped(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8, lanes=2)
+    draws = make_draws(8, ["short"])
+    engine.submit(draws, PROMPTS)
+    engine._fill()
+    (lane,) = engine._forked
+    lane.begin_to_draw(LIMIT)  # to the end of all
+    dropped, *others = lane.drawing
+    engine.cancel([dropped])
+    assert {response.draw for response in lane.drawn()} == set(others)
+    assert lane.free_slots == 4
+    engine.submit([dropped], PROMPTS)
+    done = {c.draw for completions in iter(engine.wait, []) for c in completions}
+    assert done == set(draws) - set(others)
 
 
 def test_a_lane_ends_with_its_engine(model, tokenizer):

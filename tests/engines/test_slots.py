@@ -38,7 +38,7 @@ def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
         responses += completions
         assert engine.free_slots == max(0, 32 - len(engine._own.drawing) - len(engine._waiting))
     assert {c.draw for c in responses} == set(draws)
-    assert np.mean(rows_while_waiting) >= 32 - 2
+    assert np.mean(rows_while_waiting) >= 32 - 4
     assert max(rows_while_waiting) == 32
 
 

@@ -80,13 +80,16 @@ class ForkedLane:
 
     Attributes:
         drawing: Draw -> prompt, of the responses under way.
+        is_drawing: Tokens are being drawn, which `drawn` has not waited for yet.
     """
 
     def __init__(self, lane: Lane) -> None:
+        self.is_drawing = False
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slots = lane.free_slots
         self._pipe, theirs = multiprocessing.Pipe()
-        self._unanswered = 0
+        self._unanswered = self._steps = 0
+        self._steps_before: dict[Draw, int] = {}
         self._ended: list[Response] = []
         with theirs:
             self._process = _fork(_serve, lane, theirs, self._pipe)
@@ -100,7 +103,8 @@ class ForkedLane:
     def open(self, slots: int) -> None:
         """Begin anew with so many slots, all of them free, and forget all prompts."""
         self._answer()
-        self._slots, self.drawing, self._ended = slots, {}, []
+        self._slots, self._ended = slots, []
+        self.drawing, self._steps_before = {}, {}
         self._ask(Lane.open, slots)
 
     def forget_prompts(self) -> None:
@@ -111,30 +115,37 @@ class ForkedLane:
         """Begin draws, given their prompts; no more than there are free slots."""
         if draws:
             self.drawing.update(draws)
+            self._steps_before.update(dict.fromkeys(draws, self._steps))
             self._ask(Lane.fill, draws)
 
     def begin_to_draw(self, steps: int) -> None:
         """Have so many tokens of each response drawn meanwhile."""
         self._ask(Lane.draw_some, steps)
+        self._steps += steps
+        self.is_drawing = True
 
     def drawn(self) -> list[Response]:
-        """Wait for what was begun; hand over the responses that have ended."""
+        """Wait for what was begun, if anything; hand over the responses that have ended."""
         self._answer()
-        ended, self._ended = self._ended, []
+        ended = [response for response in self._ended if response.draw in self.drawing]
+        self._ended = []
         for response in ended:
-            del self.drawing[response.draw]
+            del self.drawing[response.draw], self._steps_before[response.draw]
         return ended
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Free the slots of draws, where they are here; returns the tokens drawn in them."""
+        """Free the slots of draws, where they are here; returns the tokens drawn in them.
+
+        Nothing is waited for: a response that ends meanwhile is dropped, and counts as if it had
+        gone on.
+        """
         known = [draw for draw in draws if draw in self.drawing]
         if not known:
             return 0
         for draw in known:
             del self.drawing[draw]
         self._ask(Lane.cancel, known)
-        count: int = self._answer()
-        return count
+        return sum(1 + self._steps - self._steps_before.pop(draw) for draw in known)
 
     def _ask(self, method: Callable[..., Any], *arguments: Any) -> None:
         with self._alive():
@@ -148,6 +159,7 @@ class ForkedLane:
             with self._alive():
                 answer = self._pipe.recv()
             self._unanswered -= 1
+            self.is_drawing = self.is_drawing and self._unanswered > 0
             if isinstance(answer, Exception):
                 raise answer
             if isinstance(answer, list):

@@ -11,6 +11,10 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 import torch
+from llvmlite import ir
+from numba import types
+from numba.core.cgutils import get_or_insert_function
+from numba.extending import intrinsic
 from torch import Tensor
 
 PAGE = 16
@@ -18,6 +22,9 @@ PAGE = 16
 
 ABREAST = 4
 """Tokens that attention takes at a time."""
+
+LINE = 16
+"""Numbers in a line of a cache."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -84,6 +91,23 @@ def _rotate(x: Any, cos: Any, sin: Any) -> None:
                 x[row, head, half + i] = b * cos[row, half + i] + a * sin[row, half + i]
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _fetch(_context: Any, array: Any, index: Any) -> Any:
+    """Have the part of a flat array around an index brought near, meanwhile."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer, address = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [address, integer, integer, integer])
+        prefetch = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        begin = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(begin, [arguments[1]]), address)
+        to_read, into_nearest_cache, data = (ir.Constant(integer, value) for value in (0, 3, 1))
+        builder.call(prefetch, [place, to_read, into_nearest_cache, data])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
 @cache
 def paged_attention(head_size: int) -> Callable[..., None]:
     """Make attention of one new token a row, for heads of a size, which is compiled in.
@@ -91,7 +115,7 @@ def paged_attention(head_size: int) -> Callable[..., None]:
     Its arguments, all of them arrays of NumPy but for the window and the scale:
         query: Shape (B, heads, size); a key-value head's queries follow each other.
         key, value: Of the new tokens, shape (B, key-value heads, size); are kept.
-        keys, values: Shape (pages, key-value heads, PAGE, size).
+        keys, values: Shape (pages, PAGE, key-value heads, size).
         tables: Pages of each row, first those of its prompt, shape (B, most pages).
         prompts: Tokens of each row's prompt, shape (B,); the next one begins on a page of its own.
         lengths: Tokens of each row before the new one, shape (B,).
@@ -99,6 +123,63 @@ def paged_attention(head_size: int) -> Callable[..., None]:
         scale: Of the products.
         found: Takes the result, shape (B, heads, size).
     """
+
+    @_compiled
+    def score(asked: Any, keys: Any, end: int, next_keys: Any, scores: Any) -> None:
+        """Products with a page's first `end` keys, or a few more, while the next row's come."""
+        heads, width = keys.shape[1], keys.shape[1] * head_size
+        group = asked.shape[0] // heads
+        for i in range(0, end, ABREAST):
+            for j in range(i * width, (i + ABREAST) * width, LINE):
+                _fetch(next_keys, j)
+            for member in range(asked.shape[0]):
+                head = member // group
+                s0 = s1 = s2 = s3 = np.float32(0)
+                for d in range(head_size):
+                    s0 += asked[member, d] * keys[i, head, d]
+                    s1 += asked[member, d] * keys[i + 1, head, d]
+                    s2 += asked[member, d] * keys[i + 2, head, d]
+                    s3 += asked[member, d] * keys[i + 3, head, d]
+                scores[member, i] = s0
+                scores[member, i + 1] = s1
+                scores[member, i + 2] = s2
+                scores[member, i + 3] = s3
+
+    @_compiled
+    def weigh(scores: Any, firsts: Any, ends: Any) -> Any:
+        """Turn scores, by page, into weights; 0 where nothing is looked at. Returns their sum."""
+        top, total = np.float32(-3e38), np.float32(0)
+        for page in range(len(ends)):
+            for i in range(firsts[page], ends[page]):
+                top = max(top, scores[page, i])
+        for page in range(len(ends)):
+            for i in range(PAGE):
+                if firsts[page] <= i < ends[page]:
+                    scores[page, i] = math.exp(scores[page, i] - top)
+                    total += scores[page, i]
+                else:
+                    scores[page, i] = 0
+        return total
+
+    @_compiled
+    def mix(weights: Any, values: Any, end: int, next_values: Any, mixed: Any) -> None:
+        """Add a page's first `end` values, weighted, while the next row's come."""
+        heads, width = values.shape[1], values.shape[1] * head_size
+        group = mixed.shape[0] // heads
+        for i in range(0, end, ABREAST):
+            for j in range(i * width, (i + ABREAST) * width, LINE):
+                _fetch(next_values, j)
+            for member in range(mixed.shape[0]):
+                head = member // group
+                w0, w1 = weights[member, i], weights[member, i + 1]
+                w2, w3 = weights[member, i + 2], weights[member, i + 3]
+                for d in range(head_size):
+                    mixed[member, d] += (
+                        w0 * values[i, head, d]
+                        + w1 * values[i + 1, head, d]
+                        + w2 * values[i + 2, head, d]
+                        + w3 * values[i + 3, head, d]
+                    )
 
     @_compiled
     def attend(
@@ -114,15 +195,16 @@ def paged_attention(head_size: int) -> Callable[..., None]:
         scale: Any,
         found: Any,
     ) -> None:
-        rows, heads, group = query.shape[0], key.shape[1], query.shape[1] // key.shape[1]
-        asked = np.empty(head_size, dtype=np.float32)
-        mixed = np.empty(head_size, dtype=np.float32)
-        scores = np.empty((tables.shape[1], PAGE), dtype=np.float32)
-        # Of each page: the first and the last token, but one, that the row's new token looks at.
+        rows, heads = query.shape[:2]
+        asked = np.empty((heads, head_size), dtype=np.float32)
+        mixed = np.empty((heads, head_size), dtype=np.float32)
+        scores = np.empty((heads, tables.shape[1], PAGE), dtype=np.float32)
+        # The tokens of each page that the row's new token looks at, the end not included.
         firsts = np.empty(tables.shape[1], dtype=np.int64)
         ends = np.empty(tables.shape[1], dtype=np.int64)
         for row in range(rows):
             prompt, length, table = prompts[row], lengths[row], tables[row]
+            next_table = tables[min(row + 1, rows - 1)]
             prompt_pages = (prompt + PAGE - 1) // PAGE
             pages = prompt_pages + (length - prompt) // PAGE + 1
             for p in range(pages):
@@ -130,54 +212,27 @@ def paged_attention(head_size: int) -> Callable[..., None]:
                 end = prompt if p < prompt_pages else length + 1
                 firsts[p] = max(0, length + 1 - window - begin)
                 ends[p] = min(PAGE, end - begin)
-            page, place = table[pages - 1], (length - prompt) % PAGE
+            place = (length - prompt) % PAGE
+            keys[table[pages - 1], place] = key[row]
+            values[table[pages - 1], place] = value[row]
+            asked[:] = query[row] * scale
+            mixed[:] = 0
+            for p in range(pages):
+                if firsts[p] < ends[p]:
+                    others = keys[next_table[p]].reshape(-1)
+                    score(asked, keys[table[p]], ends[p], others, scores[:, p])
+            for p in range(pages):
+                if firsts[p] >= ends[p]:
+                    firsts[p] = ends[p] = 0
             for head in range(heads):
-                new_key, new_value = keys[page, head, place], values[page, head, place]
+                total = weigh(scores[head], firsts[:pages], ends[:pages])
+                asked[head, 0] = total
+            for p in range(pages):
+                if ends[p]:
+                    others = values[next_table[p]].reshape(-1)
+                    mix(scores[:, p], values[table[p]], ends[p], others, mixed)
+            for head in range(heads):
                 for d in range(head_size):
-                    new_key[d] = key[row, head, d]
-                    new_value[d] = value[row, head, d]
-                for member in range(head * group, (head + 1) * group):
-                    for d in range(head_size):
-                        asked[d] = query[row, member, d] * scale
-                        mixed[d] = 0
-                    top = np.float32(-3e38)
-                    for p in range(pages):
-                        if firsts[p] < ends[p]:
-                            own, score = keys[table[p], head], scores[p]
-                            for i in range(0, ends[p], ABREAST):
-                                s0 = s1 = s2 = s3 = np.float32(0)
-                                for d in range(head_size):
-                                    s0 += asked[d] * own[i, d]
-                                    s1 += asked[d] * own[i + 1, d]
-                                    s2 += asked[d] * own[i + 2, d]
-                                    s3 += asked[d] * own[i + 3, d]
-                                score[i], score[i + 1], score[i + 2], score[i + 3] = s0, s1, s2, s3
-                            for i in range(firsts[p], ends[p]):
-                                top = max(top, score[i])
-                    total = np.float32(0)
-                    for p in range(pages):
-                        if firsts[p] < ends[p]:
-                            own, weight = values[table[p], head], scores[p]
-                            for i in range(firsts[p], ends[p]):
-                                weight[i] = math.exp(weight[i] - top)
-                                total += weight[i]
-                            weight[: firsts[p]] = 0
-                            weight[ends[p] :] = 0
-                            for i in range(0, ends[p], ABREAST):
-                                w0, w1, w2, w3 = (
-                                    weight[i],
-                                    weight[i + 1],
-                                    weight[i + 2],
-                                    weight[i + 3],
-                                )
-                                for d in range(head_size):
-                                    mixed[d] += (
-                                        w0 * own[i, d]
-                                        + w1 * own[i + 1, d]
-                                        + w2 * own[i + 2, d]
-                                        + w3 * own[i + 3, d]
-                                    )
-                    for d in range(head_size):
-                        found[row, member, d] = mixed[d] / total
+                    found[row, head, d] = mixed[head, d] / asked[head, 0]
 
     return attend

@@ -66,6 +66,8 @@ class PromptStates:
                 missing.append(key)
             else:
                 self._known.move_to_end(key)
+        if not missing:
+            return
         missing.sort(key=lambda key: len(prompts[key]))
         for keys in self._portions(missing, prompts):
             self._run([(key, tuple(prompts[key])) for key in keys])

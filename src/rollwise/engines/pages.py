@@ -104,12 +104,11 @@ class PagedCache:
         halves, layers, _, heads, tokens, size = prefix.shape
         count = -(-tokens // PAGE)
         if self._store is None:
-            self._store = np.zeros((layers, halves, 0, heads, PAGE, size), dtype=np.float32)
+            self._store = np.zeros((layers, halves, 0, PAGE, heads, size), dtype=np.float32)
         prompt = self._prompts[id(prefix)] = _SharedPrompt(prefix, self._take(count))
-        padded = np.zeros((layers, halves, heads, count * PAGE, size), dtype=np.float32)
-        padded[:, :, :, :tokens] = prefix[:, :, 0].transpose(0, 1).numpy()
-        split = padded.reshape(layers, halves, heads, count, PAGE, size).swapaxes(2, 3)
-        self._store[:, :, prompt.pages] = split
+        padded = np.zeros((layers, halves, count * PAGE, heads, size), dtype=np.float32)
+        padded[:, :, :tokens] = prefix[:, :, 0].permute(1, 0, 3, 2, 4).numpy()
+        self._store[:, :, prompt.pages] = padded.reshape(layers, halves, count, PAGE, heads, size)
         return prompt
 
     def _take(self, count: int) -> Ids:
@@ -141,7 +140,7 @@ class PagedStep:
     """Attention of one new token a row to all tokens of its row.
 
     Attributes:
-        store: Keys and values, shape (layers, 2, pages, key-value heads, PAGE, head size).
+        store: Keys and values, shape (layers, 2, pages, PAGE, key-value heads, head size).
         tables: Pages of each row, shape (B, most pages).
         prompts: Tokens of each row's prompt, shape (B,).
         lengths: Tokens of each row before the new one, shape (B,).

@@ -28,7 +28,7 @@ WORTH_A_LANE = 8
 """Draws that are begun at a time are split over the lanes if each gets at least so many: a step of
 few rows costs nearly what one of more does."""
 
-REPORTED_SHARE = 1 / 16
+REPORTED_SHARE = 1 / 8
 """So many of the running responses end before they are reported and their slots filled again."""
 
 STEPS_AT_FIRST = 4
@@ -133,6 +133,7 @@ class TransformersEngine(LocalEngine):
             try:
                 while not self._ended and (self._waiting or self._drawing):
                     self._draw_some()
+                self._go_on_elsewhere()
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
@@ -147,10 +148,8 @@ class TransformersEngine(LocalEngine):
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Forget draws and free their slots; returns the tokens that had been drawn of them."""
-        cancelled = list(draws)
-        for draw in cancelled:
-            self._waiting.pop(draw, None)
-        return sum(lane.cancel(cancelled) for lane in self._lanes)
+        cancelled = [draw for draw in draws if self._waiting.pop(draw, None) is None]
+        return sum(lane.cancel(cancelled) for lane in self._lanes) if cancelled else 0
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy `weights` into the model; weights that it shares with the learner stay put.
@@ -178,18 +177,23 @@ class TransformersEngine(LocalEngine):
         if self._mirror is not None and not self._drawing:
             self._mirror.update()
         self._fill()
-        steps = self._steps()
-        self._row_steps += steps * self._drawing
-        before = len(self._ended)
-        forked = [lane for lane in self._forked if lane.drawing]
-        for lane in forked:
-            lane.begin_to_draw(steps)
+        self._go_on_elsewhere()
+        steps, before = self._steps(), len(self._ended)
+        self._row_steps += steps * len(self._own.drawing)
         try:
             self._ended += self._own.draw_some(steps)
         finally:
-            for lane in forked:
+            for lane in self._forked:
                 self._ended += lane.drawn()
         self._responses += len(self._ended) - before
+
+    def _go_on_elsewhere(self) -> None:
+        """Have the other lanes draw meanwhile, where they do not yet."""
+        steps = self._steps()
+        for lane in self._forked:
+            if lane.drawing and not lane.is_drawing:
+                lane.begin_to_draw(steps)
+                self._row_steps += steps * len(lane.drawing)
 
     def _steps(self) -> int:
         """Steps in which about `REPORTED_SHARE` of the responses end, by those that did so far.
