@@ -328,22 +328,19 @@ def vllm_sessions(pairs: int, quick: bool) -> dict[str, Estimate]:
     context, end = LONGEST_PROMPT + LONGEST, {int(tokenizer.eos_token_id)}
     path, figures = model_path(BUILT_IN), {}
     with VLLMEngine(path, tokenizer, end, context, LONGEST, slots=256, settings=settings) as engine:
-        drawn = count_tokens(engine)
         for name, count in ({"_spare": 32} if quick else {"": 256, "_spare": 32}).items():
-            figures |= streamed_on_vllm(engine, drawn, count, pairs, name)
+            figures |= streamed_on_vllm(engine, count, pairs, name)
     return figures
 
 
-def streamed_on_vllm(
-    engine: VLLMEngine, drawn: Callable[[], int], count: int, pairs: int, name: str
-) -> dict[str, Estimate]:
+def streamed_on_vllm(engine: VLLMEngine, count: int, pairs: int, name: str) -> dict[str, Estimate]:
     """Ratios of rounds' time to streamed and of streamed tokens to rounds'; a pair, a seed."""
     tokens, mixed = list[int](), list[int]()
 
     def seconds(schedule: Any) -> float:
-        before, pair = drawn(), (len(tokens) + 1) // 2
+        pair = (len(tokens) + 1) // 2
         cost, pools = roll_out_sums(engine, engine.tokenizer, count, schedule, pair)
-        tokens.append(drawn() - before)
+        tokens.append(cost.tokens)
         mixed.append(pools)
         return cost.sampling
 
@@ -360,19 +357,6 @@ def streamed_on_vllm(
             np.divide(tokens[streamed], tokens[rounds]).tolist()
         ),
     }
-
-
-def count_tokens(engine: VLLMEngine) -> Callable[[], int]:
-    """Count each token that vLLM's process sends from now on; the engine misses what it aborts."""
-    processor, counts = engine._llm.output_processor, [0]
-    process = processor.process_outputs
-
-    def counted(outputs: Sequence[Any], *rest: Any, **named: Any) -> Any:
-        counts[0] += sum(len(output.new_token_ids) for output in outputs)
-        return process(outputs, *rest, **named)
-
-    processor.process_outputs = counted
-    return lambda: counts[0]
 
 
 def profile() -> None:

@@ -62,12 +62,14 @@ class AsyncEngine:
         return outcomes
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Abort draws: their slots become free; how many tokens they had is not known."""
+        """Abort draws: their slots become free; returns the tokens they had, if that is known."""
+        tokens = 0
         for draw in draws:
             future = self._under_way.pop(draw, None)
             if future is not None:
+                tokens += self._tokens_so_far(draw, future)
                 future.cancel()
-        return 0
+        return tokens
 
     def close(self) -> None:
         """Stop the loop; draws under way are forgotten. Once more does no harm."""
@@ -82,6 +84,13 @@ class AsyncEngine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _tokens_so_far(self, draw: Draw, future: Future[Outcome]) -> int:
+        """Tokens drawn for a draw; 0 where it is not known how many."""
+        if not future.done() or future.exception() is not None:
+            return 0
+        outcome = future.result()
+        return len(outcome.tokens) if isinstance(outcome, Completion) else 0
 
     async def _let_go(self) -> None:
         """End what runs on the loop, and beyond it."""

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent import futures
+from concurrent.futures import Future
 from itertools import count
 from typing import Any
 
@@ -80,6 +81,7 @@ class VLLMEngine(AsyncEngine):
         self.restarts = 0
         self._weights: SharedWeights | None = None
         self._names = map(str, count())
+        self._name_of: dict[Draw, str] = {}
         super().__init__(slots, "vllm")
         try:
             self._llm = self._call(self._start())
@@ -151,11 +153,20 @@ class VLLMEngine(AsyncEngine):
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
+    def _tokens_so_far(self, draw: Draw, future: Future[Outcome]) -> int:
+        if self._llm is None:  # it could not be started again
+            return super()._tokens_so_far(draw, future)
+        told = self._llm.output_processor
+        requests = told.external_req_ids.get(self._name_of.get(draw, ""), ())
+        states = [told.request_states.get(request) for request in list(requests)]
+        under_way = sum(state.detokenizer.num_output_tokens() for state in states if state)
+        return under_way or super()._tokens_so_far(draw, future)
+
     async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Outcome:
         async with self._free:
             try:
                 async with asyncio.timeout(self.settings.draw_timeout):
-                    output = await self._request(prompt, parameters)
+                    output = await self._request(draw, prompt, parameters)
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self.settings.draw_timeout:g} s")
             except Exception as error:  # whatever vLLM raises, the draw is lost and this is why
@@ -168,11 +179,12 @@ class VLLMEngine(AsyncEngine):
         truncated = output.finish_reason == "length"
         return Completion(draw, tokens, np.array(logprobs, np.float32), text, truncated)
 
-    async def _request(self, prompt: list[int], parameters: Any) -> Any:
+    async def _request(self, draw: Draw, prompt: list[int], parameters: Any) -> Any:
         """Let vLLM draw one response; it is aborted if this is cancelled."""
         from vllm.inputs.engine import tokens_input
 
         llm, name = self._llm, next(self._names)
+        self._name_of[draw] = name
         try:
             async for output in llm.generate(tokens_input(prompt), parameters, name):
                 response = output.outputs[0]
@@ -181,6 +193,9 @@ class VLLMEngine(AsyncEngine):
             # vLLM aborts by itself, but not while a request is still being handed over.
             await llm.abort(name)
             raise
+        finally:
+            if self._name_of.get(draw) == name:  # and the draw is not under way again
+                del self._name_of[draw]
 
     async def _start(self) -> Any:
         """Start vLLM's process, with the latest weights if there are any."""
