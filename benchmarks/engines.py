@@ -7,7 +7,8 @@ quartiles. The rival gets the better of two batch sizes, found before the pairs 
   generate_ratio        the shipped model, 1,024 draws of 40 new tokens
   generate_ratio_25m    a random model of 25 M parameters, 256 draws of 40 new tokens
   limit_ratio, _25m     in the same runs: the time of the linear layers' products, and of reading
-                        each row's keys and values once a step, over ours: 1 cannot be surpassed
+                        each key and value once a step (a prompt's for all its draws), over
+                        ours: 1 cannot be surpassed
   mixed_lengths_ratio   the same streamed session, responses of 2 to 48 tokens, surplus cancelled
                         where an engine can; `generate` draws a batch to its end
   streamed_time_ratio   the same engine: the time of rounds of 8 over that of streamed draws
@@ -54,6 +55,7 @@ from rollwise.training.rollouts import roll_out
 
 PROMPT = 20
 NEW_TOKENS = 40
+DRAWS = 8  # of a prompt
 LONGEST = 48
 LONGEST_PROMPT = 64
 STREAMED, ROUNDS = rw.Streamed(32), rw.Rounds(8, 4)
@@ -175,9 +177,9 @@ def against_generate(
     tokenizer.eos_token = None
     rng = random.Random(0)
     vocabulary = model.config.vocab_size
-    prompts = {key: rng.choices(range(2, vocabulary), k=PROMPT) for key in range(draws // 8)}
-    wanted = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
-    engine = make_ours(model, tokenizer, NEW_TOKENS, min(512, draws))
+    prompts = {key: rng.choices(range(2, vocabulary), k=PROMPT) for key in range(draws // DRAWS)}
+    wanted = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(DRAWS)]
+    engine = make_ours(model, tokenizer, NEW_TOKENS, draws)
     rivals = [
         (GenerateEngine(model, tokenizer, NEW_TOKENS, batch_size), threads)
         for batch_size in (draws // 4, draws)
@@ -210,7 +212,7 @@ def limit(model: PreTrainedModel, draws: int, rows: int = 256) -> float:
     config = model.config
     head = config.hidden_size // config.num_attention_heads
     numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * head
-    kept = torch.randn(rows, PROMPT + NEW_TOKENS // 2, numbers)
+    kept = torch.randn(rows, PROMPT // DRAWS + NEW_TOKENS // 2, numbers)
     linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     inputs = [torch.randn(rows, module.in_features) for module in linear]
 
@@ -363,8 +365,8 @@ def profile() -> None:
     """Print where the time of 1,024 draws on the shipped model goes, in one lane."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     rng = random.Random(0)
-    prompts = {key: rng.choices(range(2, 17), k=PROMPT) for key in range(128)}
-    draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
+    prompts = {key: rng.choices(range(2, 17), k=PROMPT) for key in range(1024 // DRAWS)}
+    draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(DRAWS)]
     with torch_threads(1):
         engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512, lanes=1)
         profiler = cProfile.Profile()
