@@ -124,63 +124,7 @@ def paged_attention(head_size: int) -> Callable[..., None]:
         found: Takes the result, shape (B, heads, size).
     """
 
-    @_compiled
-    def score(asked: Any, keys: Any, end: int, next_keys: Any, scores: Any) -> None:
-        """Products with a page's first `end` keys, or a few more, while the next row's come."""
-        heads, width = keys.shape[1], keys.shape[1] * head_size
-        group = asked.shape[0] // heads
-        for i in range(0, end, ABREAST):
-            for j in range(i * width, (i + ABREAST) * width, LINE):
-                _fetch(next_keys, j)
-            for member in range(asked.shape[0]):
-                head = member // group
-                s0 = s1 = s2 = s3 = np.float32(0)
-                for d in range(head_size):
-                    s0 += asked[member, d] * keys[i, head, d]
-                    s1 += asked[member, d] * keys[i + 1, head, d]
-                    s2 += asked[member, d] * keys[i + 2, head, d]
-                    s3 += asked[member, d] * keys[i + 3, head, d]
-                scores[member, i] = s0
-                scores[member, i + 1] = s1
-                scores[member, i + 2] = s2
-                scores[member, i + 3] = s3
-
-    @_compiled
-    def weigh(scores: Any, firsts: Any, ends: Any) -> Any:
-        """Turn scores, by page, into weights; 0 where nothing is looked at. Returns their sum."""
-        top, total = np.float32(-3e38), np.float32(0)
-        for page in range(len(ends)):
-            for i in range(firsts[page], ends[page]):
-                top = max(top, scores[page, i])
-        for page in range(len(ends)):
-            for i in range(PAGE):
-                if firsts[page] <= i < ends[page]:
-                    scores[page, i] = math.exp(scores[page, i] - top)
-                    total += scores[page, i]
-                else:
-                    scores[page, i] = 0
-        return total
-
-    @_compiled
-    def mix(weights: Any, values: Any, end: int, next_values: Any, mixed: Any) -> None:
-        """Add a page's first `end` values, weighted, while the next row's come."""
-        heads, width = values.shape[1], values.shape[1] * head_size
-        group = mixed.shape[0] // heads
-        for i in range(0, end, ABREAST):
-            for j in range(i * width, (i + ABREAST) * width, LINE):
-                _fetch(next_values, j)
-            for member in range(mixed.shape[0]):
-                head = member // group
-                w0, w1 = weights[member, i], weights[member, i + 1]
-                w2, w3 = weights[member, i + 2], weights[member, i + 3]
-                for d in range(head_size):
-                    mixed[member, d] += (
-                        w0 * values[i, head, d]
-                        + w1 * values[i + 1, head, d]
-                        + w2 * values[i + 2, head, d]
-                        + w3 * values[i + 3, head, d]
-                    )
-
+    # One function, for what is compiled is found again only where it calls no other of ours.
     @_compiled
     def attend(
         query: Any,
@@ -195,9 +139,11 @@ def paged_attention(head_size: int) -> Callable[..., None]:
         scale: Any,
         found: Any,
     ) -> None:
-        rows, heads = query.shape[:2]
+        rows, heads, width = query.shape[0], query.shape[1], key.shape[1] * head_size
+        group = heads // key.shape[1]
         asked = np.empty((heads, head_size), dtype=np.float32)
         mixed = np.empty((heads, head_size), dtype=np.float32)
+        totals = np.empty(heads, dtype=np.float32)
         scores = np.empty((heads, tables.shape[1], PAGE), dtype=np.float32)
         # The tokens of each page that the row's new token looks at, the end not included.
         firsts = np.empty(tables.shape[1], dtype=np.int64)
@@ -210,29 +156,67 @@ def paged_attention(head_size: int) -> Callable[..., None]:
             for p in range(pages):
                 begin = p * PAGE if p < prompt_pages else prompt + (p - prompt_pages) * PAGE
                 end = prompt if p < prompt_pages else length + 1
-                firsts[p] = max(0, length + 1 - window - begin)
                 ends[p] = min(PAGE, end - begin)
+                firsts[p] = max(0, length + 1 - window - begin)
+                if firsts[p] >= ends[p]:
+                    firsts[p] = ends[p] = 0
             place = (length - prompt) % PAGE
             keys[table[pages - 1], place] = key[row]
             values[table[pages - 1], place] = value[row]
             asked[:] = query[row] * scale
             mixed[:] = 0
+
+            # Products with keys, while those of the next row are fetched.
             for p in range(pages):
-                if firsts[p] < ends[p]:
-                    others = keys[next_table[p]].reshape(-1)
-                    score(asked, keys[table[p]], ends[p], others, scores[:, p])
+                page, next_page = keys[table[p]], keys[next_table[p]].reshape(-1)
+                for i in range(0, ends[p], ABREAST):
+                    for j in range(i * width, (i + ABREAST) * width, LINE):
+                        _fetch(next_page, j)
+                    for h in range(heads):
+                        of = h // group
+                        s0 = s1 = s2 = s3 = np.float32(0)
+                        for d in range(head_size):
+                            s0 += asked[h, d] * page[i, of, d]
+                            s1 += asked[h, d] * page[i + 1, of, d]
+                            s2 += asked[h, d] * page[i + 2, of, d]
+                            s3 += asked[h, d] * page[i + 3, of, d]
+                        scores[h, p, i], scores[h, p, i + 1] = s0, s1
+                        scores[h, p, i + 2], scores[h, p, i + 3] = s2, s3
+
+            # Weights, 0 where nothing is looked at.
+            for h in range(heads):
+                top, total = np.float32(-3e38), np.float32(0)
+                for p in range(pages):
+                    for i in range(firsts[p], ends[p]):
+                        top = max(top, scores[h, p, i])
+                for p in range(pages):
+                    for i in range(PAGE):
+                        if firsts[p] <= i < ends[p]:
+                            scores[h, p, i] = math.exp(scores[h, p, i] - top)
+                            total += scores[h, p, i]
+                        else:
+                            scores[h, p, i] = 0
+                totals[h] = total
+
+            # Sums of values, while those of the next row are fetched.
             for p in range(pages):
-                if firsts[p] >= ends[p]:
-                    firsts[p] = ends[p] = 0
-            for head in range(heads):
-                total = weigh(scores[head], firsts[:pages], ends[:pages])
-                asked[head, 0] = total
-            for p in range(pages):
-                if ends[p]:
-                    others = values[next_table[p]].reshape(-1)
-                    mix(scores[:, p], values[table[p]], ends[p], others, mixed)
-            for head in range(heads):
+                page, next_page = values[table[p]], values[next_table[p]].reshape(-1)
+                for i in range(0, ends[p], ABREAST):
+                    for j in range(i * width, (i + ABREAST) * width, LINE):
+                        _fetch(next_page, j)
+                    for h in range(heads):
+                        of = h // group
+                        w0, w1 = scores[h, p, i], scores[h, p, i + 1]
+                        w2, w3 = scores[h, p, i + 2], scores[h, p, i + 3]
+                        for d in range(head_size):
+                            mixed[h, d] += (
+                                w0 * page[i, of, d]
+                                + w1 * page[i + 1, of, d]
+                                + w2 * page[i + 2, of, d]
+                                + w3 * page[i + 3, of, d]
+                            )
+            for h in range(heads):
                 for d in range(head_size):
-                    found[row, head, d] = mixed[head, d] / asked[head, 0]
+                    found[row, h, d] = mixed[h, d] / totals[h]
 
     return attend
