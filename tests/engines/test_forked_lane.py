@@ -1,5 +1,6 @@
 """Lanes in processes of their own: what they share, and how they end."""
 
+import contextlib
 import copy
 import gc
 import os
@@ -109,7 +110,9 @@ def test_what_fails_in_a_lane_fails_here(model, tokenizer):
 
 
 SCRIPT = """
-import os, sys
+import faulthandler, os, signal, sys
+faulthandler.dump_traceback_later(60)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's parent ignores it
 sys.path.insert(0, {tests!r})
 from tiny_models import LIMIT, make_model
 from transformers import PreTrainedTokenizerFast
@@ -125,10 +128,14 @@ os.kill(os.getpid(), {signal})
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_lanes_do_not_outlive_a_process_that_is_killed(ending):
     script = SCRIPT.format(tests=os.path.dirname(__file__), signal=int(ending))
-    # The pipe is read to its end, which comes when the last process that holds it has ended.
-    done = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=60, check=False, text=True
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
-    pids = [int(pid) for pid in done.stdout.split()]
-    assert len(pids) == 2
-    assert done.returncode == -ending
+    try:
+        # The pipe is read to its end, which comes when the last process that holds it has ended.
+        pids, _ = process.communicate(timeout=120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert len(pids.split()) == 2
+    assert process.returncode == -ending
