@@ -2,61 +2,75 @@
 
     python examples/loop.py
 
-Replace `generate`, `grade` and `learn` with yours; everything else stays.
+Replace `generate`, `grade` and `learn` with yours; the rest is what every trainer here runs.
 """
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
 import rollwise as rw
+from rollwise.step import RolloutCost, StepRecipe, TrainedGroup, take_step
 
 PASS_RATES = {"easy": 0.95, "even": 0.5, "hard": 0.1, "hopeless": 0.0}
 """What the fake engine gets right: prompt -> probability of a correct response."""
 
 
-def generate(draw: rw.Draw) -> str:
+@dataclass
+class Response:
+    """A response; a real one has the token ids, and their log-probabilities."""
+
+    text: str
+    tokens: list[int] = field(default_factory=lambda: [0])
+    logprobs: list[float] = field(default_factory=list)
+    truncated: bool = False
+
+
+def generate(draw: rw.Draw) -> Response:
     """Draw a response; a real engine samples from the model with the draw's seed."""
     lucky = np.random.default_rng(draw.seed).random() < PASS_RATES[str(draw.key)]
-    return "right" if lucky else "wrong"
+    return Response("right" if lucky else "wrong")
 
 
-def grade(response: str) -> float:
+def grade(response: Response) -> float:
     """Give a response its reward."""
-    return float(response == "right")
+    return float(response.text == "right")
 
 
-def learn(key: str, responses: list[str], advantages: np.ndarray) -> None:
+def learn(group: TrainedGroup) -> None:
     """Update the model; here, only show what it would learn from."""
-    shown = ", ".join(f"{r} {a:+.2f}" for r, a in zip(responses, advantages, strict=True))
-    print(f"  {key:<9} {shown}")
+    if group.dropped:
+        print(f"  {group.pool.key:<9} nothing: {len(group.pool)} responses, all of one reward")
+        return
+    pairs = zip(group.responses, group.advantages, strict=True)
+    shown = ", ".join(f"{response.text} {advantage:+.2f}" for response, advantage in pairs)
+    print(f"  {group.pool.key:<9} {shown}")
+
+
+def roll_out(session: rw.RolloutSession) -> RolloutCost:
+    """Draw and grade until every prompt has enough signal, or has used its budget."""
+    while draws := session.next_draws():
+        for draw in draws:
+            response = generate(draw)
+            session.record(draw, reward=grade(response), response=response)
+    return RolloutCost()
 
 
 def main(steps: int = 2, seed: int = 0) -> None:
-    """Ask, draw, grade, choose, learn, tell."""
+    """Ask for prompts, draw, choose groups, tell the sampler, learn."""
     sampler = rw.Uniform(PASS_RATES, batch_size=4, seed=seed)
-    for step in range(1, steps + 1):
-        keys = sampler.ask()
-        session = rw.RolloutSession(
-            keys,
-            exit_rule=rw.Balanced(positives=2, negatives=2),
-            schedule=rw.Rounds(size=8, rounds=4),
-            seed=seed,
-            step=step,
-        )
-        while draws := session.next_draws():
-            for draw in draws:
-                response = generate(draw)
-                session.record(draw, reward=grade(response), response=response)
-
-        pools = [session.pools[key] for key in keys]
-        print(f"step {step}: {sum(map(len, pools))} responses drawn; trained on")
-        for pool in pools:
-            if pool.uniform:
-                print(f"  {pool.key:<9} nothing: {len(pool)} responses, all of one reward")
-                continue
-            group = rw.select_group(pool, size=4, strategy="balanced")
-            advantages = rw.advantages(pool, group, objective="reference")
-            learn(str(pool.key), [pool.responses[i] for i in group.indices], advantages)
-        sampler.tell(keys, [pool.positives for pool in pools], [len(pool) for pool in pools])
+    recipe = StepRecipe(
+        exit_rule=rw.Balanced(positives=2, negatives=2),
+        schedule=rw.Rounds(size=8, rounds=4),
+        group_size=4,
+        objective="reference",
+        seed=seed,
+    )
+    for number in range(1, steps + 1):
+        step = take_step(recipe, sampler, roll_out, number)
+        print(f"step {number}: {step.metrics['draws']} responses drawn; trained on")
+        for group in step.groups:
+            learn(group)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from trl import GRPOConfig
 
 from rollwise.config import ModelSettings
 from rollwise.integrations.trl import AdaptiveGRPOTrainer
+from rollwise.models.loading import load_model
 from rollwise.tasks import make_running_sums
-from rollwise.training.model import load_model
 
 
 def is_correct(completions: list[str], answer: list[str], **others: object) -> list[float]:

@@ -6,10 +6,12 @@ python scripts/write_settings_page.py
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from rollwise.config import (
+    Chosen,
     CommandConfig,
     EvaluateConfig,
     PrepareConfig,
@@ -25,9 +27,12 @@ INTRODUCTION = """\
 Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate) and
 [`rollwise prepare`](#rollwise-prepare), with its default. In a TOML file `section.key` is `key`
 under `[section]`; on the command line it is `--section.key VALUE`, a list as `a,b` and
-a table as JSON. The command line wins over the file, the file over the defaults. `prompts`, `exit`,
-`schedule` and `allocation` are strategies: `type` chooses one, and the other keys are its own.
-Another `type` on the command line replaces the whole section of the file.
+a table as JSON. The command line wins over the file, the file over the defaults.
+
+`backend`, `prompts`, `belief`, `exit`, `schedule`, `allocation`, `engine` and `grading` choose one
+of several kinds by `type`, `advantage` by `objective`; each may be one of your own, `module:Class`
+([plugins.md](plugins.md)). A kind's own keys are valid for that kind alone: another kind on the
+command line drops those of the file, except those of `advantage` that the other objective has too.
 
 Some defaults depend on other settings:
 
@@ -38,16 +43,21 @@ Some defaults depend on other settings:
   `grading.type = "code"`, `grading.timeout` is 10.
 - With `data.environment`, `data.train` and `grading.type` are `environment`, and
   `grading.timeout` is 60.
-- With `exit.type = "fixed_count"` the run is GRPO: `schedule` is one round of `exit.samples`,
-  `group.size` is `exit.samples`, `group.strategy` is `all`, `group.unresolved` is `keep`,
-  `advantage.objective` is `grpo`, `advantage.scale_by_std` is true.
+- With `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`, `group.size` is
+  `exit.samples`, `group.strategy` is `all` and `group.unresolved` is `keep`. The run is GRPO:
+  `advantage.objective` is `grpo` and `advantage.scale_by_std` is true; or, with
+  `advantage.baseline = "belief"`, each response is compared with what was expected of its prompt:
+  `advantage.objective` is `linear` ([belief.md](belief.md)).
+- With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy` is
+  `all`.
 
 # `rollwise train`
 """
 SHARED = """\
 The defaults of `model.cpu_threads`, `engine` and `grading` depend on model and task as for `train`.
 With `data.environment`, `benchmarks` and `data.sources` are `["environment"]`.
-`vllm.gpu_memory_utilization` is 0.9, for nothing is trained beside it.
+With `engine.type = "vllm"`, `engine.gpu_memory_utilization` is 0.9: nothing is trained
+beside it.
 """
 EVALUATE = f"""\
 # `rollwise evaluate`
@@ -82,29 +92,36 @@ def _tables(command: type[CommandConfig], written: Sequence[str]) -> list[str]:
     for name, field in command.model_fields.items():
         kinds = sections_of(field.annotation)
         if not kinds:
-            top.append(_row(name, field))
+            top.append(_row(name, field, _default(field)))
         for kind in kinds:
             table = _table(name, kind, alternatives=len(kinds) > 1)
             if table in written:
                 again.append(f"`{name}`")
             else:
                 sections.append(table)
-    known = [f"{', '.join(again)}: as further up.\n"] if again else []
+    known = [f"{', '.join(dict.fromkeys(again))}: as further up.\n"] if again else []
     return [HEADER + "".join(top), *known, *sections]
 
 
 def _table(name: str, kind: type[Section], alternatives: bool) -> str:
     title = f"## {name}"
-    if alternatives:
-        title += f": `{kind.model_fields['type'].default}`"
-    rows = [_row(f"{name}.{key}", field) for key, field in kind.model_fields.items()]
+    if alternatives and issubclass(kind, Chosen):
+        title += f": `{kind.model_fields[kind.tag].default}`"
+    of_kind = getattr(kind, "kind", None)
+    rows = [
+        _row(f"{name}.{key}", field, getattr(of_kind, key, None) or _default(field))
+        for key, field in kind.model_fields.items()
+    ]
     return f"{title}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n{HEADER}{''.join(rows)}"
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    default = json.dumps(field.get_default(call_default_factory=True))
+def _default(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True)
+
+
+def _row(name: str, field: FieldInfo, default: Any) -> str:
     meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | `{default}` | {meaning} |\n"
+    return f"| `{name}` | `{json.dumps(default)}` | {meaning} |\n"
 
 
 if __name__ == "__main__":

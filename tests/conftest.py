@@ -6,6 +6,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+
 try:
     from hypothesis import settings
 except ImportError:  # the environments of some frameworks do without

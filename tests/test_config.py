@@ -1,11 +1,14 @@
-"""Settings: where they come from, which wins, what hangs on what, and how each error reads."""
+"""Settings: where they come from, which wins, what depends on what, and how each error reads."""
 
 import json
 import re
 import tomllib
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file
 
+from rollwise.beliefs import DecayedBeta, LogitKalman
 from rollwise.cli import main
 from rollwise.config import (
     EvaluateConfig,
@@ -15,10 +18,13 @@ from rollwise.config import (
     make_config,
     make_settings,
     read_toml,
+    sections_of,
     setting_names,
 )
+from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError
-from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds
+from rollwise.models.saved import list_checkpoints
+from rollwise.sampling import OBJECTIVES, Balanced, FixedCount, PositiveFocused, Rounds
 
 OWN_MODEL = {"model": {"path": "./mine"}}
 
@@ -28,11 +34,11 @@ def settle(monkeypatch, tmp_path):
     """What `rollwise train ARGUMENTS`, with `toml` in the file it is given, would train with."""
     seen = []
 
-    def instead_of_training(layers, folder, resume, console, open_backend):
+    def instead_of_training(layers, folder, resume, console):
         seen.append(make_config(*layers))
         return True
 
-    monkeypatch.setattr("rollwise.training.command.train", instead_of_training)
+    monkeypatch.setattr("rollwise.commands.train.train", instead_of_training)
 
     def settle(*arguments: str, toml: str | None = None) -> TrainConfig:
         if toml is not None:
@@ -111,7 +117,7 @@ def test_the_environment_is_not_a_source(settle, monkeypatch, tmp_path):
     assert config.model.path == "running-sums"
 
 
-# Defaults that hang on other settings
+# Defaults that depend on other settings
 
 
 def test_a_model_of_ones_own_gets_the_usual_learning_rate_and_lengths(settle):
@@ -167,6 +173,124 @@ def test_the_same_exit_rule_on_the_command_line_replaces_nothing(settle):
     assert settle("--exit.type", "positive_focused", toml=toml).exit.make() == PositiveFocused(3)
 
 
+BY_BELIEF = {
+    "prompts": {"type": "worth", "batch_size": 8},
+    "belief": {"type": "logit_kalman", "noise": 0.05},
+    "exit": {"type": "fixed_count", "samples": 1},
+    "advantage": {"baseline": "belief"},
+}
+
+
+def test_the_sampler_chooses_by_the_belief_that_is_named():
+    sampler = make_sampler(make_config(BY_BELIEF), list("abcdefgh"), [None] * 8)
+    assert isinstance(sampler.belief, LogitKalman)
+    assert (sampler.belief.total, sampler.belief.noise) == (8, 0.05)
+    own = make_sampler(make_config({"prompts": {"batch_size": 8}}), list("abcdefgh"), [None] * 8)
+    assert isinstance(own.belief, DecayedBeta)
+
+
+def with_prior(prior, **belief):
+    return make_config(BY_BELIEF | {"belief": {"type": "logit_kalman", "prior": prior, **belief}})
+
+
+def test_a_prior_of_levels_or_pass_rates_is_given_to_the_belief():
+    keys, levels = list("abcdefgh"), [1] * 4 + [2] * 4
+    by_level = make_sampler(with_prior("level"), keys, levels).belief
+    by_level.learn(np.arange(3), [0, 0, 0], [4, 4, 4])
+    assert by_level.mean(np.array([3])) < by_level.mean(np.array([7]))
+    measured = [(8.0, 8.0)] * 4 + [(0.0, 8.0)] * 4
+    config = with_prior("pass_rate", measured_weight=1.0)
+    by_rate = make_sampler(config, keys, levels, measured).belief
+    assert by_rate.mean(np.array([0])) > 0.7 > 0.3 > by_rate.mean(np.array([7]))
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("level", "`level`, but no problem has a `level`"),
+        ("pass_rate", "`pass_rate`, but no problem has a `pass_rate`"),
+        ("both", "`both`, but no problem has a `level`"),
+    ],
+)
+def test_a_prior_that_the_data_lacks_is_refused_by_name(prior, message):
+    with pytest.raises(ConfigError, match=message):
+        make_sampler(with_prior(prior), list("abcdefgh"), [None] * 8, [(0.0, 0.0)] * 8)
+
+
+def test_a_prior_of_the_file_is_unset_on_the_command_line(settle):
+    toml = "[belief]\ntype = 'logit_kalman'\nprior = 'level'\n"
+    assert settle("--belief.prior", "none", toml=toml).belief.prior is None
+
+
+@pytest.mark.parametrize("kind", ["own", "hidden_states"])
+def test_a_belief_that_takes_no_prior_says_which_does(kind):
+    with pytest.raises(ConfigError, match=f"such as `belief.type` = `logit_kalman`.*`{kind}`"):
+        make_config({"belief": {"type": kind, "prior": "level"}})
+
+
+def test_with_a_baseline_by_belief_every_response_is_trained_on():
+    config = make_config(BY_BELIEF)
+    assert config.advantage.make() == OBJECTIVES["linear"](baseline="belief")
+    assert (config.group.size, config.group.strategy, config.group.unresolved) == (1, "all", "keep")
+    balanced = make_config({"advantage": {"baseline": "belief"}})
+    assert balanced.group.strategy == "all"
+
+
+@pytest.mark.parametrize("advantage", [{}, {"objective": "reference"}, {"objective": "log"}])
+def test_single_responses_need_a_baseline_by_belief(advantage):
+    given = {"exit": {"type": "fixed_count", "samples": 1}, "advantage": advantage}
+    with pytest.raises(
+        ConfigError, match=r"`exit\.samples`.* set `advantage\.baseline` to `belief`"
+    ):
+        make_config(given)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"advantage": {"objective": "reward"}},
+        {"advantage": {"objective": "log", "baseline": "belief"}},
+        {"schedule": {"size": 4}},
+        {"allocation": {"type": "estimated"}, "schedule": {"size": 32}},
+    ],
+)
+def test_other_runs_of_fixed_counts_of_one_are_accepted(others):
+    assert make_config({"exit": {"type": "fixed_count", "samples": 1}} | others).exit.samples == 1
+
+
+def test_a_run_of_single_responses_by_belief_resumes_to_the_same_weights(tmp_path):
+    options = ["--prompts.type", "worth", "--belief.type", "logit_kalman", "--exit.samples", "1"]
+    options += ["--exit.type", "fixed_count", "--advantage.baseline", "belief", "--data.problems"]
+    options += ["16", "--prompts.batch_size", "8", "--evaluation.problems", "2", "--seed", "3"]
+    options += ["--evaluation.samples", "1", "--data.max_terms", "3", "--checkpoint.every", "1"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert main(["train", *options, "--steps", "3", "--output", str(whole)]) == 0
+    assert main(["train", *options, "--steps", "1", "--output", str(parts)]) == 0
+    assert main(["train", "--resume", "--steps", "3", "--output", str(parts)]) == 0
+    last = [list_checkpoints(folder / "checkpoints")[-1] for folder in (whole, parts)]
+    found = [load_file(checkpoint / "model/model.safetensors") for checkpoint in last]
+    assert all((found[0][name] == found[1][name]).all() for name in found[0])
+    first = load_file(list_checkpoints(whole / "checkpoints")[0] / "model/model.safetensors")
+    assert any((first[name] != found[0][name]).any() for name in first)
+
+
+def test_settings_of_an_objective_stay_where_the_command_line_names_another(settle):
+    toml = "[advantage]\nobjective = 'linear'\nestimates = 'unbiased'\n"
+    assert settle("--advantage.objective", "log", toml=toml).advantage.estimates == "unbiased"
+    assert settle("--advantage.objective", "grpo", toml=toml).advantage.own() == {
+        "scale_by_std": False
+    }
+
+
+def test_an_earlier_run_recorded_the_settings_of_all_objectives():
+    """With the defaults of those that its own objective lacks."""
+    recorded = {"estimates": "plug_in", "baseline": "pool", "scale_by_std": False}
+    for name, kind in OBJECTIVES.items():
+        assert (
+            make_config({"advantage": {"objective": name, **recorded}}).advantage.make() == kind()
+        )
+
+
 # What is refused
 
 BAD_VALUES = {
@@ -185,6 +309,30 @@ BAD_VALUES = {
     "not a choice": (
         {"advantage": {"objective": "ppo"}},
         ["`advantage.objective`", "`reference`, `grpo`, `linear`", "it is 'ppo'"],
+    ),
+    "division by a deviation of what has none": (
+        {"advantage": {"objective": "log", "scale_by_std": True}},
+        ["`advantage`", "(objective reference, grpo)", "objective `log`"],
+    ),
+    "a belief for what takes none": (
+        {"advantage": {"objective": "grpo", "baseline": "belief"}},
+        ["`advantage`", "objective linear, log, sqrt, arcsine", "`grpo` has a baseline of its own"],
+    ),
+    "groups by outcome against a belief": (
+        {"advantage": {"baseline": "belief"}, "group": {"strategy": "balanced"}},
+        ["`group.strategy` must be `all`", "`advantage.baseline`", "it is `balanced`"],
+    ),
+    "refilling against a belief": (
+        {"advantage": {"baseline": "belief"}, "group": {"unresolved": "refill"}},
+        ["`group.unresolved` must be `drop` or `keep`", "`advantage.baseline`", "it is `refill`"],
+    ),
+    "not a belief": (
+        {"belief": {"type": "faith"}},
+        ["`belief.type`", "`own`, `constant`", "it is 'faith'"],
+    ),
+    "a bad value of a belief": (
+        {"belief": {"type": "logit_kalman", "noise": -1}},
+        ["`belief`: noise must be finite and at least 0, got -1"],
     ),
     "a pilot and refilling": (
         {"allocation": {"type": "gvm"}, "group": {"unresolved": "refill"}},
@@ -229,11 +377,11 @@ BAD_VALUES = {
     ),
     "name without its function": (
         {"grading": {"type": "math", "function": "mine:grade"}},
-        ["`grading`", "no other type takes one"],
+        ["`grading.function` is not a setting of type `math`"],
     ),
     "containment of what is not code": (
         {"grading": {"type": "math", "uncontained": True}},
-        ["`grading`", "uncontained is for type `code` alone", "type is `math`"],
+        ["`grading.uncontained` is not a setting of type `math`"],
     ),
     "out of reach": (
         {"exit": {"positives": 20, "negatives": 20}},
@@ -347,7 +495,7 @@ def test_a_list_or_table_that_cannot_be_read_is_named(command, setting, value, c
     assert error.count("\n") == 1
 
 
-def test_to_go_on_needs_a_run(capsys, tmp_path):
+def test_resuming_needs_a_run(capsys, tmp_path):
     assert main(["train", "--resume"]) == 2
     assert "--resume needs --output" in capsys.readouterr().err
     assert main(["train", "--resume", "--output", str(tmp_path)]) == 2
@@ -404,11 +552,11 @@ def test_code_has_more_time_than_mathematics():
 
 def test_every_setting_is_described():
     """In `--help` as in the TOML: a setting without a line of its own could not be looked up."""
-    sections = {name: field for name, field in TrainConfig.model_fields.items()}
-    assert {name.split(".")[0] for name in setting_names()} == set(sections)
-    for name in ("model", "data", "grading", "group", "engine", "learner", "evaluation"):
-        fields = sections[name].annotation.model_fields
-        assert [key for key, field in fields.items() if not field.description] == []
+    assert {name.split(".")[0] for name in setting_names()} == set(TrainConfig.model_fields)
+    for field in TrainConfig.model_fields.values():
+        for section in sections_of(field.annotation):
+            own = section.model_fields.items()
+            assert [key for key, setting in own if not setting.description] == []
 
 
 def without_other_programs(given):
@@ -418,6 +566,7 @@ def without_other_programs(given):
 
 def test_every_example_in_the_repository_is_valid(root):
     shipped = [path for part in ("examples", "docs") for path in root.glob(f"{part}/**/*.toml")]
+    assert shipped
     for path in shipped:
         make_config(without_other_programs(read_toml(path)))
 

@@ -7,7 +7,14 @@ import pytest
 
 from rollwise.config import EvaluateConfig, PrepareConfig, TrainConfig, setting_names
 
-PAGES = ["README.md", "docs/grading.md", "docs/prompts.md", "docs/schedules.md"]
+PAGES = [
+    "README.md",
+    "docs/grading.md",
+    "docs/objectives.md",
+    "docs/prompts.md",
+    "docs/sampling.md",
+    "docs/schedules.md",
+]
 
 
 def blocks(page, language):
@@ -30,6 +37,14 @@ def test_the_page_of_settings_is_written_from_the_settings(root):
     assert (root / "docs/settings.md").read_text() == module.page(), f"run python {script.name}"
     for kind in (TrainConfig, EvaluateConfig, PrepareConfig):
         assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
+
+
+def test_the_page_of_settings_shows_the_time_limit_of_each_kind_and_names_sections_once(root):
+    page = (root / "docs/settings.md").read_text()
+    for kind, limit in (("math", 2.0), ("code", 10.0), ("environment", 60.0)):
+        table = page.split(f"## grading: `{kind}`")[1].split("## ")[0]
+        assert f"| `grading.timeout` | `{limit}` |" in table
+    assert "`grading`, `engine`: as further up." in page
 
 
 def test_ci_runs_the_test_command_of_the_readme(root):

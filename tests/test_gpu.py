@@ -6,7 +6,7 @@ import torch
 from rollwise.config import make_config
 from rollwise.records import RunFolder
 from rollwise.training.loop import train
-from rollwise.training.run import begin, go_on
+from rollwise.training.run import resume_run, start_run
 from rollwise.training.state import Run
 
 pytestmark = [
@@ -50,9 +50,9 @@ def assert_engine_follows(run: Run) -> None:
     assert run.engine.model.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
-def test_a_run_on_a_gpu_trains_and_goes_on(tmp_path):
+def test_a_run_on_a_gpu_trains_and_resumes(tmp_path):
     folder = RunFolder(tmp_path / "run")
-    run = begin(config_of(steps=2), folder)
+    run = start_run(config_of(steps=2), folder)
     before = [p.detach().clone() for p in run.learner.model.parameters()]
     assert_engine_follows(run)
     assert train(run, Observer())
@@ -60,7 +60,7 @@ def test_a_run_on_a_gpu_trains_and_goes_on(tmp_path):
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert_engine_follows(run)
 
-    rest = go_on(config_of(steps=4), RunFolder(folder.path))
+    rest = resume_run(config_of(steps=4), RunFolder(folder.path))
     for ours, theirs in zip(rest.learner.model.parameters(), after, strict=True):
         assert torch.equal(ours, theirs)
     assert_engine_follows(rest)

@@ -44,7 +44,7 @@ def test_a_run_does_not_begin_where_something_is(tmp_path, kind):
     with pytest.raises(RunError) as caught:
         RunFolder(path).create(CONFIG)
     assert f"{path} is not empty" in str(caught.value)
-    assert "--resume" not in str(caught.value)  # there is no run to go on with
+    assert "--resume" not in str(caught.value)  # there is no run to resume
     assert not (path / "config.json").exists()
 
 
@@ -73,13 +73,13 @@ def test_metrics_come_back_as_they_were_logged(folder):
 
 
 def test_a_line_that_was_cut_off_at_the_end_is_forgotten(folder):
-    """As a full disk or a killed process leaves it; the run could not be gone on with else."""
+    """As a full disk or a killed process leaves it; the run could not be resumed otherwise."""
     folder.log({"step": 0})
     folder.log({"step": 1})
     with (folder.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 2, "rew')
     assert [line["step"] for line in folder.read_metrics()] == [0, 1]
-    folder.go_back_to(1)
+    folder.discard_after(1)
     folder.log({"step": 2})
     assert [line["step"] for line in folder.read_metrics()] == [0, 1, 2]
 
@@ -101,6 +101,16 @@ def test_metrics_that_are_not_there_are_an_error(folder, content):
     with pytest.raises(RunError) as caught:
         folder.read_metrics()
     assert str(path) in str(caught.value)
+
+
+def test_metrics_of_earlier_releases_are_read_by_the_names_of_today(folder):
+    old = '{"step": 1, "uniform_first": 0.5, "uniform_after": 0.25}\n'
+    (folder.path / "metrics.jsonl").write_text(old)
+    folder.log({"step": 2, "zero_variance_first": 0.75})
+    assert folder.read_metrics() == [
+        {"step": 1, "zero_variance_first": 0.5, "zero_variance_after": 0.25},
+        {"step": 2, "zero_variance_first": 0.75},
+    ]
 
 
 def test_metrics_that_cannot_be_written_are_an_error(folder):
@@ -147,7 +157,7 @@ def test_any_text_is_kept_as_it_is(folder, text):
 def test_responses_that_cannot_be_read_are_an_error(folder):
     path = folder.path / "samples.parquet"
     path.write_bytes(b"PAR1 no more")
-    for use in (folder.read_samples, lambda: folder.go_back_to(0)):
+    for use in (folder.read_samples, lambda: folder.discard_after(0)):
         folder.log({"step": 0})
         with pytest.raises(RunError) as caught:
             use()
@@ -159,10 +169,10 @@ def test_going_back_forgets_what_came_after(folder):
         folder.log({"step": step, "reward": step / 4})
         folder.keep_samples([row(step, 0.5)] * step)
     folder.flush_samples()
-    folder.go_back_to(2)
+    folder.discard_after(2)
     assert folder.read_metrics() == [{"step": s, "reward": s / 4} for s in range(3)]
     assert [sample["step"] for sample in folder.read_samples()] == [1, 2, 2]
-    folder.go_back_to(0)
+    folder.discard_after(0)
     assert [line["step"] for line in folder.read_metrics()] == [0]
     assert folder.read_samples() == []
     folder.keep_samples([row(1, -0.5)])
@@ -179,7 +189,7 @@ def test_flatten_names_nested_values_by_their_path():
     assert flatten({"a": {"b": 1}}, "/") == {"a/b": 1}
 
 
-def test_no_tracker_is_fine(folder):
+def test_without_a_tracker_nothing_fails(folder):
     trackers = Trackers()
     trackers.start(folder, CONFIG)
     trackers.log({"step": 1, "reward": 0.5})

@@ -1,12 +1,12 @@
-"""The command line: parses, and hands on."""
+"""The command line: parses arguments, and calls the command."""
 
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pydantic_settings import CliSettingsSource, SettingsError
 from rich.console import Console
@@ -21,11 +21,16 @@ from rollwise.config import (
     add_settings,
     explain_unknown,
     read_toml,
+    with_plugins,
 )
+from rollwise.config.command_line import plain_warnings, plugins_given
+from rollwise.config.old import given_by_old_names
 from rollwise.errors import ConfigError, RollwiseError
 
-if TYPE_CHECKING:
-    from rollwise.training.backend import Backend
+Commands = Any  # argparse's class of it is private
+Plugins = Mapping[str, Any] | None
+"""Settings that name plug-ins, whose own settings are options too; None for a command that is not
+called, which is left without options, because it takes long to make them."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -33,30 +38,38 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with plain_warnings():
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        except RollwiseError as error:
+            print(f"rollwise: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("rollwise: stopped", file=sys.stderr)
+            return INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    plugins = plugins_given(arguments)
     parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
     parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_train, _add_report, _add_evaluate, _add_prepare, _add_verl):
-        add(commands)
+    _add_report(commands)
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    for name, add in ADD.items():
+        add(commands, plugins if name == called else None)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(_explain(unknown, getattr(options, "kind", TrainConfig)))
     console = Console(highlight=False)
-    # What is printed to be read by other programs stays free of remarks.
+    # Output that other programs read stays free of remarks.
     remarks = (
         Console(highlight=False, stderr=True) if "print" in options and options.print else console
     )
     handler = RichHandler(console=remarks, show_time=False, show_path=False, show_level=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
-    try:
-        return int(options.run(options, console))
-    except RollwiseError as error:
-        print(f"rollwise: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("rollwise: stopped", file=sys.stderr)
-        return INTERRUPTED
+    return int(options.run(options, console))
 
 
 def _explain(unknown: Sequence[str], kind: type[CommandConfig]) -> str:
@@ -66,7 +79,7 @@ def _explain(unknown: Sequence[str], kind: type[CommandConfig]) -> str:
     return f"unrecognized arguments: {' '.join(unknown)}"
 
 
-def _add_train(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_train(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "train",
         allow_abbrev=False,
@@ -76,10 +89,10 @@ def _add_train(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults "
         "depend on the model, the task and the exit rule: docs/settings.md says how.",
     )
-    _add_run_options(parser, TrainConfig, _train)
+    _add_run_options(parser, TrainConfig, plugins, _train)
 
 
-def _add_evaluate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_evaluate(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "evaluate",
         allow_abbrev=False,
@@ -87,12 +100,12 @@ def _add_evaluate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="evaluate a model on benchmarks; with nothing else, the built-in ones",
         description="Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
         "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
-        "command with the same --output goes on. docs/evaluate.md tells more.",
+        "command with the same --output resumes. See docs/evaluate.md.",
     )
-    _add_run_options(parser, EvaluateConfig, _evaluate)
+    _add_run_options(parser, EvaluateConfig, plugins, _evaluate)
 
 
-def _add_prepare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_prepare(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "prepare",
         allow_abbrev=False,
@@ -100,9 +113,9 @@ def _add_prepare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="prepare problems for training: clean them, and choose them by pass rate",
         description="Read problems, remove duplicates, check reference solutions, estimate the "
         "pass rate of each by a model's responses, and write those within a range. Interrupted, "
-        "the same command with the same --output goes on. docs/prepare.md tells more.",
+        "the same command with the same --output resumes. See docs/prepare.md.",
     )
-    _add_run_options(parser, PrepareConfig, _prepare)
+    _add_run_options(parser, PrepareConfig, plugins, _prepare)
 
 
 Layers = list[dict[str, object]]
@@ -111,22 +124,24 @@ Layers = list[dict[str, object]]
 def _add_run_options(
     parser: argparse.ArgumentParser,
     kind: type[CommandConfig],
+    plugins: Plugins,
     command: Callable[[Layers, Path, bool, Console], bool],
 ) -> None:
     """Give a command its file, its folder and its settings."""
+    if plugins is None:
+        return
+    kind = with_plugins(kind, plugins)
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATE-TIME)")
-    what = "from its checkpoint" if kind is TrainConfig else "with its settings"
-    parser.add_argument(
-        "--resume", action="store_true", help=f"go on with the run in --output {what}"
-    )
+    what = "from its checkpoint" if issubclass(kind, TrainConfig) else "with its settings"
+    parser.add_argument("--resume", action="store_true", help=f"resume the run in --output {what}")
     settings = add_settings(parser, kind)
 
     def run(options: argparse.Namespace, console: Console) -> int:
         layers = [read_toml(options.config)] if options.config else []
         layers.append(_given(settings, options))
         if options.resume and options.output is None:
-            raise ConfigError("--resume needs --output, the folder of the run to go on with")
+            raise ConfigError("--resume needs --output, the folder of the run to resume")
         folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
         return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
 
@@ -136,9 +151,10 @@ def _add_run_options(
 def _given(
     settings: CliSettingsSource[argparse.ArgumentParser], options: argparse.Namespace
 ) -> dict[str, object]:
-    """Take the settings of the command line, lists and tables read."""
+    """Return the settings of the command line, with lists and tables parsed."""
     try:
-        return dict(settings(parsed_args=options)())
+        old = given_by_old_names(vars(options))
+        return dict(settings(parsed_args=options)()) | old
     except SettingsError as error:
         # It names the setting alone in its text: "Parsing error encountered for NAME: REASON".
         name, _, reason = str(error).partition(" for ")[2].partition(": ")
@@ -149,34 +165,24 @@ def _given(
 
 
 def _train(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.training.command import train
+    from rollwise.commands.train import train
 
-    return train(layers, folder, resume, console, _open_backend)
+    return train(layers, folder, resume, console)
 
 
 def _evaluate(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.drawing.evaluate import evaluate
+    from rollwise.commands.evaluate import evaluate
 
     return evaluate(layers, folder, resume, console)
 
 
 def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.drawing.prepare import prepare
+    from rollwise.commands.prepare import prepare
 
     return prepare(layers, folder, resume, console)
 
 
-def _open_backend(config: TrainConfig, checkpoint: Path | None) -> "Backend":
-    if config.backend.type == "tinker":
-        from rollwise.integrations.tinker import TinkerBackend
-
-        return TinkerBackend(config, checkpoint)
-    from rollwise.training.run import LocalBackend
-
-    return LocalBackend(config, checkpoint)
-
-
-def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_report(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
         help="write report.html for a run's folder",
@@ -193,7 +199,7 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.set_defaults(run=run)
 
 
-def _add_verl(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_verl(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "verl",
         allow_abbrev=False,
@@ -202,15 +208,17 @@ def _add_verl(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         description="Train by verl, from the same settings as `train`; a table [verl] of the TOML "
         "file holds verl's own, in its words. Needs the extra `verl`: docs/verl.md.",
     )
+    if plugins is None:
+        return
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, required=True, help="the run's folder")
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the run in --output from its checkpoint"
+        "--resume", action="store_true", help="resume the run in --output from its checkpoint"
     )
     parser.add_argument(
         "--print", action="store_true", help="print verl's overrides, a line each, and stop"
     )
-    settings = add_settings(parser)
+    settings = add_settings(parser, with_plugins(TrainConfig, plugins))
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.integrations.verl.command import run
@@ -220,3 +228,12 @@ def _add_verl(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         return run(layers, options.output, options.resume, options.print)
 
     parser.set_defaults(run=run)
+
+
+ADD = {
+    "train": _add_train,
+    "evaluate": _add_evaluate,
+    "prepare": _add_prepare,
+    "verl": _add_verl,
+}
+"""What adds each command that has settings."""

@@ -8,26 +8,26 @@ class RollwiseError(Exception):
 
 
 class ConfigError(RollwiseError):
-    """A setting that is unknown, or has a value that it must not have."""
+    """An unknown setting, or one with an invalid value."""
 
 
 class DataError(RollwiseError):
-    """A data set that cannot be read or used."""
+    """A data set cannot be read or used."""
 
 
 class ModelError(RollwiseError):
-    """A model that cannot be loaded or used."""
+    """A model cannot be loaded or used."""
 
 
 class RunError(RollwiseError):
-    """A run's folder that cannot be written, read or gone on with."""
+    """The folder of a run cannot be written, read or resumed."""
 
 
 class EngineError(RollwiseError):
-    """An engine that cannot be started, or does not stay alive."""
+    """An engine cannot be started, or does not stay alive."""
 
 
 def one_line(error: BaseException) -> str:
-    """Describe an error of a library's within a message of ours."""
+    """Shorten a library's error to one line, for use in our own message."""
     message = textwrap.shorten(str(error), 300, placeholder=" ...")
     return f"{type(error).__name__}: {message}".removesuffix(".")

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all."""
+"""Write files and folders completely or not at all."""
 
 import os
 import shutil
@@ -11,12 +11,12 @@ from rollwise.errors import RunError
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a path to write to (a file or a folder), which becomes `path` at the end of the block.
+    """Yield a path to write a file or a folder to; it is renamed to `path` at the end of the block.
 
-    If the block fails, what was written is removed and what `path` held before stays.
+    If the block fails, what it wrote is removed and `path` stays as it was.
 
     Raises:
-        RunError: The system would not write, say because the disk is full.
+        RunError: The system refused to write, for example because the disk is full.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -37,17 +37,17 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole.
+    """Write a text file completely or not at all.
 
     Raises:
-        RunError: The system would not write.
+        RunError: The system refused to write.
     """
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
-    """Rename `partial` to `path`; a folder cannot be replaced in one go, so it steps aside."""
+    """Rename `partial` to `path`; an existing folder is moved aside first."""
     if not path.is_dir():
         os.replace(partial, path)
         return
@@ -63,7 +63,7 @@ def _put_in_place(partial: Path, path: Path) -> None:
 
 
 def _is_system_refusal(error: BaseException) -> bool:
-    """Tell a refusal by the system; safetensors wraps its own in an error of its own."""
+    """Say whether the system refused; safetensors wraps such errors in its own."""
     return isinstance(error, OSError) or type(error).__name__ == "SafetensorError"
 
 

@@ -1,4 +1,4 @@
-"""A run's folder: what is written down while a model is trained, and read back afterwards."""
+"""The folder of a run: settings, metrics, samples and summary, written and read back."""
 
 import json
 import math
@@ -16,13 +16,19 @@ VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "mat
 
 Row = dict[str, Any]
 
+FORMER_METRICS = {
+    "uniform_first": "zero_variance_first",
+    "uniform_after": "zero_variance_after",
+}
+"""Metrics whose name has changed, by the name that they have in runs of earlier releases."""
+
 
 class RunFolder:
     """The folder of one run.
 
-    It holds `config.json` (all settings, and versions), `metrics.jsonl` (a line a step; step 0 is
-    the evaluation before training), `samples.parquet` (some prompts' responses), `summary.json`,
-    `checkpoints/` and `report.html`.
+    It holds `config.json` (settings and versions), `metrics.jsonl` (one line for each step; step 0
+    is the evaluation before training), `samples.parquet` (responses to some prompts),
+    `summary.json`, `checkpoints/` and `report.html`.
 
     Args:
         path: The folder.
@@ -34,14 +40,14 @@ class RunFolder:
         self._samples: list[Row] = []
 
     def create(self, config: Mapping[str, Any]) -> None:
-        """Begin a new run.
+        """Create the folder of a new run.
 
         Raises:
-            RunError: The folder holds something already, or cannot be written.
+            RunError: The folder is not empty, or cannot be written.
         """
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             resumable = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-            hint = ", or --resume to go on with the run in it" if resumable else ""
+            hint = ", or --resume to continue the run in it" if resumable else ""
             raise RunError(f"{self.path} is not empty; give another --output{hint}")
         self.write_config(config)
 
@@ -60,7 +66,7 @@ class RunFolder:
         self._write_json("config.json", {"config": config, "versions": versions})
 
     def read_config(self) -> dict[str, Any]:
-        """Read back the settings.
+        """Read the settings.
 
         Raises:
             RunError: There is no run in the folder.
@@ -72,7 +78,7 @@ class RunFolder:
         return config
 
     def log(self, metrics: Row) -> None:
-        """Add a line to `metrics.jsonl`, at once; what is not finite becomes null.
+        """Append a line to `metrics.jsonl` at once; NaN and infinity become null.
 
         Raises:
             RunError: It could not be written.
@@ -84,10 +90,10 @@ class RunFolder:
             raise RunError(f"could not write {self.path / 'metrics.jsonl'}: {error}") from error
 
     def read_metrics(self) -> list[Row]:
-        """Read back all lines of `metrics.jsonl`, but for one that was cut off at the end.
+        """Read all lines of `metrics.jsonl`, except one that was cut off at the end.
 
         Raises:
-            RunError: There are none, or one is broken.
+            RunError: There are no lines, or one is broken.
         """
         path = self.path / "metrics.jsonl"
         try:
@@ -99,7 +105,7 @@ class RunFolder:
             ) from None
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read the metrics of a run in {path}: {error}") from None
-        # What follows the last line end was being written when the run was killed.
+        # A line without an end was being written when the run was killed.
         lines = text.split("\n")[:-1]
         if not lines:
             raise RunError(f"{path} holds no metrics: the run had not done anything yet")
@@ -110,7 +116,7 @@ class RunFolder:
         self._samples.extend(rows)
 
     def flush_samples(self) -> None:
-        """Add what was remembered to `samples.parquet`, whole or not at all.
+        """Add the remembered responses to `samples.parquet`, completely or not at all.
 
         Raises:
             RunError: It could not be written.
@@ -123,14 +129,14 @@ class RunFolder:
         path = self.path / "samples.parquet"
         table = pa.Table.from_pylist(self._samples)
         if path.exists():
-            # A column that holds nothing yet has a type of its own, which others replace.
+            # A column of nulls alone has the null type, which other types replace.
             table = pa.concat_tables([_read_table(path), table], promote_options="default")
         with written_whole(path) as partial:
             pq.write_table(table, partial)
         self._samples.clear()
 
     def read_samples(self) -> list[Row]:
-        """Read back the responses in `samples.parquet`; none if there is no such file.
+        """Read the responses in `samples.parquet`; none if there is no such file.
 
         Raises:
             RunError: The file is broken.
@@ -139,11 +145,11 @@ class RunFolder:
         rows: list[Row] = _read_table(path).to_pylist() if path.exists() else []
         return rows
 
-    def go_back_to(self, step: int) -> None:
-        """Forget what was written after `step`, to go on from its checkpoint.
+    def discard_after(self, step: int) -> None:
+        """Remove what was written after `step`, to resume from its checkpoint.
 
         Raises:
-            RunError: What was written cannot be read, or written anew.
+            RunError: A file cannot be read or rewritten.
         """
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -180,22 +186,22 @@ def refuse_changes(
     now: Mapping[str, Any],
     changeable: tuple[str, ...],
 ) -> None:
-    """Refuse to go on in the folder `path` with other settings than those recorded there.
+    """Refuse to resume in the folder `path` with other settings than those recorded there.
 
     Args:
         path: The folder.
-        before: Its settings.
-        now: Those to go on with.
-        changeable: What the names of settings begin with that may differ.
+        before: The recorded settings.
+        now: The settings to resume with.
+        changeable: Settings that may differ, by the start of their names.
 
     Raises:
-        ConfigError: Names the setting, and both of its values.
+        ConfigError: A setting differs; the message names it and both values.
     """
     old, new = flatten(before, "."), flatten(now, ".")
     for key in new:
         if new[key] != old.get(key) and not key.startswith(changeable):
             raise ConfigError(
-                f"`{key}` cannot change when a run is gone on with: the run in {path} has "
+                f"`{key}` cannot change when a run is resumed: the run in {path} has "
                 f"{old.get(key)!r}, given was {new[key]!r}"
             )
 
@@ -205,7 +211,7 @@ def _parse(line: str, place: str) -> Row:
         row: Row = json.loads(line)
     except ValueError as error:
         raise RunError(f"{place}, is broken: {error}") from None
-    return row
+    return {FORMER_METRICS.get(name, name): value for name, value in row.items()}
 
 
 def _read_table(path: Path) -> Any:
@@ -219,13 +225,13 @@ def _read_table(path: Path) -> Any:
 
 
 class Trackers:
-    """Metrics to TensorBoard, Weights & Biases and others, through `accelerate`.
+    """Sends metrics to TensorBoard, Weights & Biases and others, through `accelerate`.
 
     Args:
-        names: Of `accelerate`'s trackers; none is fine.
+        names: Names of `accelerate`'s trackers; may be empty.
 
     Raises:
-        RunError: An unknown name, or a package that is missing.
+        RunError: A name is unknown, or a package is missing.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -233,10 +239,10 @@ class Trackers:
         self._trackers: list[Any] = []
 
     def start(self, folder: RunFolder, config: Mapping[str, Any]) -> None:
-        """Begin to track.
+        """Start the trackers.
 
         Args:
-            folder: The run's, where trackers that write files do so.
+            folder: The run's folder, for trackers that write files.
             config: All settings, shown beside the metrics.
         """
         settings = {k: str(v) for k, v in flatten(config, "/").items()}
@@ -248,13 +254,13 @@ class Trackers:
             self._trackers.append(tracker)
 
     def log(self, metrics: Row) -> None:
-        """Pass on the numbers among `metrics`."""
+        """Send the numbers among `metrics`."""
         numbers = {k: v for k, v in flatten(metrics, "/").items() if isinstance(v, int | float)}
         for tracker in self._trackers:
             tracker.log(numbers, step=metrics["step"])
 
     def close(self) -> None:
-        """Finish what the trackers have under way."""
+        """Finish the trackers."""
         for tracker in self._trackers:
             tracker.finish()
 
@@ -287,7 +293,7 @@ def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> Row:
 
 
 def _finite(value: Any) -> Any:
-    """Put None for NaN and infinity, which JSON does not have."""
+    """Replace NaN and infinity, which JSON does not have, by None."""
     if isinstance(value, Mapping):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -12,20 +12,23 @@ from completions_server import CONTEXT, CompletionsServer
 from rollwise.cli import main
 from rollwise.config import ModelSettings, ServerSettings, make_config
 from rollwise.engines import Completion, LostDraw
-from rollwise.engines.driver import drive
-from rollwise.engines.transformers import make_engine
+from rollwise.engines.rollout import run_session
+from rollwise.engines.testing import EngineContract
+from rollwise.engines.transformers import make_built_in_engine
 from rollwise.errors import ConfigError, EngineError
-from rollwise.grading.grader import settled
+from rollwise.grading.grader import finished
+from rollwise.models.encoding import encode_prompts
+from rollwise.models.loading import load_model
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.sampling.session import draw_seed
-from rollwise.tasks import encode_prompts, make_running_sums
-from rollwise.training.model import load_model
+from rollwise.tasks import make_running_sums
 
 pytest.importorskip("openai")
 
 from rollwise.engines.server import SEEDS, ServerEngine, prompt_text
 
 LIMIT, SLOTS = 12, 8
+PATIENCE = 120  # seconds for what must come; only what is broken takes as long
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def local():
     model, tokenizer = load_model(ModelSettings(cpu_threads=1))
     problems = make_running_sums(3, 2, 4, 0)
     prompts = encode_prompts(problems, tokenizer, 40).token_ids
-    return make_engine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
+    return make_built_in_engine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,15 @@ def complete(engine, draws, prompts):
 def complete_one(engine, prompts, index=0):
     (outcome,) = complete(engine, [make_draws(prompts, index + 1)[index]], prompts).values()
     return outcome
+
+
+class TestContract(EngineContract):
+    @pytest.fixture(autouse=True)
+    def over_a_server(self, engine_at, local):
+        self.make, self.prompts = engine_at, local[2]
+
+    def weights(self):
+        return None
 
 
 def test_completions_are_those_of_the_model(engine_at, server, local):
@@ -207,13 +219,13 @@ def test_a_server_that_says_when_to_come_again_is_heeded(engine_at, server, loca
     server.retry_after, server.faults = "1", ["busy"]
     began = time.monotonic()
     assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
-    assert time.monotonic() - began >= 1
+    assert time.monotonic() - began > 0.9
 
 
 def test_a_draw_that_takes_too_long_is_lost_and_its_request_aborted(engine_at, server, local):
     server.faults = ["hang"]
     assert "not done after 0.2 s" in complete_one(engine_at(draw_timeout=0.2), local[2]).reason
-    assert server.left.wait(10)
+    assert server.left.wait(PATIENCE)
 
 
 def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine_at, server, local):
@@ -222,11 +234,11 @@ def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine_at, server, loca
     first, second, third = make_draws(prompts, 1)
     server.faults = ["hang"]
     engine.submit([first], prompts)
-    assert server.hanging.acquire(timeout=10)
+    assert server.hanging.acquire(timeout=PATIENCE)
     engine.submit([second, third], prompts)
     assert engine.free_slots == 0
     assert engine.cancel([first, third, Draw("unknown", 0, 1)]) == 0
-    assert server.left.wait(10)
+    assert server.left.wait(PATIENCE)
     assert [outcome.draw for outcome in engine.wait()] == [second]
     assert engine.free_slots == 1
     assert engine.wait() == []
@@ -290,7 +302,7 @@ def test_weights_are_refused(engine_at):
 
 def grade(completions):
     """A response of an even number of tokens is correct."""
-    return [settled(float(len(completion.tokens) % 2 == 0)) for completion in completions]
+    return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]
 
 
 RULES = [
@@ -308,7 +320,7 @@ def pools_of(session):
 
 def rolled_out(engine, prompts, rule, schedule, grade=grade):
     session = RolloutSession(list(prompts), rule, schedule, seed=3)
-    drive(session, engine, prompts, grade)
+    run_session(session, engine, prompts, grade)
     assert session.lost == 0
     return session
 
@@ -351,7 +363,7 @@ def test_a_server_that_dies_loses_its_draws_and_nothing_else(
 
     def kill_and_grade(completions):
         if not graded:
-            assert server.hanging.acquire(timeout=10)
+            assert server.hanging.acquire(timeout=PATIENCE)
             server.kill()
             engine.dead = True
         graded.extend(completion.draw for completion in completions)
@@ -368,7 +380,7 @@ def test_a_server_that_dies_loses_its_draws_and_nothing_else(
 def test_what_is_needed_is_named(local, missing):
     given = {"base_url": "http://localhost/v1", "model": "m"}
     given.pop(missing)
-    with pytest.raises(ConfigError, match=f"needs a value for `server.{missing}`"):
+    with pytest.raises(ConfigError, match=f"needs a value for `engine.{missing}`"):
         ServerEngine(ServerSettings(**given), local[1], LIMIT)
 
 
@@ -396,21 +408,21 @@ def test_a_variable_that_holds_no_key_is_named(local, monkeypatch):
 )
 def test_an_address_that_will_not_do_is_refused_and_not_shown(url, message):
     with pytest.raises(ConfigError, match=message) as refused:
-        make_config({"server": {"base_url": url}})
+        make_config({"engine": {"type": "server", "base_url": url}})
     assert "secret" not in str(refused.value)
 
 
 def test_training_refuses_a_server(tmp_path, capsys):
     assert main(["train", "--output", str(tmp_path / "run"), "--engine.type", "server"]) == 2
-    assert "a server's weights are its own and do not change" in capsys.readouterr().err
+    assert "cannot take the learner's weights" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 def test_an_evaluation_draws_from_a_server(server, tmp_path):
     """As many responses to the same problems as from the built-in engine."""
     settings = ["--data.problems", "3", "--samples", "4", "--engine.max_new_tokens", str(LIMIT)]
-    at_server = ["--engine.type", "server", "--server.base_url", server.url]
-    at_server += ["--server.model", "running-sums"]
+    at_server = ["--engine.type", "server", "--engine.base_url", server.url]
+    at_server += ["--engine.model", "running-sums"]
     for name, given in (("local", []), ("server", at_server)):
         assert main(["evaluate", "--output", str(tmp_path / name), *settings, *given]) == 0
     tables = [pq.read_table(tmp_path / name / "responses") for name in ("local", "server")]

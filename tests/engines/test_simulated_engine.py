@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.grading import ExactGrader
 from rollwise.sampling import (
@@ -23,7 +24,6 @@ from rollwise.sampling import (
     Streamed,
     draw_seed,
 )
-from rollwise.training.rollouts import roll_out
 
 RATES = {"right": 1.0, "wrong": 0.0}
 TEN = Lengths(median=10, sigma=0.0, longest=100, incorrect_factor=3.0)
@@ -309,7 +309,7 @@ def test_a_draw_under_way_is_not_taken_twice(begun):
     engine.submit(draws_of("right", "wrong"))
     if begun:
         engine.wait()
-    with pytest.raises(ValueError, match=r"index=1.* is under way already"):
+    with pytest.raises(ValueError, match=r"index=1.* is in flight already"):
         engine.submit(draws_of("right", "wrong")[1:])
 
 
@@ -334,7 +334,7 @@ def test_rounds_wait_for_their_longest_response(slots, seconds):
 
 
 def test_pools_are_those_of_the_loop_whatever_the_slots():
-    """The loop's own `roll_out` takes the engine as it takes any other."""
+    """The loop's own `run_session` takes the engine as it takes any other."""
     rates = {f"p{i}": i / 10 for i in range(11)}
     answers = dict.fromkeys(rates, "correct")
     lengths = Lengths(median=50, sigma=1.0, longest=200, incorrect_factor=2.0)
@@ -345,7 +345,7 @@ def test_pools_are_those_of_the_loop_whatever_the_slots():
         return {key: (p.rewards.tolist(), p.exit_reason) for key, p in session.pools.items()}
 
     def loop(session, engine):
-        roll_out(session, engine, ExactGrader(), dict.fromkeys(rates, ()), answers)
+        run_session(session, engine, dict.fromkeys(rates, ()), grade_with(ExactGrader(), answers))
 
     expected = pools(loop, 5)
     assert len({len(rewards) for rewards, _ in expected.values()}) > 2

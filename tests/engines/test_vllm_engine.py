@@ -1,10 +1,12 @@
 """The vLLM engine for real, on the CPU, against forward passes of `transformers`."""
 
+import contextlib
 import importlib.util
 import json
 import logging
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,13 +16,14 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from rollwise.cli import main
 from rollwise.config import VLLMSettings
 from rollwise.engines import Completion, LostDraw
-from rollwise.engines.driver import drive
+from rollwise.engines.rollout import run_session
+from rollwise.engines.testing import EngineContract
 from rollwise.engines.vllm import SEEDS, VLLMEngine
 from rollwise.errors import EngineError
-from rollwise.grading.grader import settled
+from rollwise.grading.grader import finished
+from rollwise.models.loading import model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.sampling.session import draw_seed
-from rollwise.training.model import model_path
 
 pytestmark = [
     pytest.mark.vllm,
@@ -213,7 +216,7 @@ def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine):
 
 def test_a_draw_that_takes_too_long_is_lost_and_aborted(engine, caplog):
     make_endless(engine)
-    engine.settings = SETTINGS.model_copy(update={"draw_timeout": 0.05})
+    engine.settings = replace(SETTINGS, draw_timeout=0.05)
     done = complete(engine, draws := make_draws(1))
     assert done == {draw: LostDraw(draw, "not done after 0.05 s") for draw in draws}
     assert "draws were lost: not done after 0.05 s" in caplog.text
@@ -250,12 +253,27 @@ def test_weights_are_taken_over_once_what_is_under_way_has_ended(engine, models)
 
 def grade(completions):
     """A response of an even number of tokens is correct."""
-    return [settled(float(len(completion.tokens) % 2 == 0)) for completion in completions]
+    return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]
+
+
+class TestContract(EngineContract):
+    prompts = PROMPTS
+
+    @pytest.fixture(autouse=True)
+    def one_for_all_tests(self, engine, models):
+        self.shared, self.loaded = engine, models[0].state_dict()
+
+    @contextlib.contextmanager
+    def engine(self):
+        yield self.shared
+
+    def weights(self):
+        return self.loaded
 
 
 def test_a_streamed_session_gets_what_single_draws_give(engine):
     session = RolloutSession(list(PROMPTS), Balanced(2, 2), Streamed(max_samples=16), seed=3)
-    drive(session, engine, PROMPTS, grade)
+    run_session(session, engine, PROMPTS, grade)
     draws = [Draw(key, i, draw_seed(3, 0, key, i)) for key in PROMPTS for i in range(16)]
     single = tokens_of(engine, draws)
     for key, pool in session.pools.items():
@@ -294,7 +312,7 @@ def test_a_process_that_dies_loses_its_draws_and_nothing_else(
             return grade(completions)
 
         session = RolloutSession(list(PROMPTS), FixedCount(16), Rounds(16, rounds=1), seed=0)
-        drive(session, mortal, PROMPTS, kill_and_grade)
+        run_session(session, mortal, PROMPTS, kill_and_grade)
         assert len(graded) == len(set(graded)) == 48
         assert session.failures > 0
         assert session.lost == 0
@@ -327,8 +345,8 @@ def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog)
         "engine.type": "vllm",
         "engine.max_new_tokens": "16",
         "engine.batch_size": "16",
-        "vllm.dtype": "float32",
-        "vllm.enforce_eager": "true",
+        "engine.dtype": "float32",
+        "engine.enforce_eager": "true",
         "learner.learning_rate": "1e-2",
         "learner.warmup_updates": "0",
         "group.unresolved": "keep",

@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollwise.config import GradingSettings
+from rollwise.config import make_config
 from rollwise.evaluation import (
     Estimate,
-    Outcome,
+    ProblemResult,
     as_json,
     compare,
     figures_of,
@@ -22,9 +22,14 @@ from rollwise.evaluation import (
 from rollwise.evaluation.figures import majority_at_k
 
 
-def outcome(correct, answers=None, key="p", **more):
+def grading(**settings):
+    """The section `grading` of a run's settings."""
+    return make_config({"grading": settings}).grading
+
+
+def result(correct, answers=None, key="p", **more):
     """`"1101"` is right, right, wrong, right."""
-    return Outcome(key, np.array([c == "1" for c in correct]), answers, **more)
+    return ProblemResult(key, np.array([c == "1" for c in correct]), answers, **more)
 
 
 def majority(found, k, seed=0):
@@ -40,7 +45,7 @@ def test_k_doubles_up_to_the_samples(samples, ks):
 
 def test_the_figures_of_four_known_problems():
     """2 of 4 right: pass@2 = 1 − C(2,2)/C(4,2) = 5/6, all correct 1/6, all wrong 1/6."""
-    found = figures_of([outcome("1100"), outcome("1111"), outcome("0000"), outcome("1010")], 4)
+    found = figures_of([result("1100"), result("1111"), result("0000"), result("1010")], 4)
     assert found["avg@4"].value == pytest.approx((0.5 + 1 + 0 + 0.5) / 4)
     assert found["pass@1"].value == found["avg@4"].value
     assert found["pass@2"].value == pytest.approx((5 / 6 + 1 + 0 + 5 / 6) / 4)
@@ -50,9 +55,10 @@ def test_the_figures_of_four_known_problems():
     assert not any(name.startswith("maj") for name in found)  # answers are not known
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=6))
 def test_every_group_is_all_correct_all_wrong_or_mixed(counts):
-    found = figures_of([outcome("1" * c + "0" * (8 - c)) for c in counts], 8)
+    found = figures_of([result("1" * c + "0" * (8 - c)) for c in counts], 8)
     for k in steps_of_k(8):
         both = found[f"all_correct@{k}"].value + found[f"all_wrong@{k}"].value
         assert both <= 1 + 1e-9
@@ -61,17 +67,17 @@ def test_every_group_is_all_correct_all_wrong_or_mixed(counts):
 
 
 def test_the_most_frequent_answer_wins_although_most_responses_are_wrong():
-    found = outcome("11000", ["6", "6.0", "5", "4", ""])
+    found = result("11000", ["6", "6.0", "5", "4", ""])
     assert majority(found, 5) == 1.0
     assert majority(found, 1) == 2 / 5
 
 
 def test_a_tie_is_broken_by_chance_and_silence_votes_for_nothing():
-    assert majority(outcome("10", ["6", "5"]), 2) == 0.5
-    assert majority(outcome("10", ["6", ""]), 2) == 1.0
-    assert majority(outcome("000", ["", "", ""]), 3) == 0.0
-    assert majority(outcome("000", ["", "", ""]), 2) == 0.0
-    assert majority(outcome("1000", ["6", "5", "4", "3"]), 4) == 0.25
+    assert majority(result("10", ["6", "5"]), 2) == 0.5
+    assert majority(result("10", ["6", ""]), 2) == 1.0
+    assert majority(result("000", ["", "", ""]), 3) == 0.0
+    assert majority(result("000", ["", "", ""]), 2) == 0.0
+    assert majority(result("1000", ["6", "5", "4", "3"]), 4) == 0.25
 
 
 @given(
@@ -80,7 +86,7 @@ def test_a_tie_is_broken_by_chance_and_silence_votes_for_nothing():
 )
 def test_the_majority_is_the_mean_over_all_subsets(said, k):
     k = min(k, len(said))
-    found = outcome("".join("1" if s == "right" else "0" for s in said), said)
+    found = result("".join("1" if s == "right" else "0" for s in said), said)
 
     def share(votes):
         counts = {vote: votes.count(vote) for vote in votes if vote}
@@ -93,25 +99,25 @@ def test_the_majority_is_the_mean_over_all_subsets(said, k):
 
 def test_of_many_subsets_some_are_taken_by_chance():
     """8 of 16 right against one wrong answer: by symmetry ½, within four standard errors."""
-    found = outcome("10" * 8, ["6", "5"] * 8)
+    found = result("10" * 8, ["6", "5"] * 8)
     assert majority(found, 5) == pytest.approx(0.5, abs=4 * 0.5 / 400**0.5)
     assert majority(found, 5) == majority(found, 5)
 
 
 def test_a_problem_that_lost_draws_counts_where_it_has_enough():
-    found = figures_of([outcome("1100"), outcome("11")], 4)
+    found = figures_of([result("1100"), result("11")], 4)
     assert found["avg@4"].value == 0.75
     assert found["pass@2"].value == pytest.approx((5 / 6 + 1) / 2)
     assert found["pass@4"].value == 1.0  # of the first alone
 
 
 def test_tables_are_by_what_problems_differ_in():
-    outcomes = [
-        outcome("11", level=10, subject="sums"),
-        outcome("10", level=2, subject="sums"),
-        outcome("00", level=2),
+    results = [
+        result("11", level=10, subject="sums"),
+        result("10", level=2, subject="sums"),
+        result("00", level=2),
     ]
-    tables = tables_of(outcomes)
+    tables = tables_of(results)
     assert list(tables) == ["level"]
     assert list(tables["level"]) == ["2", "10"]
     assert tables["level"]["2"]["problems"] == 2
@@ -142,14 +148,14 @@ def test_no_difference_on_few_problems_is_not_certain():
 
 
 def test_a_comparison_is_of_the_problems_that_both_have():
-    mine = [outcome("1100", key="a"), outcome("1111", key="b"), outcome("0000", key="c")]
-    theirs = [outcome("1000", key="b"), outcome("11", key="a"), outcome("1111", key="d")]
+    mine = [result("1100", key="a"), result("1111", key="b"), result("0000", key="c")]
+    theirs = [result("1000", key="b"), result("11", key="a"), result("1111", key="d")]
     found = compare(mine, theirs)
     assert (found["problems"], found["more_often"], found["less_often"]) == (2, 1, 1)
     assert found["avg"].value == pytest.approx(((0.5 - 1) + (1 - 0.25)) / 2)
     assert found["pass@2"].value == pytest.approx(((5 / 6 - 1) + (1 - 0.5)) / 2)
     assert "pass@4" not in found  # one has two responses
-    assert compare(mine, [outcome("1", key="z")]) == {"problems": 0}
+    assert compare(mine, [result("1", key="z")]) == {"problems": 0}
 
 
 def test_estimates_are_written_out_however_deep():
@@ -177,18 +183,18 @@ def test_estimates_are_written_out_however_deep():
     ],
 )
 def test_the_final_answer_of_mathematics(response, answer):
-    assert final_answers([response], GradingSettings(type="math")) == [answer]
+    assert final_answers([response], grading(type="math")) == [answer]
 
 
 def test_the_final_answer_of_other_graders():
-    assert final_answers(["7 12=6 ", "none"], GradingSettings(type="exact")) == ["6", "none"]
+    assert final_answers(["7 12=6 ", "none"], grading(type="exact")) == ["6", "none"]
     said = "Final Answer: The final answer is $\\frac12$. I hope it is correct."
-    minerva = GradingSettings(type="math", convention="minerva")
+    minerva = grading(type="math", convention="minerva")
     assert final_answers([said, "none"], minerva) == [r"\frac{1}{2}", ""]
-    assert final_answers(["def f(): ..."], GradingSettings(type="code")) is None
+    assert final_answers(["def f(): ..."], grading(type="code")) is None
 
 
 def test_finding_the_answer_takes_linear_time():
     """Hostile responses of a megabyte; anything quadratic would take hours."""
     for hostile in (r"\boxed{" * 150_000, "$" * 10**6, "1" * 10**6, "1,/." * 250_000, "{" * 10**6):
-        assert len(final_answers([hostile], GradingSettings(type="math"))) == 1
+        assert len(final_answers([hostile], grading(type="math"))) == 1

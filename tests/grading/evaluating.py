@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +35,20 @@ def tell(word):
 
 def evaluate(response, answer):
     return eval(response)
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Gives `credit` for the answer itself."""
+
+    credit: float = 1.0
+
+    def __post_init__(self):
+        if self.credit < 0:
+            raise ValueError(f"credit must not be negative, got {self.credit}")
+
+    def grade(self, response, answer):
+        return self.credit * (response == answer)
 
 
 def _hidden(response, answer):

@@ -18,7 +18,7 @@ from rollwise.grading.final_answers import (
     plainly_equal,
 )
 from rollwise.grading.mathematics import verify_math, verify_minerva
-from rollwise.grading.workers import NeedsWhole, _Verdicts
+from rollwise.grading.worker_grader import NeedsWholeResponse, _LatestResults
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 
@@ -46,13 +46,14 @@ def test_all_reference_solutions_of_math500_are_correct(grader, math500):
 
 def test_the_solutions_of_other_problems_are_incorrect(grader, math500):
     """Answers shifted by one; `x=5` after `5` is the same answer."""
-    answers = [row["answer"] for row in math500]
+    rows = math500[:200]
+    answers = [row["answer"] for row in rows]
     shifted = answers[1:] + answers[:1]
-    rewards = grader.grade([row["solution"] for row in math500], shifted)
+    rewards = grader.grade([row["solution"] for row in rows], shifted)
     same = [
         a.removeprefix("x=") == b.removeprefix("x=") for a, b in zip(answers, shifted, strict=True)
     ]
-    assert sum(same) < 20
+    assert sum(same) < 10
     assert rewards[[not it for it in same]].sum() == 0
 
 
@@ -121,12 +122,13 @@ def test_a_power_tower_ends_at_the_limit_and_costs_only_itself(caplog):
     assert caplog.text.count("longer than 1 s") == 1
 
 
-@pytest.mark.parametrize("bomb", ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}"])
-def test_what_the_limit_cannot_hold_is_not_begun(bomb):
+def test_what_the_limit_cannot_hold_is_not_begun():
     """Else this would take an hour, or the machine's memory."""
+    bombs = ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}"]
     with MathGrader(timeout=3600.0, workers=1) as grader:
-        assert grader.grade([boxed(bomb), boxed("2^{10}")], ["3", "1024"]).tolist() == [0, 1]
-        assert grader.failures == 1
+        responses = [boxed(bomb) for bomb in [*bombs, "2^{10}"]]
+        assert grader.grade(responses, ["3", "3", "3", "1024"]).tolist() == [0, 0, 0, 1]
+        assert grader.failures == 3
 
 
 def by_part(response, answer):
@@ -136,7 +138,7 @@ def by_part(response, answer):
         return verify_math(response, answer)
     try:
         verdict = mathematics._verify_part(boxed(content), answer)
-    except NeedsWhole:
+    except NeedsWholeResponse:
         return verify_math(response, answer)
     assert verdict == 1.0 or not plainly_equal(content, answer)
     assert verdict == 0.0 or not plainly_different(content, answer)
@@ -164,7 +166,7 @@ PIECES = (
 DELIMITERS = (("", ""), ("$", "$"), ("$$", "$$"), (r"\(", r"\)"), (r"\[", r"\]"), (" [", "] "))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     before=st.lists(st.sampled_from(PIECES), max_size=4).map("".join),
     content=st.sampled_from(ANSWERS),
@@ -274,10 +276,10 @@ def test_real_solutions_get_the_verdicts_of_plain_math_verify(math500):
             assert by_part(row["solution"], answer) == verify_math(row["solution"], answer)
 
 
-def test_thousands_of_wrong_pairings_are_rejected(grader, math500):
+def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
     """All that are accepted, plain Math-Verify also says to be the same answer."""
     pick = random.Random(1)
-    found, references = (pick.sample(math500, count) for count in (50, 60))
+    found, references = (pick.sample(math500, count) for count in (25, 40))
     pairs = [(row, reference["answer"]) for row in found for reference in references]
     responses = [rf"The answer is $\boxed{{{row['answer']}}}$." for row, _ in pairs]
     rewards = grader.grade(responses, [answer for _, answer in pairs])
@@ -342,9 +344,9 @@ HOSTILE = st.text(max_size=40) | st.lists(
 ).map("".join)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, min_size=20, max_size=20))
-def test_ten_thousand_hostile_responses_are_graded(strict, texts):
+def test_thousands_of_hostile_responses_are_graded(strict, texts):
     """Each as it is and in a box, and then an honest one."""
     responses = [*texts, *map(boxed, texts)]
     assert set(strict.grade(responses, ["5"] * len(responses))) <= {0.0, 1.0}
@@ -363,7 +365,7 @@ def test_a_worker_takes_no_more_memory_than_it_may(caplog):
 
 
 def test_verdicts_are_remembered_and_forgotten():
-    verdicts = _Verdicts(2)
+    verdicts = _LatestResults(2)
     verdicts.put(b"a", 1.0)
     verdicts.put(b"b", 0.0)
     assert verdicts.get(b"a") == 1.0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollwise.beliefs.ratings import LogitRating, logistic
 from rollwise.prompts import CDAS
-from rollwise.prompts.ratings import LogitRating, logistic
 
 # Six prompts, 8 responses each: the correct counts of three steps (arXiv 2505.17652, worked by
 # hand from D ← ((t−1)/t)·D + (σ(C − D) − s)/t and C ← −mean D; after step 1, a: ½ − 8/8 = −½).
@@ -153,7 +153,7 @@ def test_the_calibrated_update_by_hand():
 
 @given(visits=st.integers(1, 10_000), tells=st.integers(1, 10_000), floor=st.floats(0, 1))
 def test_the_calibrated_steps_shrink_to_their_floor(visits, tells, floor):
-    rating = LogitRating(step=3.0, competence_step=1.5, step_floor=floor, target=0.5)
+    rating = LogitRating(step=3.0, competence_step=1.5, step_floor=floor)
     one = np.ones(1)
     difficulty, change = rating.update(0 * one, 0.0, visits * one, 0 * one, tells)
     assert difficulty[0] == pytest.approx(0.5 * 3.0 * max(1 / visits, floor))
@@ -262,7 +262,7 @@ def test_the_share_of_those_not_seen_for_longest():
 
 def test_excluded_prompts_are_left_out_in_every_part():
     sampler = CDAS(range(20), 4, revisit_share=0.5)
-    exclude = np.arange(20) % 2 == 0
+    exclude = range(0, 20, 2)
     for _ in range(12):
         batch = sampler.ask(exclude=exclude)
         assert len(batch) == 4
@@ -313,7 +313,7 @@ def test_settings_out_of_range_are_refused(settings, message):
 
 def test_a_state_of_another_form_is_refused():
     state = CDAS("abc", 1).state_dict()
-    with pytest.raises(ValueError, match="of the form 'paper', this sampler is 'calibrated'"):
+    with pytest.raises(ValueError, match="of the form 'paper', these are of 'calibrated'"):
         CDAS("abc", 1, form="calibrated").load_state_dict(state)
 
 

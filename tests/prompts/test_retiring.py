@@ -85,13 +85,11 @@ def test_a_retired_prompt_that_fails_comes_back():
 def test_what_the_caller_excludes_is_left_out_as_well():
     sampler = Retiring(Uniform(range(20), 4))
     solve(sampler, list(range(17)))
-    exclude = np.isin(np.arange(20), [0, 1, 2, 17])
     for _ in range(10):
-        batch = sampler.ask(exclude=exclude)
+        batch = sampler.ask(exclude=[0, 1, 2, 17])
         assert {18, 19} <= set(batch)
         assert not {0, 1, 2, 17} & set(batch)
-    everything = np.ones(20, dtype=bool)
-    assert sampler.ask(exclude=everything) == []
+    assert sampler.ask(exclude=range(20)) == []
 
 
 def test_the_wrapped_sampler_learns():
@@ -105,7 +103,7 @@ def test_the_wrapped_sampler_learns():
 
 
 def test_what_cannot_be_wrapped_is_refused():
-    with pytest.raises(TypeError, match="must be a BatchSampler, whose ask can leave prompts out"):
+    with pytest.raises(TypeError, match=r"^sampler must be a PromptSampler, got object$"):
         Retiring(object())
     for rate in (0.0, 1.1, np.nan):
         with pytest.raises(ValueError, match=r"^pass_rate must lie above 0, at most 1, got "):
@@ -119,5 +117,5 @@ def test_a_state_of_another_wrapped_sampler_is_refused():
     state = Retiring(Uniform("ab", 1)).state_dict()
     with pytest.raises(ValueError, match=r"of the sampler Uniform, this one is Prioritized"):
         Retiring(Prioritized("ab", 1)).load_state_dict(state)
-    with pytest.raises(ValueError, match=r"'wrapped.sampler'|lacks"):
+    with pytest.raises(ValueError, match=r"of the sampler Uniform, this one is Retiring$"):
         Retiring(Uniform("ab", 1)).load_state_dict(Uniform("ab", 1).state_dict())

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
+from rollwise.beliefs import LatestPassRate
 from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform
-from rollwise.prompts.testing import PromptSamplerContract, play
-from rollwise.prompts.uniform import load_walk
+from rollwise.prompts.testing import FixedSetContract, play
 
 
-class TestUniform(PromptSamplerContract):
+class TestUniform(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Uniform(keys, batch_size, seed)
 
 
-class TestCurriculum(PromptSamplerContract):
+class TestCurriculum(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Curriculum(keys, batch_size, seed, levels=[5] * len(keys))
 
 
-class TestCurriculumWithEasyProblems(PromptSamplerContract):
+class TestCurriculumWithEasyProblems(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         levels = [1 + i % 5 for i in range(len(keys))]
         return Curriculum(keys, batch_size, seed, levels=levels, min_level=3)
@@ -29,54 +29,60 @@ class TestCurriculumWithEasyProblems(PromptSamplerContract):
     def test_one_prompt_is_a_set(self):
         """Only where it is hard."""
 
+    def test_other_counts_can_be_asked_for(self):
+        """Only as many as are hard."""
 
-class TestPrioritized(PromptSamplerContract):
+    def test_prompts_can_be_left_out(self):
+        """Only where hard ones are left."""
+
+
+class TestPrioritized(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Prioritized(keys, batch_size, seed)
 
 
-class TestCDAS(PromptSamplerContract):
+class TestCDAS(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return CDAS(keys, batch_size, seed)
 
 
-class TestCDASOfTheReleasedCode(PromptSamplerContract):
+class TestCDASOfTheReleasedCode(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return CDAS(keys, batch_size, seed, form="released_code", warmup_epochs=0)
 
 
-class TestCalibratedCDAS(PromptSamplerContract):
+class TestCalibratedCDAS(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return CDAS(keys, batch_size, seed, form="calibrated", target=0.4, revisit_share=0.25)
 
 
-class TestCDASWithTwoEpochsOfWarmUp(PromptSamplerContract):
+class TestCDASWithTwoEpochsOfWarmUp(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return CDAS(keys, batch_size, seed, warmup_epochs=2, step_floor=0.2, revisit_share=0.5)
 
 
-class TestPosterior(PromptSamplerContract):
+class TestPosterior(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Posterior(keys, batch_size, seed)
 
 
-class TestPosteriorWithFewCandidates(PromptSamplerContract):
+class TestPosteriorWithFewCandidates(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Posterior(keys, batch_size, seed, candidates=max(batch_size, 8))
 
 
-class TestRetiring(PromptSamplerContract):
+class TestRetiring(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Retiring(CDAS(keys, batch_size, seed), visits=1, pass_rate=0.5)
 
 
-class TestRetiringAroundUniform(PromptSamplerContract):
+class TestRetiringAroundUniform(FixedSetContract):
     def make(self, keys, batch_size, seed=0):
         return Retiring(Uniform(keys, batch_size, seed), visits=1)
 
 
 class TwicePerBatch(Uniform):
-    def ask(self, count=None, exclude=None):
+    def ask(self, count=None, exclude=()):
         batch = super().ask(count, exclude)
         return [*batch[:-1], batch[0]]
 
@@ -94,9 +100,24 @@ class Credulous(Prioritized):
         )
 
 
-class SharesItsArrays(Prioritized):
-    def _own_state(self):
+class SharedRates(LatestPassRate):
+    def state_dict(self):
         return {"pass_rates": self._pass_rates}
+
+
+class SharesItsArrays(Uniform):
+    def _make_belief(self):
+        return SharedRates(len(self.keys))
+
+
+class IgnoresWhatToLeaveOut(Uniform):
+    def ask(self, count=None, exclude=()):
+        return super().ask(count)
+
+
+class DividesByNoDraws(Uniform):
+    def tell(self, keys, correct, drawn):
+        self.latest = [int(c) / int(n) for c, n in zip(correct, drawn, strict=True)]
 
 
 class Keeps(Uniform):
@@ -110,9 +131,9 @@ class Restless(Prioritized):
 
 
 class HalfLoads(Uniform):
-    def _load_own_state(self, state):
-        load_walk(self._walk, state)
-        super()._load_own_state(state)
+    def load_state_dict(self, state):
+        self.asks = 99
+        super().load_state_dict(state)
 
 
 class Certain(Prioritized):
@@ -132,6 +153,8 @@ class AnswersInItsOwnOrder(Posterior):
         (ForgetsItsPosition, "test_a_state_goes_on_exactly"),
         (Credulous, "test_tell_refuses_what_cannot_be"),
         (SharesItsArrays, "test_a_state_is_a_copy"),
+        (IgnoresWhatToLeaveOut, "test_prompts_can_be_left_out"),
+        (DividesByNoDraws, "test_tell_takes_what_training_tells"),
         (Keeps, "test_a_state_does_not_grow"),
         (Restless, "test_the_seed_decides"),
         (HalfLoads, "test_an_incomplete_state_is_refused"),
@@ -140,11 +163,11 @@ class AnswersInItsOwnOrder(Posterior):
     ],
 )
 def test_the_contract_notices(sampler, test):
-    class Suite(PromptSamplerContract):
+    class Suite(FixedSetContract):
         def make(self, keys, batch_size, seed=0):
             return sampler(keys, batch_size, seed)
 
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError, ZeroDivisionError)):
         getattr(Suite(), test)()
 
 

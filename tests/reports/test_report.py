@@ -60,8 +60,8 @@ def step_line(step):
     return {
         "step": step,
         "reward": 0.25,
-        "uniform_first": 0.5,
-        "uniform_after": 0.125,
+        "zero_variance_first": 0.5,
+        "zero_variance_after": 0.125,
         "prompts": 4,
         "draws": 48,
         "draws_per_prompt": 12.0,
@@ -129,7 +129,13 @@ def test_it_shows_what_the_run_came_to(run):
 def test_it_has_a_plot_of_everything_that_is_asked_after(run):
     page = read(run)
     assert page.tags.count("svg") == 8
-    titles = ("Held-out accuracy", "Reward", "Uniform groups", "Draws per prompt", "Exit reasons")
+    titles = (
+        "Held-out accuracy",
+        "Reward",
+        "Zero-variance groups",
+        "Draws per prompt",
+        "Exit reasons",
+    )
     for title in (*titles, "prompt sampler expected", "Entropy", "Seconds"):
         assert title in page.text
 

@@ -25,14 +25,14 @@ def test_the_contracts_example():
     """1 − C(13, 4)/C(16, 4) = 1 − 715/1820."""
     found = pass_at_k(drawn=16, correct=3, k=4)
     assert type(found) is float
-    assert found == pytest.approx(1 - 715 / 1820, rel=1e-14)
+    assert found == pytest.approx(1 - 715 / 1820, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", range(1, 9))
 def test_equals_counting_all_subsets(n):
     for c in range(n + 1):
         for k in range(1, n + 1):
-            assert pass_at_k(n, c, k) == pytest.approx(counted(n, c, k), abs=1e-14), (c, k)
+            assert pass_at_k(n, c, k) == pytest.approx(counted(n, c, k), abs=1e-12), (c, k)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9, 1.0])
@@ -64,7 +64,7 @@ def test_the_type_of_the_counts_does_not_matter(dtype):
 def test_grows_with_k_and_with_correct_responses(data, n):
     c = data.draw(st.integers(0, n))
     values = [pass_at_k(n, c, k) for k in range(1, n + 1)]
-    assert values[0] == pytest.approx(c / n, abs=1e-15)
+    assert values[0] == pytest.approx(c / n, abs=1e-12)
     assert values[-1] == float(c > 0)
     assert all(0 <= low <= high + 1e-12 <= 1 + 1e-12 for low, high in pairwise(values))
     k = data.draw(st.integers(1, n))
@@ -169,15 +169,15 @@ def test_balanced_one_at_a_time_has_a_closed_form(k, budget):
     for negatives in range(k + 1, budget - k):
         drawn = k + negatives
         rate, variance = (k - 1) / (drawn - 1), (k - 1) * negatives / (drawn - 1) / (drawn - 2)
-        assert found.pass_rate[k, negatives] == pytest.approx(rate, rel=1e-14)
-        assert found.pass_rate[negatives, k] == pytest.approx(1 - rate, rel=1e-14)
-        assert found.variance[k, negatives] == pytest.approx(variance, rel=1e-14)
-        assert found.variance[negatives, k] == pytest.approx(variance, rel=1e-14)
+        assert found.pass_rate[k, negatives] == pytest.approx(rate, rel=1e-12)
+        assert found.pass_rate[negatives, k] == pytest.approx(1 - rate, rel=1e-12)
+        assert found.variance[k, negatives] == pytest.approx(variance, rel=1e-12)
+        assert found.variance[negatives, k] == pytest.approx(variance, rel=1e-12)
     for positives in range(k):
         for few, many in [(positives, budget - positives), (budget - positives, positives)]:
             spread = few * many / (budget * (budget - 1))
-            assert found.pass_rate[few, many] == pytest.approx(few / budget, rel=1e-14)
-            assert found.variance[few, many] == pytest.approx(spread, rel=1e-14)
+            assert found.pass_rate[few, many] == pytest.approx(few / budget, rel=1e-12)
+            assert found.variance[few, many] == pytest.approx(spread, rel=1e-12)
 
 
 def test_exact_far_beyond_what_a_float_counts():
@@ -195,7 +195,7 @@ def test_a_fixed_number_has_the_ordinary_estimates_when_cut_short_too():
         if 2 <= drawn <= 6:
             spread = positives * negatives / (drawn * (drawn - 1))
             assert found.pass_rate[positives, negatives] == positives / drawn
-            assert found.variance[positives, negatives] == pytest.approx(spread, rel=1e-15)
+            assert found.variance[positives, negatives] == pytest.approx(spread, rel=1e-12)
 
 
 def test_one_draw_says_nothing_of_the_variance():

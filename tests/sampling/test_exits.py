@@ -6,7 +6,16 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from rollwise.sampling import Balanced, ExitRule, FixedCount, PositiveFocused, Rounds
+from rollwise.sampling import (
+    Balanced,
+    ExitRule,
+    FixedCount,
+    GiveUp,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    as_exit_rule,
+)
 
 RULES = [
     PositiveFocused(),
@@ -104,5 +113,35 @@ def test_shipped_rules_meet_the_protocol(rule):
 
 
 def test_rounds_ask_at_the_end_of_each_round_only():
-    asked = [settled for settled in range(1, 13) if Rounds(size=4, rounds=3).asks(settled)]
+    asked = [processed for processed in range(1, 13) if Rounds(size=4, rounds=3).asks(processed)]
     assert asked == [4, 8, 12]
+
+
+def test_defaults_of_a_rule_that_only_says_when_it_is_satisfied():
+    class Anything:
+        def satisfied(self, positives, negatives):
+            return positives + negatives > 0
+
+    rule = as_exit_rule(Anything())
+    assert rule.satisfied(1, 0) is True
+    assert rule.gives_up(np.array([0.0, 1.0])).tolist() == [False, False]
+    assert not rule.gives_up(0.0)
+    assert not rule.uses_priors
+    assert not rule.looks_at_rewards
+    with pytest.raises(NotImplementedError, match="looks at counts"):
+        rule.satisfied_by(np.ones(1))
+
+
+@pytest.mark.parametrize("wrong", [None, "balanced", Rounds()])
+def test_what_cannot_be_satisfied_is_no_rule(wrong):
+    with pytest.raises(TypeError, match="must have a method `satisfied`"):
+        RolloutSession("a", wrong)
+
+
+def test_giving_up_is_a_verb_of_the_rule():
+    """Two rules that give up: whichever does first."""
+    rule = GiveUp(GiveUp(Balanced(), 0.2), 0.1)
+    assert rule.gives_up(np.array([0.05, 0.15, 0.2])).tolist() == [True, True, False]
+    assert rule.uses_priors
+    assert RolloutSession("a", rule).uses_priors
+    assert not RolloutSession("a", Balanced()).uses_priors

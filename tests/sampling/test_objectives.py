@@ -1,7 +1,7 @@
 """Advantages against hand computations and against TRL's formula."""
 
+from dataclasses import dataclass
 from math import sqrt
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from rollwise.sampling import (
     Balanced,
     FixedCount,
+    Objective,
     Pool,
     PositiveFocused,
     Rounds,
     advantages,
-    is_uniform,
+    has_zero_variance,
     select_group,
 )
-from rollwise.sampling.objectives import Objective
+from rollwise.sampling.objectives import GRPO
+from rollwise.sampling.objectives import OBJECTIVES as ALL_OBJECTIVES
 from rollwise.sampling.stopping import Stopping
 
 OBJECTIVES = ("reference", "grpo")
@@ -49,7 +51,7 @@ def test_reference_takes_the_mean_of_shaped_rewards_themselves():
     """(.9 + .1 + .8 + .2 + .1 + .3)/6 = .4, where counts above the threshold would say 2/6."""
     pool, group = grouped([0.9, 0.1, 0.8, 0.2, 0.1, 0.3])
     assert group.indices.tolist() == [0, 1, 2, 3]
-    assert advantages(pool, group) == pytest.approx([0.5, -0.3, 0.4, -0.2], abs=1e-15)
+    assert advantages(pool, group) == pytest.approx([0.5, -0.3, 0.4, -0.2], abs=1e-12)
 
 
 def test_reference_scales_by_the_pools_standard_deviation():
@@ -57,7 +59,7 @@ def test_reference_scales_by_the_pools_standard_deviation():
     pool, group = grouped([0, 0, 1, 0, 0, 0, 1, 0])
     scale = (1.5 / 7) ** 0.5 + 1e-4
     assert advantages(pool, group, scale_by_std=True) == pytest.approx(
-        [-0.25 / scale, -0.25 / scale, 0.75 / scale, 0.75 / scale], rel=1e-14
+        [-0.25 / scale, -0.25 / scale, 0.75 / scale, 0.75 / scale], rel=1e-12
     )
 
 
@@ -71,7 +73,7 @@ def test_grpo_subtracts_the_mean_of_the_group():
 )
 def test_scaled_grpo_is_trls_formula(rewards, half):
     pool, group = grouped(rewards, 2 * half)
-    assume(not group.uniform)
+    assume(not group.zero_variance)
     found = advantages(pool, group, objective="grpo", scale_by_std=True)
     assert found == pytest.approx(trl(group.rewards.tolist()), rel=1e-9, abs=1e-12)
 
@@ -138,12 +140,12 @@ def test_one_finite_advantage_per_member_in_the_order_of_rewards(rewards, object
     found = advantages(pool, group, objective, scale_by_std=scale)
     assert found.shape == (len(group),)
     assert np.isfinite(found).all()
-    if not is_uniform(group.rewards):
+    if not has_zero_variance(group.rewards):
         assert found[group.rewards == 1].min() > 0 > found[group.rewards == 0].max()
 
 
 def test_every_objective_is_tested_here():
-    assert set(get_args(Objective)) == {*OBJECTIVES, *SIDED, "reward"}
+    assert set(ALL_OBJECTIVES) == {*OBJECTIVES, *SIDED, "reward"}
 
 
 # 2 correct of 8, p̂ = ¼; a group of 4 with 2 correct: A₊ = f′(p̂)·p̂(1 − p̂)·4/2.
@@ -160,7 +162,7 @@ def test_the_sides_are_weighed_by_the_derivative(objective):
     pool, group = grouped([0, 0, 1, 0, 0, 0, 1, 0])
     value = PLUG_IN[objective]
     found = advantages(pool, group, objective)
-    assert found == pytest.approx([-value, -value, value, value], rel=1e-14)
+    assert found == pytest.approx([-value, -value, value, value], rel=1e-12)
 
 
 @pytest.mark.parametrize("objective", SIDED)
@@ -169,9 +171,9 @@ def test_unequal_sides_weigh_the_same_in_sum(objective):
     pool, group = grouped([0, 0, 0, 1, 0, 0, 0, 0])
     found = advantages(pool, group, objective)
     assert found[3] > 0
-    assert found[:3] == pytest.approx(-found[3] / 3, rel=1e-14)
+    assert found[:3] == pytest.approx(-found[3] / 3, rel=1e-12)
     derivative = {"linear": 1, "log": 8, "sqrt": sqrt(8) / 2, "arcsine": 8 / sqrt(7)}[objective]
-    assert found[3] == pytest.approx(4 * derivative * 7 / 64, rel=1e-14)
+    assert found[3] == pytest.approx(4 * derivative * 7 / 64, rel=1e-12)
 
 
 @pytest.mark.parametrize("objective", SIDED)
@@ -220,7 +222,7 @@ def test_unbiased_estimates_of_a_fixed_number(objective):
     pool.stopping = Stopping(FixedCount(8), Rounds(8, 1), 8)
     value = 2 * {"linear": 2 * 6 / 56, "log": 3 / 4}[objective]
     found = advantages(pool, group, objective, estimates="unbiased")
-    assert found == pytest.approx([-value, -value, value, value], rel=1e-14)
+    assert found == pytest.approx([-value, -value, value, value], rel=1e-12)
 
 
 def test_unbiased_estimates_of_a_stopped_pool():
@@ -283,3 +285,115 @@ def test_an_unknown_objective_names_what_exists():
     ) as error:
         advantages(pool, group, objective="ppo")
     assert "grpo" in str(error.value)
+
+
+@dataclass(frozen=True)
+class Signs(Objective):
+    def advantages(self, pool, group):
+        return np.sign(group.rewards - pool.rewards.mean())
+
+
+def test_an_objective_of_your_own():
+    pool = Pool("x", [0.0, 0.2, 1.0])
+    found = advantages(pool, select_group(pool, 3, "all"), Signs())
+    assert found.tolist() == [-1.0, -1.0, 1.0]
+
+
+@pytest.mark.parametrize("settings", [{"scale_by_std": True}, {"estimates": "unbiased"}])
+def test_an_instance_has_settings_of_its_own(settings):
+    pool = Pool("x", [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"must be set in the objective, GRPO\(scale_by_std=False"):
+        advantages(pool, select_group(pool, 2), GRPO(), **settings)
+
+
+@pytest.mark.parametrize("name", ALL_OBJECTIVES)
+def test_a_name_stands_for_an_instance(name):
+    pool = Pool("x", [0.0, 1.0, 1.0, 0.9])
+    group = select_group(pool, 2)
+    by_name = advantages(pool, group, name)
+    assert by_name.tolist() == ALL_OBJECTIVES[name]().advantages(pool, group).tolist()
+
+
+def test_what_objectives_say_of_themselves():
+    assert {n for n, kind in ALL_OBJECTIVES.items() if not kind().looks_at_rewards} == set(SIDED)
+    assert {n for n, kind in ALL_OBJECTIVES.items() if not kind().needs_variance} == {"reward"}
+
+
+def believed(rewards, prior, stopping=None):
+    pool = Pool("x", rewards)
+    pool.prior, pool.stopping = prior, stopping
+    return pool, select_group(pool, size=len(pool), strategy="all")
+
+
+def test_against_a_belief_a_single_response_teaches():
+    """Belief Beta(1, 3), so ¼: a correct response is worth ¾, an incorrect one −¼."""
+    fixed = Stopping(FixedCount(1), Rounds(1, rounds=1), 1)
+    for rewards, expected in (([1.0], [0.75]), ([0.0], [-0.25])):
+        pool, group = believed(rewards, (1.0, 3.0), fixed)
+        found = advantages(pool, group, objective="linear", baseline="belief")
+        assert found == pytest.approx(expected)
+
+
+def test_a_fixed_count_is_compared_with_the_other_draws_too():
+    """b_i = (α + Σ_{j≠i} r_j)/(α + β + 2): (1 + 1)/6 and (1 + 2)/6 with Beta(1, 3)."""
+    fixed = Stopping(FixedCount(3), Rounds(3, rounds=1), 3)
+    pool, group = believed([1.0, 0.0, 1.0], (1.0, 3.0), fixed)
+    found = advantages(pool, group, objective="linear", baseline="belief")
+    assert found == pytest.approx([1 - 2 / 6, 0 - 3 / 6, 1 - 2 / 6])
+
+
+def test_where_sampling_may_stop_only_earlier_draws_count():
+    """b_i = 1/4, 2/5, 2/6 with Beta(1, 3); times 2 draws at least over E[N] under the belief."""
+    stopping = Stopping(Balanced(1, 1), Rounds(1, rounds=4), 4, prior=(1.0, 3.0))
+    pool, group = believed([1.0, 0.0, 1.0], (1.0, 3.0), stopping)
+    share = 2 / stopping.expected_need[0, 0]
+    found = advantages(pool, group, objective="linear", baseline="belief")
+    assert found == pytest.approx(np.array([3 / 4, -2 / 5, 4 / 6]) * share)
+
+
+@pytest.mark.parametrize(("name", "slope"), [("log", 4.0), ("sqrt", 1.0), ("arcsine", 4 / sqrt(3))])
+def test_objectives_weigh_by_their_slope_at_the_belief(name, slope):
+    """f′(¼): 1/p = 4; 1/(2√p) = 1; 1/√(p(1 − p)) = 4/√3."""
+    pool, group = believed([1.0], (1.0, 3.0), Stopping(FixedCount(1), Rounds(1, rounds=1), 1))
+    found = advantages(pool, group, objective=name, baseline="belief")
+    assert found == pytest.approx([0.75 * slope])
+
+
+def sequences_of(stopping, rewards=()):
+    """All reward sequences after which sampling stops."""
+    correct = int(sum(rewards))
+    if stopping.stops[correct, len(rewards) - correct]:
+        return [rewards]
+    return [ended for reward in (0.0, 1.0) for ended in sequences_of(stopping, (*rewards, reward))]
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "rule", [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3)], ids=repr
+)
+def test_the_expected_gradient_is_the_expected_number_of_draws_whatever_the_rule(rule, p):
+    """E Σ A_i ∂log P(r_i)/∂p = E[N]·(share), for a belief that is wrong (Wald's identity).
+
+    By enumeration of every sequence of at most 6 draws; ∂log P/∂p is 1/p for a correct response
+    and −1/(1 − p) for an incorrect one.
+    """
+    stopping = Stopping(rule, Rounds(1, rounds=6), 6, prior=(2.0, 1.0))
+    gradient = draws = total = 0.0
+    for rewards in sequences_of(stopping):
+        chance = float(np.prod([p if reward else 1 - p for reward in rewards]))
+        pool, group = believed(rewards, (2.0, 1.0), stopping)
+        scores = np.where(np.array(rewards) > 0.5, 1 / p, -1 / (1 - p))
+        found = advantages(pool, group, objective="linear", baseline="belief")
+        gradient += chance * float(found @ scores)
+        draws, total = draws + chance * len(rewards), total + chance
+    share = stopping.certain_need[0, 0] / stopping.expected_need[0, 0]
+    assert total == pytest.approx(1.0)
+    assert gradient == pytest.approx(draws * share)
+
+
+def test_a_belief_is_asked_for_where_none_is_known():
+    pool = Pool("x", [1.0])
+    with pytest.raises(ValueError, match=r"what was believed of prompt 'x': pass priors="):
+        advantages(pool, select_group(pool, 1, "all"), objective="linear", baseline="belief")
+    with pytest.raises(ValueError, match=r"'belief' is for objective linear, log, sqrt, arcsine"):
+        advantages(pool, select_group(pool, 1, "all"), objective="grpo", baseline="belief")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.sampling import Pool, is_uniform
+from rollwise.sampling import Pool, has_zero_variance, is_uniform, select_group
 
 rewards_of_any_kind = st.lists(st.floats(-10, 10), max_size=30)
 
@@ -20,7 +20,7 @@ def test_an_empty_pool():
     assert pool.correct.dtype == np.bool_
     assert pool.responses == []
     assert pool.exit_reason is None
-    assert pool.uniform
+    assert pool.zero_variance
 
 
 def test_takes_in_draw_order():
@@ -100,27 +100,41 @@ def test_a_pool_can_be_pickled():
     ],
 )
 def test_uniform_within_a_millionth(rewards, uniform):
-    assert is_uniform(rewards) is uniform
-    assert Pool("x", rewards).uniform is uniform
+    assert has_zero_variance(rewards) is uniform
+    assert Pool("x", rewards).zero_variance is uniform
 
 
 def test_the_spread_decides_not_the_steps_between_neighbours():
-    assert not is_uniform(np.linspace(0, 1, 10_000_001))
+    assert not has_zero_variance(np.linspace(0, 1, 10_000_001))
 
 
 def test_the_tolerance_is_an_argument_and_inclusive():
-    assert is_uniform([0.0, 0.25], tolerance=0.25)
-    assert not is_uniform([0.0, 0.25], tolerance=0.24)
-    assert not is_uniform([0.0, 5e-324], tolerance=0)
-    assert is_uniform([0.1] * 7, tolerance=0)
+    assert has_zero_variance([0.0, 0.25], tolerance=0.25)
+    assert not has_zero_variance([0.0, 0.25], tolerance=0.24)
+    assert not has_zero_variance([0.0, 5e-324], tolerance=0)
+    assert has_zero_variance([0.1] * 7, tolerance=0)
 
 
 def test_any_shape():
-    assert is_uniform(np.ones((3, 4)))
-    assert is_uniform(2.5)
-    assert not is_uniform([[1, 1], [1, 0]])
+    assert has_zero_variance(np.ones((3, 4)))
+    assert has_zero_variance(2.5)
+    assert not has_zero_variance([[1, 1], [1, 0]])
 
 
 @given(rewards=rewards_of_any_kind)
 def test_uniform_does_not_depend_on_order(rewards):
-    assert is_uniform(rewards) == is_uniform(sorted(rewards)) == is_uniform(rewards[::-1])
+    assert (
+        has_zero_variance(rewards)
+        == has_zero_variance(sorted(rewards))
+        == has_zero_variance(rewards[::-1])
+    )
+
+
+def test_former_names_still_work_and_warn():
+    pool = Pool("x", [1.0, 1.0])
+    with pytest.warns(DeprecationWarning, match=r"Pool\.uniform is now called Pool\.zero_variance"):
+        assert pool.uniform is True
+    with pytest.warns(DeprecationWarning, match="now called Group.zero_variance"):
+        assert select_group(pool, 2).uniform is True
+    with pytest.warns(DeprecationWarning, match="is_uniform is now called has_zero_variance"):
+        assert is_uniform([0.0, 1.0]) is False

@@ -220,6 +220,6 @@ def test_an_unknown_strategy_names_what_exists():
 
 
 def test_a_group_says_whether_it_is_uniform():
-    assert not select_group(pool_of(1, 31), 4).uniform
-    assert select_group(pool_of(0, 32), 4).uniform
-    assert select_group(pool_of(32, 0), 4).uniform
+    assert not select_group(pool_of(1, 31), 4).zero_variance
+    assert select_group(pool_of(0, 32), 4).zero_variance
+    assert select_group(pool_of(32, 0), 4).zero_variance

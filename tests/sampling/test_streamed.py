@@ -20,7 +20,6 @@ from rollwise.sampling import (
     Rounds,
     Streamed,
 )
-from rollwise.sampling.schedules import _priority
 
 RULES = [PositiveFocused(1), Balanced(2, 2), FixedCount(3), GiveUp(Balanced(2, 2), 0.3)]
 MOST = 12
@@ -181,7 +180,9 @@ def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random,
     while not session.done:
         if random.random() < 0.2:
             flying += session.next_draws()
-        priority, first = min((_priority(p), p.place) for p in session._prompts.values())
+        priority, first = min(
+            (session._dispatcher._priority(p), p.place) for p in session._prompts.values()
+        )
         draws = session.next_draws(1)
         assert [draw.key for draw in draws] == ([first] if priority < math.inf else [])
         flying += draws
@@ -214,6 +215,26 @@ def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
     for speculation, handed_out in ((1.0, 1), (0.5, 2), (0.25, 4), (0.125, 8)):
         session = RolloutSession(["a"], PositiveFocused(1), Streamed(32, speculation))
         assert len(session.next_draws(32)) == handed_out
+
+
+def test_certain_draws_are_handed_out_as_slots_come_free():
+    """`speculation` 1: a prompt goes on as soon as its own draws are in, and nothing is surplus."""
+    schedule = Streamed(32, speculation=1.0)
+    assert schedule.streams
+    assert not schedule.draws_ahead
+    session = RolloutSession("abc", Balanced(1, 1), schedule)
+    first = session.next_draws(4)
+    assert [draw.key for draw in first] == ["a", "b", "c", "a"]
+    assert [draw.key for draw in session.next_draws(4)] == ["b", "c"], "two are certain of each"
+    assert session.next_draws(4) == []
+    session.record(first[0], 0.0)
+    session.record(first[3], 0.0)
+    (further,) = session.next_draws(4)
+    assert (further.key, further.index) == ("a", 2)
+    one_at_a_time(alone := RolloutSession(range(7), Balanced(2, 2), schedule))
+    scrambled(session := RolloutSession(range(7), Balanced(2, 2), schedule), Random(0), slots=5)
+    assert session.surplus == 0
+    assert contents(session) == contents(alone)
 
 
 def test_beliefs_order_the_draws():

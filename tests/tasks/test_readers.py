@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rollwise.errors import DataError
 from rollwise.tasks import Problem, ProblemSet, read_problems
 from rollwise.tasks.problem import problem_key
-from rollwise.tasks.readers import _keep_first
 
 REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
 NOTHING_DROPPED = {
@@ -167,6 +166,27 @@ def test_decimal_answers_of_parquet_become_text(tmp_path):
 # Keys
 
 
+def test_a_pass_rate_is_read_with_the_responses_it_was_measured_with(read):
+    """As `rollwise prepare` writes them."""
+    [problem] = read(plain(pass_rate=0.25, drawn=16)).problems
+    assert problem.measured == (4.0, 16.0)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {},
+        {"pass_rate": 0.5},
+        {"pass_rate": None, "drawn": 16},
+        {"pass_rate": 50.0, "drawn": 16},
+        {"pass_rate": "0.5", "drawn": 16},
+        {"pass_rate": 0.5, "drawn": 0},
+    ],
+)
+def test_anything_else_is_no_measured_pass_rate(read, cells):
+    assert read(plain(**cells)).problems[0].measured == (0.0, 0.0)
+
+
 def test_a_key_is_that_of_what_is_shown(read):
     problem = read(plain(), instruction="Be brief.", system_prompt="You add.").problems[0]
     assert problem.key == problem_key(problem.messages) != Problem.ask("1+1?", "2").key
@@ -242,7 +262,7 @@ def test_a_row_without_an_answer_hides_no_later_one(read):
     )
 )
 def test_every_row_is_accounted_for(rows):
-    result = _keep_first(Problem.ask(question, answer) for question, answer in rows)
+    result = ProblemSet.of(Problem.ask(question, answer) for question, answer in rows)
     counts = result.counts
     dropped = counts["duplicates"] + counts["missing_answers"] + counts["empty_problems"]
     assert counts["read"] == len(rows) == counts["kept"] + dropped

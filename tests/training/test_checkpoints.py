@@ -13,10 +13,10 @@ from transformers import AutoModelForCausalLM
 
 from rollwise.config import LearnerSettings
 from rollwise.errors import RunError
+from rollwise.models.saved import list_checkpoints
 from rollwise.prompts import Uniform
-from rollwise.training.backend import Example
+from rollwise.step.groups import Example
 from rollwise.training.checkpoints import (
-    checkpoints,
     load_checkpoint,
     prune_checkpoints,
     save_checkpoint,
@@ -64,7 +64,7 @@ def assert_same(learner, other):
     torch.testing.assert_close(state, their_state, rtol=0, atol=0)
 
 
-def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(trained, tokenizer, tmp_path):
+def test_what_is_loaded_is_what_was_saved_and_resumes_alike(trained, tokenizer, tmp_path):
     learner, sampler = trained
     torch.rand(3)
     path = save_checkpoint(tmp_path, 7, learner, tokenizer, sampler)
@@ -159,12 +159,13 @@ def test_checkpoints_are_listed_by_step_and_the_oldest_go_first(tmp_path):
     for name in ("step-000002", "step-1000000", "step-999999", "step-x", ".step-000003.partial"):
         (tmp_path / name).mkdir()
     (tmp_path / "step-000011").write_text("a file")
-    assert [p.name for p in checkpoints(tmp_path)] == ["step-000002", "step-999999", "step-1000000"]
+    names = ["step-000002", "step-999999", "step-1000000"]
+    assert [p.name for p in list_checkpoints(tmp_path)] == names
     prune_checkpoints(tmp_path, keep=2)
-    assert [p.name for p in checkpoints(tmp_path)] == ["step-999999", "step-1000000"]
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["step-999999", "step-1000000"]
     prune_checkpoints(tmp_path, keep=5)
-    assert len(checkpoints(tmp_path)) == 2
-    assert checkpoints(tmp_path / "nowhere") == []
+    assert len(list_checkpoints(tmp_path)) == 2
+    assert list_checkpoints(tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_a_broken_checkpoint_is_named(trained, tokenizer, tmp_path, file, conten
         (path / file).unlink()
     else:
         (path / file).write_text(content)
-    with pytest.raises(RunError, match=r"cannot go on from the checkpoint .*step-000007"):
+    with pytest.raises(RunError, match=r"cannot resume from the checkpoint .*step-000007"):
         load(path)
 
 
@@ -193,7 +194,7 @@ def test_a_file_cut_short_is_noticed(trained, tokenizer, tmp_path):
     path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
     content = (path / "optimizer.safetensors").read_bytes()
     (path / "optimizer.safetensors").write_bytes(content[: len(content) // 2])
-    with pytest.raises(RunError, match="cannot go on"):
+    with pytest.raises(RunError, match="cannot resume"):
         load(path)
 
 

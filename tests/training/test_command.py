@@ -1,29 +1,28 @@
-"""`rollwise train` from the command line: what it writes, and how it stops and goes on."""
+"""`rollwise train` from the command line: what it writes, and how it stops and resumes."""
 
 import errno
 import importlib.util
 import io
 import json
 import signal
-import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import safetensors.torch
+from forked import Command
 from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.cli import main
+from rollwise.commands.train import summarise
+from rollwise.commands.train_display import TrainingDisplay
 from rollwise.config import make_config
+from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
-from rollwise.training.command import summarise
-from rollwise.training.model import load_model
-from rollwise.training.progress import TrainingDisplay
 
 PATIENCE = 120.0  # seconds for what must come; nothing waits that long unless it is broken
 MATH = Path(__file__).parents[3] / "shared" / "data" / "math_train.parquet"
@@ -107,7 +106,7 @@ def test_a_summary_adds_up():
     }
 
 
-# Going on.
+# Resuming.
 
 
 def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of):
@@ -137,7 +136,7 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of)
     ],
     ids=lambda sampler: sampler["type"],
 )
-def test_every_sampler_goes_on_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
+def test_every_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
     changed = {f"prompts__{name}": value for name, value in sampler.items()}
     changed |= {"group__unresolved": "refill", "evaluation__every": "2"}
     assert train(tmp_path / "whole", **changed) == 0
@@ -152,37 +151,23 @@ def test_a_state_of_another_sampler_is_refused(tmp_path, train, capsys):
     assert "`prompts.type` cannot change" in capsys.readouterr().err.replace("\n", " ")
 
 
-def rollwise(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "rollwise", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
-
-
-def wait_for_lines(file, count, process):
-    deadline = time.monotonic() + PATIENCE
-    while not file.exists() or file.read_text().count("\n") < count:
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def test_ctrl_c_ends_the_step_and_the_run_goes_on_to_the_same_end(
-    tmp_path, train, tiny_options, state_of
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+def test_ctrl_c_ends_the_step_and_the_run_resumes_to_the_same_end(
+    tmp_path, train, tiny_options, state_of, monkeypatch
 ):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # two processes draw, if there are two cores
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    settings = {"steps": "12", "evaluation__every": "0"}
+    settings = {"steps": "8", "evaluation__every": "0"}
     assert train(whole, **settings) == 0
-    process = rollwise("train", "--output", str(folder), *tiny_options(**settings))
-    wait_for_lines(folder / "metrics.jsonl", 2, process)
-    process.send_signal(signal.SIGINT)
-    shown, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, shown
-    done = len((folder / "metrics.jsonl").read_text().splitlines()) - 1
-    assert 1 <= done < 12
+    metrics = folder / "metrics.jsonl"
+    options = tiny_options(**settings)
+    command = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
+    command.wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    command.send(signal.SIGINT)
+    code, shown = command.end()
+    assert code == 130, shown
+    done = len(metrics.read_text().splitlines()) - 1
+    assert 1 <= done < 8
     words = " ".join(shown.split())
     assert "stopping after this step" in words
     assert f"stopped after step {done}" in words
@@ -209,7 +194,7 @@ def refuse_from(call):
     return save_file
 
 
-def test_a_full_disk_stops_the_run_and_it_can_go_on(
+def test_a_full_disk_stops_the_run_and_it_can_be_resumed(
     tmp_path, train, whole, state_of, monkeypatch, capsys
 ):
     folder = tmp_path / "run"
@@ -248,7 +233,7 @@ def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, 
     RunFolder(tmp_path / "new").create(config)
     assert main(["train", "--output", str(tmp_path / "new"), "--resume"]) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "no checkpoint to go on from" in message and "--output" in message
+    assert "no checkpoint to resume from" in message and "--output" in message
 
 
 @pytest.mark.parametrize(
@@ -281,7 +266,7 @@ def test_a_fixed_count_is_grpo(tmp_path, train, metrics_of):
     steps = metrics_of(folder)[1:]
     assert all(step["draws"] == 16 and step["draws_by_round"] == [4] for step in steps)
     assert all(step["trained_groups"] == 4 for step in steps)
-    assert all(step["uniform_first"] == step["uniform_after"] for step in steps)
+    assert all(step["zero_variance_first"] == step["zero_variance_after"] for step in steps)
     rows = [row for row in RunFolder(folder).read_samples() if row["step"] == 1]
     for key in {row["key"] for row in rows}:
         assert sum(row["advantage"] for row in rows if row["key"] == key) == pytest.approx(0)
@@ -299,7 +284,7 @@ def test_positive_focused_stops_at_the_first_correct_response(tmp_path, train, m
         assert len(rewards) == 2 or not any(rewards[:2])
 
 
-def test_several_updates_a_step_go_on_alike(tmp_path, train, state_of, metrics_of):
+def test_several_updates_a_step_resume_alike(tmp_path, train, state_of, metrics_of):
     """Mini-batches, the warm-up, an entropy bonus and members chosen at random."""
     settings = {
         "evaluation__every": "1",
@@ -326,7 +311,7 @@ def test_recomputed_activations_change_nothing(tmp_path, train, whole, state_of)
     assert state["metrics"] == state_of(whole)["metrics"]
 
 
-def test_adapters_are_trained_saved_and_gone_on_with(tmp_path, train, state_of):
+def test_adapters_are_trained_saved_and_resumed(tmp_path, train, state_of):
     pytest.importorskip("peft")
     settings = {
         "model__lora_rank": "4",

@@ -8,8 +8,8 @@ from transformers import AutoTokenizer
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
+from rollwise.models.loading import model_path
 from rollwise.training.data import load_data
-from rollwise.training.model import model_path
 
 
 @pytest.fixture(scope="module")

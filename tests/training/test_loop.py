@@ -1,4 +1,4 @@
-"""The loop: a step taken apart with fakes, and whole runs that are stopped and gone on with."""
+"""The loop: a step taken apart with fakes, and whole runs that are stopped and resumed."""
 
 import copy
 import random
@@ -14,18 +14,25 @@ from rollwise.config import make_config
 from rollwise.engines import Completion
 from rollwise.errors import ConfigError
 from rollwise.grading import Grader
+from rollwise.models.loading import in_bfloat16
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import GVM, Estimated
 from rollwise.sampling.session import draw_seed
-from rollwise.training.batches import draw_batch
-from rollwise.training.loop import evaluate, train, train_step
-from rollwise.training.run import begin, go_on, in_bfloat16
+from rollwise.step import draw_rollouts
+from rollwise.training.loop import evaluate, train
+from rollwise.training.pipeline import draw_step, learn, load_learned
+from rollwise.training.run import resume_run, start_run
 from rollwise.training.state import Run
 
 TRAINED = [f"train {i}" for i in range(10)]
 HELDOUT = [f"held out {i}" for i in range(5)]
 LUCK = {key: (i % 5) / 4 for i, key in enumerate([*TRAINED, *HELDOUT])}
+
+
+def train_step(run, step):
+    metrics, examples = draw_step(run, step)
+    return load_learned(run, metrics, learn(run.learner, examples))
 
 
 def is_right(key, seed):
@@ -88,6 +95,9 @@ class Listening(Uniform):
         super().tell(keys, correct, drawn)
         self.told = dict(zip(keys, zip(correct, drawn, strict=True), strict=True))
 
+    def tell_tokens(self, keys, tokens, responses):
+        self.told_tokens = dict(zip(keys, zip(tokens, responses, strict=True), strict=True))
+
 
 def make_run(tmp_path, **settings):
     config = make_config(
@@ -133,6 +143,9 @@ def test_a_step_from_prompts_to_weights(tmp_path):
 
     pools = {key: expected_pool(key, 5) for key in asked}
     assert run.sampler.told == {key: (sum(pool), len(pool)) for key, pool in pools.items()}
+    assert run.sampler.told_tokens == {
+        key: (2 * len(pool), len(pool)) for key, pool in pools.items()
+    }
     mixed = {key: pool for key, pool in pools.items() if 0 < sum(pool) < len(pool)}
     assert 0 < len(mixed) < len(pools)
     (examples,) = run.learner.learnt
@@ -153,11 +166,18 @@ def test_a_step_from_prompts_to_weights(tmp_path):
     assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
 
 
+def test_a_prompt_that_is_not_in_the_data_names_the_sampler(tmp_path):
+    run = make_run(tmp_path)
+    run.sampler = Uniform(["nowhere"], batch_size=1)
+    with pytest.raises(ValueError, match=r"Uniform\.ask returned 'nowhere', which is no prompt"):
+        train_step(run, 1)
+
+
 def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     run = make_run(tmp_path, schedule={"type": "streamed"}, exit={"give_up_below": 0.2})
     run.engine.free_slots = 24
     run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
-    session = draw_batch(run.plan(), 1).session
+    session = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1).session
     # Beta(1 + 0, 1 + 6), rounded to a strength of 8 and a mean of 4/32.
     assert {pool.stopping.prior for pool in session.pools.values()} == {(1.0, 7.0)}
     assert "futile" in {pool.exit_reason for pool in session.pools.values()}
@@ -167,7 +187,7 @@ def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
 def test_a_published_session_is_told_nothing_of_beliefs(tmp_path):
     run = make_run(tmp_path)
     run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
-    pools = draw_batch(run.plan(), 1).session.pools.values()
+    pools = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1).session.pools.values()
     assert {pool.stopping.prior for pool in pools} == {(1.0, 1.0)}
 
 
@@ -180,7 +200,7 @@ def test_draws_are_shared_out_by_what_is_expected(tmp_path):
     run = sharing(tmp_path, type="estimated", mean_draws=5, maximum=16)
     solved = [len(TRAINED) // 2 > i for i in range(len(TRAINED))]
     run.sampler.tell(TRAINED, correct=[8 * s for s in solved], drawn=[8] * len(TRAINED))
-    batch = draw_batch(run.plan(), 1)
+    batch = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1)
     expected = run.sampler.expected_pass_rates(list(batch.session.pools))
     drawn = [len(pool) for pool in batch.session.pools.values()]
     assert drawn == Estimated(mean_draws=5, maximum=16).counts(expected).tolist()
@@ -207,6 +227,7 @@ def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
     assert sorted(Counter(draw.key for draw in main).values()) == sorted(counts[counts > 0])
     # The sampler learns of both; the draws of both are counted.
     assert sum(drawn for _, drawn in run.sampler.told.values()) == len(run.engine.submitted)
+    assert sum(n for _, n in run.sampler.told_tokens.values()) == len(run.engine.submitted)
     assert metrics["draws"] == len(run.engine.submitted)
     assert metrics["prompts"] == len(solved)
 
@@ -345,7 +366,7 @@ def config_of(**changed):
 def whole(tmp_path_factory):
     """The folder of a run that was not interrupted."""
     folder = RunFolder(tmp_path_factory.mktemp("runs") / "whole")
-    assert train(begin(config_of(), folder), Observer())
+    assert train(start_run(config_of(), folder), Observer())
     return folder.path
 
 
@@ -364,30 +385,30 @@ def test_what_a_run_writes(whole, metrics_of):
 def test_held_out_problems_can_be_left_to_the_ends(tmp_path, metrics_of):
     settings = SETTINGS["evaluation"] | {"every": 0}
     folder = RunFolder(tmp_path / "run")
-    train(begin(config_of(evaluation=settings), folder), Observer())
+    train(start_run(config_of(evaluation=settings), folder), Observer())
     assert [line["step"] for line in metrics_of(folder.path) if "heldout" in line] == [0, 4]
 
 
 def test_checkpoints_are_written_when_due_and_old_ones_go(tmp_path, whole, state_of):
     folder = RunFolder(tmp_path / "run")
     config = config_of(checkpoint={"every": 1, "keep": 2})
-    train(begin(config, folder), Observer())
+    train(start_run(config, folder), Observer())
     assert sorted(p.name for p in folder.checkpoints.iterdir()) == ["step-000003", "step-000004"]
     assert state_of(folder.path) == state_of(whole)
 
 
 @pytest.mark.parametrize("stop_after", [0, 1, 3])
-def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, whole, state_of, stop_after):
+def test_a_run_that_was_stopped_resumes_to_the_same_end(tmp_path, whole, state_of, stop_after):
     """To the bit: weights, optimizer, sampler, random state, metrics and recorded responses."""
     folder = RunFolder(tmp_path / "run")
     observer = Observer(stop_after)
-    assert not train(begin(config_of(), folder), observer)
+    assert not train(start_run(config_of(), folder), observer)
     assert observer.seen == [*range(stop_after + 1)]
     assert [p.name for p in folder.checkpoints.iterdir()] == [f"step-{stop_after:06d}"]
 
     rest = RunFolder(folder.path)
     observer = Observer()
-    assert train(go_on(config_of(), rest), observer)
+    assert train(resume_run(config_of(), rest), observer)
     assert observer.seen == [*range(stop_after + 1, 5)]
     assert state_of(folder.path) == state_of(whole)
     assert rest.read_samples() == RunFolder(whole).read_samples()
@@ -395,7 +416,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, whole, state_o
     assert elapsed == sorted(elapsed)
 
 
-def test_a_run_that_died_goes_on_from_its_last_checkpoint(tmp_path, whole, state_of):
+def test_a_run_that_died_resumes_from_its_last_checkpoint(tmp_path, whole, state_of):
     """What it had done since is done again, and counted once."""
 
     class Dying(Observer):
@@ -406,9 +427,9 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(tmp_path, whole, state
     folder = RunFolder(tmp_path / "run")
     config = config_of(checkpoint={"every": 2})
     with pytest.raises(KeyboardInterrupt):
-        train(begin(config, folder), Dying())
+        train(start_run(config, folder), Dying())
     assert [line["step"] for line in folder.read_metrics()] == [0, 1, 2, 3]
-    assert train(go_on(config, RunFolder(folder.path)), Observer())
+    assert train(resume_run(config, RunFolder(folder.path)), Observer())
     assert state_of(folder.path) == state_of(whole)
     assert RunFolder(folder.path).read_samples() == RunFolder(whole).read_samples()
 
@@ -421,17 +442,17 @@ def test_a_run_asked_to_stop_while_it_saves_stops_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr("rollwise.training.loop.prune_checkpoints", save_and_interrupt)
     folder = RunFolder(tmp_path / "run")
-    assert not train(begin(config_of(checkpoint={"every": 2}), folder), observer)
+    assert not train(start_run(config_of(checkpoint={"every": 2}), folder), observer)
     assert observer.seen == [0, 1, 2]
     assert [p.name for p in folder.checkpoints.iterdir()] == ["step-000002"]
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path, state_of):
     folder = RunFolder(tmp_path / "run")
-    train(begin(config_of(steps=2), folder), Observer())
+    train(start_run(config_of(steps=2), folder), Observer())
     before = state_of(folder.path)
     observer = Observer()
-    assert train(go_on(config_of(steps=2), RunFolder(folder.path)), observer)
+    assert train(resume_run(config_of(steps=2), RunFolder(folder.path)), observer)
     assert observer.seen == []
     assert state_of(folder.path) == before
 
@@ -440,19 +461,19 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, state_of):
 def test_a_run_cannot_end_where_it_was_not_evaluated(tmp_path, state_of, done, steps, least):
     """Its figures "after" would be those of an earlier step; every second step has them."""
     folder = RunFolder(tmp_path / "run")
-    train(begin(config_of(), folder), Observer(stop_after=done))
+    train(start_run(config_of(), folder), Observer(stop_after=done))
     before = state_of(folder.path), folder.read_config()
     message = f"`steps` must be at least {least}, .* has done {done}; it is {steps}"
     with pytest.raises(ConfigError, match=message):
-        go_on(config_of(steps=steps), RunFolder(folder.path))
+        resume_run(config_of(steps=steps), RunFolder(folder.path))
     assert (state_of(folder.path), folder.read_config()) == before
 
 
 def test_the_seed_names_the_run(tmp_path, whole, state_of):
     again, other = RunFolder(tmp_path / "again"), RunFolder(tmp_path / "other")
     torch.manual_seed(12345)  # whatever was drawn before
-    train(begin(config_of(), again), Observer())
-    train(begin(config_of(seed=1), other), Observer())
+    train(start_run(config_of(), again), Observer())
+    train(start_run(config_of(seed=1), other), Observer())
     assert state_of(again.path) == state_of(whole)
     assert state_of(other.path)["metrics"][1:] != state_of(whole)["metrics"][1:]
 
@@ -472,9 +493,9 @@ def test_the_copy_in_bfloat16_keeps_its_positions(make_model):
 
 def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "rollwise.training.run._for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
+        "rollwise.training.local.for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
     )
-    run = begin(config_of(), RunFolder(tmp_path / "run"))
+    run = start_run(config_of(), RunFolder(tmp_path / "run"))
     before = [p.clone() for p in run.engine.model.parameters()]
     assert train(run, Observer())
     after = list(run.engine.model.parameters())
@@ -511,7 +532,7 @@ class Counting(Uniform):
 
 
 def test_steps_are_drawn_ahead_of_their_updates(tmp_path):
-    settings = {"tinker": {"max_steps_off_policy": 2}, "backend": {"type": "tinker"}}
+    settings = {"backend": {"type": "tinker", "max_steps_off_policy": 2}}
     run = make_run(tmp_path, steps=6, **settings)
     run.sampler = Counting(TRAINED, 6, 3)
     run.sampler.run, run.sampler.drawn_steps = run, []

@@ -51,6 +51,21 @@ def test_the_first_update_is_the_plain_policy_gradient(advantage):
     assert not clipped.any()
 
 
+@pytest.mark.parametrize("log_ratio", [20.0, 89.0, 1e4, -20.0, -1e4])
+@pytest.mark.parametrize("advantage", [2.0, -2.0, 0.0])
+def test_ratios_beyond_float32_have_a_finite_loss_and_no_gradient_from_a_bound(
+    log_ratio, advantage
+):
+    """e^89 is infinite in float32; the clip at 1.28 or the dual clip at 10 holds far below it."""
+    logprobs = torch.tensor([log_ratio], requires_grad=True)
+    loss, _ = policy_loss(logprobs, torch.zeros(1), torch.tensor([advantage]))
+    loss.sum().backward()
+    bounds = {2.0: (0.0, 1.28), -2.0: (0.8, 10.0), 0.0: (0.0, 0.0)}[advantage]
+    bound = bounds[1] if log_ratio > 0 else bounds[0]
+    assert loss.item() == pytest.approx(-advantage * bound, abs=1e-6)
+    assert logprobs.grad.item() == pytest.approx(0.0, abs=1e-6)
+
+
 TOKENS = st.lists(st.tuples(st.floats(-3.5, 3.5), st.floats(-4, 4)), min_size=1, max_size=20)
 
 

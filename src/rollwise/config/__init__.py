@@ -1,62 +1,60 @@
-"""The settings of the commands, declared once, and read in."""
+"""The settings of the commands: gathered from the rooms that declare them, and read in."""
 
 from rollwise.config.base import CommandConfig
+from rollwise.config.choices import CHOICES, EngineSection, GradingSection
+from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.drawing import DrawConfig, EvaluateConfig, PassRateRange, PrepareConfig
+from rollwise.config.group import GroupSettings
+from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
+from rollwise.config.model import BUILT_IN, ModelSettings, ModelSource
+from rollwise.config.old import OldSetting
 from rollwise.config.reading import (
     add_settings,
     explain_unknown,
+    is_recorded_by,
     make_config,
     make_settings,
+    plugins_in,
     read_toml,
     sections_of,
     setting_names,
+    with_plugins,
 )
-from rollwise.config.settings import (
-    BUILT_IN,
-    ENVIRONMENT,
-    MICRO_BATCH_TOKENS,
-    AdvantageSettings,
-    EngineSettings,
-    GradingSettings,
-    GroupSettings,
-    LearnerSettings,
-    ModelSettings,
-    ModelSource,
-    ReadingSettings,
-    ServerSettings,
-    TinkerSettings,
-    TrainConfig,
-    VLLMSettings,
-)
-from rollwise.config.strategies import Section
+from rollwise.config.sections import Chosen, Section
+from rollwise.config.train import TrainConfig
+from rollwise.engines.settings import ServerSettings, VLLMSettings
 
 __all__ = [
     "BUILT_IN",
+    "CHOICES",
     "ENVIRONMENT",
     "MICRO_BATCH_TOKENS",
-    "AdvantageSettings",
+    "Chosen",
     "CommandConfig",
     "DrawConfig",
-    "EngineSettings",
+    "EngineSection",
     "EvaluateConfig",
-    "GradingSettings",
+    "GradingSection",
     "GroupSettings",
     "LearnerSettings",
     "ModelSettings",
     "ModelSource",
+    "OldSetting",
     "PassRateRange",
     "PrepareConfig",
     "ReadingSettings",
     "Section",
     "ServerSettings",
-    "TinkerSettings",
     "TrainConfig",
     "VLLMSettings",
     "add_settings",
     "explain_unknown",
+    "is_recorded_by",
     "make_config",
     "make_settings",
+    "plugins_in",
     "read_toml",
     "sections_of",
     "setting_names",
+    "with_plugins",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from rollwise.config.strategies import DEFAULT_STRATEGIES, SHARED_SETTINGS
+from rollwise.config.choices import CHOICES
 
 
 class CommandConfig(BaseSettings):
@@ -22,9 +22,13 @@ class CommandConfig(BaseSettings):
         cli_parse_none_str="none",
     )
 
+    plugin_folder: str | None = None
+    """Where modules of your own are looked for before the current folder; by default the folder of
+    the TOML file, if that names one."""
+
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults that hang on other settings."""
+        """Return the defaults that depend on other settings."""
         return {}
 
     @model_validator(mode="before")
@@ -54,16 +58,21 @@ def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> A
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Lay `above` over `below`, section by section.
 
-    Another strategy takes the place of the one below, whose own settings go with it.
+    Where `above` names another kind of a section, the settings that only the kind below has go.
     """
     merged = {**below, **above}
     for name in below.keys() & above.keys():
         lower, upper = below[name], above[name]
         if isinstance(lower, Mapping) and isinstance(upper, Mapping):
-            default = DEFAULT_STRATEGIES.get(name)
-            replaced = default and upper.get("type", default) != lower.get("type", default)
-            if replaced and "type" in upper:
-                kept = SHARED_SETTINGS[name].model_fields if name in SHARED_SETTINGS else ()
-                lower = {k: v for k, v in lower.items() if k in kept}
-            merged[name] = {**lower, **upper}
+            merged[name] = {**_kept(name, lower, upper), **upper}
     return merged
+
+
+def _kept(name: str, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Mapping[str, Any]:
+    choice = CHOICES.get(name)
+    if choice is None or choice.tag not in upper:
+        return lower
+    if upper[choice.tag] == lower.get(choice.tag, choice.default):
+        return lower
+    kept = choice.kept_for(upper[choice.tag])
+    return {key: value for key, value in lower.items() if key in kept}

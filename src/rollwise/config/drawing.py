@@ -10,18 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from rollwise.config.base import CommandConfig, setting
-from rollwise.config.settings import (
-    BUILT_IN,
-    ENVIRONMENT,
-    EngineSettings,
-    GradingSettings,
-    ModelSource,
-    ReadingSettings,
-    ServerSettings,
-    VLLMSettings,
-    grading_defaults,
-)
-from rollwise.config.strategies import Section
+from rollwise.config.choices import CHOICES
+from rollwise.config.data import ENVIRONMENT, ReadingSettings
+from rollwise.config.defaults import drawing_defaults
+from rollwise.config.model import BUILT_IN, ModelSource
+from rollwise.config.sections import Section, chosen
 
 RANGES = {"all": "[0, 1]", "easy": "(0, 0.313]", "hard": "(0, 0.125]"}
 """Names of ranges of pass rates; `easy` and `hard` are those of Reinforce-Ada."""
@@ -56,7 +49,7 @@ class PassRateRange:
         return cls(low, high, found[1] == "[", found[4] == "]")
 
     def holds(self, rates: ArrayLike) -> NDArray[np.bool_]:
-        """Say of each pass rate whether it is within."""
+        """Say for each pass rate whether it is in the range."""
         rates_P = np.asarray(rates, dtype=float)
         above = rates_P >= self.low if self.with_low else rates_P > self.low
         below = rates_P <= self.high if self.with_high else rates_P < self.high
@@ -87,7 +80,7 @@ class BenchmarkSettings(ReadingSettings):
 
 
 class DrawConfig(CommandConfig):
-    """What both commands have."""
+    """Settings that both commands have."""
 
     seed: int = Field(0, ge=0)
     """Of everything random in the run."""
@@ -108,19 +101,17 @@ class EvaluateConfig(DrawConfig):
     """The folder of another evaluation, to compare with on the same problems."""
     model: SampledModel = SampledModel()
     data: BenchmarkSettings = BenchmarkSettings()
-    grading: GradingSettings = GradingSettings()
-    engine: EngineSettings = EngineSettings()
-    vllm: VLLMSettings = VLLMSettings()
-    server: ServerSettings = ServerSettings()
+    grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
+    engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults that hang on the model and the benchmarks."""
+        """Return the defaults that depend on the model and the benchmarks."""
         own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
         benchmarks = given.get("benchmarks") or [
             _source(given, "math500" if own_model else BUILT_IN)
         ]
-        return {"benchmarks": benchmarks, **_defaults(given, own_model, benchmarks)}
+        return {"benchmarks": benchmarks, **drawing_defaults(given, own_model, benchmarks)}
 
 
 class Sources(Section):
@@ -150,11 +141,11 @@ class SelectionSettings(Section):
     """Pass rates that are kept: `all`, `easy` = (0, 0.313], `hard` = (0, 0.125], or an interval
     such as `(0, 0.5]`."""
     near_duplicates: float = Field(0.9, gt=0, le=1)
-    """Two problems with one answer and the same numbers are taken for one if they share this much
-    of their text (Jaccard similarity of its stretches of five characters); 1 takes only those
-    whose stretches are all the same."""
+    """Two problems with the same answer and numbers count as duplicates if they share this much of
+    their text (Jaccard similarity of its substrings of five characters); with 1, only if they share
+    all of them."""
     check_solutions: bool = True
-    """Leave out a problem whose reference solution does not come to its answer by the grader."""
+    """Leave out a problem if its reference solution does not reach its answer, says the grader."""
 
     @model_validator(mode="after")
     def _range_is_one(self) -> Self:
@@ -173,29 +164,18 @@ class PrepareConfig(DrawConfig):
     model: SampledModel = SampledModel()
     data: SourceSettings = SourceSettings()
     selection: SelectionSettings = SelectionSettings()
-    grading: GradingSettings = GradingSettings()
-    engine: EngineSettings = EngineSettings()
-    vllm: VLLMSettings = VLLMSettings()
-    server: ServerSettings = ServerSettings()
+    grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
+    engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults that hang on the model and the sources."""
+        """Return the defaults that depend on the model and the sources."""
         own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
         by_default = [_source(given, BUILT_IN)]
         sources = setting(given, "data", "sources", by_default)
         data = {"data": {"sources": by_default}} if by_default != [BUILT_IN] else {}
-        return data | _defaults(given, own_model, sources)
+        return data | drawing_defaults(given, own_model, sources)
 
 
 def _source(given: Mapping[str, Any], otherwise: str) -> str:
     return ENVIRONMENT if setting(given, "data", "environment", "") else otherwise
-
-
-def _defaults(given: Mapping[str, Any], own_model: bool, sources: list[str]) -> dict[str, Any]:
-    defaults: dict[str, Any] = {"vllm": {"gpu_memory_utilization": 0.9}}
-    if not own_model:
-        defaults["model"] = {"cpu_threads": 1}
-        defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
-    only = sources[0] if len(sources) == 1 else ""
-    return defaults | {"grading": grading_defaults(given, only)}

@@ -1,35 +1,76 @@
-"""Reading settings from files and the command line, and saying what is wrong with them."""
+"""Reading settings from files and the command line, and reporting errors in them."""
 
 import argparse
 import difflib
+import functools
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 from pydantic_settings import CliSettingsSource
 
-from rollwise.config.base import CommandConfig, merge
-from rollwise.config.settings import TrainConfig
-from rollwise.config.strategies import DEFAULT_STRATEGIES, STRATEGIES, Section
+from rollwise.config.base import CommandConfig, merge, setting
+from rollwise.config.choices import CHOICES
+from rollwise.config.old import TABLES, old_names, with_new_names
+from rollwise.config.sections import NO_SOURCE, Chosen, Section, chosen
+from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
+from rollwise.plugins import is_plugin
 
 Config = TypeVar("Config", bound=CommandConfig)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings from a TOML file.
+    """Read settings from a TOML file; plug-ins that it names may lie in its folder.
 
     Raises:
         ConfigError: There is no such file, or it is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    if plugins_in(given) or is_plugin(setting(given, "grading", "function", "")):
+        given.setdefault("plugin_folder", str(path.parent.absolute()))
+    return given
+
+
+def is_recorded_by(kind: type[CommandConfig], recorded: Mapping[str, Any]) -> bool:
+    """Say whether recorded settings are of a command, in this release or the one before."""
+    return recorded.keys() <= kind.model_fields.keys() | TABLES.keys()
+
+
+def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
+    """List the sections for which settings name a plug-in: section -> `module:Class`."""
+    named = {name: choice.plugin(given) for name, choice in CHOICES.items()}
+    return {name: plugin for name, plugin in named.items() if plugin}
+
+
+def with_plugins(kind: type[Config], given: Mapping[str, Any]) -> type[Config]:
+    """Add the plug-ins that settings name to what a command's sections choose from.
+
+    Raises:
+        ConfigError: One of them is not found, or cannot be used there.
+    """
+    named = {s: plugin for s, plugin in plugins_in(given).items() if s in kind.model_fields}
+    if not named:
+        return kind
+    folder = given.get("plugin_folder")
+    return _extended(kind, tuple(named.items()), str(folder) if folder else None)
+
+
+@functools.cache
+def _extended(
+    kind: type[Config], named: tuple[tuple[str, str], ...], folder: str | None
+) -> type[Config]:
+    fields: dict[str, Any] = {
+        section: (CHOICES[section].sections(plugin, folder), chosen()) for section, plugin in named
+    }
+    return create_model(kind.__name__, __base__=kind, __cls_kwargs__=NO_SOURCE, **fields)
 
 
 def add_settings(
@@ -39,30 +80,42 @@ def add_settings(
     source: CliSettingsSource[argparse.ArgumentParser]
     source = CliSettingsSource(kind, root_parser=parser)
     texts = {f"--{name}": text for name, text in _help_texts(kind)}
+    tags = {f"--{name}.{choice.tag}" for name, choice in CHOICES.items()}
     for action in parser._actions:
         for option in action.option_strings:
             action.help = texts.get(option, action.help)
+            if option in tags:
+                action.metavar = "KIND"  # the text lists them
+    _add_old_options(parser, kind)
     return source
 
 
-def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
-    """Say of every setting of a section what it means, for which strategy, and its default.
+def _add_old_options(parser: argparse.ArgumentParser, kind: type[CommandConfig]) -> None:
+    """Accept options by their old names, such as `--vllm.dtype`; `--help` does not show them."""
+    for table, section in TABLES.items():
+        for setting_name in old_names(table) if section in kind.model_fields else ():
+            parser.add_argument(f"--{table}.{setting_name}", help=argparse.SUPPRESS)
 
-    pydantic-settings knows only one of several strategies here, and only the declared defaults.
+
+def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
+    """Describe every setting of a section: its meaning, its kind, and its default.
+
+    pydantic-settings knows only one of several kinds here, and only the declared defaults.
     """
     built_in = command.defaults_for({})
     for name, field in command.model_fields.items():
         kinds = sections_of(field.annotation)
         for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
             owners = [kind for kind in kinds if key in kind.model_fields]
-            if key == "type" and name in DEFAULT_STRATEGIES:
-                text = f"The strategy. (default: {DEFAULT_STRATEGIES[name]})"
+            if name in CHOICES and key == CHOICES[name].tag:
+                known = ", ".join(CHOICES[name].registry)
+                text = f"{known}, or `module:Class`. (default: {CHOICES[name].default})"
             else:
                 meanings = [
                     _meaning(kind, key, name_it=len(owners) < len(kinds)) for kind in owners
                 ]
                 text = " ".join(dict.fromkeys(meanings))
-            if key in built_in.get(name, {}) and key != "type":
+            if key in built_in.get(name, {}) and not (name in CHOICES and key == CHOICES[name].tag):
                 text += f" (built-in model: {built_in[name][key]})"
             if (name, key) == ("grading", "type"):
                 text += " (built-in task: exact)"
@@ -71,7 +124,9 @@ def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
 
 def _meaning(kind: type[Section], key: str, name_it: bool) -> str:
     field = kind.model_fields[key]
-    owner = f"{kind.model_fields['type'].default}: " if name_it else ""
+    owner = (
+        f"{kind.model_fields[kind.tag].default}: " if name_it and issubclass(kind, Chosen) else ""
+    )
     default = field.get_default(call_default_factory=True)
     shown = "" if default is None or default == "" else f" (default: {default})"
     return f"{owner}{' '.join((field.description or '').split())}{shown}"
@@ -89,29 +144,31 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
         ConfigError: Names each unknown key and each bad value, what it must be and what it got.
     """
     merged: dict[str, Any] = {}
-    for layer in layers:
+    for layer in with_new_names(layers):
         merged = merge(merged, layer)
     try:
-        return kind(**merged)
+        return with_plugins(kind, merged)(**merged)
     except ValidationError as error:
         problems = error.errors()
-        # A bad value also spoils the defaults that hang on it; of those the user knows nothing.
+        # A bad value also spoils the defaults that depend on it; of those the user knows nothing.
         own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
         raise ConfigError("\n".join(_explain(kind, p) for p in own or problems)) from None
 
 
 def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
-    """Say in one line which setting is wrong, what it must be and what it got."""
+    """Describe an error in one line: which setting, what it must be, and what it got."""
     place = [str(part) for part in problem["loc"]]
-    strategy = ""
-    if len(place) > 1 and place[1] in STRATEGIES:
-        strategy = place.pop(1)
+    of_kind = place.pop(1) if len(place) > 1 and place[0] in CHOICES else ""
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":
-        return explain_unknown(key, strategy, kind)
+        return explain_unknown(key, of_kind, kind)
     if problem["type"] == "union_tag_invalid":
         kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
-        return f"`{key}.type`: should be one of {kinds}; it is {given['type']!r}"
+        tag = CHOICES[key].tag
+        return (
+            f"`{key}.{tag}`: should be one of {kinds}, or `module:Class` of your own; it is "
+            f"{given[tag]!r}"
+        )
     message = problem["msg"].removeprefix("Value error, ")
     message = message.removeprefix("Input ").replace("'", "`")
     subject = f"`{key}`: " if key else ""
@@ -119,11 +176,11 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     return f"{subject}{message}{got}"
 
 
-def explain_unknown(key: str, strategy: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
-    """Say that there is no such setting, or none of this strategy, and what may have been meant."""
+def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
+    """Say that there is no such setting, or none of this kind, and what may have been meant."""
     names = list(setting_names(kind))
     if key in names:
-        return f"`{key}` is not a setting of type `{strategy}`"
+        return f"`{key}` is not a setting of type `{of_kind}`"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"there is no setting `{key}`{hint}"
@@ -140,6 +197,6 @@ def setting_names(kind: type[CommandConfig] = TrainConfig) -> Iterable[str]:
 
 
 def sections_of(annotation: Any) -> list[type[Section]]:
-    """List the sections that a setting may be: one, or one for each strategy."""
+    """List the sections that a setting may be: one, or one for each of_kind."""
     candidates = get_args(annotation) or (annotation,)
     return [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]

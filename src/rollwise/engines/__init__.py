@@ -1,5 +1,30 @@
-"""Engines: from a draw to a response."""
+"""Engines: from a draw to a response.
+
+Importing this room loads no model library. To add an engine, write its file and its settings, and
+register the settings in `ENGINES`.
+"""
 
 from rollwise.engines.engine import Completion, Engine, LostDraw
+from rollwise.engines.settings import (
+    EngineInputs,
+    EngineSettings,
+    ServerSettings,
+    TransformersSettings,
+    VLLMSettings,
+)
 
-__all__ = ["Completion", "Engine", "LostDraw"]
+ENGINES: dict[str, type[EngineSettings]] = {
+    "transformers": TransformersSettings,
+    "vllm": VLLMSettings,
+    "server": ServerSettings,
+}
+"""What `engine.type` may be."""
+
+__all__ = [
+    "ENGINES",
+    "Completion",
+    "Engine",
+    "EngineInputs",
+    "EngineSettings",
+    "LostDraw",
+]

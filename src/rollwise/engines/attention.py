@@ -1,4 +1,4 @@
-"""Attention of what is drawn in slots, and of prompts, for models of `transformers`."""
+"""Attention for responses drawn in slots, and for prompts, with models of `transformers`."""
 
 import copy
 import itertools
@@ -18,7 +18,7 @@ Slots = NDArray[np.int64]
 
 
 class Attention(Protocol):
-    """Attends from new tokens to those of their rows, whose keys and values it knows."""
+    """Attends from new tokens to all tokens of their rows, whose keys and values it stores."""
 
     def attend(
         self,
@@ -29,15 +29,15 @@ class Attention(Protocol):
         scale: float | None,
         window: int | None,
     ) -> Tensor:
-        """Keep the new keys and values, and attend.
+        """Store the new keys and values, and attend.
 
         Args:
             layer: Index of the layer.
-            query: Shape (B, heads, T, head size); a key-value head's queries follow each other.
+            query: Shape (B, heads, T, head size); queries of one key-value head are adjacent.
             key: Shape (B, key-value heads, T, head size).
             value: The same.
-            scale: Of the products; by default 1 / √(head size).
-            window: The most tokens that a token looks at, itself included; None for all.
+            scale: Factor of the products; by default 1 / √(head size).
+            window: The most tokens that a token attends to, itself included; None for all.
 
         Returns:
             Shape (B, heads, T, head size).
@@ -47,11 +47,11 @@ class Attention(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one bank in a step.
+    """The rows of one bucket in a step.
 
     Attributes:
-        rows: Which rows of the step's they are.
-        store: The bank's keys and values, shape (2, layers, rows in use, heads, width, size).
+        rows: Their place among the rows of the step.
+        store: The bucket's keys and values, shape (2, layers, rows in use, heads, width, size).
         longest: Tokens of the longest row, the new one included.
         places: Where each row's new token goes, shape (rows,).
         flat_places: The same for each of its heads, counted through a layer's keys, shape
@@ -66,7 +66,7 @@ class Part:
 
     @classmethod
     def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
-        """Cut a bank to the rows in use."""
+        """Cut a bucket to the rows in use."""
         count, (heads, width) = len(lengths), store.shape[3:5]
         begins = np.arange(count * heads) * width
         return cls(
@@ -78,7 +78,7 @@ class Part:
         )
 
     def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """0 where a row's token looks, −∞ where it does not, shape (rows, 1, 1, longest)."""
+        """0 where a row's token attends, −∞ elsewhere, shape (rows, 1, 1, longest)."""
         ages = self.places[:, None] - torch.arange(self.longest, device=self.places.device)
         hidden = ages < 0
         if window is not None:
@@ -87,10 +87,10 @@ class Part:
         return mask.masked_fill_(hidden, -math.inf)[:, None, None]
 
     def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
-        """Put in the new tokens' keys (`half` 0) or values (1), shape (rows, heads, 1, size).
+        """Store the new tokens' keys (`half` 0) or values (1), shape (rows, heads, 1, size).
 
         Returns:
-            Those of all tokens, shape (rows, heads, longest, size).
+            The keys or values of all tokens, shape (rows, heads, longest, size).
         """
         kept = self.store[half, layer]
         kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_places, states.flatten(0, 2))
@@ -113,7 +113,7 @@ class Step:
         scale: float | None,
         window: int | None,
     ) -> Tensor:
-        """Attend to the new tokens, which are kept, and to those before them."""
+        """Attend to the new tokens, which are stored, and to those before them."""
         grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         if window not in self._masks:
@@ -127,7 +127,7 @@ class Step:
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Attention of a token a row; on a CPU plain products are the faster for so few queries."""
+    """Attention of one token a row; on a CPU plain products are faster for so few queries."""
     if query.device.type != "cpu":
         return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
     scores = (query * scale) @ keys.transpose(2, 3)
@@ -136,7 +136,7 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: fl
 
 
 class Prefill:
-    """Attention within prompts, which keeps their keys and values."""
+    """Attention within prompts, which stores their keys and values."""
 
     def __init__(self) -> None:
         self._keys: dict[int, Tensor] = {}
@@ -160,7 +160,7 @@ class Prefill:
         scale: float | None,
         window: int | None,
     ) -> Tensor:
-        """Attend from all tokens of prompts, which begin at the first and are padded behind."""
+        """Attend from all tokens of prompts, which are padded at the end."""
         self._keys[layer], self._values[layer] = key, value
         tokens, mask = query.shape[2], None
         if window is not None and window < tokens:
@@ -179,7 +179,7 @@ class Prefill:
 
 
 class UnfitError(Exception):
-    """A model does something in its attention that slots do not."""
+    """A model's attention does something that drawing in slots does not support."""
 
 
 def _attention(
@@ -193,7 +193,7 @@ def _attention(
     slots: Attention | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function of `transformers`' models that draw in slots."""
+    """The attention function that `transformers` calls in models that draw in slots."""
     strange = [n for n in ("softcap", "s_aux", "position_bias") if others.get(n) is not None]
     if slots is None or attention_mask is not None or strange:
         raise UnfitError(f"its attention needs {', '.join(strange) or 'a mask of its own'}")
@@ -202,13 +202,13 @@ def _attention(
 
 
 ATTENTION = "rollwise_slots"
-"""The name of this attention in `transformers`; it makes no masks, for lengths say it all."""
+"""The name of this attention in `transformers`; it needs no masks, because lengths suffice."""
 
 AttentionInterface.register(ATTENTION, _attention)
 
 
 def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> PreTrainedModel:
-    """Copy a model's structure, to be run in its own way; weights and buffers are the same."""
+    """Copy a model's structure, to run it another way; weights and buffers are shared."""
     tensors = itertools.chain(model.parameters(), model.buffers())
     twin: PreTrainedModel = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
     if attention is not None:

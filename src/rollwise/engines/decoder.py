@@ -1,12 +1,12 @@
-"""How the tokens in slots are run through a model: by its own code, or by less for known ones.
+"""The forward pass of a continuous batch: the model's own code, or a faster one for known models.
 
-A step of a small model is so short that half of it would go into the calls of its modules.
+A step of a small model is so short that calling its modules would take half of it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,12 @@ from torch.nn.functional import linear, rms_norm
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import Attention
-from rollwise.engines.local import is_compiled
 
-Linear = Callable[[Tensor], Tensor]
+Operation = Callable[[Tensor], Tensor]
 
 
 class Forward(Protocol):
-    """Runs tokens through a model, with the attention of slots."""
+    """Runs tokens through a model, with attention over slots."""
 
     def __call__(
         self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
@@ -29,20 +28,20 @@ class Forward(Protocol):
 
         Args:
             ids: Token ids, shape (B, T).
-            positions: Of these tokens in their rows, shape (B, T).
-            slots: Attends.
-            keep: How many of the last tokens to compute logits of, or the indices of which.
+            positions: The tokens' places in their rows, shape (B, T).
+            slots: The attention.
+            keep: Which tokens to compute logits for: the number of last ones, or indices.
 
         Returns:
-            Shape (B, kept tokens, V).
+            Logits, shape (B, kept tokens, V).
         """
         ...
 
 
 def forward_of(twin: PreTrainedModel) -> Forward:
-    """Choose how to run `twin`, a model with the attention of slots."""
+    """Choose how to run `twin`, a model with attention over slots."""
     base = twin.get_base_model() if hasattr(twin, "get_base_model") else twin  # of adapters
-    return Decoder(base, is_compiled(twin)) if type(base).__name__ in KNOWN else OwnCode(twin)
+    return Decoder(base) if type(base).__name__ in KNOWN else OwnCode(twin)
 
 
 @dataclass(frozen=True)
@@ -66,21 +65,20 @@ KNOWN = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 
 
 class Decoder:
-    """What the `KNOWN` architectures compute, in few operations.
+    """Computes what the `KNOWN` architectures compute, in fewer operations.
 
-    Linear layers stay the model's modules, for they may hold adapters or be quantised.
+    Linear layers stay the model's modules, because they may hold adapters or be quantised.
     """
 
-    def __init__(self, model: PreTrainedModel, compiled: bool) -> None:
-        operations = _compiled_operations() if compiled else _Operations(_rms_norm, _rotate)
+    def __init__(self, model: PreTrainedModel) -> None:
         decoder: Any = model.model
         self._embed, self._rotary, self._head = (
             decoder.embed_tokens,
             decoder.rotary_emb,
             _linear(model.lm_head),
         )
-        self._layers = [_Layer.of(layer, operations) for layer in decoder.layers]
-        self._norm = _Norm.of(decoder.norm, operations)
+        self._layers = [_Layer.of(layer) for layer in decoder.layers]
+        self._norm = _norm(decoder.norm)
 
     def __call__(
         self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
@@ -98,22 +96,6 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class _Norm:
-    """Root-mean-square norm over the last dimension."""
-
-    weight: Tensor
-    epsilon: float
-    compute: Callable[[Tensor, Tensor, float], Tensor]
-
-    @classmethod
-    def of(cls, module: Any, operations: "_Operations") -> Self:
-        return cls(module.weight, module.variance_epsilon, operations.rms_norm)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.compute(x, self.weight, self.epsilon)
-
-
-@dataclass(frozen=True)
 class _Layer:
     """A layer's modules."""
 
@@ -121,22 +103,21 @@ class _Layer:
     head_size: int
     scale: float
     window: int | None
-    before_attention: _Norm
-    query: Linear
-    key: Linear
-    value: Linear
-    query_norm: _Norm | None
-    key_norm: _Norm | None
-    out: Linear
-    before_mlp: _Norm
-    gate: Linear
-    activation: Callable[[Tensor], Tensor]
-    up: Linear
-    down: Linear
-    rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
+    before_attention: Operation
+    query: Operation
+    key: Operation
+    value: Operation
+    query_norm: Operation | None
+    key_norm: Operation | None
+    out: Operation
+    before_mlp: Operation
+    gate: Operation
+    activation: Operation
+    up: Operation
+    down: Operation
 
     @classmethod
-    def of(cls, layer: Any, operations: "_Operations") -> Self:
+    def of(cls, layer: Any) -> Self:
         attention, mlp = layer.self_attn, layer.mlp
         has_norms = hasattr(attention, "q_norm")
         return cls(
@@ -144,19 +125,18 @@ class _Layer:
             head_size=attention.head_dim,
             scale=attention.scaling,
             window=getattr(attention, "sliding_window", None),
-            before_attention=_Norm.of(layer.input_layernorm, operations),
+            before_attention=_norm(layer.input_layernorm),
             query=_linear(attention.q_proj),
             key=_linear(attention.k_proj),
             value=_linear(attention.v_proj),
-            query_norm=_Norm.of(attention.q_norm, operations) if has_norms else None,
-            key_norm=_Norm.of(attention.k_norm, operations) if has_norms else None,
+            query_norm=_norm(attention.q_norm) if has_norms else None,
+            key_norm=_norm(attention.k_norm) if has_norms else None,
             out=_linear(attention.o_proj),
-            before_mlp=_Norm.of(layer.post_attention_layernorm, operations),
+            before_mlp=_norm(layer.post_attention_layernorm),
             gate=_linear(mlp.gate_proj),
             activation=mlp.act_fn,
             up=_linear(mlp.up_proj),
             down=_linear(mlp.down_proj),
-            rotate=operations.rotate,
         )
 
     def attend(self, hidden: Tensor, rotation: tuple[Tensor, Tensor], slots: Attention) -> Tensor:
@@ -167,8 +147,8 @@ class _Layer:
             query, key = self.query_norm(query), self.key_norm(key)
         found = slots.attend(
             self.index,
-            self.rotate(query, *rotation).transpose(1, 2),
-            self.rotate(key, *rotation).transpose(1, 2),
+            _rotate(query, *rotation).transpose(1, 2),
+            _rotate(key, *rotation).transpose(1, 2),
             self.value(x).view(heads).transpose(1, 2),
             self.scale,
             self.window,
@@ -185,30 +165,21 @@ def _with_half_negated(sin: Tensor) -> Tensor:
     return torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
 
 
-def _linear(module: Any) -> Linear:
-    """A layer's computation, without what a call of the module costs where it is a plain one."""
+def _linear(module: Any) -> Operation:
+    """A layer's computation; for a plain layer, without the cost of calling its module."""
     if type(module) is not nn.Linear:
-        return cast(Linear, module)
+        return cast(Operation, module)
     return partial(linear, weight=module.weight, bias=module.bias)
 
 
-class _Operations(NamedTuple):
-    """What is computed by `torch`, or compiled."""
-
-    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
-    rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-def _compiled_operations() -> _Operations:
-    from rollwise.engines import kernels  # Numba, which only a CPU takes, takes long to import
-
-    return _Operations(kernels.rms_norm, kernels.rotate)
-
-
-def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    return rms_norm(x, weight.shape, weight, epsilon)
+def _norm(module: Any) -> Operation:
+    """A root-mean-square norm's computation, over the last dimension."""
+    weight = module.weight
+    return partial(
+        rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon
+    )
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate by position; `sin` has its first half negated, so that the halves need but swap."""
+    """Rotate by position; `sin` has its first half negated, so the halves only swap."""
     return (x * cos).addcmul_(x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -1,4 +1,4 @@
-"""What the loop asks of an engine: draws in, completions out."""
+"""The contract of an engine: draws in, completions out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class Completion:
     """A response that an engine has drawn.
 
     Attributes:
-        draw: What it was drawn for.
+        draw: The draw that it completes.
         tokens: Its T token ids, the end-of-sequence token included.
-        logprobs: The log-probability of each token where it was drawn, shape (T,), at the
-            temperature it was drawn at.
+        logprobs: The log-probability of each token when it was drawn, shape (T,), at the
+            temperature of sampling.
         text: The tokens as text, without special tokens.
         truncated: Whether it was cut at the limit of new tokens.
     """
@@ -41,33 +41,37 @@ class LostDraw:
     reason: str
 
 
-class Engine(Protocol):
-    """Turns draws into responses, in its own time and order.
+Result = Completion | LostDraw
+"""The result of a draw."""
 
-    A response must depend on the weights, the prompt and the draw's seed alone, whatever else is
+
+class Engine(Protocol):
+    """Turns draws into responses, at any time and in any order.
+
+    A response must depend only on the weights, the prompt and the draw's seed, not on what else is
     drawn beside it.
     """
 
     @property
     def free_slots(self) -> int | None:
-        """How many further draws it could begin now; None where it knows no bound."""
+        """How many further draws it could begin now; None if there is no bound."""
         ...
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws; `prompts` holds at least the prompts that they are for."""
         ...
 
-    def wait(self) -> Sequence[Completion | LostDraw]:
-        """Return what is done, at least one if anything is under way; [] if nothing is."""
+    def wait(self) -> Sequence[Result]:
+        """Return what is done, at least one result if any draw is in flight; else []."""
         ...
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws; those that are done or unknown are passed over.
+        """Forget draws; those that are done or unknown are ignored.
 
-        Returns the tokens that had been drawn of them, as far as the engine knows.
+        Returns the number of tokens already drawn for them; 0 if the engine cannot tell.
         """
         ...
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take over the learner's weights (name -> tensor) for all further draws."""
+        """Use the learner's weights (name -> tensor) for all further draws."""
         ...

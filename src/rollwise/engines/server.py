@@ -9,14 +9,14 @@ import numpy as np
 from pydantic import BaseModel, Field
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.config import ServerSettings
-from rollwise.engines.asynchronous import AsyncEngine, Outcome, end_other_tasks
-from rollwise.engines.engine import Completion, LostDraw, Prompts
+from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
+from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
+from rollwise.engines.options import ServerOptions
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw
 
 SEEDS = 2**31
-"""Seeds are folded below this, which every server takes: some have 32 bits, and some a sign."""
+"""Seeds are folded below this, which every server takes: some have 32 bits, some a sign bit."""
 
 EXTENSIONS = {
     "return_token_ids": True,
@@ -25,10 +25,10 @@ EXTENSIONS = {
     "repetition_penalty": 1.0,  # as vLLM and SGLang call it
     "repeat_penalty": 1.0,  # as llama.cpp does
 }
-"""Beyond the API: to have token ids back, and to sample from the whole distribution as it is."""
+"""Options beyond the API: return token ids, and sample from the unchanged distribution."""
 
 RETRIED = (408, 409, 429)
-"""Refusals that may pass, beside all that are the server's own errors (from 500 on)."""
+"""Refusals that are worth a retry, in addition to all server errors (500 and up)."""
 
 NO_ACCESS = (401, 403)
 
@@ -38,7 +38,7 @@ class _LogProbs(BaseModel):
 
 
 class _Choice(BaseModel):
-    """What of a server's answer is looked at."""
+    """The part of a server's answer that is used."""
 
     text: str
     finish_reason: str | None
@@ -51,18 +51,18 @@ class _Answer(BaseModel):
 
 
 class ServerEngine(AsyncEngine):
-    """Draws responses from a server that runs already, each draw a request of its own.
+    """Draws responses from a running server, each draw a request of its own.
 
-    For evaluation and preparation: the weights are the server's own. Requests that fail are sent
-    again after a while; what fails for good, or takes too long, is a lost draw. Use the engine as
-    a context manager, or close it.
+    Use it for evaluation and preparation: the weights are the server's own. Failed requests are
+    retried after a while; a request that fails for good, or takes too long, is a lost draw. Use the
+    engine as a context manager, or close it.
 
-    Tokens are those that the server says it drew. Where it says none, they are the response's text
-    as `tokenizer` encodes it, with its end token if the response ended: a text may have other
+    Tokens are those that the server reports. If it reports none, they are the response's text as
+    `tokenizer` encodes it, with its end token if the response ended. A text may have other
     encodings, so log-probabilities are NaN then.
 
     Args:
-        settings: Which server, and how it is asked.
+        settings: Which server, and how to query it.
         tokenizer: That of the server's model.
         max_new_tokens: Responses are cut here, or where the server's context ends.
         temperature: Of sampling; above 0.
@@ -75,7 +75,7 @@ class ServerEngine(AsyncEngine):
 
     def __init__(
         self,
-        settings: ServerSettings,
+        settings: ServerOptions,
         tokenizer: PreTrainedTokenizerBase,
         max_new_tokens: int,
         temperature: float = 1.0,
@@ -83,7 +83,7 @@ class ServerEngine(AsyncEngine):
     ) -> None:
         for name in ("base_url", "model"):
             if not getattr(settings, name):
-                raise ConfigError(f"engine.type = 'server' needs a value for `server.{name}`")
+                raise ConfigError(f"engine.type = 'server' needs a value for `engine.{name}`")
         self.settings, self.tokenizer = settings, tokenizer
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self._key = _read_key(settings.api_key_env)
@@ -92,26 +92,26 @@ class ServerEngine(AsyncEngine):
         super().__init__(batch_size, "server")
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those that there is no slot for wait their turn."""
+        """Accept draws; those without a free slot wait."""
         for draw in draws:
             self._begin(draw, self._complete(draw, list(prompts[draw.key])))
 
-    def wait(self) -> Sequence[Outcome]:
-        """Return what is done, at least one if anything is under way.
+    def wait(self) -> Sequence[Result]:
+        """Return what is done, at least one result if any draw is in flight.
 
         Raises:
-            EngineError: The server refuses a request, whose draw is no longer under way; or too
+            EngineError: The server refuses a request, whose draw is no longer in flight; or too
                 many draws in a row were lost.
         """
-        outcomes = super().wait()
-        for outcome in outcomes:
-            self._lost_in_a_row = self._lost_in_a_row + 1 if isinstance(outcome, LostDraw) else 0
+        results = super().wait()
+        for result in results:
+            self._lost_in_a_row = self._lost_in_a_row + 1 if isinstance(result, LostDraw) else 0
         if self._lost_in_a_row >= self.settings.losses:
             raise EngineError(
                 f"{self._lost_in_a_row} draws in a row were lost by the server at "
-                f"{self.settings.base_url} (`server.losses`); its log may say why"
+                f"{self.settings.base_url} (`engine.losses`); its log may say why"
             )
-        return outcomes
+        return results
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Refuse: the server has weights of its own.
@@ -126,7 +126,7 @@ class ServerEngine(AsyncEngine):
 
     @property
     def _wants_logprobs(self) -> bool:
-        """Whether those that the server gives are of the distribution that it draws from."""
+        """Whether the server's log-probabilities are those of the distribution it samples from."""
         return self.settings.processed_logprobs or self.temperature == 1
 
     def _request(self, draw: Draw, prompt: list[int]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class ServerEngine(AsyncEngine):
                 request["logprobs"] = 1
         return request
 
-    async def _complete(self, draw: Draw, prompt: list[int]) -> Outcome:
+    async def _complete(self, draw: Draw, prompt: list[int]) -> Result:
         from openai import APIError
 
         request, limit = self._request(draw, prompt), self.settings.draw_timeout
@@ -179,15 +179,15 @@ class ServerEngine(AsyncEngine):
         return Completion(draw, tokens, logprobs, choice.text, truncated=not ended)
 
     def _check_refusal(self, error: Exception, draw: Draw, prompt: list[int]) -> None:
-        """Raise an EngineError where the server would refuse the same request again."""
+        """Raise an EngineError if the server would refuse the same request again."""
         status = getattr(error, "status_code", 500)
         if status >= 500 or status in RETRIED:
             return
         address, variable = self.settings.base_url, self.settings.api_key_env
-        if status in NO_ACCESS:  # what it says of a key may show parts of it
+        if status in NO_ACCESS:  # the server's message may show parts of the key
             wrong = f"the key in {variable} is not accepted" if variable else "it wants a key"
             raise EngineError(
-                f"the server at {address} refuses access ({status}): {wrong} (`server.api_key_env`)"
+                f"the server at {address} refuses access ({status}): {wrong} (`engine.api_key_env`)"
             ) from None
         raise EngineError(
             f"the server at {address} refuses the prompt {draw.key!r} of {len(prompt)} tokens with "
@@ -199,12 +199,12 @@ class ServerEngine(AsyncEngine):
         return self._clean(f"{type(error).__name__}: {error}{cause}")
 
     def _clean(self, text: str) -> str:
-        """Make what a server says fit for a log: one line, not long, and without the key."""
+        """Make a server's message fit for a log: one short line, without the key."""
         if self._key:
             text = text.replace(self._key, "***")
         return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         await end_other_tasks()
         await self._client.close()
 
@@ -212,7 +212,7 @@ class ServerEngine(AsyncEngine):
 def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> str:
     """Turn a prompt into the text that a server encodes to the same tokens.
 
-    A server puts the beginning-of-sequence token before what it is sent, where its tokenizer does.
+    A server adds the beginning-of-sequence token to a text if its tokenizer does.
     """
     text = str(tokenizer.decode(prompt, clean_up_tokenization_spaces=False))
     begin = tokenizer.bos_token
@@ -224,18 +224,18 @@ def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> st
 def _read_key(variable: str) -> str:
     key = os.environ.get(variable, "") if variable else ""
     if variable and not key:
-        raise ConfigError(f"`server.api_key_env`: the environment variable {variable} is not set")
+        raise ConfigError(f"`engine.api_key_env`: the environment variable {variable} is not set")
     return key
 
 
-def _connect(settings: ServerSettings, key: str) -> Any:
+def _connect(settings: ServerOptions, key: str) -> Any:
     try:
         from openai import AsyncOpenAI, Omit
     except ImportError:
         raise EngineError(
             "engine.type = 'server' needs the package openai: pip install 'rollwise[server]'"
         ) from None
-    # What the environment says of the user's account at OpenAI is not for other servers to know.
+    # Do not send the user's OpenAI account, which the environment may name, to other servers.
     private = {name: Omit() for name in ("OpenAI-Organization", "OpenAI-Project")}
     return AsyncOpenAI(
         api_key=key or "none",

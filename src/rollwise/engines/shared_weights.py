@@ -20,15 +20,15 @@ _DTYPES = {
 
 
 class SharedWeights:
-    """Weights in a safetensors file that lies in memory; it has no name on any disk.
+    """Weights in a safetensors file in memory, without a name on any disk.
 
-    They are copied once, tensor by tensor. Linux only. Close it to give the memory back.
+    They are copied once, tensor by tensor. Linux only. Close it to free the memory.
 
     Args:
         weights: Name -> tensor, on any device.
 
     Attributes:
-        path: Where this user's processes find the file as long as this one lives.
+        path: Where other processes of this user find the file while this process runs.
     """
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
@@ -43,7 +43,7 @@ class SharedWeights:
         self._file.flush()
 
     def close(self) -> None:
-        """Give the memory back; processes that have the file open keep what they read."""
+        """Free the memory; processes that have the file open keep what they read."""
         self._file.close()
 
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rollwise.engines.driver import drive
 from rollwise.engines.engine import Completion, Prompts
+from rollwise.engines.rollout import run_session
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.checks import at_least
-from rollwise.sampling.pool import Key
+from rollwise.sampling.draws import Key
 
 CORRECT, INCORRECT = "correct", "incorrect"
 """The text of every response."""
@@ -75,12 +75,12 @@ class _Running(NamedTuple):
 
 
 class SimulatedEngine:
-    """An engine of so many slots, each drawing one response at a time, in virtual time.
+    """An engine in virtual time, whose slots each draw one response at a time.
 
-    Draws wait in line until a slot is free; a draw then takes `prefill` seconds, and
-    `seconds_per_token` for each token, however many slots are busy. Its response depends on its
-    seed and its prompt's pass rate alone. Completions are real ones, but for what stands in them:
-    token 0 throughout, log-probability 0, and "correct" or "incorrect" for a text.
+    Draws wait until a slot is free; a draw then takes `prefill` seconds, and `seconds_per_token`
+    for each token, however many slots are busy. Its response depends only on its seed and its
+    prompt's pass rate. Completions hold token 0 throughout, log-probability 0, and the text
+    "correct" or "incorrect".
 
     Args:
         pass_rates: Prompt -> the probability that a response to it is correct.
@@ -128,14 +128,14 @@ class SimulatedEngine:
 
     @property
     def free_slots(self) -> int:
-        """Slots that neither draw nor are promised to a draw in line."""
+        """Slots that neither draw nor are needed by a waiting draw."""
         return max(0, self.slots - len(self._running) - len(self._waiting))
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts | None = None) -> None:
-        """Put draws in line; of `prompts` nothing is needed.
+        """Accept draws; `prompts` is ignored.
 
         Raises:
-            ValueError: A draw of a prompt without a pass rate, or one that is under way already.
+            ValueError: A draw of a prompt without a pass rate, or one that is in flight already.
         """
         for draw in draws:
             if draw.key not in self.pass_rates:
@@ -145,11 +145,11 @@ class SimulatedEngine:
                     f"{len(self.pass_rates)} prompts have one, the first of them {known or 'none'}"
                 )
             if draw in self._waiting or draw in self._running:
-                raise ValueError(f"{draw} is under way already")
+                raise ValueError(f"{draw} is in flight already")
             self._waiting[draw] = None
 
     def wait(self) -> list[Completion]:
-        """Pass the time until draws complete; returns all that do so at that instant."""
+        """Advance time until draws complete; return all that do so at that instant."""
         self._begin()
         done: list[_Running] = []
         while self._ends and (not done or self._ends[0].ends == self.now):
@@ -164,7 +164,7 @@ class SimulatedEngine:
         return [self._completion(response) for response in done]
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Free the slots of draws now; those in line cost nothing, others what they have drawn."""
+        """Free the slots of draws now; waiting draws cost nothing, others the tokens so far."""
         before = self.wasted_tokens
         for draw in draws:
             self._waiting.pop(draw, None)
@@ -176,13 +176,13 @@ class SimulatedEngine:
         return self.wasted_tokens - before
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Do nothing: pass rates are what they are."""
+        """Do nothing: pass rates are fixed."""
 
     def _begin(self) -> None:
-        """Give free slots to the draws in line.
+        """Give free slots to waiting draws.
 
-        Only when time is about to pass, so that a draw submitted and cancelled at one instant
-        costs nothing.
+        This happens only when time is about to advance, so that a draw submitted and cancelled at
+        one instant costs nothing.
         """
         while self._waiting and len(self._running) < self.slots:
             draw, _ = self._waiting.popitem(last=False)
@@ -197,7 +197,7 @@ class SimulatedEngine:
 
     def _tokens_by_now(self, response: _Running) -> int:
         decoding = self.now - response.began - self.prefill
-        # A token that ends at this very instant counts, whatever the rounding of the clock.
+        # A token that ends at this instant counts, however the clock was rounded.
         drawn = math.floor(decoding / self.seconds_per_token + 1e-6)
         return min(max(drawn, 0), response.length)
 
@@ -212,15 +212,14 @@ class SimulatedEngine:
 
 
 def simulate(session: RolloutSession, engine: SimulatedEngine) -> None:
-    """Sample every prompt of `session` to its end, keeping the slots of `engine` as full as it may.
+    """Sample every prompt of `session` to its end, with the slots of `engine` as full as possible.
 
-    Rewards are 1 and 0, recorded in order of completion. The engine must have nothing else under
-    way.
+    Rewards are 1 and 0, recorded in order of completion. The engine must be idle.
 
     Raises:
         ValueError: A prompt of the session has no pass rate.
     """
-    drive(session, engine, {}, _grade)
+    run_session(session, engine, {}, _grade)
 
 
 def _grade(completions: Sequence[Completion]) -> list[Future[float]]:

@@ -1,4 +1,4 @@
-"""The built-in engine: continuous generation with causal language models of `transformers`."""
+"""The built-in engine: continuous batching with causal language models of `transformers`."""
 
 import itertools
 import logging
@@ -12,39 +12,30 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rollwise.engines import cpu
 from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
-from rollwise.engines.batches import BatchEngine
+from rollwise.engines.continuous import ContinuousBatch, Pace
+from rollwise.engines.cpu.processes import SplitBatch
 from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Completion, Engine, LostDraw
-from rollwise.engines.forked_lane import CAN_FORK, ForkedLane, MirroredModel
-from rollwise.engines.lanes import Lane
-from rollwise.engines.local import LocalEngine, Response, is_compiled, lane_count
-from rollwise.engines.slots import Cache, SlotCache
+from rollwise.engines.in_process import InProcessEngine, Response
+from rollwise.engines.kv_cache import BucketedCache, KVCache
+from rollwise.engines.whole_batches import WholeBatchEngine
 from rollwise.sampling import Draw
 
 logger = logging.getLogger(__name__)
 
-WORTH_A_LANE = 8
-"""Draws that are begun at a time are split over the lanes if each gets at least so many: a step of
-few rows costs nearly what one of more does."""
 
-REPORTED_SHARE = 1 / 8
-"""So many of the running responses end before they are reported and their slots filled again."""
-
-STEPS_AT_FIRST = 4
-"""Tokens that are drawn at a time until a response has ended."""
-
-
-def make_engine(
+def make_built_in_engine(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     max_new_tokens: int,
     temperature: float = 1.0,
     batch_size: int = 256,
 ) -> Engine:
-    """Choose the fastest engine that `model` fits; a slower one is announced in the log.
+    """Make the engine that fits `model`; the log says if it is the slower one.
 
-    The arguments are those of `LocalEngine`.
+    The arguments are those of `InProcessEngine`.
     """
     arguments = (model, tokenizer, max_new_tokens, temperature, batch_size)
     reason = unfit_reason(model)
@@ -52,31 +43,25 @@ def make_engine(
         return TransformersEngine(*arguments)
     name = type(model).__name__
     logger.warning("%s draws in whole batches, which is slower: %s", name, reason)
-    return BatchEngine(*arguments)
+    return WholeBatchEngine(*arguments)
 
 
-class TransformersEngine(LocalEngine):
-    """Draws up to `batch_size` responses at a time, each in a slot that is filled again at once.
+class TransformersEngine(InProcessEngine):
+    """Draws up to `batch_size` responses together by continuous batching.
 
-    A response that has ended or was cancelled makes room for the next draw while others go on.
-    Draws of one prompt share its prefill, at once or later. Keys and values stay where they are,
-    by lengths, so that neither copies of the cache nor much padding cost anything.
+    A response that has ended or was cancelled leaves its slot to the next draw while others
+    continue. Draws of one prompt share its prefill. Keys and values stay where they are written, so
+    hardly any time goes into copying the cache or into padding.
 
-    The model is run by its own code, with an attention of ours, over weights that are shared with
-    `model`. `unfit_reason` says whether a model allows that; `make_engine` chooses accordingly.
-
-    On a CPU the slots are split into lanes, a process each, for so small operations gain more by
-    several at a time than by several threads for one. One lane is drawn in this process, the others
-    are forked from it and draw by a copy of the weights in memory that all share. Where Numba is
-    installed, what is small in float32 is compiled.
+    The model runs with our attention over weights that are shared with `model`. `unfit_reason` says
+    whether a model allows that; `make_built_in_engine` chooses accordingly. What is different on a
+    CPU is in `rollwise.engines.cpu`.
 
     Args:
-        lanes: How many; by default as many as there are cores (`OMP_NUM_THREADS` bounds them too)
-            on a CPU under Linux where an operation takes one thread, else 1.
+        processes: How many processes draw; by default `cpu.process_count`.
 
     Attributes:
-        batch_size: The most responses drawn at a time; halved where the device's memory does not
-            suffice.
+        batch_size: The most responses drawn together; halved where the device runs out of memory.
     """
 
     def __init__(
@@ -86,23 +71,22 @@ class TransformersEngine(LocalEngine):
         max_new_tokens: int,
         temperature: float = 1.0,
         batch_size: int = 256,
-        lanes: int | None = None,
+        processes: int | None = None,
     ) -> None:
         super().__init__(model, tokenizer, max_new_tokens, temperature, batch_size)
-        own, *others = _split(batch_size, lanes or _default_lanes(model.device))
-        self._mirror = MirroredModel(model) if others else None
-        self._forked = [
-            ForkedLane(self._make_lane(sharing_weights(self._mirror.model, ATTENTION), slots))
-            for slots in others
-            if self._mirror is not None
-        ]
-        self._own = self._make_lane(sharing_weights(model, ATTENTION), own)
+        processes = min(batch_size, processes or cpu.process_count(model.device))
+        self._batch: ContinuousBatch | SplitBatch = (
+            self._make_batch(model, batch_size)
+            if processes == 1
+            else SplitBatch(model, self._make_batch, batch_size, processes)
+        )
         self._ended: list[Response] = []
-        self._row_steps = self._responses = 0
+        self._pace = Pace()
 
-    def _make_lane(self, twin: PreTrainedModel, slots: int) -> Lane:
+    def _make_batch(self, model: PreTrainedModel, slots: int) -> ContinuousBatch:
+        twin = sharing_weights(model, ATTENTION)
         longest = int(self.context) if math.isfinite(self.context) else 2**20
-        return Lane(
+        return ContinuousBatch(
             forward_of(twin),
             vocabulary=twin.config.get_text_config().vocab_size,
             make_cache=_cache_maker(twin, longest),
@@ -114,152 +98,85 @@ class TransformersEngine(LocalEngine):
         )
 
     @property
-    def _lanes(self) -> list[Lane | ForkedLane]:
-        return [*self._forked, self._own]
-
-    @property
-    def _drawing(self) -> int:
-        """Responses under way."""
-        return sum(len(lane.drawing) for lane in self._lanes)
-
-    @property
     def free_slots(self) -> int:
-        """Slots that no draw is in or waits for."""
-        return max(0, sum(lane.free_slots for lane in self._lanes) - len(self._waiting))
+        """Slots that neither hold a response nor are needed by a waiting draw."""
+        return max(0, self._batch.free_slots - len(self._waiting))
 
     def wait(self) -> Sequence[Completion | LostDraw]:
         """Draw until some responses have ended; [] if there are none to draw."""
         while True:
             try:
-                while not self._ended and (self._waiting or self._drawing):
-                    self._draw_some()
-                self._go_on_elsewhere()
+                while not self._ended and (self._waiting or self._batch.drawing):
+                    self._fill()
+                    self._ended += self._batch.draw(self._pace)
+                    self._pace.responses += len(self._ended)
+                self._batch.draw_ahead(self._pace)
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
-                if self.batch_size == len(self._lanes):
+                if self.batch_size == 1:
                     raise
-                self._restart(max(len(self._lanes), self.batch_size // 2))
+                self._restart(self.batch_size // 2)
                 logger.warning(
-                    "the device's memory does not suffice; going on with %d responses at a time, "
-                    "begun anew (set `engine.batch_size` so from the start)",
+                    "the device is out of memory; starting over with %d responses at a time "
+                    "(set `engine.batch_size` to that from the start)",
                     self.batch_size,
                 )
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws and free their slots; returns the tokens that had been drawn of them."""
+        """Forget draws and free their slots; returns the tokens that had been drawn for them."""
         cancelled = [draw for draw in draws if self._waiting.pop(draw, None) is None]
-        return sum(lane.cancel(cancelled) for lane in self._lanes) if cancelled else 0
+        return self._batch.cancel(cancelled) if cancelled else 0
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy `weights` into the model; weights that it shares with the learner stay put.
+        """Copy `weights` into the model; tensors shared with the learner stay as they are.
 
-        Responses under way are begun anew, so that each comes of one set of weights.
+        Responses in flight start over, so that each comes from one set of weights.
         """
         super().load_weights(weights)
-        for lane in self._lanes:
-            lane.forget_prompts()
-        if self._drawing:
+        self._batch.forget_prompts()
+        if self._batch.drawing:
             self._restart(self.batch_size)
-        self._row_steps = self._responses = 0
+        self._pace = Pace()
 
     def _restart(self, batch_size: int) -> None:
-        """Begin all draws anew, at most so many at a time."""
+        """Start all draws over, at most `batch_size` at a time."""
         self.batch_size = batch_size
-        for lane, slots in zip(self._lanes, _split(batch_size, len(self._lanes)), strict=True):
-            self._waiting = {**lane.drawing, **self._waiting}
-            lane.open(slots)
+        self._waiting = {**self._batch.drawing, **self._waiting}
+        self._batch.open(batch_size)
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _draw_some(self) -> None:
-        """Let each lane draw until some of its responses should have ended."""
-        if self._mirror is not None and not self._drawing:
-            self._mirror.update()
-        self._fill()
-        self._go_on_elsewhere()
-        steps, before = self._steps(), len(self._ended)
-        self._row_steps += steps * len(self._own.drawing)
-        try:
-            self._ended += self._own.draw_some(steps)
-        finally:
-            for lane in self._forked:
-                self._ended += lane.drawn()
-        self._responses += len(self._ended) - before
-
-    def _go_on_elsewhere(self) -> None:
-        """Have the other lanes draw meanwhile, where they do not yet."""
-        steps = self._steps()
-        for lane in self._forked:
-            if lane.drawing and not lane.is_drawing:
-                lane.begin_to_draw(steps)
-                self._row_steps += steps * len(lane.drawing)
-
-    def _steps(self) -> int:
-        """Steps in which about `REPORTED_SHARE` of the responses end, by those that did so far.
-
-        All lanes take as many, and each the same in every run of a script.
-        """
-        if not self._responses:
-            return STEPS_AT_FIRST
-        return max(1, round(REPORTED_SHARE * self._row_steps / self._responses))
-
     def _fill(self) -> None:
-        """Put draws that wait into free slots; those of a prompt side by side."""
-        room = sum(lane.free_slots for lane in self._lanes)
+        """Put waiting draws into free slots, those of one prompt side by side."""
         by_prompt = defaultdict(list)
-        for draw in itertools.islice(self._waiting, room):
+        for draw in itertools.islice(self._waiting, self._batch.free_slots):
             by_prompt[draw.key].append(draw)
         begun = list(itertools.chain.from_iterable(by_prompt.values()))
-        for lane, share in zip(self._lanes, self._shares(len(begun)), strict=True):
-            portion, begun = begun[:share], begun[share:]
-            lane.fill({draw: self._waiting[draw] for draw in portion})
-            for draw in portion:
-                del self._waiting[draw]
-
-    def _shares(self, draws: int) -> list[int]:
-        """Split draws over the lanes: evenly if they are many, else the emptiest lane first."""
-        free = np.array([lane.free_slots for lane in self._lanes])
-        if draws >= WORTH_A_LANE * len(free):
-            ends = np.rint(np.cumsum(free) * draws / free.sum()).astype(int)
-            return list(np.diff(ends, prepend=0).tolist())
-        shares = np.zeros_like(free)
-        for lane in np.argsort(-free, kind="stable"):
-            shares[lane] = min(free[lane], draws - shares.sum())
-        return list(shares.tolist())
+        if begun:
+            self._batch.fill({draw: self._waiting[draw] for draw in begun})
+        for draw in begun:
+            del self._waiting[draw]
 
 
-def _default_lanes(device: torch.device) -> int:
-    """Several where each can take one thread, for only one outlives a fork, and that on Linux."""
-    return lane_count(device) if CAN_FORK and torch.get_num_threads() == 1 else 1
-
-
-def _split(slots: int, lanes: int) -> list[int]:
-    """Split slots evenly over at most so many lanes, one each at least."""
-    lanes = min(slots, lanes)
-    return [slots // lanes + (lane < slots % lanes) for lane in range(lanes)]
-
-
-def _cache_maker(model: PreTrainedModel, longest: int) -> Callable[[int], Cache]:
-    """Choose what keeps the keys and values of so many responses of up to `longest` tokens."""
-    if is_compiled(model):
-        from rollwise.engines.pages import PagedCache  # Numba takes long to import
-
-        return PagedCache
-    return partial(SlotCache, longest=longest, device=model.device)
+def _cache_maker(model: PreTrainedModel, longest: int) -> Callable[[int], KVCache]:
+    """Choose the KV cache for responses of up to `longest` tokens, prompt included."""
+    if cpu.is_compiled(model):
+        return cpu.paged_cache
+    return partial(BucketedCache, longest=longest, device=model.device)
 
 
 def unfit_reason(model: PreTrainedModel) -> str | None:
-    """Say why `model` cannot draw in slots; None if it can.
+    """Say why `model` cannot be drawn from by continuous batching; None if it can.
 
     It can if its attention goes through the interface of `transformers`, is causal, and needs
-    nothing but keys, values and a window; whether that is so is tried on a few tokens.
+    only keys, values and a window. That is tried on a few tokens.
     """
     if not getattr(model, "_supports_attention_backend", False):
         return "its attention does not go through the interface of transformers"
     try:
         found, wanted = _logits_in_slots(model)
-    except Exception as error:  # the model is anyone's code: whatever it raises, it does not fit
+    except Exception as error:  # any code may be in a model; whatever it raises, it does not fit
         return f"it fails in slots ({type(error).__name__}: {error})"
     tolerance = 1e-3 if wanted.dtype == torch.float32 else 0.1
     if not torch.allclose(

@@ -14,26 +14,26 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.config import VLLMSettings
-from rollwise.engines.asynchronous import AsyncEngine, Outcome, end_other_tasks
-from rollwise.engines.engine import Completion, LostDraw, Prompts
+from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
+from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
+from rollwise.engines.options import VLLMOptions
 from rollwise.engines.shared_weights import SharedWeights
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
 
 SEEDS = 2**63
-"""vLLM takes seeds below this; larger ones are folded. Those of a session are below it."""
+"""vLLM takes seeds below this; larger ones are folded. A session's seeds are below it."""
 
 ENVIRONMENT = {
-    # The learner has used threads: a fork of its process could wait for them forever.
+    # The learner has used threads; a fork of its process could wait for them forever.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""What vLLM is told where the user's environment does not say otherwise."""
+"""Environment variables for vLLM, unless the user has set them."""
 
 SHUTDOWN = 30.0
-"""Seconds that vLLM's process has to end by itself; unloading its libraries takes some of them."""
+"""Seconds that vLLM's process has to end by itself; unloading its libraries takes a few."""
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +43,11 @@ class VLLMEngine(AsyncEngine):
 
     A draw begins as soon as a slot is free. Draws of one prompt share its prefix by vLLM's cache.
     Each draw has random numbers of its own, so what is drawn does not depend on the order of
-    draws, up to the rounding of the model's arithmetic, which in vLLM hangs on the batch.
+    draws, up to the rounding of the model's arithmetic, which in vLLM depends on the batch.
 
-    vLLM runs in a process of its own. If that dies, its draws are lost, and it is started again,
-    with the latest weights, for the next ones. Use the engine as a context manager, or close it; a
-    script that makes one needs `if __name__ == "__main__"`, for the process imports the script.
+    vLLM runs in its own process. If that dies, its draws are lost, and it is restarted with the
+    latest weights for the next ones. Use the engine as a context manager, or close it. A script
+    that makes one needs `if __name__ == "__main__"`, because the process imports the script.
 
     Args:
         path: The model: a folder, or a name on the hub.
@@ -57,7 +57,7 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: Responses are cut here.
         temperature: Of sampling; above 0.
         slots: The most responses drawn at a time.
-        settings: How vLLM is run.
+        settings: How vLLM is run; by default with the defaults of `VLLMOptions`.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.
@@ -72,12 +72,12 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: int,
         temperature: float = 1.0,
         slots: int = 256,
-        settings: VLLMSettings | None = None,
+        settings: VLLMOptions | None = None,
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
         self.temperature = temperature
-        self.settings = settings or VLLMSettings()
+        self.settings = settings or VLLMOptions()
         self.restarts = 0
         self._weights: SharedWeights | None = None
         self._names = map(str, count())
@@ -90,11 +90,11 @@ class VLLMEngine(AsyncEngine):
             raise
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those that there is no slot for wait their turn.
+        """Accept draws; those without a free slot wait.
 
         Raises:
             ValueError: A prompt leaves no room for a response; no draw is accepted then.
-            EngineError: vLLM's process died once more than it may be started again.
+            EngineError: vLLM's process died more often than it may be restarted.
         """
         for draw in draws:
             self._check_length(draw, prompts[draw.key])
@@ -105,28 +105,28 @@ class VLLMEngine(AsyncEngine):
             self._begin(draw, ending)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take weights over in place, once the draws that are under way have ended.
+        """Update the weights in place, once all draws in flight have ended.
 
-        They go through memory that both processes see, and are kept there for a restart: as much
-        memory of the machine as the weights take.
+        They pass through memory that both processes share, and stay there for a restart: the
+        machine needs as much memory again as the weights take.
 
         Args:
-            weights: By the names that the model's own files have; all of them.
+            weights: All weights, by the names in the model's own files.
 
         Raises:
-            EngineError: vLLM's process died once more than it may be started again.
+            EngineError: vLLM's process died more often than it may be restarted.
         """
         from vllm.v1.engine.exceptions import EngineDeadError
 
         self._forget_weights()
         self._weights = SharedWeights(weights)
         try:
-            self._call(self._take_over(self._weights.path))
+            self._call(self._reload(self._weights.path))
         except EngineDeadError:
             self._revive()
 
     def close(self) -> None:
-        """Stop vLLM's process; draws under way are forgotten."""
+        """Stop vLLM's process and forget draws in flight."""
         super().close()
         self._forget_weights()
 
@@ -147,29 +147,29 @@ class VLLMEngine(AsyncEngine):
             temperature=self.temperature,
             max_tokens=self.max_new_tokens,
             stop_token_ids=self.end_tokens,
-            ignore_eos=True,  # `stop_token_ids` has all that end a response
-            logprobs=0,  # that of the token drawn, and no others
+            ignore_eos=True,  # `stop_token_ids` has every token that ends a response
+            logprobs=0,  # only that of the token drawn
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
-    def _tokens_so_far(self, draw: Draw, future: Future[Outcome]) -> int:
-        if self._llm is None:  # it could not be started again
+    def _tokens_so_far(self, draw: Draw, future: Future[Result]) -> int:
+        if self._llm is None:  # it could not be restarted
             return super()._tokens_so_far(draw, future)
-        told = self._llm.output_processor
-        requests = told.external_req_ids.get(self._name_of.get(draw, ""), ())
-        states = [told.request_states.get(request) for request in list(requests)]
-        under_way = sum(state.detokenizer.num_output_tokens() for state in states if state)
-        return under_way or super()._tokens_so_far(draw, future)
+        outputs = self._llm.output_processor
+        requests = outputs.external_req_ids.get(self._name_of.get(draw, ""), ())
+        states = [outputs.request_states.get(request) for request in list(requests)]
+        tokens = sum(state.detokenizer.num_output_tokens() for state in states if state)
+        return tokens or super()._tokens_so_far(draw, future)
 
-    async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Outcome:
+    async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Result:
         async with self._free:
             try:
                 async with asyncio.timeout(self.settings.draw_timeout):
                     output = await self._request(draw, prompt, parameters)
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self.settings.draw_timeout:g} s")
-            except Exception as error:  # whatever vLLM raises, the draw is lost and this is why
+            except Exception as error:  # vLLM may raise anything; the draw is lost
                 return LostDraw(draw, f"{type(error).__name__}: {error}")
         if output.finish_reason not in ("stop", "length"):
             return LostDraw(draw, f"vLLM ended it by {output.finish_reason!r}")
@@ -190,11 +190,11 @@ class VLLMEngine(AsyncEngine):
                 response = output.outputs[0]
             return response
         except asyncio.CancelledError:
-            # vLLM aborts by itself, but not while a request is still being handed over.
+            # vLLM aborts by itself, but not while a request is still being submitted.
             await llm.abort(name)
             raise
         finally:
-            if self._name_of.get(draw) == name:  # and the draw is not under way again
+            if self._name_of.get(draw) == name:  # unless the draw was submitted again
                 del self._name_of[draw]
 
     async def _start(self) -> Any:
@@ -219,7 +219,7 @@ class VLLMEngine(AsyncEngine):
             tensor_parallel_size=settings.tensor_parallel_size,
             enforce_eager=settings.enforce_eager,
             enable_prefix_caching=True,
-            # On the CPU, a prompt taken in parts upsets the random numbers of its response.
+            # On the CPU, chunking a prompt changes the random numbers of its response.
             enable_chunked_prefill=False if current_platform.is_cpu() else None,
             logprobs_mode="processed_logprobs",
             load_format="safetensors",
@@ -238,23 +238,23 @@ class VLLMEngine(AsyncEngine):
         return llm
 
     def _revive(self) -> None:
-        """Start vLLM's process again if it died."""
+        """Restart vLLM's process if it died."""
         if not self._llm.errored:
             return
         if self.restarts == self.settings.restarts:
             raise EngineError(
                 f"vLLM's process died {self.restarts + 1} times; its own messages say why, and "
-                f"`vllm.restarts` how often it is started again"
+                "`engine.restarts` sets how often it is restarted"
             )
         # Draws of the dead process fail by themselves; `wait` has yet to report them.
-        futures.wait(self._under_way.values())
+        futures.wait(self._in_flight.values())
         self.restarts += 1
         log.warning("vLLM's process died; starting it again, the %d. time", self.restarts)
-        self._call(self._let_go())
+        self._call(self._release())
         self._llm = self._call(self._start())
 
-    async def _take_over(self, path: str) -> None:
-        """Load the latest weights while no slot is taken, and forget what was cached."""
+    async def _reload(self, path: str) -> None:
+        """Load the latest weights while no slot is taken, and clear the prefix cache."""
         for _ in range(self.slots):
             await self._free.acquire()
         try:
@@ -265,9 +265,9 @@ class VLLMEngine(AsyncEngine):
             for _ in range(self.slots):
                 self._free.release()
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         llm, self._llm = self._llm, None
-        if llm is not None:  # it may have failed to start again
+        if llm is not None:  # a restart may have failed
             llm.shutdown(timeout=SHUTDOWN)
         await end_other_tasks()
 
@@ -278,8 +278,8 @@ class VLLMEngine(AsyncEngine):
 
 
 class WeightReader:
-    """What vLLM's worker can do beyond its own: a worker is made a subclass of it too."""
+    """A method added to vLLM's worker, which becomes a subclass of this class too."""
 
     def read_weights(self, path: str) -> None:
-        """Load the model's weights anew from a safetensors file."""
+        """Reload the model's weights from a safetensors file."""
         self.reload_weights(weights_iterator=load_file(path).items())  # type: ignore[attr-defined]

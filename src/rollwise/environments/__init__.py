@@ -1,6 +1,6 @@
-"""Environments of the library `verifiers`: what they ask, and what they make of a response.
+"""Environments of the library `verifiers`: what they ask, and how they score a response.
 
-Importing this room does not load the library.
+Importing this package does not load the library.
 """
 
 from rollwise.environments.environment import Environment, Question

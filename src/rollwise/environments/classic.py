@@ -14,10 +14,10 @@ from rollwise.errors import ConfigError, DataError
 
 
 class ClassicEnvironment:
-    """A `verifiers.SingleTurnEnv`; a response is scored by a rollout in which the model says it.
+    """A `verifiers.SingleTurnEnv`; a response is scored by a rollout that gives it as the reply.
 
     Raises:
-        ConfigError: It takes several turns or tools, or scores responses by each other.
+        ConfigError: It has several turns or tools, or scores responses relative to each other.
     """
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ class ClassicEnvironment:
             )
 
     def questions(self, split: str) -> list[Question]:
-        """See `Environment`; without data to evaluate on, verifiers takes those to train on."""
+        """See `Environment`; without evaluation data, verifiers takes the training data."""
         data = self._environment
         try:
             rows = data.get_dataset() if split == "train" else data.get_eval_dataset()
@@ -47,9 +47,9 @@ class ClassicEnvironment:
             raise DataError(f"{place} holds what cannot be written in JSON: {error}") from error
 
     def score(self, response: str, row: str) -> float:
-        """See `Environment`; it also raises where the environment asks what the row does not."""
+        """See `Environment`; also raises if the environment asks something else than its row."""
         cells = json.loads(row)
-        model = _Saying(response, to=messages_of(cells["prompt"], self._name))
+        model = _FixedReply(response, to=messages_of(cells["prompt"], self._name))
         done = self._runner.run(self._environment.run_rollout(cells, model, "", {}))
         if done["error"]:
             raise RuntimeError(done["error"])
@@ -66,8 +66,8 @@ def _unsupported(environment: Any) -> str:
     return ""
 
 
-class _Saying(Client):
-    """A client whose model says `text`, and that to one prompt only."""
+class _FixedReply(Client):
+    """A client whose model replies `text`, to one prompt only."""
 
     def __init__(self, text: str, to: Sequence[Mapping[str, str]]) -> None:
         super().__init__(None)
@@ -80,6 +80,6 @@ class _Saying(Client):
         said = ResponseMessage(content=self._text, finish_reason="stop", is_truncated=False)
         return Response(id="", created=0, model=model, message=said)
 
-    # What the library asks of a client that speaks to a server.
+    # The abstract methods, which are for clients of a server.
     setup_client = to_native_tool = to_native_prompt = get_native_response = None
     raise_from_native_response = from_native_response = close = None

@@ -1,4 +1,4 @@
-"""What rollwise needs of an environment."""
+"""`Environment`: what rollwise needs of an environment."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Question:
 
     Attributes:
         messages: What the model is shown, each with `role` and `content`.
-        row: All that scoring needs to know of the row, in JSON.
+        row: All of the row that scoring needs, in JSON.
     """
 
     messages: tuple[dict[str, str], ...]
@@ -24,25 +24,25 @@ class Environment(Protocol):
     """A single-turn environment: it asks, the model answers once, it scores."""
 
     def questions(self, split: str) -> list[Question]:
-        """List what it asks, in its order: to train on (`train`), or to evaluate on (any other).
+        """List its questions, in its order: those to train on (`train`), or to evaluate on (other).
 
         Raises:
-            DataError: A row that asks with more than text, or cannot be written down.
+            DataError: A row asks with more than text, or cannot be written as JSON.
         """
         ...
 
     def score(self, response: str, row: str) -> float:
-        """Return the reward of a response to the question of `row`; what its scoring raises."""
+        """Return the reward of a response to the question of `row`; raises what its code raises."""
         ...
 
 
 def messages_of(
     prompt: str | Iterable[Mapping[str, Any]] | None, place: str
 ) -> tuple[dict[str, str], ...]:
-    """Bring a prompt of verifiers, a text or messages, into rollwise's form.
+    """Convert a prompt of verifiers, a text or messages, to messages.
 
     Raises:
-        DataError: Says that the row at `place` has no prompt, or one that is not text.
+        DataError: The row at `place` has no prompt, or one that is not text.
     """
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     found = tuple({"role": m["role"], "content": m["content"]} for m in messages or ())

@@ -1,4 +1,4 @@
-"""From the name of an environment to the environment."""
+"""Opening an environment by its name."""
 
 import importlib.util
 import os
@@ -16,12 +16,12 @@ from rollwise.errors import ConfigError, RollwiseError, one_line
 
 @dataclass(frozen=True)
 class EnvironmentSource:
-    """Names an environment, and opens it in any process.
+    """The name of an environment and its arguments; opens it in any process.
 
     Attributes:
-        name: Of an installed package, as in `verifiers` (`owner/name` too), or of a module.
-        arguments: What it is opened with: of `load_environment`, or settings of a taskset.
-        folder: Where a module may lie; goes to the front of Python's path, as with `python -m`.
+        name: An installed package, as in `verifiers` (`owner/name` too), or a module.
+        arguments: Those of `load_environment`, or the settings of a taskset.
+        folder: Where a module may be; goes to the front of Python's path, as with `python -m`.
     """
 
     name: str
@@ -29,10 +29,10 @@ class EnvironmentSource:
     folder: str = field(default_factory=os.getcwd)
 
     def open(self) -> Environment:
-        """Open it; once it is open, Ctrl-C and SIGTERM are handled as before.
+        """Open the environment, and restore the handlers of Ctrl-C and SIGTERM.
 
         Raises:
-            ConfigError: There is none of this name, it cannot be loaded, or it is not single-turn.
+            ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.
         """
         if not self.name:
             raise ConfigError("`data.environment` must name the environment that is meant")
@@ -48,7 +48,7 @@ class EnvironmentSource:
                 return self._open()
         except RollwiseError:
             raise
-        except Exception as error:  # its own code is run, and may raise anything
+        except Exception as error:  # its own code runs, which may raise anything
             raise ConfigError(
                 f"`data.environment` {self.name!r} cannot be loaded: {one_line(error)}"
             ) from error
@@ -78,7 +78,7 @@ def _exports(module: ModuleType, kind: type) -> bool:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Give back the handlers that a classic environment takes for its own as it is made."""
+    """Restore the signal handlers that a classic environment replaces when it is made."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -14,13 +14,13 @@ from rollwise.errors import ConfigError
 
 
 class TasksetEnvironment:
-    """A `verifiers.v1.Taskset`, each of whose tasks is answered once, by text.
+    """A `verifiers.v1.Taskset` whose tasks are each answered once, by text.
 
-    A response is scored like a trace that is replayed: its task is made anew of the row, and has no
-    runtime.
+    A response is scored as when a trace is replayed: its task is made again from the row, and has
+    no runtime.
 
     Raises:
-        ConfigError: It takes more than that, or has no end or no reward.
+        ConfigError: It needs more than that, or has no end or no reward.
     """
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -67,10 +67,8 @@ class TasksetEnvironment:
     def score(self, response: str, row: str) -> float:
         """See `Environment`."""
         data = self._task.data_type().model_validate_json(row)
-        task, trace = (
-            self._task(data, self._taskset.config.task),
-            _trace(self._task, data, response),
-        )
+        task = self._task(data, self._taskset.config.task)
+        trace = _trace(self._task, data, response)
         self._runner.run(task.score(trace))
         return float(trace.reward)
 
@@ -99,7 +97,7 @@ def _question(place: str, data: Any) -> Question:
 
 
 def _trace(task: type[Any], data: Any, response: str) -> Any:
-    """Write down a rollout in which the model was asked what `data` says, and said `response`."""
+    """Make the trace of a rollout in which the model was asked `data` and replied `response`."""
     asked = _question("", data).messages
     said = {"role": "assistant", "content": response}
     nodes = [

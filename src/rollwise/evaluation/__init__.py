@@ -1,4 +1,4 @@
-"""How good a policy is on problems that it was not trained on: figures with 95 % intervals."""
+"""Evaluate a policy on problems it was not trained on: avg@n, pass@k, maj@k with intervals."""
 
 from rollwise.evaluation.answers import final_answers
 from rollwise.evaluation.comparison import compare
@@ -9,12 +9,12 @@ from rollwise.evaluation.estimates import (
     mean_over_problems,
     paired_difference,
 )
-from rollwise.evaluation.figures import Outcome, as_json, figures_of, steps_of_k, tables_of
+from rollwise.evaluation.figures import ProblemResult, as_json, figures_of, steps_of_k, tables_of
 
 __all__ = [
     "Estimate",
     "Evaluation",
-    "Outcome",
+    "ProblemResult",
     "as_json",
     "binomial_intervals",
     "compare",

@@ -1,32 +1,34 @@
-r"""The final answers by which responses vote.
+r"""Extract the final answers of responses, which vote in maj@k.
 
-Only incorrect responses need them: correct ones all say what the reference says. Two ways to write
-one wrong answer that are not recognised as the same split its votes.
+Only those of incorrect responses matter: correct responses vote together. If two ways of writing
+the same wrong answer are not recognised as equal, its votes are split.
 """
 
 import re
 from collections.abc import Sequence
 
-from rollwise.config import GradingSettings
+from rollwise.config import GradingSection
 from rollwise.grading.final_answers import LONGEST_BOX, minerva_answer, minerva_normalised
+from rollwise.grading.settings import ExactSettings, MathSettings
 
 _BOX = r"\boxed{"
 _LAST = re.compile(r"\$([^$\n]{1,200})\$|(?<![\w.])(-?\d[\d,]*+(?:\.\d+)?+(?:/\d+)?+)")
 _NOTHING = re.compile(r"\s+|\\left|\\right|\\[!,;: ]|\\\$|\$|[.,;:]+\Z")
 
 
-def final_answers(responses: Sequence[str], grading: GradingSettings) -> list[str] | None:
-    r"""Find what each response says in the end; "" is no answer.
+def final_answers(responses: Sequence[str], grading: GradingSection) -> list[str] | None:
+    r"""Extract the final answer of each response; "" means that there is none.
 
     `exact`: the text after the last `=`. `math`: what Minerva's convention encloses, or the content
     of the last `\boxed{}`, else the last formula or number. None for graders of other kinds, which
     do not tell two wrong answers apart.
     """
-    if grading.type == "exact":
+    grader = grading.make()
+    if isinstance(grader, ExactSettings):
         return [response.rpartition("=")[2].strip() for response in responses]
-    if grading.type != "math":
+    if not isinstance(grader, MathSettings):
         return None
-    if grading.convention == "minerva":
+    if grader.convention == "minerva":
         return [_minerva(response) for response in responses]
     return [_normalised(_box(response) or _last(response)) for response in responses]
 
@@ -55,5 +57,5 @@ def _last(response: str) -> str:
 
 
 def _normalised(answer: str) -> str:
-    """Take away what does not change an answer; linear in its length."""
+    """Remove what does not change an answer, in time linear in its length."""
     return re.sub(r"\\[dt]frac", r"\\frac", _NOTHING.sub("", answer))

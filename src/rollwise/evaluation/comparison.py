@@ -1,4 +1,4 @@
-"""Two models on the same problems."""
+"""Compare two models on the same problems."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,23 +6,23 @@ from typing import Any
 import numpy as np
 
 from rollwise.evaluation.estimates import paired_difference
-from rollwise.evaluation.figures import Outcome, figures_at, steps_of_k
+from rollwise.evaluation.figures import ProblemResult, figures_at, steps_of_k
 
 
-def compare(outcomes: Sequence[Outcome], baseline: Sequence[Outcome]) -> dict[str, Any]:
+def compare(results: Sequence[ProblemResult], baseline: Sequence[ProblemResult]) -> dict[str, Any]:
     """Compare two models on the problems that both were asked, problem by problem.
 
     Returns:
-        `problems` in common; how many are solved `more_often` and `less_often` than by the
-        baseline; the mean difference of `avg`, and of `pass@k` for the k that all of these problems
-        have responses for, each an estimate: above 0 where the baseline is worse. Without a problem
-        in common, `problems` alone.
+        `problems`: how many both have; `more_often` and `less_often`: how many are solved more and
+        less often than by the baseline; `avg`, and `pass@k` for every k that all of these problems
+        have responses for: estimates of the mean difference, above 0 where the baseline is worse.
+        Without a common problem, `problems` alone.
     """
-    others = {outcome.key: outcome for outcome in baseline}
-    common = [outcome for outcome in outcomes if outcome.key in others]
+    others = {result.key: result for result in baseline}
+    common = [result for result in results if result.key in others]
     if not common:
         return {"problems": 0}
-    theirs = [others[outcome.key] for outcome in common]
+    theirs = [others[result.key] for result in common]
     mine, other = (np.array([o.pass_rate for o in side]) for side in (common, theirs))
     found: dict[str, Any] = {
         "problems": len(common),
@@ -30,7 +30,7 @@ def compare(outcomes: Sequence[Outcome], baseline: Sequence[Outcome]) -> dict[st
         "less_often": int((mine < other).sum()),
         "avg": paired_difference(mine, other),
     }
-    most = min(outcome.drawn for outcome in (*common, *theirs))
+    most = min(result.drawn for result in (*common, *theirs))
     for k in (k for k in steps_of_k(most) if k > 1):
         mine, other = (
             figures_at([_countable(o) for o in side], k)["pass"] for side in (common, theirs)
@@ -39,6 +39,6 @@ def compare(outcomes: Sequence[Outcome], baseline: Sequence[Outcome]) -> dict[st
     return found
 
 
-def _countable(outcome: Outcome) -> Outcome:
-    """Leave out the answers, which pass@k has no use for."""
-    return Outcome(outcome.key, outcome.correct)
+def _countable(result: ProblemResult) -> ProblemResult:
+    """Leave out the answers, which pass@k does not need."""
+    return ProblemResult(result.key, result.correct)

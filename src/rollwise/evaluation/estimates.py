@@ -1,4 +1,4 @@
-"""Figures over problems, with their intervals."""
+"""Means over problems with 95 % intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ RESAMPLES = 9999
 """Bootstrap samples of an interval."""
 
 DRAWN_AT_ONCE = 2**22
-"""Of the problems in all bootstrap samples, this many are in memory at a time."""
+"""Values of bootstrap samples that are in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95 % interval."""
+    """An estimate with its 95 % interval."""
 
     value: float
     low: float
@@ -30,15 +30,15 @@ class Estimate:
 
 
 def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
-    """Average a figure in [0, 1] over problems, with the interval that problems by chance give.
+    """Average a value in [0, 1] over problems, with the 95 % interval over random problems.
 
-    A percentile bootstrap over problems, since the responses to one problem are not independent.
-    Where all problems have one value a bootstrap sees no spread; the interval is then the exact
-    binomial one (Clopper and Pearson 1934) of as many trials as there are problems.
+    The interval is a percentile bootstrap over problems, because the responses to one problem are
+    not independent. If all problems have the same value, a bootstrap has no spread; the interval is
+    then the exact binomial one (Clopper and Pearson 1934) with one trial for each problem.
 
     Args:
-        values: One for each problem, shape (P,), P ≥ 1.
-        seed: Of the bootstrap.
+        values: One value for each problem, shape (P,), P ≥ 1.
+        seed: Seed of the bootstrap.
     """
     values_P = np.asarray(values, dtype=float)
     mean, count = float(values_P.mean()), len(values_P)
@@ -57,15 +57,15 @@ def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
 
 
 def paired_difference(first: ArrayLike, second: ArrayLike, seed: int = 0) -> Estimate:
-    """Average the difference of a figure in [0, 1] over the same problems, with its interval.
+    """Average the difference of a value in [0, 1] over the same problems, with its interval.
 
-    Problems are resampled with both of their values, so what makes a problem hard for both does not
-    widen the interval. Where all differences are one a bootstrap sees no spread; then at most the
-    share u of problems differs otherwise, by the exact binomial bound for none in P.
+    Problems are resampled with both of their values, so the interval does not include how problems
+    differ in difficulty. If all differences are equal, a bootstrap has no spread; then at most the
+    share u of problems has another difference, by the exact binomial bound for none in P.
 
     Args:
-        first: A value for each problem, shape (P,), P ≥ 1.
-        second: The other value of the same problem, shape (P,).
+        first: One value for each problem, shape (P,), P ≥ 1.
+        second: The other value of each problem, shape (P,).
         seed: Of the bootstrap.
     """
     differences_P = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
@@ -87,7 +87,7 @@ def binomial_intervals(
         drawn: n, all responses to it, shape (P,).
 
     Returns:
-        The lower ends and the upper ones, shape (P,) each.
+        The lower and the upper ends, shape (P,) each.
     """
     c, n = np.asarray(correct), np.asarray(drawn)
     low = np.where(c == 0, 0.0, stats.beta.ppf(0.025, np.maximum(c, 1), n - c + 1))
@@ -97,7 +97,7 @@ def binomial_intervals(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What k responses to each held-out problem say of a policy."""
+    """The held-out evaluation of a policy by k responses to each problem."""
 
     avg_at_k: Estimate
     pass_at_k: Estimate
@@ -105,7 +105,7 @@ class Evaluation:
 
     @classmethod
     def of_counts(cls, correct: Sequence[int], k: int) -> "Evaluation":
-        """Evaluate by the number of correct ones among `k` responses to each problem."""
+        """Evaluate from the number of correct responses among `k` to each problem."""
         correct_P = np.asarray(correct)
         return cls(
             mean_over_problems(correct_P / k), mean_over_problems(pass_at_k(k, correct_P, k)), k

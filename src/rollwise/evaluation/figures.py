@@ -1,4 +1,4 @@
-"""What n responses to each problem say of a policy, at every k up to n."""
+"""Accuracy, pass@k and maj@k of a policy, estimated from n responses to each problem."""
 
 import itertools
 import math
@@ -13,21 +13,22 @@ from rollwise.evaluation.estimates import Estimate, mean_over_problems
 from rollwise.sampling import pass_at_k
 
 SUBSETS = 400
-"""The most subsets of the responses to a problem that maj@k is averaged over."""
+"""maj@k averages over at most this many subsets of the responses to a problem."""
 
 _ABSTAINS = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What came of the responses to one problem.
+class ProblemResult:
+    """The graded responses to one problem.
 
     Attributes:
-        key: Of the problem.
+        key: The key of the problem.
         correct: Whether each of the n responses is correct, shape (n,), n ≥ 1.
-        answers: What each says in the end, "" for nothing; None where it cannot be told.
-        level: Of the problem, where it has one.
-        subject: Of the problem, where it has one.
+        answers: The final answer of each response, "" for none; None if the grader of this kind
+            cannot tell answers apart.
+        level: The level of the problem, if it has one.
+        subject: The subject of the problem, if it has one.
     """
 
     key: str
@@ -38,12 +39,12 @@ class Outcome:
 
     @property
     def drawn(self) -> int:
-        """Responses, n."""
+        """The number of responses, n."""
         return len(self.correct)
 
     @property
     def pass_rate(self) -> float:
-        """The share of them that is correct."""
+        """The share of responses that is correct."""
         return float(self.correct.mean())
 
 
@@ -53,37 +54,36 @@ def steps_of_k(samples: int) -> list[int]:
     return powers if powers[-1] == samples else [*powers, samples]
 
 
-def figures_at(outcomes: Sequence[Outcome], k: int) -> dict[str, NDArray[np.float64]]:
+def figures_at(results: Sequence[ProblemResult], k: int) -> dict[str, NDArray[np.float64]]:
     """Estimate, for each problem, what k responses would show; unbiased for n ≥ k responses.
 
     Returns:
-        `pass`: at least one is correct. `all_correct` and `all_wrong`: a group without signal.
-        `maj`, where answers can be told: the most frequent answer is correct. Shape (P,) each.
+        `pass`: at least one is correct. `all_correct`, `all_wrong`: the group has zero variance.
+        `maj`, where answers are known: the most frequent answer is correct. Shape (P,) each.
     """
-    drawn_P = np.array([outcome.drawn for outcome in outcomes])
-    correct_P = np.array([outcome.correct.sum() for outcome in outcomes])
+    drawn_P = np.array([result.drawn for result in results])
+    correct_P = np.array([result.correct.sum() for result in results])
     found = {
         "pass": pass_at_k(drawn_P, correct_P, k),
         "all_correct": 1 - pass_at_k(drawn_P, drawn_P - correct_P, k),
         "all_wrong": 1 - pass_at_k(drawn_P, correct_P, k),
     }
-    if all(outcome.answers is not None for outcome in outcomes):
+    if all(result.answers is not None for result in results):
         rng = np.random.default_rng(k)
-        found["maj"] = np.array([majority_at_k(outcome, k, rng) for outcome in outcomes])
+        found["maj"] = np.array([majority_at_k(result, k, rng) for result in results])
     return found
 
 
-def majority_at_k(outcome: Outcome, k: int, rng: np.random.Generator) -> float:
+def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> float:
     """Estimate the probability that the most frequent answer of k responses is correct.
 
-    The mean over all subsets of k among the n responses, unbiased as pass@k is; where there are
-    more than `SUBSETS` of them, over so many random ones. Correct responses vote together, others
-    by their answer, those without an answer not at all. Of answers that are equally frequent one
-    is taken by chance.
+    The mean over all subsets of k of the n responses, which is unbiased as pass@k is; over
+    `SUBSETS` random ones if there are more. Correct responses vote together, incorrect ones by
+    their answer, and responses without an answer do not vote. Ties are broken at random.
     """
     if k == 1:
-        return outcome.pass_rate
-    votes_G = _votes(outcome)
+        return result.pass_rate
+    votes_G = _votes(result)
     subsets_RK = _subsets(len(votes_G), k, rng)
     one_hot_GC = votes_G[:, None] == np.arange(votes_G.max() + 1)
     counts_RC = one_hot_GC[subsets_RK].sum(axis=1)
@@ -96,32 +96,32 @@ def majority_at_k(outcome: Outcome, k: int, rng: np.random.Generator) -> float:
 
 
 def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Choose k of n, in every way or in some, shape (ways, k)."""
+    """Return all subsets of k of n, or `SUBSETS` random ones, shape (subsets, k)."""
     if math.comb(n, k) <= SUBSETS:
         return np.array(list(itertools.combinations(range(n), k)))
     return np.argsort(rng.random((SUBSETS, n)), axis=1)[:, :k]
 
 
-def _votes(outcome: Outcome) -> NDArray[np.int64]:
-    """Number what is voted for: 0 the correct answer, from 1 the others, −1 nothing."""
+def _votes(result: ProblemResult) -> NDArray[np.int64]:
+    """Number the votes: 0 is the correct answer, 1 and above are others, −1 is none."""
     numbers: dict[str, int] = {}
-    answers = outcome.answers or ()
+    answers = result.answers or ()
     votes = [
         0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else _ABSTAINS
-        for correct, answer in zip(outcome.correct, answers, strict=True)
+        for correct, answer in zip(result.correct, answers, strict=True)
     ]
     return np.array(votes)
 
 
-def figures_of(outcomes: Sequence[Outcome], samples: int) -> dict[str, Estimate]:
+def figures_of(results: Sequence[ProblemResult], samples: int) -> dict[str, Estimate]:
     """Average over problems: `avg@n`, and `pass@k`, `maj@k`, `all_correct@k`, `all_wrong@k`.
 
-    A problem that lost draws counts for the k that it has responses for.
+    A problem that lost draws counts only for k up to its number of responses.
     """
-    found = {f"avg@{samples}": mean_over_problems([o.pass_rate for o in outcomes])}
+    found = {f"avg@{samples}": mean_over_problems([o.pass_rate for o in results])}
     by_k = {}
     for k in steps_of_k(samples):
-        counted = [outcome for outcome in outcomes if outcome.drawn >= k]
+        counted = [result for result in results if result.drawn >= k]
         by_k[k] = figures_at(counted, k) if counted else {}
     for name in ("pass", "maj", "all_correct", "all_wrong"):
         for k, values in by_k.items():
@@ -130,23 +130,23 @@ def figures_of(outcomes: Sequence[Outcome], samples: int) -> dict[str, Estimate]
     return found
 
 
-def tables_of(outcomes: Sequence[Outcome]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Average pass rates by level and by subject, where problems have more than one of them."""
-    ways: dict[str, Callable[[Outcome], Any]] = {
-        "level": lambda outcome: outcome.level,
-        "subject": lambda outcome: outcome.subject or None,
+def tables_of(results: Sequence[ProblemResult]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Average pass rates by level and by subject, where there are several of them."""
+    ways: dict[str, Callable[[ProblemResult], Any]] = {
+        "level": lambda result: result.level,
+        "subject": lambda result: result.subject or None,
     }
-    grouped = {name: _grouped(outcomes, way) for name, way in ways.items()}
+    grouped = {name: _grouped(results, way) for name, way in ways.items()}
     return {name: table for name, table in grouped.items() if len(table) > 1}
 
 
 def _grouped(
-    outcomes: Iterable[Outcome], way: Callable[[Outcome], Any]
+    results: Iterable[ProblemResult], way: Callable[[ProblemResult], Any]
 ) -> dict[str, dict[str, Any]]:
     groups: dict[Any, list[float]] = {}
-    for outcome in outcomes:
-        if way(outcome) is not None:
-            groups.setdefault(way(outcome), []).append(outcome.pass_rate)
+    for result in results:
+        if way(result) is not None:
+            groups.setdefault(way(result), []).append(result.pass_rate)
     return {
         str(name): {"problems": len(groups[name]), "avg": mean_over_problems(groups[name])}
         for name in sorted(groups)
@@ -154,7 +154,7 @@ def _grouped(
 
 
 def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Write estimates as `{"value", "low", "high"}`, however deep they are."""
+    """Replace estimates at any depth by `{"value", "low", "high"}`."""
     return {
         name: as_json(value)
         if isinstance(value, Mapping)

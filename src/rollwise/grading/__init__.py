@@ -1,6 +1,7 @@
 """Response -> reward.
 
-Importing this room loads no grading library: those are imported by the workers that use them.
+Importing this package loads no grading library: the workers that use one import it. To add a
+grader, write its file and its settings, and register the settings in `GRADERS`.
 """
 
 from rollwise.grading.adapters import as_compute_score, as_reward_function
@@ -10,13 +11,34 @@ from rollwise.grading.exact import ExactGrader
 from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import Grader
 from rollwise.grading.mathematics import MathGrader
+from rollwise.grading.settings import (
+    CodeSettings,
+    EnvironmentGraderSettings,
+    ExactSettings,
+    FunctionSettings,
+    GraderInputs,
+    GraderSettings,
+    MathSettings,
+)
+
+GRADERS: dict[str, type[GraderSettings]] = {
+    "exact": ExactSettings,
+    "math": MathSettings,
+    "code": CodeSettings,
+    "function": FunctionSettings,
+    "environment": EnvironmentGraderSettings,
+}
+"""What `grading.type` may be."""
 
 __all__ = [
+    "GRADERS",
     "CodeGrader",
     "EnvironmentGrader",
     "ExactGrader",
     "FunctionGrader",
     "Grader",
+    "GraderInputs",
+    "GraderSettings",
     "MathGrader",
     "as_compute_score",
     "as_reward_function",

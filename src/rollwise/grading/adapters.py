@@ -11,10 +11,10 @@ Message = Mapping[str, Any]
 
 
 def as_compute_score(grader: Grader) -> ComputeScore:
-    """Make of a grader what verl calls for each response (`custom_reward_function`).
+    """Turn a grader into the function that verl calls for each response (`custom_reward_function`).
 
-    The result takes `(data_source, solution_str, ground_truth, extra_info)`, and more by name that
-    it does not use. Threads may call it at once.
+    It takes `(data_source, solution_str, ground_truth, extra_info)`, and ignores other keyword
+    arguments. Several threads may call it at once.
     """
 
     def compute_score(
@@ -30,11 +30,11 @@ def as_compute_score(grader: Grader) -> ComputeScore:
 
 
 def as_reward_function(grader: Grader, answer_column: str = "answer") -> RewardFunction:
-    """Make of a grader what TRL calls for a batch (`reward_funcs`).
+    """Turn a grader into the function that TRL calls for a batch (`reward_funcs`).
 
     Args:
         grader: Gives the rewards.
-        answer_column: The data set's column with the reference answers.
+        answer_column: The column of the data set that holds the reference answers.
     """
 
     def reward(
@@ -52,7 +52,7 @@ def as_reward_function(grader: Grader, answer_column: str = "answer") -> RewardF
 
 
 def text_of(completion: str | Sequence[Message]) -> str:
-    """Return what a completion says: its text, or that of its last message."""
+    """Return the text of a completion, or of its last message."""
     if isinstance(completion, str):
         return completion
     content = completion[-1]["content"]

@@ -6,26 +6,26 @@ from typing import Any
 
 from rollwise.environments import EnvironmentSource
 from rollwise.grading.limits import GradeFunction, Limits
-from rollwise.grading.workers import WorkerGrader
+from rollwise.grading.worker_grader import WorkerGrader
 
 START_TIMEOUT = 1800.0
-"""Seconds for a worker to open the environment, which may prepare a large data set."""
+"""Seconds for a worker to open the environment, which may have to prepare a large data set."""
 
 
 class EnvironmentGrader(WorkerGrader):
-    """Gives each response the reward that an environment's rubric, or its task, gives it.
+    """Gives each response the reward of an environment's rubric or task.
 
-    The answer of a problem is the environment's row, as `read_problems` has it. It runs in worker
-    processes, once for equal pairs of response and answer; each worker opens the environment.
+    The answer to a problem is the environment's row, as `read_problems` returns it. The environment
+    runs in worker processes, each of which opens it, once for equal pairs of response and answer.
 
     Args:
-        name: Of the environment, as it is installed, or of a module in the current directory.
-        arguments: What it is opened with.
+        name: An installed environment, or a module in the current directory.
+        arguments: Arguments of the environment.
         timeout: Seconds for one response; one that takes longer fails.
-        workers: Processes; None takes one for each CPU, at most 16.
+        workers: Processes; None means one for each CPU, at most 16.
 
     Raises:
-        ConfigError: There is none of this name, it cannot be loaded, or it is not single-turn.
+        ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.
     """
 
     def __init__(
@@ -35,13 +35,15 @@ class EnvironmentGrader(WorkerGrader):
         timeout: float = 60.0,
         workers: int | None = None,
     ) -> None:
-        load = _Opened(EnvironmentSource(name, arguments or {}))
+        load = _Load(EnvironmentSource(name, arguments or {}))
         load()
         super().__init__(load, Limits(wall=timeout, start=START_TIMEOUT), workers)
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _Load:
+    """Opens the environment, in a worker."""
+
     source: EnvironmentSource
 
     def __call__(self) -> GradeFunction:

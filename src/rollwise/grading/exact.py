@@ -11,12 +11,12 @@ from rollwise.grading.grader import Grader, check_pairs
 class ExactGrader(Grader):
     """Gives 1.0 to a response whose text after the last `=` is the answer, else 0.0.
 
-    The whole response counts where it holds no `=`; white space around either is ignored. For
+    A response without `=` counts as a whole; white space around either text is ignored. For
     running sums: `7 12 3 6=6` is correct for the answer `6`.
     """
 
     def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        """See `Grader`; nothing here can fail but a pair that is none."""
+        """See `Grader`; grading never fails."""
         check_pairs(responses, answers)
         correct = [
             response.rpartition("=")[2].strip() == answer.strip()

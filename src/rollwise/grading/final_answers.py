@@ -1,14 +1,14 @@
-r"""What a grader of mathematics reads of a response; every function here takes linear time.
+r"""Finding the final answer in a response to a problem of mathematics, in linear time.
 
-Math-Verify looks for an answer by rules of falling priority (its `parser.py`): a "final answer is …
-I hope"; then, whichever ends last, a `\boxed{}` or the formula after "final answer … is"; then the
-formula or number after "answer"; then any. It takes the first match that it can parse.
+Math-Verify looks for an answer by rules in order of priority (its `parser.py`): a "final answer is
+… I hope"; then, whichever ends last, a `\boxed{}` or the formula after "final answer … is"; then
+the formula or number after "answer"; then any. It takes the first match that it can parse.
 """
 
 import re
 
 LONGEST_BOX = 1000
-"""Characters of a box that is cut out; a response with a longer one is read whole."""
+"""Characters of a box that is graded alone; a response with a longer box is read whole."""
 
 _DELIMITER = r"(?:\$\$?|\\\(|\\\[|\\\)|\\\])"
 _WORDS = r"[^$\\{}\[\]%\d]"
@@ -25,11 +25,11 @@ def boxed(content: str) -> str:
 
 
 def box_of(response: str) -> str | None:
-    r"""Return the content of a response's `\boxed{}` where Math-Verify reads that and nothing else.
+    r"""Return the content of a response's `\boxed{}` if Math-Verify reads that and nothing else.
 
-    So it does where there is one box alone, no formula, number or percentage comes after it, and
-    no "final answer is" points elsewhere: then every match of the box's priority or a higher one
-    contains the box, and is reduced to its content. Anywhere else, None.
+    It does if there is a single box, no formula, number or percentage comes after it, and no "final
+    answer is" points elsewhere: then every match of the box's priority or a higher one contains the
+    box, and is reduced to its content. Otherwise, None.
     """
     start = response.find(r"\boxed{")
     if start < 0 or len(_BOXES.findall(response)) > 1:
@@ -45,7 +45,7 @@ def box_of(response: str) -> str | None:
 
 
 def _closing_brace(text: str, start: int) -> int | None:
-    """Find the brace that closes the one before `start`, not far from there."""
+    """Find the brace that closes the one before `start`, within `LONGEST_BOX` characters."""
     depth = 1
     for i in range(start, min(len(text), start + LONGEST_BOX)):
         depth += (text[i] == "{") - (text[i] == "}")
@@ -69,9 +69,9 @@ _SHORT_FRACTIONS = re.compile(r"\\[dt]frac")
 def plainly_equal(content: str, answer: str) -> bool:
     r"""Whether a box and a bare reference are the same text, so that Math-Verify accepts the box.
 
-    It compares texts last: what is the same after its own normalisation (`\dfrac` is `\frac`, white
-    space around is nothing) is accepted, whatever it means. Only short texts of digits, signs,
-    fractions, roots and π are looked at: reading those cannot hang, nor leave nothing to compare.
+    Math-Verify accepts texts that are equal after its normalisation (`\dfrac` is `\frac`, outer
+    white space does not count), whatever they mean. Only short texts of digits, signs, fractions,
+    roots and π are compared here: parsing those cannot hang, nor leave nothing to compare.
     """
     first, second = (_SHORT_FRACTIONS.sub(r"\\frac", text.strip()) for text in (content, answer))
     return first == second and bool(_PLAIN.fullmatch(first)) and any(c.isdigit() for c in first)
@@ -123,10 +123,10 @@ _REWRITTEN = (
 
 
 def minerva_answer(response: str) -> str | None:
-    """Return what stands between the two parts of the convention, in the first line that has both.
+    """Return the text between the two parts of the convention, in the first line that has both.
 
-    As in lm-evaluation-harness the second part is put at the end of the response, any character
-    may stand for each of the two full stops, and there is None where no line has both.
+    As in lm-evaluation-harness, the second part is appended to the response, and any character may
+    stand for each of the two full stops. None if no line has both parts.
     """
     for line in f"{response}{_END}.".split("\n"):
         begin = line.find(_BEGIN)
@@ -137,7 +137,7 @@ def minerva_answer(response: str) -> str | None:
 
 
 def minerva_normalised(answer: str) -> str:
-    """Normalise a final answer; not linear in its length, so not for the trainer's own process."""
+    """Normalise a final answer; not in linear time, so only for worker processes."""
     answer = answer.split("=")[-1]
     for before, after in _REPLACED:
         answer = answer.replace(before, after)

@@ -1,23 +1,21 @@
-"""Grading by a function of the user's: of a pair, or in the form that verl or TRL calls."""
+"""Grading by a function or a class of the user's, in forms that verl and TRL call too."""
 
 import functools
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rollwise.errors import ConfigError
 from rollwise.grading.limits import GradeFunction, Limits
-from rollwise.grading.workers import WorkerGrader
+from rollwise.grading.worker_grader import WorkerGrader
+from rollwise.plugins import load_plugin, plugin_folders
 
 
 class FunctionGrader(WorkerGrader):
     """Gives each response the finite number that a user's function returns.
 
-    The function is known by the names of its arguments:
+    The names of its arguments say what a function is given:
 
     - verl's: `f(data_source, solution_str, ground_truth, extra_info)`, where `data_source` is ""
       and `extra_info` is {}; it may return a dictionary with `score`;
@@ -26,69 +24,64 @@ class FunctionGrader(WorkerGrader):
       where it takes any);
     - else `f(response, answer)`.
 
-    It runs in worker processes, once for equal pairs of response and answer, so its result must
+    Instead of a function it may be a class, usually a dataclass whose fields are its settings: each
+    worker makes one of `settings`, and calls its method `grade`, in one of the same forms.
+
+    Both run in worker processes, once for equal pairs of response and answer, so the result must
     depend on nothing else.
 
     Args:
-        name: `module:function`; the module may lie in the current directory, which goes to the
-            front of Python's path as with `python -m`.
+        name: `module:function` or `module:Class`; the module may be in the current directory, which
+            goes to the front of Python's path as with `python -m`.
         timeout: Seconds for one response; one that takes longer fails.
-        workers: Processes; None takes one for each CPU, at most 16.
+        workers: Processes; None means one for each CPU, at most 16.
         chat: Give completions to a function in TRL's form as chat messages.
+        settings: Arguments by name for a class.
+        folder: Another folder that the module may be in.
 
     Raises:
-        ConfigError: There is no such function.
+        ConfigError: There is no such function or class, or it does not take the settings.
     """
 
     def __init__(
-        self, name: str, timeout: float = 10.0, workers: int | None = None, chat: bool = False
+        self,
+        name: str,
+        timeout: float = 10.0,
+        workers: int | None = None,
+        chat: bool = False,
+        settings: Mapping[str, Any] | None = None,
+        folder: str | None = None,
     ) -> None:
-        load = _Named(name, folder=os.getcwd(), chat=chat)
+        load = _Load(name, plugin_folders(folder), chat, dict(settings or {}))
         load()
         super().__init__(load, Limits(wall=timeout), workers)
 
 
 @dataclass(frozen=True)
-class _Named:
-    """Finds a function by its name, in `folder` first."""
+class _Load:
+    """Finds a function or class by its name, in `folders` first."""
 
     name: str
-    folder: str
+    folders: tuple[str, ...]
     chat: bool
+    settings: dict[str, Any]
 
     def __call__(self) -> GradeFunction:
-        return of_a_pair(self._function(), self.chat)
+        found = load_plugin(self.name, self.folders, "grading function")
+        if inspect.isclass(found):
+            found = self._method(found)
+        elif self.settings:
+            raise ConfigError(f"{self.name!r} is a function, which takes no settings")
+        return of_a_pair(found, self.chat)
 
-    def _function(self) -> Callable[..., Any]:
-        module_name, colon, function_name = self.name.partition(":")
-        if not (module_name and colon and function_name):
-            raise ConfigError(f"a grading function is named module:function, got {self.name!r}")
-        if module_name == "__main__":
-            raise ConfigError(
-                f"{self.name!r}: workers do not run your script again, so the function must be in "
-                "a module of its own"
-            )
-        if self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
+    def _method(self, kind: type) -> Callable[..., Any]:
         try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # the module is there, and something that it imports is not
-            raise ConfigError(
-                f"{self.name!r}: no module {error.name!r} in {self.folder} or on Python's path"
-            ) from error
-        function = getattr(module, function_name, None)
-        if function is None:
-            names = [name for name, _ in inspect.getmembers(module, inspect.isfunction)]
-            public = ", ".join(name for name in names if not name.startswith("_"))
-            raise ConfigError(
-                f"{self.name!r}: no function {function_name!r} in module {module_name}, which has "
-                f"{public or 'no public function'}"
-            )
-        if not callable(function):
-            raise ConfigError(f"{self.name!r} is not callable: {type(function).__name__}")
-        return function  # type: ignore[no-any-return]
+            grade = getattr(kind(**self.settings), "grade", None)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.name!r}: {error}") from error
+        if not callable(grade):
+            raise ConfigError(f"{self.name!r} has no method `grade(response, answer)`")
+        return grade  # type: ignore[no-any-return]
 
 
 COLUMNS = ("answer", "ground_truth", "solution")

@@ -1,4 +1,4 @@
-"""What every grader can do."""
+"""What every grader does: give each response its reward."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 class Grader(Protocol):
     """Gives each response its reward; also a context manager that closes itself.
 
+    A grader of one's own inherits from this and defines `grade` alone, if that cannot hang or
+    crash. `rollwise.grading.testing.check_grader` checks any grader.
+
     Attributes:
-        failures: Responses that cost their reward, over the grader's life, because grading them
+        failures: Responses that got no reward, over the grader's life, because grading them
             raised, hung, or returned something that is not a finite number.
     """
 
@@ -32,18 +35,18 @@ class Grader(Protocol):
         ...
 
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
-        """Begin what `grade` does, and return the rewards to come, in the order of `responses`.
+        """Begin what `grade` does; return futures of the rewards, in the order of `responses`.
 
-        A grader that is quick grades at once, as here; the others grade in worker processes.
+        By default, which is for graders that are quick, they are graded at once.
 
         Raises:
             ValueError: Not as many answers as responses.
             TypeError: Something that is not text.
         """
-        return [settled(reward) for reward in self.grade(responses, answers).tolist()]
+        return [finished(reward) for reward in self.grade(responses, answers).tolist()]
 
     def close(self) -> None:
-        """Give back what the grader holds; a second call does nothing."""
+        """Release what the grader holds; a second call does nothing."""
         return None
 
     def __enter__(self) -> Self:
@@ -53,8 +56,8 @@ class Grader(Protocol):
         self.close()
 
 
-def settled(reward: float) -> Future[float]:
-    """Make a future that has come."""
+def finished(reward: float) -> Future[float]:
+    """Make a future that already has its result."""
     future: Future[float] = Future()
     future.set_result(reward)
     return future

@@ -1,4 +1,4 @@
-"""What grading one response may take, and what comes of it."""
+"""The limits on grading one response, and the result."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ GradeFunction = Callable[[str, str], SupportsFloat]
 """(response, answer) -> reward."""
 
 Load = Callable[[], GradeFunction]
-"""Makes the function, in a worker; picklable."""
+"""Makes the function in a worker; picklable."""
 
 
 class Failure(NamedTuple):
@@ -19,22 +19,24 @@ class Failure(NamedTuple):
     reason: str
 
 
-Outcome = float | Failure
+Result = float | Failure
+"""What grading one response gives: its reward, or why it has none."""
 
-PASSING = {"died", "stalled"}
-"""Kinds of failures that may be the machine's: tried again at once, and never remembered."""
+RETRIED = {"died", "stalled"}
+"""Kinds of failures that may be the machine's fault: retried at once, and never remembered."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What grading one response, and getting ready for the first, may take.
+    """What grading one response, and starting a worker, may take.
 
     Attributes:
-        wall: Seconds by the clock.
-        cpu: Seconds of processor time, which other load does not shorten; None for no limit.
-        memory: Bytes beyond those that a worker has taken when it is ready; None for no limit.
-            Held on Linux.
-        start: Seconds for a worker to be ready, imports included.
+        wall: Seconds by the clock for one response.
+        cpu: Seconds of processor time for one response, which other load on the machine does not
+            use up; None for no limit.
+        memory: Bytes for one response, beyond what a worker holds when it is ready; None for no
+            limit. Enforced on Linux.
+        start: Seconds for a worker to become ready, imports included.
     """
 
     wall: float

@@ -18,7 +18,7 @@ from rollwise.grading.final_answers import (
     plainly_equal,
 )
 from rollwise.grading.limits import GradeFunction, Limits
-from rollwise.grading.workers import NeedsWhole, WorkerGrader
+from rollwise.grading.worker_grader import NeedsWholeResponse, WorkerGrader
 from rollwise.sampling.checks import one_of
 
 Convention = Literal["math_verify", "minerva"]
@@ -26,28 +26,27 @@ Convention = Literal["math_verify", "minerva"]
 CONVENTIONS: tuple[Convention, ...] = ("math_verify", "minerva")
 
 MEMORY = 1024**3
-"""Bytes that grading a response may take."""
+"""Bytes that grading one response may take."""
 
 REMEMBERED = 65536
-"""Verdicts that a grader keeps, of about 200 bytes each."""
+"""Results that a grader keeps, of about 200 bytes each."""
 
-# $...$, \(, \[ or \boxed; a currency's single $ and a row's end (\\[2pt]) are none of them.
+# $...$, \(, \[ or \boxed, but not a currency's single $, nor the end of a row (\\[2pt]).
 _DELIMITED = re.compile(r"(?<!\\)(?:\$.+?(?<!\\)\$|\\\(|\\\[|\\boxed\b)", re.DOTALL)
 
 
 def verify_math(response: str, answer: str) -> float:
     r"""Give 1.0 to a response whose final answer is mathematically equal to `answer`, else 0.0.
 
-    The final answer is what Math-Verify finds: the last `\boxed{}`, else the last formula or
-    number. There is no limit of time here; Math-Verify's own needs SIGALRM and the main thread.
+    Math-Verify finds the final answer: the last `\boxed{}`, else the last formula or number. There
+    is no time limit here; Math-Verify's own needs SIGALRM and the main thread.
 
     Args:
-        response: All the text of it.
-        answer: Bare LaTeX or plain text, or either of them within `\boxed{}`, `$...$`, `\(...\)`
-            or `\[...\]`.
+        response: The whole text.
+        answer: LaTeX or plain text, bare or within `\boxed{}`, `$...$`, `\(...\)` or `\[...\]`.
 
     Raises:
-        ValueError: Nothing can be read from `answer`: the problem is at fault, not the response.
+        ValueError: Nothing can be read from `answer`; the problem is at fault, not the response.
     """
     from math_verify import parse, verify  # here, so that only workers pay for it (SymPy)
 
@@ -57,7 +56,7 @@ def verify_math(response: str, answer: str) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _reference(answer: str) -> list[Any]:
-    """Read a reference; the responses to a prompt share it."""
+    """Parse a reference answer, which the responses to a prompt share."""
     from math_verify import parse
 
     # Math-Verify would read only the 3 of a bare 3\sqrt{13}.
@@ -69,11 +68,11 @@ def _reference(answer: str) -> list[Any]:
 
 
 def _verify_part(text: str, answer: str) -> float:
-    r"""Do what `verify_math` does, where `text` may be the `\boxed{}` that `box_of` found.
+    r"""Do the same as `verify_math`, for a whole response or the `\boxed{}` that `box_of` found.
 
     Raises:
-        NeedsWhole: Math-Verify cannot read the box as mathematics: in the whole response it would
-            look on for another answer.
+        NeedsWholeResponse: Math-Verify cannot read the box as mathematics; in the whole response
+            it would look for another answer.
     """
     from math_verify import verify
 
@@ -84,13 +83,13 @@ def _verify_part(text: str, answer: str) -> float:
     if verify(_reference(answer), found, timeout_seconds=None):
         return 1.0
     if all(isinstance(reading, str) for reading in found):
-        raise NeedsWhole
+        raise NeedsWholeResponse
     return 0.0
 
 
 @functools.lru_cache(maxsize=1024)
 def _box(text: str) -> list[Any]:
-    """Read a box alone; some answers (1/2, 90°) come under many references."""
+    """Parse a box alone; some answers (1/2, 90°) come up for many references."""
     from math_verify import LatexExtractionConfig, parse
 
     box_alone = [LatexExtractionConfig(try_extract_without_anchor=False)]
@@ -101,7 +100,7 @@ def _box(text: str) -> list[Any]:
 def verify_minerva(found: str, answer: str) -> float:
     """Give 1.0 to a final answer that equals the reference after Minerva's normalisation.
 
-    Equal means the same text, or equal by Math-Verify.
+    Equal means the same text, or equal according to Math-Verify.
 
     Raises:
         ValueError: Nothing is left of `answer` once it is normalised.
@@ -112,11 +111,11 @@ def verify_minerva(found: str, answer: str) -> float:
     return verify_math(boxed(found), boxed(answer))
 
 
-def _give_up_early(timeout: float) -> None:
-    """End this process, as its limit would, where SymPy begins a number too large for the limit.
+def _refuse_huge_numbers(timeout: float) -> None:
+    """Make SymPy end this process, as its time limit would, before it computes a huge number.
 
-    That is a power or a factorial of more than 5e8 bits for each second of the limit: Python's own
-    arithmetic takes far longer.
+    Huge is a power or a factorial of more than 5e8 bits for each second of the limit, for which
+    Python's own arithmetic takes far longer.
     """
     from sympy import Integer, factorial
 
@@ -138,27 +137,27 @@ def _give_up_early(timeout: float) -> None:
 
 def _load(convention: Convention, timeout: float) -> GradeFunction:
     """Import Math-Verify and use it once: SymPy and its parser load more at their first use."""
-    # It warns in every process that its timeouts are off.
+    # Math-Verify warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")
-    warnings.simplefilter("ignore")  # SymPy's, of what hostile answers make it do
-    _give_up_early(timeout)
-    gc.set_threshold(100_000)  # SymPy makes many objects and few cycles: a tenth of its time
+    warnings.simplefilter("ignore")  # SymPy's, about hostile answers
+    _refuse_huge_numbers(timeout)
+    gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
     return _verify_part if convention == "math_verify" else verify_minerva
 
 
 class MathGrader(WorkerGrader):
     r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
-    See `verify_math` for how answers may be written. Of a response whose only answer is a
-    `\boxed{}`, the box alone is graded, once for a reference: verdicts are remembered, and are
-    those that Math-Verify gives to the whole response.
+    `verify_math` says how answers may be written. If a response's only answer is a `\boxed{}`, that
+    box alone is graded, once for each reference, since results are remembered. The results are
+    those that Math-Verify gives for the whole response.
 
     Args:
-        timeout: Seconds of processor time for one response, so that other load changes no verdict;
-            by the clock ten times as many. A response that takes longer fails.
-        workers: Processes; None takes one for each CPU, at most 16.
-        convention: `math_verify`, or `minerva`: the final answer stands between "Final Answer: The
+        timeout: Seconds of processor time for one response, so that other load on the machine
+            changes no result; by the clock, ten times as many. A response that takes longer fails.
+        workers: Processes; None means one for each CPU, at most 16.
+        convention: `math_verify`, or `minerva`: the final answer is between "Final Answer: The
             final answer is" and "I hope it is correct.", and is compared by `verify_minerva`.
         memory: Bytes that grading one response may take (on Linux).
 

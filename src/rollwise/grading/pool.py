@@ -1,46 +1,42 @@
-"""A pool of worker processes: each has a thread that feeds it, and a successor if it dies."""
+"""A pool of worker processes: a thread feeds each one, and one that dies is replaced."""
 
 import json
 import queue
 import signal
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Protocol
 
-from rollwise.grading.limits import PASSING, Failure, Limits, Load, Outcome
-from rollwise.grading.nursery import Nursery
-from rollwise.grading.serving import send
+from rollwise.grading.fork_server import ForkServer
+from rollwise.grading.limits import RETRIED, Failure, Limits, Load, Result
+from rollwise.grading.worker import send
 
 
-class Task(Protocol):
-    """A response to be graded; its methods are called by a thread of the pool."""
+@dataclass(frozen=True)
+class Job:
+    """A response to grade; its functions are called by a thread of the pool.
 
-    @property
-    def text(self) -> str:
-        """What of the response is graded."""
-        ...
+    Attributes:
+        text: The part of the response that is graded.
+        answer: The reference answer.
+        is_wanted: Whether anyone still waits for it; asked before it is graded.
+        finish: Takes its result, or an exception if it could not be graded at all.
+    """
 
-    @property
-    def answer(self) -> str:
-        """The reference answer."""
-        ...
-
-    def wanted(self) -> bool:
-        """Whether anyone still waits for it."""
-        ...
-
-    def settle(self, outcome: Outcome | Exception) -> None:
-        """Take what came of it; an exception where there was no grading at all."""
-        ...
+    text: str
+    answer: str
+    is_wanted: Callable[[], bool]
+    finish: Callable[[Result | Exception], None]
 
 
 class WorkerPool:
-    """Grades tasks in the order in which they come; a worker that dies is replaced at once."""
+    """Grades jobs in the order in which they come; a worker that dies is replaced at once."""
 
     def __init__(self, load: Load, limits: Limits, workers: int, shared: bool = False) -> None:
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._nursery = Nursery(load, limits, shared)
-        self._workers = [_Worker(self._nursery, limits) for _ in range(workers)]
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._server = ForkServer(load, limits, shared)
+        self._workers = [_Worker(self._server, limits) for _ in range(workers)]
         self._stopped = False
         self._threads = [
             threading.Thread(target=self._feed, args=(worker,), daemon=True)
@@ -49,24 +45,23 @@ class WorkerPool:
         for thread in self._threads:
             thread.start()
 
-    def put(self, task: Task) -> None:
-        """Queue a task."""
-        self._tasks.put(task)
+    def put(self, job: Job) -> None:
+        """Queue a job."""
+        self._jobs.put(job)
         if self._stopped:
             self._refuse_rest()
 
     def stop(self) -> None:
-        """End the workers; what was not graded is settled with an error."""
+        """End the workers; jobs that were not graded finish with an error."""
         self._stopped = True
         for _ in self._workers:
-            self._tasks.put(None)
-        self._nursery.close()
+            self._jobs.put(None)
+        self._server.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
         for worker in self._workers:
             worker.end()
-        self._nursery.reap()
         self._refuse_rest()
 
     def _feed(self, worker: "_Worker") -> None:
@@ -74,79 +69,79 @@ class WorkerPool:
             pass
 
     def _grade_next(self, worker: "_Worker") -> bool:
-        """Grade a task; a method of its own, so that an idle thread keeps none alive."""
-        task = self._tasks.get()
-        if task is None:
+        """Grade a job; a method of its own, so that an idle thread keeps no job alive."""
+        job = self._jobs.get()
+        if job is None:
             return False
-        if task.wanted():
-            outcome: Outcome | Exception
+        if job.is_wanted():
+            result: Result | Exception
             try:
-                outcome = worker.grade(task.text, task.answer)
+                result = worker.grade(job.text, job.answer)
             except Exception as error:  # for whoever waits for it
-                outcome = error
-            task.settle(outcome)
+                result = error
+            job.finish(result)
         return True
 
     def _refuse_rest(self) -> None:
         while True:
             try:
-                task = self._tasks.get_nowait()
+                job = self._jobs.get_nowait()
             except queue.Empty:
                 return
-            if task is not None:
-                task.settle(RuntimeError("the grader is closed"))
+            if job is not None:
+                job.finish(RuntimeError("the grader is closed"))
 
 
 class _Worker:
     """A process and the pipe to it; for one thread."""
 
-    def __init__(self, nursery: Nursery, limits: Limits) -> None:
-        self._nursery = nursery
+    def __init__(self, server: ForkServer, limits: Limits) -> None:
+        self._server = server
         self._limits = limits
         self._pid = 0
         self._pipe: Connection | None = None
 
-    def grade(self, text: str, answer: str) -> Outcome:
+    def grade(self, text: str, answer: str) -> Result:
         """Grade a response; twice where a failure may be the machine's fault.
 
         Raises:
             RuntimeError: The pool is stopped, or no worker can start.
         """
-        outcome = self._try(text, answer)
-        passing = isinstance(outcome, Failure) and outcome.kind in PASSING
-        return self._try(text, answer) if passing else outcome
+        result = self._try(text, answer)
+        again = isinstance(result, Failure) and result.kind in RETRIED
+        return self._try(text, answer) if again else result
 
     def end(self) -> int | None:
-        """End the process; return its exit code where that can be known."""
+        """End the process; return its exit code if that can be known."""
         if self._pipe is None:
             return None
         self._pipe.close()
         self._pipe = None
-        return self._nursery.end(self._pid)
+        return self._server.end(self._pid)
 
-    def _try(self, text: str, answer: str) -> Outcome:
+    def _try(self, text: str, answer: str) -> Result:
         try:
             pipe = self._pipe or self._start()
             send(pipe, [text, answer])
             if not pipe.poll(self._limits.wall):
                 self.end()
-                # What has its processor time limited and took less waited for the machine.
+                # Where processor time is limited and was not used up, the machine was too busy.
                 kind = "timeout" if self._limits.cpu is None else "stalled"
                 return Failure(kind, f"it took longer than {self._limits.wall:g} s by the clock")
-            outcome, worn = json.loads(pipe.recv_bytes())
+            result, last = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return self._death()
-        if worn:
+        if last:
             self.end()
-        return Failure(*outcome) if isinstance(outcome, list) else float(outcome)
+        return Failure(*result) if isinstance(result, list) else float(result)
 
     def _start(self) -> Connection:
-        self._pid, self._pipe = self._nursery.fork()
+        self._pid, self._pipe = self._server.fork()
         return self._pipe
 
     def _death(self) -> Failure:
         code = self.end()
-        if self._nursery.closed:
+        if self._server.closed:
             raise RuntimeError("the grader is closed")
         if code == -signal.SIGPROF:
             return Failure("timeout", f"it took longer than {self._limits.cpu:g} s")

@@ -1,4 +1,4 @@
-"""Tests of a code problem, as data sets write them."""
+"""The tests of a code problem, as data sets write them."""
 
 import ast
 import builtins
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ProgramTests:
-    """Programs that read stdin: an output for each input."""
+    """Tests of a program that reads stdin: an output for each input."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -19,7 +19,7 @@ class ProgramTests:
 
 @dataclass(frozen=True)
 class CallTests:
-    """Calls of one function: what it returns for each list of arguments."""
+    """Tests of one function: what it returns for each list of arguments."""
 
     name: str
     arguments: tuple[list[Any], ...]
@@ -28,7 +28,7 @@ class CallTests:
 
 @dataclass(frozen=True)
 class AssertTests:
-    """Statements that raise where a program is wrong, and the names that they take from it."""
+    """Statements that raise if a program is wrong, and the functions of it that they call."""
 
     code: str
     functions: tuple[str, ...]
@@ -38,7 +38,7 @@ Tests = ProgramTests | CallTests | AssertTests
 
 
 def read_tests(text: str) -> Tests:
-    """Read tests in one of three shapes of JSON.
+    """Read tests in one of three forms of JSON.
 
     - `{"inputs": [...], "outputs": [...]}`: stdin and stdout, each a text or a list of lines;
     - the same with `"fn_name"`: an input is a list of arguments, or a text with one argument in
@@ -101,13 +101,16 @@ def _read_asserts(statements: str | Sequence[str]) -> AssertTests:
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Whether two outputs have the same lines; numbers may be written differently.
+    """Whether two outputs have the same lines; numbers are compared by value.
 
     White space at the ends of lines, and empty lines at the end, do not count, as in LiveCodeBench.
     """
-    first, second = ([line.strip() for line in text.strip().split("\n")]
-                     for text in (printed, expected))  # fmt: skip
+    first, second = map(_lines, (printed, expected))
     return len(first) == len(second) and all(map(_same_line, first, second))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().split("\n")]
 
 
 def _same_line(first: str, second: str) -> bool:
@@ -125,7 +128,7 @@ def _same_word(first: str, second: str) -> bool:
 
 
 def same_value(returned: Any, expected: Any) -> bool:
-    """Whether a function returned what JSON says; a list of one value stands for that, too."""
+    """Whether a function returned what JSON says; a list of one value also means that value."""
     returned = _as_json(returned)
     expected = _as_json(expected)
     return returned == expected or (isinstance(expected, list) and [returned] == expected)

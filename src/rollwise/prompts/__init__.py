@@ -1,26 +1,52 @@
-"""Which prompts: who comes next, given what came of those before.
+"""Prompt samplers: which prompts come next, given the results of earlier ones.
 
 NumPy and the standard library only.
 """
 
-from rollwise.prompts.base import BatchSampler
+import warnings
+from typing import Any
+
+from rollwise.beliefs.state import State
 from rollwise.prompts.cdas import CDAS
 from rollwise.prompts.curriculum import Curriculum
+from rollwise.prompts.fixed_set import FixedSetSampler
 from rollwise.prompts.posterior import Posterior
 from rollwise.prompts.prioritized import Prioritized
 from rollwise.prompts.retiring import Retiring
-from rollwise.prompts.sampler import Forecaster, PromptSampler, State
+from rollwise.prompts.sampler import PromptSampler
 from rollwise.prompts.uniform import Uniform
+from rollwise.prompts.worth import Worth
+
+PROMPT_SAMPLERS: dict[str, type] = {
+    "uniform": Uniform,
+    "curriculum": Curriculum,
+    "prioritized": Prioritized,
+    "cdas": CDAS,
+    "posterior": Posterior,
+    "worth": Worth,
+}
+"""What `prompts.type` may name. One is made as `Class(keys, batch_size, seed, **settings)`."""
+
+_RENAMED = {"BatchSampler": FixedSetSampler, "Forecaster": PromptSampler}
 
 __all__ = [
     "CDAS",
-    "BatchSampler",
+    "PROMPT_SAMPLERS",
     "Curriculum",
-    "Forecaster",
+    "FixedSetSampler",
     "Posterior",
     "Prioritized",
     "PromptSampler",
     "Retiring",
     "State",
     "Uniform",
+    "Worth",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = f"rollwise.prompts.{name} is now {_RENAMED[name].__name__}"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return _RENAMED[name]

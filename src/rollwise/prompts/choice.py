@@ -1,18 +1,17 @@
-"""The few best of very many, exactly, in one pass and little memory."""
+"""Choosing the few best of very many prompts, exactly, in one pass and with little memory."""
 
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-Places = NDArray[np.int64]
-"""Places of prompts, in key order from 0."""
+from rollwise.beliefs.state import Places
 
 Mask = NDArray[np.bool_]
 """One truth value for each prompt, shape (P,), in key order."""
 
 BLOCK = 1 << 14
-"""Prompts looked at together: small enough for a block's temporary arrays to stay in the cache."""
+"""Prompts in a block, few enough for its temporary arrays to stay in the cache."""
 
 
 def blocks(total: int) -> list[slice]:
@@ -52,7 +51,7 @@ class Smallest:
         self._places, self._scores, self.bound = self._places[kept], self._scores[kept], last
 
     def places(self) -> Places:
-        """Return the places of the smallest, best first; fewer where there were fewer."""
+        """Return the places of the smallest, best first; fewer if fewer were added."""
         self._drop()
         return self._places[np.argsort(self._scores, kind="stable")]
 
@@ -62,7 +61,7 @@ def smallest(total: int, count: int, scores_of: Callable[[slice], NDArray[np.flo
 
     Args:
         total: The number of places.
-        count: How many are wanted; fewer come back where fewer have a finite score.
+        count: How many are wanted; fewer are returned if fewer have a finite score.
         scores_of: Gives the scores of a block of places; infinity leaves a place out.
     """
     best = Smallest(count)
@@ -79,13 +78,13 @@ def nearest_on_both_sides(
 ) -> Places:
     """Find the places of half the `count` nearest values above `centre`, half at or below it.
 
-    CDAS's symmetric choice (arXiv 2505.17652): a side that is short is filled from the other. Of
-    an odd count the larger part is at or below. Equal values are taken in the order of their
-    places. Fewer come back where fewer are not excluded.
+    CDAS's symmetric choice (arXiv 2505.17652): if one side is short, the other fills up. Of an odd
+    count the larger part is at or below. Equal values are taken in the order of their places. If
+    fewer than `count` are not excluded, fewer are returned.
 
     Args:
         values: Shape (P,), finite.
-        centre: What to be near to.
+        centre: The value to be near to.
         count: How many are wanted.
         exclude: Which to leave out, shape (P,).
 
@@ -106,3 +105,29 @@ def nearest_on_both_sides(
     higher, lower = above.places(), below.places()
     from_lower = min(count - min(count // 2, len(higher)), len(lower))
     return np.sort(np.concatenate([higher[: count - from_lower], lower[:from_lower]]))
+
+
+CANDIDATES_HELP = "At most so many prompts, drawn uniformly, compete at a step."
+
+
+def draw_candidates(
+    rng: np.random.Generator, total: int, count: int, most: int, exclude: Mask | None
+) -> Places:
+    """Draw the places that compete for a batch, none of them excluded; all if they are few.
+
+    Args:
+        rng: Draws them.
+        total: The number of places.
+        count: How many are wanted in the end.
+        most: The most that compete; at least `count` do.
+        exclude: Which to leave out, shape (total,).
+    """
+    wanted = max(count, most)
+    if total > wanted:
+        drawn = rng.choice(total, wanted, replace=False, shuffle=False)
+        if exclude is None or np.count_nonzero(~exclude[drawn]) >= count:
+            return drawn if exclude is None else drawn[~exclude[drawn]]
+    allowed = np.arange(total) if exclude is None else np.flatnonzero(~exclude)
+    if len(allowed) > wanted:
+        allowed = rng.choice(allowed, wanted, replace=False, shuffle=False)
+    return allowed

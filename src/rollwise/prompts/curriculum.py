@@ -7,12 +7,10 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.prompts.base import from_state
+from rollwise.beliefs.state import State, from_state
 from rollwise.prompts.choice import Mask
-from rollwise.prompts.counts import CountingSampler
+from rollwise.prompts.counting import CountingSampler
 from rollwise.prompts.epochs import Epochs
-from rollwise.prompts.sampler import State
-from rollwise.prompts.uniform import load_walk, walk_state
 from rollwise.sampling.checks import at_least
 
 
@@ -21,15 +19,14 @@ class Curriculum(CountingSampler):
     """Uniform over all prompts first, then only over those of a level of at least `min_level`.
 
     The baseline of CDAS's paper (arXiv 2505.17652: MATH's levels, from 4 on). Both parts are
-    shuffled epochs. A prompt without a level is never hard. What is told changes what is expected
-    of pass rates, never which prompts come.
+    shuffled epochs. A prompt without a level is never hard. Results change the expected pass rates,
+    never which prompts come.
 
     Args:
         keys: The prompts, each once.
         batch_size: Prompts a step, at most as many as are hard.
         seed: Of the shuffling.
-        levels: The labelled level of each prompt, shape (P,), in key order; None where there is
-            none.
+        levels: The labelled level of each prompt, shape (P,), in key order; None for no level.
 
     Raises:
         ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.
@@ -89,7 +86,7 @@ class Curriculum(CountingSampler):
 
     def _own_state(self) -> State:
         own: State = {"hard_only": int(self.hard_only), "hard": len(self._hard)}
-        return own | walk_state(self._walk) | super()._own_state()
+        return own | self._walk.state()
 
     def _load_own_state(self, state: State) -> None:
         hard = int(from_state(state, "hard"))
@@ -98,10 +95,9 @@ class Curriculum(CountingSampler):
                 f"the state is of {hard} hard prompts, this sampler has {len(self._hard)}: levels "
                 "or min_level differ"
             )
-        hard_only, counts = bool(from_state(state, "hard_only")), self._counts_from(state)
-        walk = Epochs(len(self._hard) if hard_only else len(self.keys), self.seed)
-        load_walk(walk, state)
-        self._walk, self.hard_only, self._counts = walk, hard_only, counts
+        self.hard_only = bool(from_state(state, "hard_only"))
+        total = len(self._hard) if self.hard_only else len(self.keys)
+        self._walk = Epochs.from_state(state, total, self.seed)
 
     def metrics(self) -> dict[str, float]:
         """Return the epochs of this part, whether only hard prompts come, and the share seen."""

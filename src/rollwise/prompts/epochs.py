@@ -1,9 +1,12 @@
-"""Shuffled epochs: each of a set once before any comes again."""
+"""Shuffled epochs: every member of a set once before any repeats."""
 
 from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rollwise.beliefs.state import State, array_from_state, from_state
 
 _WINDOW = 1 << 12
 
@@ -12,27 +15,44 @@ class Epochs:
     """Walks through 0 to `total` − 1 in an order that is shuffled for every epoch.
 
     Args:
-        total: Members of the set.
-        seed: With the epoch's number it makes the order.
+        total: The number of members.
+        seed: It makes the order, together with the epoch's number.
         epoch: The number of the first epoch.
 
     Attributes:
         epoch: The number of this epoch, from 0.
         order: The order of this epoch, shape (total,).
-        position: Members of it that have been walked.
+        position: The number of its members that have been taken.
     """
 
     def __init__(self, total: int, seed: int, epoch: int = 0) -> None:
         self.total, self.seed = total, seed
         self.begin(epoch)
 
+    @classmethod
+    def from_state(cls, state: State, total: int, seed: int) -> Self:
+        """Resume from what `state` returned.
+
+        Raises:
+            ValueError: The state lacks something, or has another number of members.
+        """
+        walk = cls.__new__(cls)
+        walk.total, walk.seed = total, seed
+        walk.epoch, walk.position = (int(from_state(state, n)) for n in ("epoch", "position"))
+        walk.order = array_from_state(state, "order", total, np.int32)
+        return walk
+
+    def state(self) -> State:
+        """Return the epoch, its order (a copy), and the position in it."""
+        return {"epoch": self.epoch, "order": self.order.copy(), "position": self.position}
+
     @property
     def progress(self) -> float:
-        """Epochs walked, parts of one included."""
+        """Epochs so far, counting parts of one."""
         return self.epoch + self.position / self.total
 
     def begin(self, epoch: int) -> None:
-        """Go to the beginning of an epoch."""
+        """Move to the beginning of an epoch."""
         self.epoch, self.position = epoch, 0
         self.order = np.arange(self.total, dtype=np.int32)
         np.random.default_rng((self.seed, epoch)).shuffle(self.order)
@@ -42,14 +62,14 @@ class Epochs:
         count: int,
         passed_over: Callable[[NDArray[np.int32]], NDArray[np.bool_]] | None = None,
     ) -> NDArray[np.int32]:
-        """Take the next `count`; a batch that crosses an epoch's end has none twice either.
+        """Take the next `count`, none twice, even across an epoch's end.
 
-        Those of the new epoch that the batch has already come last in it.
+        Members that the batch already has come last in the new epoch.
 
         Args:
             count: At most `total`.
-            passed_over: Says which of some members lose their turn; by default none. Where too
-                few are left within this epoch and the next, fewer come back.
+            passed_over: Says which of some members to skip; by default none. If too few remain
+                within this epoch and the next, fewer are returned.
         """
         chosen = self.rest(count, passed_over)
         missing = count - len(chosen)
@@ -69,7 +89,7 @@ class Epochs:
         passed_over: Callable[[NDArray[np.int32]], NDArray[np.bool_]] | None = None,
         end: int | None = None,
     ) -> NDArray[np.int32]:
-        """Take the next `count` of this epoch, or what is left of it before `end`."""
+        """Take the next `count` of this epoch, or as many as remain before `end`."""
         end = self.total if end is None else end
         found = [self.order[:0]]
         while count and self.position < end:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.pool import Key
+from rollwise.sampling.draws import Key
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -23,7 +23,7 @@ class KeyIndex:
 
     Keys that are 0 to n − 1, in order, need no table. Others are found by a binary search among
     32-bit hashes (8 bytes a prompt); each find is confirmed on the key itself, so that two keys of
-    one hash are told apart. Keys are held by reference (8 bytes a prompt), integers by value.
+    one hash are distinguished. Keys are held by reference (8 bytes a prompt), integers by value.
 
     Args:
         keys: The prompts, each once: strings or integers (NumPy's become Python's).
@@ -33,7 +33,7 @@ class KeyIndex:
 
     Raises:
         TypeError: A key that is neither a string nor an integer (a bool is neither).
-        ValueError: A key twice.
+        ValueError: A key occurs twice.
     """
 
     def __init__(self, keys: Iterable[Key]) -> None:
@@ -67,7 +67,7 @@ class KeyIndex:
         return self._fingerprint
 
     def keys_at(self, places: NDArray[np.integer[Any]]) -> list[Key]:
-        """Return the keys at some places; the latest batch is remembered, and found at once."""
+        """Return the keys at some places, and cache them: `tell` usually names them next."""
         keys = [self.keys[place] for place in places.tolist()]
         self._remember(keys, places.tolist())
         return keys
@@ -76,7 +76,7 @@ class KeyIndex:
         """Find the place of each key, shape (P,).
 
         Raises:
-            ValueError: Names the keys that are of no prompt here, or that come twice.
+            ValueError: Keys that are unknown or occur twice; names them.
         """
         places = np.array(self._find(keys), dtype=np.int64)
         if places.size and places.min() < 0:
@@ -120,7 +120,7 @@ class KeyIndex:
         ]
 
     def _search(self, key: Key, rank: int) -> int:
-        """Look through all keys of one hash, from the first of them on."""
+        """Search all keys of one hash, beginning at the first."""
         code = _codes([key])[0]
         while rank < len(self) and self._codes[rank] == code:
             place = int(self._order[rank])
@@ -138,7 +138,7 @@ class KeyIndex:
 
 
 def _compact(keys: Iterable[Key]) -> Sequence[Key]:
-    """Hold keys that are their own places as a range, integers as an array, others as a tuple."""
+    """Store keys that are their own places as a range, integers as an array, others as a tuple."""
     if not isinstance(keys, range | tuple | list | array):
         keys = keys.tolist() if isinstance(keys, np.ndarray) else tuple(keys)
     kinds = {int} if isinstance(keys, range | array) else set(map(type, keys))

@@ -1,108 +1,125 @@
-"""Prompts that are mastered are left alone."""
+"""Leave out prompts that the model has mastered."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.prompts.base import (
-    BatchSampler,
-    array_from_state,
+from rollwise.beliefs.state import State, array_from_state, part_of_state
+from rollwise.prompts.choice import Mask
+from rollwise.prompts.fixed_set import (
+    FixedSetSampler,
     check_same_prompts,
     counts_by_place,
+    mask_of,
 )
-from rollwise.prompts.choice import Mask
 from rollwise.prompts.index import KeyIndex
-from rollwise.prompts.sampler import State
+from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import at_least
-from rollwise.sampling.pool import Key
+from rollwise.sampling.draws import Key
 
 _WRAPPED = "wrapped."
 
 
 @dataclass(eq=False)
-class Retiring:
-    """Around another sampler: a prompt that was solved several visits in a row is not asked again.
+class Retiring(PromptSampler):
+    """Wraps a sampler so that a prompt solved at several visits in a row is not asked again.
 
-    A visit counts as solved where its pass rate is at least `pass_rate`. A retired prompt that is
-    told a lower one comes back. Where fewer prompts are left than a batch takes, the batch is
-    filled with retired ones, as the wrapped sampler chooses among them: training goes on on
-    mastered prompts, and the metrics say how many (`recalled`).
+    A visit counts as solved if its pass rate is at least `pass_rate`. A retired prompt with a lower
+    one later comes back. If fewer prompts are left than a batch takes, the wrapped sampler fills
+    the batch with retired ones: training continues on mastered prompts, and the metric `recalled`
+    counts them.
 
-    With few responses a visit, a prompt may be solved by chance: at a true pass rate of 0.7 and 4
-    responses every fourth visit is. Two in a row make that one in seventeen.
+    With few responses a visit, a prompt may be solved by chance: with a true pass rate of 0.7 and 4
+    responses, every fourth visit is. Two in a row happen by chance once in seventeen times.
 
     Args:
-        sampler: Chooses among those left; any `BatchSampler`.
+        sampler: Chooses among the prompts left; any `PromptSampler`. A `FixedSetSampler` leaves
+            out millions of prompts at no cost.
+        keys: The prompts, each once; not needed if the wrapped sampler has an attribute `keys`.
 
     Raises:
-        TypeError: `sampler` is no `BatchSampler`, so that it cannot leave prompts out.
+        TypeError: `sampler` is no `PromptSampler`, or nothing says what the prompts are.
         ValueError: A setting out of its range.
     """
 
-    sampler: BatchSampler
+    sampler: PromptSampler
     pass_rate: float = field(
         default=0.9, metadata={"help": "From this pass rate on a visit counts as solved."}
     )
     visits: int = field(
         default=2, metadata={"help": "Solved visits in a row that retire a prompt, at most 255."}
     )
+    keys: Sequence[Key] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sampler, BatchSampler):
-            raise TypeError(
-                "sampler must be a BatchSampler, whose ask can leave prompts out, "
-                f"got {type(self.sampler).__name__}"
-            )
+        if not isinstance(self.sampler, PromptSampler):
+            raise TypeError(f"sampler must be a PromptSampler, got {type(self.sampler).__name__}")
         if not 0 < self.pass_rate <= 1:
             raise ValueError(f"pass_rate must lie above 0, at most 1, got {self.pass_rate}")
         at_least("visits", self.visits, 1)
         if self.visits > np.iinfo(np.uint8).max:
             raise ValueError(f"visits must be at most 255, got {self.visits}")
+        self.index = self._make_index()
+        self.keys = self.index.keys
         self._solved = np.full(len(self.keys), 0, dtype=np.uint8)
         self._recalled = 0
 
-    @property
-    def keys(self) -> Sequence[Key]:
-        """The prompts, retired ones included."""
-        return self.sampler.keys
+    def _make_index(self) -> KeyIndex:
+        if isinstance(self.sampler, FixedSetSampler):
+            return self.sampler.index
+        keys = self.keys if len(self.keys) else getattr(self.sampler, "keys", ())
+        if not len(keys):
+            raise TypeError(
+                f"{type(self.sampler).__name__} has no attribute `keys`: "
+                "say what the prompts are, Retiring(sampler, keys=...)"
+            )
+        return KeyIndex(keys)
 
     @property
-    def index(self) -> KeyIndex:
-        """From keys to places."""
-        return self.sampler.index
-
-    @property
-    def batch_size(self) -> int:
-        """Prompts a step."""
-        return self.sampler.batch_size
+    def batch_size(self) -> int | None:
+        """Prompts a step; None if the wrapped sampler has no attribute `batch_size`."""
+        return getattr(self.sampler, "batch_size", None)
 
     @property
     def retired(self) -> Mask:
         """Which prompts are retired, shape (P,), in key order."""
         return self._solved >= self.visits
 
-    def ask(self, count: int | None = None, exclude: Mask | None = None) -> list[Key]:
-        """Choose among the prompts that are not retired; see `BatchSampler.ask`."""
+    def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
+        """Choose among the prompts that are not retired; fill up with retired ones.
+
+        If the size of a batch is unknown (no `count`, and no `batch_size` of the wrapped sampler),
+        retired ones come only when no others are left.
+        """
         count = self.batch_size if count is None else count
-        retired = self.retired
-        batch = self.sampler.ask(count, retired if exclude is None else retired | exclude)
-        missing = min(count, len(self.keys)) - len(batch)
+        excluded, retired = mask_of(self.index, exclude), self.retired
+        batch = self._ask_without(retired if excluded is None else retired | excluded, count)
         recalled: list[Key] = []
+        missing = not batch if count is None else min(count, len(self.keys)) > len(batch)
         if missing and retired.any():
-            active = ~retired
-            recalled = self.sampler.ask(missing, active if exclude is None else active | exclude)
+            active = ~retired if excluded is None else ~retired | excluded
+            recalled = self._ask_without(active, None if count is None else count - len(batch))
         self._recalled = len(recalled)
         return batch + recalled
 
+    def _ask_without(self, excluded: Mask, count: int | None) -> list[Key]:
+        if isinstance(self.sampler, FixedSetSampler):
+            return self.sampler.ask_unmasked(count, excluded)
+        return self.sampler.ask(count, exclude=self.index.keys_at(np.flatnonzero(excluded)))
+
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        """Tell the wrapped sampler, and count each prompt's solved visits in a row."""
-        places, positives, draws = counts_by_place(self.sampler.index, keys, correct, drawn)
+        """Pass results to the wrapped sampler, and count each prompt's solved visits in a row."""
+        places, positives, draws = counts_by_place(self.index, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
         solved = positives >= self.pass_rate * draws
         streak = np.minimum(self._solved[places], 254) + 1
         self._solved[places] = np.where(solved, streak, 0)
+
+    def tell_tokens(self, keys: Sequence[Key], tokens: ArrayLike, responses: ArrayLike) -> None:
+        """Pass lengths to the wrapped sampler."""
+        self.sampler.tell_tokens(keys, tokens, responses)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Return what the wrapped sampler expects, shape (P,)."""
@@ -118,19 +135,23 @@ class Retiring:
 
     def state_dict(self) -> State:
         """Return the wrapped sampler's state, and the solved visits in a row of each prompt."""
-        wrapped = self.sampler.state_dict()
-        return {"solved": self._solved.copy()} | {_WRAPPED + k: v for k, v in wrapped.items()}
+        return {
+            "sampler": type(self).__name__,
+            "prompts": len(self.keys),
+            "fingerprint": self.index.fingerprint,
+            "solved": self._solved.copy(),
+            **{_WRAPPED + name: value for name, value in self.sampler.state_dict().items()},
+        }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from a state.
+        """Resume from a state; one that does not fit changes nothing.
 
         Raises:
             ValueError: Says what the state lacks, or how its prompts or sampler differ.
         """
-        wrapped = {k.removeprefix(_WRAPPED): v for k, v in state.items() if k.startswith(_WRAPPED)}
-        check_same_prompts(wrapped, type(self.sampler).__name__, self.sampler.index)
+        check_same_prompts(state, type(self).__name__, self.index)
         solved = array_from_state(state, "solved", len(self.keys), np.uint8)
-        self.sampler.load_state_dict(wrapped)
+        self.sampler.load_state_dict(part_of_state(state, _WRAPPED))
         self._solved = solved
 
     def metrics(self) -> dict[str, float]:

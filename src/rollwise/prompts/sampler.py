@@ -1,52 +1,102 @@
-"""What the loop asks of a prompt sampler, and what else a sampler may offer."""
+"""The contract of a prompt sampler: the methods that training calls, most with defaults."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.sampling.pool import Key
+from rollwise.beliefs.belief import priors_around
+from rollwise.beliefs.state import State, refuse_or_warn
+from rollwise.sampling.draws import Key
 
-State = dict[str, "np.ndarray[Any, Any] | int | float | str"]
-"""A sampler's state: flat, of arrays and scalars, so that it can be saved without pickle."""
 
+class PromptSampler(ABC):
+    """Decides which prompts come next, and learns from their results.
 
-class PromptSampler(Protocol):
-    """Decides which prompts come next, and learns from what came of them."""
+    Training uses these methods and no others. Write `ask` and `tell`; the rest have defaults that
+    know nothing. A sampler that a settings file chooses is made as `Class(keys, batch_size, seed,
+    **settings)`; `FixedSetSampler` brings that constructor, checks and a state.
 
-    def ask(self) -> list[Key]:
-        """Choose the prompts of the next step, each once."""
+    Example:
+        >>> class InOrder(PromptSampler):
+        ...     def __init__(self, keys, batch_size, seed=0):
+        ...         self.queue, self.batch_size = list(keys), batch_size
         ...
+        ...     def ask(self, count=None, exclude=()):
+        ...         batch = [key for key in self.queue if key not in exclude]
+        ...         return batch[: count or self.batch_size]
+        ...
+        ...     def tell(self, keys, correct, drawn):
+        ...         told = set(keys)
+        ...         self.queue.sort(key=lambda key: key in told)  # what was told goes to the end
+    """
 
+    @abstractmethod
+    def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
+        """Choose prompts, each once.
+
+        Args:
+            count: How many; by default as many as a step takes.
+            exclude: Prompts to leave out. If fewer than `count` remain, return fewer.
+        """
+
+    @abstractmethod
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        """Learn how many of the responses drawn for each prompt were correct, shape (P,) each."""
-        ...
+        """Learn how many of the responses drawn for each prompt were correct.
+
+        The prompts need not be those that were asked.
+
+        Args:
+            keys: The prompts of a step, each once.
+            correct: The number of correct responses of each, shape (P,), integers.
+            drawn: The number of all responses of each, shape (P,); 0 if all were lost.
+        """
+
+    def tell_tokens(  # noqa: B027 -- a default, not an oversight
+        self, keys: Sequence[Key], tokens: ArrayLike, responses: ArrayLike
+    ) -> None:
+        """Learn how long responses were; by default that is ignored.
+
+        Called once a step after `tell`, with the same prompts.
+
+        Args:
+            keys: The prompts of a step, each once.
+            tokens: Of the responses that were counted, all together, for each, shape (P,).
+            responses: How many were counted of each, shape (P,): all drawn, or an ordinary sample
+                of them; 0 if all were lost.
+        """
 
     def state_dict(self) -> State:
-        """Return all that is needed to go on."""
-        ...
+        """Return all that is needed to resume, flat, of arrays and scalars; by default nothing."""
+        return {}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from a state of a sampler over the same prompts."""
-        ...
+        """Resume from a state.
+
+        By default an empty one changes nothing: the sampler starts over, with a warning.
+
+        Raises:
+            ValueError: The state does not fit this sampler.
+        """
+        refuse_or_warn(type(self).__name__, state)
 
     def metrics(self) -> dict[str, float]:
-        """Return figures worth a plot."""
-        ...
-
-
-@runtime_checkable
-class Forecaster(Protocol):
-    """A sampler that also believes something about pass rates (optional)."""
+        """Return figures worth a plot, the same names each time; by default none."""
+        return {}
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Say what pass rate is expected of each prompt now, shape (P,); NaN where none is."""
-        ...
+        """Return the pass rate expected of each prompt now, shape (P,); by default NaN: unknown."""
+        return np.full(len(keys), np.nan)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Say what is believed of each pass rate now: α and β of a Beta distribution, shape (P, 2).
+        """Return α and β of a Beta distribution of each prompt's pass rate now, shape (P, 2).
 
-        Nothing is believed where both are 1.
+        By default an expected pass rate counts as 4 responses; where none is
+        expected, α = β = 1: every pass rate is as likely.
         """
-        ...
+        return priors_around(self.expected_pass_rates(keys))
+
+    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
+        """Return the difficulty of each prompt, shape (P,); by default None: there is none."""
+        return None

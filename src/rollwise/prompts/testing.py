@@ -6,12 +6,12 @@
         def make(self, keys, batch_size, seed=0):
             return MySampler(keys, batch_size, seed)
 
-The tests need five verbs and nothing else. They import no test framework: a runner that collects
-methods named `test_...` is enough.
+`PromptSamplerContract` asks for what training needs: a sampler that passes it can be trained with.
+What is optional (a state, beliefs) is tested where it is overridden. `FixedSetContract` adds what
+the samplers here promise beyond that, for subclasses of `FixedSetSampler`. The tests import no test
+framework: a runner that collects methods named `test_...` is enough.
 """
 
-import io
-import json
 import math
 import pickle
 from collections.abc import Callable, Sequence
@@ -19,8 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.prompts.sampler import PromptSampler, State
-from rollwise.sampling.pool import Key
+from rollwise.beliefs.testing import (
+    assert_same,
+    check_metrics,
+    keeps_state,
+    refused,
+    through_files,
+)
+from rollwise.prompts.sampler import PromptSampler
+from rollwise.sampling.draws import Key
 
 STRINGS = [f"prompt {i * 7 % 40}" for i in range(40)]
 KEY_SETS: dict[str, list[Key]] = {
@@ -43,44 +50,14 @@ def play(sampler: PromptSampler, steps: int, seed: int = 0, draws: int = 4) -> l
         rates = [len(str(key) * 7) % 11 / 10 for key in batch]
         correct = np.random.default_rng((seed, step)).binomial(draws, rates)
         sampler.tell(batch, correct=correct, drawn=[draws] * len(batch))
+        lengths = [draws * (len(str(key)) + step % 3) for key in batch]
+        sampler.tell_tokens(batch, tokens=lengths, responses=[draws] * len(batch))
         batches.append(batch)
     return batches
 
 
-def through_files(state: State) -> State:
-    """Write a state as checkpoints do and read it back: arrays without pickle, scalars as JSON."""
-    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-    scalars = {name: value for name, value in state.items() if name not in arrays}
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as read:
-        return {**{name: read[name] for name in read.files}, **json.loads(json.dumps(scalars))}
-
-
-def refused(call: Callable[[], Any], *named: str) -> None:
-    """Demand a ValueError or TypeError whose text has every one of `named`."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        missing = [text for text in named if text not in str(error)]
-        if missing:
-            raise AssertionError(f"the error should name {missing}, it is: {error}") from error
-    else:
-        raise AssertionError(f"nothing was refused; an error should name {list(named)}")
-
-
-def assert_same(one: State, other: State) -> None:
-    """Demand two states that are equal to the bit (so that NaN equals NaN)."""
-    assert one.keys() == other.keys(), f"{sorted(one)} and {sorted(other)}"
-    for name, value in one.items():
-        first, second = np.asarray(value), np.asarray(other[name])
-        same = first.dtype == second.dtype and first.shape == second.shape
-        assert same and first.tobytes() == second.tobytes(), f"{name} differs: {first}, {second}"
-
-
 class PromptSamplerContract:
-    """Tests of the five verbs; a subclass says how its sampler is made."""
+    """Tests of what training asks of any sampler; a subclass says how one is made."""
 
     steps = 25
     """Steps that a sampler is played: with batches of 4 of 40 prompts, two epochs and more."""
@@ -121,17 +98,47 @@ class PromptSamplerContract:
             )
             assert first == second
 
-    def test_keys_may_come_in_any_form(self) -> None:
-        """A tuple, an iterator or an array of the same keys is the same set."""
-        expected = play(self.make(STRINGS, batch_size=4), self.steps)
-        for keys in (tuple(STRINGS), np.array(STRINGS)):
-            assert play(self.make(keys, batch_size=4), self.steps) == expected  # type: ignore[arg-type]
-        expected = play(self.make(list(range(40)), batch_size=4), self.steps)
-        for numbers in (range(40), np.arange(40)):
-            assert play(self.make(numbers, batch_size=4), self.steps) == expected  # type: ignore[arg-type]
+    def test_other_counts_can_be_asked_for(self) -> None:
+        """As refilling a batch needs it; at most as many as there are."""
+        sampler = self.make(STRINGS, batch_size=4)
+        for count in (1, 7, len(STRINGS), len(STRINGS) + 5):
+            batch = sampler.ask(count)
+            assert len(batch) == len(set(batch)) == min(count, len(STRINGS)), f"{count}: {batch}"
+
+    def test_prompts_can_be_left_out(self) -> None:
+        """Any number of them; where too few are left, fewer come, and none where none is left."""
+        sampler = self.make(STRINGS, batch_size=4)
+        for left_out in (STRINGS[:3], STRINGS[:30], STRINGS[2:], STRINGS):
+            for exclude in (left_out, dict.fromkeys(left_out), set(left_out)):
+                batch = sampler.ask(4, exclude=exclude)
+                assert len(batch) == len(set(batch)) == min(4, 40 - len(left_out)), f"{batch}"
+                assert not set(batch) & set(left_out), f"{batch} without {left_out}"
+                sampler.tell(batch, correct=[2] * len(batch), drawn=[4] * len(batch))
+
+    def test_tell_takes_what_training_tells(self) -> None:
+        """Lists or arrays, prompts that were not asked, all of whose responses were lost, none."""
+        sampler = self.make(STRINGS, batch_size=4)
+        batch = sampler.ask()
+        sampler.tell(batch, correct=[1, 0, 0, 3], drawn=[4, 0, 0, 4])
+        sampler.tell_tokens(batch, tokens=[50, 0, 0, 90], responses=[4, 0, 0, 4])
+        sampler.tell(batch, correct=np.zeros(4, int), drawn=np.zeros(4, int))
+        sampler.tell_tokens(batch, tokens=np.zeros(4, int), responses=np.zeros(4, int))
+        sampler.tell(STRINGS[3:6], correct=[0, 1, 4], drawn=[4, 4, 4])
+        sampler.tell([], correct=[], drawn=[])
+        assert len(sampler.ask()) == 4
+
+    def test_metrics_are_finite_figures(self) -> None:
+        """At any moment, of the same names."""
+        sampler = self.make(STRINGS, batch_size=4)
+        names = sampler.metrics().keys()
+        for _ in range(3):
+            play(sampler, 8)
+            check_metrics(sampler.metrics(), names)
 
     def test_a_state_is_flat_and_of_arrays_and_scalars(self) -> None:
         """So that it can be saved without pickle."""
+        if not keeps_state(self.make(STRINGS, 4), PromptSampler):
+            return
         sampler = self.make(STRINGS, batch_size=4)
         for _ in range(3):
             for name, value in sampler.state_dict().items():
@@ -142,7 +149,9 @@ class PromptSamplerContract:
             play(sampler, 10)
 
     def test_a_state_goes_on_exactly(self) -> None:
-        """From every step on, through files, in a sampler made anew."""
+        """From every step on, through files, in a new sampler."""
+        if not keeps_state(self.make(STRINGS, 4), PromptSampler):
+            return
         for keys in KEY_SETS.values():
             for steps in (0, 1, 9, 10, 11, 23):
                 sampler, other = self.make(keys, batch_size=4), self.make(keys, batch_size=4)
@@ -154,6 +163,8 @@ class PromptSamplerContract:
 
     def test_a_state_replaces_what_was_learnt_before(self) -> None:
         """A sampler that has gone on can be taken back."""
+        if not keeps_state(self.make(STRINGS, 4), PromptSampler):
+            return
         sampler = self.make(STRINGS, batch_size=4)
         play(sampler, 12)
         state = sampler.state_dict()
@@ -163,6 +174,8 @@ class PromptSamplerContract:
 
     def test_a_state_is_a_copy(self) -> None:
         """What happens later changes no state that was taken or loaded before."""
+        if not keeps_state(self.make(STRINGS, 4), PromptSampler):
+            return
         sampler, other = self.make(STRINGS, batch_size=4), self.make(STRINGS, batch_size=4)
         play(sampler, 11)
         state = sampler.state_dict()
@@ -174,12 +187,53 @@ class PromptSamplerContract:
 
     def test_a_state_does_not_grow(self) -> None:
         """Its size is that of the set, however long the run."""
+        if not keeps_state(self.make(STRINGS, 4), PromptSampler):
+            return
         sampler = self.make(STRINGS, batch_size=4)
-        sizes = []
+        arrays, texts = [], []
         for _ in range(4):
             play(sampler, 25)
-            sizes.append(sum(np.asarray(value).nbytes for value in sampler.state_dict().values()))
-        assert len(set(sizes[1:])) == 1, f"bytes after 25, 50, 75 and 100 steps: {sizes}"
+            values = sampler.state_dict().values()
+            arrays.append(sum(v.nbytes for v in values if isinstance(v, np.ndarray)))
+            texts.append(sum(len(v) for v in values if isinstance(v, str)))
+        assert len(set(arrays[1:])) == 1, f"bytes after 25, 50, 75 and 100 steps: {arrays}"
+        spread = max(texts[1:]) - min(texts[1:])  # numbers in it may have some digits more or less
+        assert spread <= 20, f"characters after 25, 50, 75 and 100 steps: {texts}"
+
+    def test_expected_pass_rates_where_there_are_any(self) -> None:
+        """Within [0, 1], or NaN; one for each key asked of."""
+        self._check_forecasts("expected_pass_rates", (20,), _within_0_and_1)
+
+    def test_pass_rate_priors_where_there_are_any(self) -> None:
+        """α and β of each key asked of, above 0 and finite."""
+        self._check_forecasts("pass_rate_priors", (20, 2), _above_0_and_finite)
+
+    def _check_forecasts(
+        self, verb: str, shape: tuple[int, ...], fits: Callable[[Any], bool]
+    ) -> None:
+        """In the order of the keys, the same each time: asking changes nothing."""
+        sampler = self.make(STRINGS, batch_size=4)
+        forecast = getattr(sampler, verb)
+        for steps in (0, 5, 20):
+            play(sampler, steps)
+            forecasts = forecast(STRINGS[5:25])
+            assert forecasts.shape == shape, f"{verb}: {forecasts.shape}"
+            assert fits(forecasts), f"{verb}: {forecasts}"
+            backwards = forecast(STRINGS[24:4:-1])
+            assert np.array_equal(backwards[::-1], forecasts, equal_nan=True), verb
+
+
+class FixedSetContract(PromptSamplerContract):
+    """Further tests, of subclasses of `FixedSetSampler` and of what wraps them."""
+
+    def test_keys_may_come_in_any_form(self) -> None:
+        """A tuple, an iterator or an array of the same keys is the same set."""
+        expected = play(self.make(STRINGS, batch_size=4), self.steps)
+        for keys in (tuple(STRINGS), np.array(STRINGS)):
+            assert play(self.make(keys, batch_size=4), self.steps) == expected  # type: ignore[arg-type]
+        expected = play(self.make(list(range(40)), batch_size=4), self.steps)
+        for numbers in (range(40), np.arange(40)):
+            assert play(self.make(numbers, batch_size=4), self.steps) == expected  # type: ignore[arg-type]
 
     def test_a_state_of_other_prompts_is_refused(self) -> None:
         """With what differs, and without having changed anything."""
@@ -202,7 +256,7 @@ class PromptSamplerContract:
             assert_same(other.state_dict(), before)
 
     def test_it_can_be_pickled(self) -> None:
-        """At any moment, and goes on exactly."""
+        """At any moment, and continues exactly."""
         for keys in KEY_SETS.values():
             for steps in (0, 3, 12):
                 sampler = self.make(keys, batch_size=4)
@@ -260,44 +314,12 @@ class PromptSamplerContract:
         refused(lambda: self.make([], batch_size=1), "batch_size", "0", "1")
         refused(lambda: self.make(["a", "b"], batch_size=0), "batch_size", "0")
 
-    def test_metrics_are_finite_figures(self) -> None:
-        """At any moment, of the same names."""
+    def test_unknown_keys_are_refused(self) -> None:
+        """Where something is asked about them."""
         sampler = self.make(STRINGS, batch_size=4)
-        names = sampler.metrics().keys()
-        for _ in range(3):
-            play(sampler, 8)
-            metrics = sampler.metrics()
-            assert metrics.keys() == names
-            for name, value in metrics.items():
-                assert isinstance(value, int | float), f"{name} is {value!r}"
-                assert math.isfinite(value), f"{name} is {value!r}"
-
-    def test_expected_pass_rates_where_there_are_any(self) -> None:
-        """Within [0, 1], or NaN; one for each key asked of."""
-        self._check_forecasts("expected_pass_rates", (20,), _within_0_and_1)
-
-    def test_pass_rate_priors_where_there_are_any(self) -> None:
-        """α and β of each key asked of, above 0 and finite."""
-        self._check_forecasts("pass_rate_priors", (20, 2), _above_0_and_finite)
-
-    def _check_forecasts(
-        self, verb: str, shape: tuple[int, ...], fits: Callable[[Any], bool]
-    ) -> None:
-        """In the order of the keys, without having changed anything; unknown keys are refused."""
-        sampler = self.make(STRINGS, batch_size=4)
-        forecast = getattr(sampler, verb, None)
-        if forecast is None:
-            return
-        for steps in (0, 5, 20):
-            play(sampler, steps)
-            before = sampler.state_dict()
-            forecasts = forecast(STRINGS[5:25])
-            assert forecasts.shape == shape, f"{verb}: {forecasts.shape}"
-            assert fits(forecasts), f"{verb}: {forecasts}"
-            reversed_ = forecast(STRINGS[24:4:-1])
-            assert np.array_equal(reversed_[::-1], forecasts, equal_nan=True), verb
-            assert_same(sampler.state_dict(), before)
-        refused(lambda: forecast(["nobody"]), "'nobody'")
+        for verb in (sampler.expected_pass_rates, sampler.pass_rate_priors):
+            refused(lambda verb=verb: verb(["nobody"]), "'nobody'")  # type: ignore[misc]
+        refused(lambda: sampler.ask(1, exclude=["nobody"]), "'nobody'")
 
 
 def _within_0_and_1(rates: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A data card: what is in a prepared data set, and how it came about, in Markdown."""
+"""Write the data card of a prepared data set: its contents and how it was made, in Markdown."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ def _how(summary: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         f"{100 * summary['truncated']:.1f} % were cut at the limit. {summary['lost_draws']:,} "
         f"draws were lost; the grader failed on {summary['grader_failures']:,} responses, which "
         f"count as incorrect. Kept are pass rates within {code(summary['range'])}. Each is an "
-        "estimate: problems chosen for a low one are, drawn anew, a little easier than it says."
+        "estimate: problems chosen for a low one turn out a little easier than it says."
     )
 
 

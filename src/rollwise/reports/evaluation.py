@@ -1,4 +1,4 @@
-"""From an evaluation's summary to its report."""
+"""Write the report of an evaluation."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -36,7 +36,7 @@ def write_evaluation_report(
             plots={
                 name: [
                     safe_svg(plots.pass_and_majority(row, ks)),
-                    safe_svg(plots.no_signal(row, ks)),
+                    safe_svg(plots.zero_variance_at_k(row, ks)),
                 ]
                 for name, row in rows.items()
             },

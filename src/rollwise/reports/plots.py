@@ -64,15 +64,15 @@ def reward(steps: Sequence[Row]) -> str:
     )
 
 
-def uniform(steps: Sequence[Row]) -> str:
-    """Share of groups without signal, at the first draws and after adaptive sampling."""
+def zero_variance(steps: Sequence[Row]) -> str:
+    """Plot the share of zero-variance groups, at the first draws and after adaptive sampling."""
 
     def draw(axes: Axes) -> None:
-        _line(axes, steps, "uniform_first", FIRST, "first draws only")
-        _line(axes, steps, "uniform_after", AFTER, "groups trained on")
+        _line(axes, steps, "zero_variance_first", FIRST, "first draws only")
+        _line(axes, steps, "zero_variance_after", AFTER, "groups trained on")
         _legend(axes)
 
-    return _plot("Uniform groups", draw, ylim=(0, 1))
+    return _plot("Zero-variance groups", draw, ylim=(0, 1))
 
 
 def draws(steps: Sequence[Row]) -> str:
@@ -190,13 +190,13 @@ def pass_and_majority(figures: Mapping[str, Any], ks: Sequence[int]) -> str:
     return _against_k("Problems solved by k responses", figures, ks, names)
 
 
-def no_signal(figures: Mapping[str, Any], ks: Sequence[int]) -> str:
+def zero_variance_at_k(figures: Mapping[str, Any], ks: Sequence[int]) -> str:
     """The share of groups of k responses that are all correct, or all wrong.
 
     Figure 2 of Reinforce-Ada (arXiv 2510.04996).
     """
     names = {"all_correct": ("all correct", AFTER), "all_wrong": ("all wrong", FIRST)}
-    return _against_k("Groups of k responses without signal", figures, ks, names)
+    return _against_k("Zero-variance groups of k responses", figures, ks, names)
 
 
 def _against_k(

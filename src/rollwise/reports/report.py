@@ -1,4 +1,4 @@
-"""From a run's folder to its report."""
+"""Write the report of a training run."""
 
 import re
 from importlib.resources import files
@@ -11,10 +11,10 @@ from rollwise.files import write_text
 from rollwise.records import Row, RunFolder, flatten
 
 SAMPLED_PROMPTS = 6
-"""Prompts whose responses are shown, the newest."""
+"""The responses to this many prompts, the newest, are shown."""
 
 SHOWN_CHARACTERS = 4000
-"""Characters of a response that are shown."""
+"""The most characters of a response that are shown."""
 
 _TRICKY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that HTML does not allow, or that reorder the text around them."""
@@ -23,8 +23,8 @@ _TRICKY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\
 def write_report(path: Path) -> Path:
     """Write `report.html` into a run's folder: one page that needs nothing beside it.
 
-    What a model wrote is shown as text, never as markup. A run that is not finished is reported as
-    far as it has come.
+    Responses are shown as text, never as markup. The report of an unfinished run covers the steps
+    so far.
 
     Raises:
         RunError: There is no run in the folder, or the report cannot be written.
@@ -35,7 +35,7 @@ def write_report(path: Path) -> Path:
     config = folder.read_config()
     lines = folder.read_metrics()
     steps = [line for line in lines if line["step"] > 0]
-    kinds = [plots.reward, plots.uniform]
+    kinds = [plots.reward, plots.zero_variance]
     if steps:
         kinds.append(plots.draws_by_round if steps[0]["draws_by_round"] else plots.draws)
         kinds.append(plots.exit_reasons)
@@ -70,7 +70,7 @@ def write_report(path: Path) -> Path:
 
 
 def page_environment() -> jinja2.Environment:
-    """Make what fills pages in: all text is escaped, and `shown` is for what strangers wrote."""
+    """Make the template environment: all text is escaped; the filter `shown` is for responses."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["shown"] = shown
     environment.globals["style"] = _marked(
@@ -80,7 +80,7 @@ def page_environment() -> jinja2.Environment:
 
 
 def safe_svg(svg: str) -> Any:
-    """Mark an SVG as markup; our plots hold no text but our own labels."""
+    """Mark an SVG as markup; our plots contain no text but our own labels."""
     return _marked(svg)
 
 
@@ -91,7 +91,7 @@ def _marked(markup: str) -> Any:
 
 
 def shown(text: str) -> str:
-    """Cut what is too long to be read, and spell out tricky characters."""
+    """Shorten a long text, and spell out control and reordering characters."""
     more = len(text) - SHOWN_CHARACTERS
     cut = f"{text[:SHOWN_CHARACTERS]}… ({more:,} more characters)" if more > 0 else text
     return _TRICKY.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
@@ -109,7 +109,7 @@ def _totals(lines: list[Row]) -> Row:
 
 
 def _samples(rows: list[Row]) -> list[list[Row]]:
-    """Gather the newest prompts' responses, prompt by prompt."""
+    """Group the responses to the newest prompts by prompt."""
     prompts: dict[Any, list[Row]] = {}
     for row in rows:
         prompts.setdefault((row["step"], row["key"]), []).append(row)

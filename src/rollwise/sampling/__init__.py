@@ -3,17 +3,31 @@
 NumPy and the standard library only; no input or output, no clock, no engine.
 """
 
-from rollwise.sampling.allocation import GVM, Estimated
+from rollwise.sampling.allocation import ALLOCATIONS, GVM, Estimated
+from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.estimators import pass_at_k
-from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, GiveUp, PositiveFocused
-from rollwise.sampling.objectives import advantages
-from rollwise.sampling.pool import Pool, is_uniform
-from rollwise.sampling.schedules import Rounds, Schedule, Streamed
+from rollwise.sampling.exits import (
+    EXIT_RULES,
+    Balanced,
+    ExitRule,
+    FixedCount,
+    GiveUp,
+    PositiveFocused,
+    RewardRule,
+    as_exit_rule,
+)
+from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
+from rollwise.sampling.pool import Pool, has_zero_variance, is_uniform
+from rollwise.sampling.schedules import SCHEDULES, Rounds, Schedule, Streamed
 from rollwise.sampling.selection import Group, select_group
-from rollwise.sampling.session import Draw, RolloutSession, draw_seed
+from rollwise.sampling.session import RolloutSession
 
 __all__ = [
+    "ALLOCATIONS",
+    "EXIT_RULES",
     "GVM",
+    "OBJECTIVES",
+    "SCHEDULES",
     "Balanced",
     "Draw",
     "Estimated",
@@ -21,14 +35,18 @@ __all__ = [
     "FixedCount",
     "GiveUp",
     "Group",
+    "Objective",
     "Pool",
     "PositiveFocused",
+    "RewardRule",
     "RolloutSession",
     "Rounds",
     "Schedule",
     "Streamed",
     "advantages",
+    "as_exit_rule",
     "draw_seed",
+    "has_zero_variance",
     "is_uniform",
     "pass_at_k",
     "select_group",

@@ -1,4 +1,4 @@
-"""How many responses each prompt gets, fixed beforehand from what is known of its pass rate.
+"""Allocations: how many responses each prompt gets, fixed in advance from its expected pass rate.
 
 P is the number of prompts. Pools of fixed counts are ordinary samples: their pass rates are
 unbiased, unlike those of pools that stop because of what they hold.
@@ -23,7 +23,7 @@ SMALLEST_SHARE = 1e-100
 class Estimated:
     """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
 
-    One round, from the pass rates that are expected before it, say by a prompt sampler.
+    One round, from the pass rates that are expected before it, for instance by a prompt sampler.
 
     Raises:
         TypeError: A limit that is no integer.
@@ -62,11 +62,11 @@ class Estimated:
 class GVM:
     """Least variance of the gradient: N_x ∝ G_x/√(p_x + α/p_x^(β−1)) (GVM, arXiv 2505.02391).
 
-    p_x and the gradient norm G_x come of `pilot` draws for each prompt, which the caller makes and
-    discards: they are no part of the draws shared out here, and a pool with them would lean
-    towards what they were. A prompt that no pilot solved (p_x = 0) gets none, and so does one with
-    G_x = 0. Of the others the harder ones get more, down to p_x = √α (with β = 2); below that α
-    makes it less again. As published there are no limits.
+    p_x and the gradient norm G_x come from `pilot` draws of each prompt, which the caller makes and
+    discards: they are no part of the draws shared out here, and a pool that kept them would be
+    biased towards what they were. A prompt that no pilot draw solved (p_x = 0) gets none, and so
+    does one with G_x = 0. Of the others the harder ones get more, down to p_x = √α (with β = 2);
+    below that, α reduces it again. The published method has no limits.
 
     Raises:
         TypeError: A limit that is no integer.
@@ -77,7 +77,7 @@ class GVM:
         default=8.0, metadata={"help": "Draws of a prompt on average, those of the pilot apart."}
     )
     pilot: int = field(
-        default=8, metadata={"help": "Draws of each prompt beforehand, discarded after counting."}
+        default=8, metadata={"help": "Pilot draws of each prompt, discarded after counting."}
     )
     alpha: float = field(
         default=1e-3, metadata={"help": "α, against spending too much on tiny pass rates."}
@@ -101,9 +101,9 @@ class GVM:
                 )
 
     def counts(self, pass_rates: ArrayLike, gradient_norms: ArrayLike | None = None) -> Counts:
-        """Return N_x of each prompt, shape (P,); all 0 where no prompt has a share.
+        """Return N_x of each prompt, shape (P,); all 0 if no prompt has a share.
 
-        Their sum is the integer nearest to mean · P, less where `maximum` for each prompt that has
+        Their sum is the integer nearest to mean · P, or less if `maximum` for each prompt that has
         a share comes to less.
 
         Args:
@@ -131,6 +131,10 @@ class GVM:
             penalised = p + self.alpha / p ** (self.beta - 1)
         weights_P[solved_P] = norms_P[solved_P] / np.sqrt(penalised)
         return _share_out(weights_P, self.mean_draws, self.minimum, self.maximum)
+
+
+ALLOCATIONS: dict[str, type] = {"estimated": Estimated, "gvm": GVM}
+"""The allocations that settings choose by name."""
 
 
 def _check_limits(mean_draws: float, minimum: int, maximum: int) -> None:

@@ -1,5 +1,6 @@
-"""Checks on arguments, made where an object is made."""
+"""Checks on arguments, made where an object is made, and warnings of names that have changed."""
 
+import warnings
 from numbers import Integral
 
 
@@ -18,6 +19,16 @@ def at_least(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
+def above_zero(name: str, value: float) -> None:
+    """Refuse a `value` that is not above 0; infinity is.
+
+    Raises:
+        ValueError: `value` is 0, negative or NaN.
+    """
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0, got {value}")
+
+
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Refuse a `value` that is none of `choices`.
 
@@ -26,3 +37,8 @@ def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn the caller's caller that a name has changed; the old one works for this release."""
+    warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=3)

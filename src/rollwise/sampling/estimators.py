@@ -1,4 +1,4 @@
-"""What a number of responses says about a policy."""
+"""Estimates of pass rates: from counts that were fixed in advance, and from pools that stopped."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +14,7 @@ from rollwise.sampling.stopping import Bools, Floats, Stopping
 def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
     """Estimate the probability that at least one of `k` responses is correct.
 
-    1 − C(n − c, k)/C(n, k), unbiased for n responses whose number was fixed beforehand (Chen et
+    1 − C(n − c, k)/C(n, k), unbiased for n responses whose number was fixed in advance (Chen et
     al. 2021, arXiv 2107.03374, equation 1); not for a pool that stopped because of what it held.
 
     Args:
@@ -46,10 +46,10 @@ class Estimates:
     """Unbiased estimates by what a pool holds, arrays (B + 1, B + 1) over [positives, negatives].
 
     Attributes:
-        pass_rate: Of p. NaN where sampling never comes to, and before the first draw.
-        variance: Of p(1 − p). NaN where sampling never comes to, and where it is cut short at fewer
-            than two draws; NaN throughout where every prompt stops at its first draw, for then no
-            unbiased estimate exists.
+        pass_rate: Of p. NaN for counts that sampling never reaches, and before the first draw.
+        variance: Of p(1 − p). NaN for counts that sampling never reaches, or where it is cut short
+            at fewer than two draws; NaN everywhere if every prompt stops at its first draw, for
+            then no unbiased estimate exists.
     """
 
     pass_rate: Floats
@@ -59,12 +59,12 @@ class Estimates:
 def unbiased_estimates(stopping: Stopping) -> Estimates:
     """Estimate p and p(1 − p) without bias from a pool that stopped because of what it held.
 
-    For the counts (n₊, n₋), let P be the number of draw sequences that come to them without having
+    For the counts (n₊, n₋), let P be the number of draw sequences that reach them without having
     stopped before, P₁ those of them that begin with a correct draw, P₁₀ those that begin correct,
     incorrect. Given the counts, all P are equally likely, so P₁/P and P₁₀/P are the conditional
     expectations of unbiased estimates from the first one and two draws (Girshick, Mosteller and
-    Savage 1946; Rao-Blackwell). Where a correct first draw ends the sampling, the
-    sequences that begin incorrect, correct serve as well.
+    Savage 1946; Rao-Blackwell). If a correct first draw ends the sampling, the sequences that
+    begin incorrect, correct serve as well.
 
     The values hold for ended pools, and also for pools cut short at a number of draws that does not
     depend on their own outcomes (at two or more, for p(1 − p)). They are exact: sequences are

@@ -1,27 +1,107 @@
-"""Exit rules: when has a prompt been sampled enough.
+"""Exit rules: when a prompt has been sampled enough, and when it is given up.
 
-A rule is a frozen dataclass with one question, `satisfied`, asked of the number of correct
-(`positives`) and incorrect (`negatives`) responses in a prompt's pool. Integers in, a bool out;
-arrays of any one shape in, a boolean array of that shape out.
+A rule inherits from `ExitRule` and is asked by the schedule: after each round, say, or after each
+draw. Most rules look at the number of correct (`positives`) and incorrect (`negatives`) responses
+in a prompt's pool; a `RewardRule` looks at the rewards themselves.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rollwise.sampling.checks import at_least
 
 
-@runtime_checkable
-class ExitRule(Protocol):
-    """Anything that can say whether a pool holds enough signal."""
+class ExitRule(ABC):
+    """Base class of exit rules; a rule of your own defines `satisfied` and is a frozen dataclass.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class AnyIncorrect(ExitRule):
+        ...     def satisfied(self, positives, negatives):
+        ...         return negatives >= 1
+    """
+
+    @abstractmethod
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        """Say whether a pool with these counts is enough.
+
+        Args:
+            positives: n₊, correct responses; an integer, or an array of integers.
+            negatives: n₋, incorrect responses; of the same shape.
+
+        Returns:
+            A bool for integers, a boolean array of the same shape for arrays.
+        """
+
+    def gives_up(self, chance: Any) -> Any:
+        """Say whether to stop an unsatisfied prompt, which then ends as `futile`; never by default.
+
+        Args:
+            chance: The probability that the rule will be satisfied within the prompt's budget; a
+                float, or an array of floats.
+
+        Returns:
+            A bool for a float, a boolean array of the same shape for an array.
+        """
+        return np.zeros(np.shape(chance), dtype=bool)[()]
+
+    @property
+    def uses_priors(self) -> bool:
+        """Whether `gives_up` depends on what is believed of a prompt's pass rate."""
+        return False
+
+    @property
+    def looks_at_rewards(self) -> bool:
+        """Whether `satisfied_by` decides, rather than `satisfied`."""
+        return False
+
+    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
+        """Say whether a pool with these rewards is enough; see `RewardRule`."""
+        raise NotImplementedError(f"{type(self).__name__} looks at counts, not at rewards")
+
+
+class RewardRule(ExitRule):
+    """Base class of exit rules that look at rewards, for rewards that are more than right or wrong.
+
+    Such a rule defines `satisfied_by`. What is still expected of a prompt cannot be computed from
+    rewards that have not been drawn, so it is computed from `satisfied`, a guess by counts. By
+    default the guess is that any response may satisfy the rule: no draw is then certain to be
+    needed but the next, and a streaming schedule has one response of a prompt in flight at a time.
+    Override `satisfied` with a better guess to have more in flight, or to make giving up possible.
+    The guess never ends a prompt as satisfied.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Spread(RewardRule):
+        ...     least: float = 0.5
+        ...     def satisfied_by(self, rewards):
+        ...         return bool(np.ptp(rewards) >= self.least)
+    """
+
+    @property
+    def looks_at_rewards(self) -> bool:
+        """True."""
+        return True
+
+    @abstractmethod
+    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
+        """Say whether a pool with these rewards is enough.
+
+        Args:
+            rewards: In draw order, shape (N,), N ≥ 1.
+        """
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Say whether sampling may stop (int, int -> bool; array, array -> bool array)."""
-        ...
+        """Guess by counts whether the rule is satisfied: after one response, it may be."""
+        return positives + negatives >= 1
 
 
 @dataclass(frozen=True)
-class PositiveFocused:
+class PositiveFocused(ExitRule):
     """Stop once the pool holds `positives` correct responses (Reinforce-Ada-pos, arXiv 2510.04996).
 
     Under this rule the pass rate of a pool leans upwards, and a prompt that is easy exits with no
@@ -39,7 +119,7 @@ class PositiveFocused:
 
 
 @dataclass(frozen=True)
-class Balanced:
+class Balanced(ExitRule):
     """Stop once the pool holds enough of both kinds (Reinforce-Ada-balance, arXiv 2510.04996).
 
     With halves of the group size the trained group is always half correct, half incorrect. Under
@@ -59,7 +139,7 @@ class Balanced:
 
 
 @dataclass(frozen=True)
-class FixedCount:
+class FixedCount(ExitRule):
     """Stop after `samples` responses, whatever they are: with one round of them, this is GRPO."""
 
     samples: int = field(default=4, metadata={"help": "Responses drawn."})
@@ -72,17 +152,28 @@ class FixedCount:
         return positives + negatives >= self.samples
 
 
+EXIT_RULES: dict[str, type[ExitRule]] = {
+    "balanced": Balanced,
+    "positive_focused": PositiveFocused,
+    "fixed_count": FixedCount,
+}
+"""The exit rules that settings choose by name."""
+
+
 @dataclass(frozen=True)
-class GiveUp:
-    """Give a prompt up once its rule is unlikely to be met within what remains of its budget.
+class GiveUp(ExitRule):
+    """Give a prompt up once its rule is unlikely to be satisfied within what remains of its budget.
 
     The chance is that of the Beta-binomial: the pass rate is believed to follow a Beta
-    distribution, the prior that a prompt sampler may hold (else the flat one) and the responses
-    drawn. The prompt then ends as `futile`, whatever its pool holds.
+    distribution, from a prior (a prompt sampler's, else the flat one) and the responses drawn. The
+    prompt then ends as `futile`, whatever its pool holds.
 
     Args:
         rule: When a prompt has been sampled enough.
-        below: It is given up where the chance of that lies below this.
+        below: Give it up where the chance of that is below this.
+
+    Raises:
+        ValueError: `below` outside [0, 1].
     """
 
     rule: ExitRule
@@ -93,5 +184,46 @@ class GiveUp:
             raise ValueError(f"below must lie between 0 and 1, got {self.below}")
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Whether the rule is met."""
+        """Whether the rule is satisfied."""
         return self.rule.satisfied(positives, negatives)
+
+    def gives_up(self, chance: Any) -> Any:
+        """Whether the chance is below `below`, or the rule itself gives up."""
+        return (chance < self.below) | as_exit_rule(self.rule).gives_up(chance)
+
+    @property
+    def uses_priors(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def looks_at_rewards(self) -> bool:
+        """Whether the rule does."""
+        return as_exit_rule(self.rule).looks_at_rewards
+
+    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
+        """Whether the rule is satisfied."""
+        return self.rule.satisfied_by(rewards)
+
+
+@dataclass(frozen=True)
+class _OnlySatisfied(ExitRule):
+    """Gives an object that has `satisfied` alone the defaults of the rest."""
+
+    rule: Any
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        return self.rule.satisfied(positives, negatives)
+
+
+def as_exit_rule(rule: Any) -> ExitRule:
+    """Return `rule`, or the exit rule made of an object that has `satisfied` alone.
+
+    Raises:
+        TypeError: It has no `satisfied`.
+    """
+    if isinstance(rule, ExitRule):
+        return rule
+    if not callable(getattr(rule, "satisfied", None)):
+        raise TypeError(f"an exit rule must have a method `satisfied`, got {rule!r}")
+    return _OnlySatisfied(rule)

@@ -1,20 +1,27 @@
-"""From a group to the advantages of its members."""
+"""Objectives: from a group to the advantages of its members.
 
-from collections.abc import Callable
-from math import sqrt
-from typing import Literal, get_args
+p is a prompt's pass rate. Its pool holds N responses, n₊ correct and n₋ incorrect; its group has k
+members, k₊ correct and k₋ incorrect.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.sampling.baselines import belief_baseline, share_of_draws
 from rollwise.sampling.checks import one_of
 from rollwise.sampling.estimators import unbiased_estimates
+from rollwise.sampling.exits import as_exit_rule
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.selection import Group
 
-Objective = Literal["reference", "grpo", "linear", "log", "sqrt", "arcsine", "reward"]
-"""`reference`: the baseline is the mean of the whole pool. `grpo`: that of the group. `linear`,
-`log`, `sqrt`, `arcsine`: the gradient of p, log p, √p, 2 arcsin √p. `reward`: no baseline."""
+Floats = NDArray[np.float64]
+
+Baseline = Literal["pool", "belief"]
+"""`pool`: what all responses drawn show. `belief`: what was expected before each draw."""
 
 EstimateMethod = Literal["plug_in", "unbiased"]
 """`plug_in`: the share of correct responses for p. `unbiased`: what allows for the stopping."""
@@ -22,99 +29,341 @@ EstimateMethod = Literal["plug_in", "unbiased"]
 STD_EPSILON = 1e-4
 """Added to a standard deviation that is divided by (TRL's and DeepSeekMath's practice)."""
 
-SIDE_WEIGHTS: dict[Objective, Callable[[float, float], float]] = {
-    "linear": lambda pass_rate, variance: variance,
-    "log": lambda pass_rate, variance: 1 - pass_rate,
-    "sqrt": lambda pass_rate, variance: sqrt(variance * (1 - pass_rate)) / 2,
-    "arcsine": lambda pass_rate, variance: sqrt(variance),
-}
-"""f′(p)·p(1 − p) from estimates of p and of p(1 − p), so written that f′ needs no division."""
+
+class Objective(ABC):
+    """Base class of objectives; one of your own defines `advantages` and is a frozen dataclass.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Signs(Objective):
+        ...     def advantages(self, pool, group):
+        ...         return np.sign(group.rewards - pool.rewards.mean())
+    """
+
+    @abstractmethod
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        """Say how much to reinforce each member of `group`.
+
+        Args:
+            pool: All responses drawn for a prompt.
+            group: Those that are trained on.
+
+        Returns:
+            Shape (k,), in the order of `group.indices`.
+        """
+
+    @property
+    def looks_at_rewards(self) -> bool:
+        """Whether rewards count by their size, not only as correct or incorrect."""
+        return True
+
+    @property
+    def needs_variance(self) -> bool:
+        """Whether a group whose rewards are all equal teaches nothing."""
+        return True
+
+    @property
+    def uses_priors(self) -> bool:
+        """Whether advantages depend on what was believed of the pass rate (`Pool.prior`)."""
+        return False
 
 
-def check_objective(objective: Objective, scale_by_std: bool, estimates: EstimateMethod) -> None:
-    """Refuse settings that do not go together.
+@dataclass(frozen=True)
+class _Centred(Objective):
+    """A_i = r_i − mean(r), divided by std(r) + 1e-4 if `scale_by_std`.
+
+    The standard deviation is that of a sample (n − 1 in the denominator). Rewards that are all
+    equal give advantages of exactly 0, never a rounding error divided by one.
+    """
+
+    scale_by_std: bool = field(
+        default=False, metadata={"help": "Divide by the standard deviation of the same rewards."}
+    )
+
+    def _centre(self, rewards: Floats, compared_with: Pool | Group) -> Floats:
+        if compared_with.zero_variance:
+            return np.zeros(len(rewards))
+        centred: Floats = rewards - compared_with.rewards.mean()
+        if self.scale_by_std:
+            centred /= compared_with.rewards.std(ddof=1) + STD_EPSILON
+        return centred
+
+
+@dataclass(frozen=True)
+class Reference(_Centred):
+    """A_i = r_i − mean(r over the pool): Reinforce-Ada's global statistics.
+
+    arXiv 2510.04996, section 3. The mean is that of the rewards themselves, so it suits shaped
+    rewards too. The advantages of a group need not sum to 0.
+    """
+
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        """Compare each member with the whole pool."""
+        return self._centre(group.rewards, pool)
+
+
+@dataclass(frozen=True)
+class GRPO(_Centred):
+    """A_i = r_i − mean(r over the group): GRPO (DeepSeekMath, arXiv 2402.03300, section 4.1).
+
+    As published it has `scale_by_std`; Dr. GRPO does not.
+    """
+
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        """Compare each member with its group."""
+        return self._centre(group.rewards, group)
+
+
+@dataclass(frozen=True)
+class PassRateObjective(Objective):
+    """Base class of objectives that follow the gradient of a function f of the pass rate p.
+
+    With `baseline="pool"`, A = f′(p)·p(1 − p)·k/k₊ for correct members and −f′(p)·p(1 − p)·k/k₋ for
+    incorrect ones. The mean of A·∇log π over the group is then f′(p)·∇p in expectation, whatever
+    the share of either side.
+    Of a group with one side only that side's part remains: (1 − p)·f′(p)·∇p for correct members,
+    p·f′(p)·∇p for incorrect ones. A pool of equal rewards, all correct or all incorrect gets zeros.
+
+    `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
+    that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then
+    exact whatever the exit rule, `Log` but for the probability that no response is correct; `Sqrt`
+    and `Arcsine` take square roots of the estimates and are exact under neither. A pool at counts
+    that its stopping cannot reach, as happens after a lost draw, has plug-in weights.
+
+    With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
+    otherwise, p̂ is the mean of what was believed of the pass rate before the step (`Pool.prior`),
+    and b_i adds what the prompt's other draws show. Every response teaches: there are no
+    zero-variance groups, and a group may have one member. See `belief_baseline`. Train on all
+    responses of the pool: a group chosen by outcome is not covered.
 
     Raises:
-        ValueError: An unknown name; `scale_by_std` where nothing is centred; `unbiased` where
-            nothing is estimated.
+        ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
+            pool that does not know its stopping, has outgrown its budget, or stopped by a rule that
+            looks at rewards; `belief` for a pool without a prior.
     """
-    one_of("objective", objective, get_args(Objective))
+
+    estimates: EstimateMethod = field(
+        default="plug_in",
+        metadata={
+            "help": "The pass rate as the pool shows it, or estimates (`unbiased`) that allow for "
+            "why its sampling stopped."
+        },
+    )
+    baseline: Baseline = field(
+        default="pool",
+        metadata={
+            "help": "Compare a response with what all responses drawn show (`pool`), or with what "
+            "was believed of the prompt before it was drawn (`belief`), so that every response "
+            "teaches, in groups of any size, even of one."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        one_of("estimates", self.estimates, get_args(EstimateMethod))
+        one_of("baseline", self.baseline, get_args(Baseline))
+        if self.estimates == "unbiased" and self.baseline == "belief":
+            raise ValueError("estimates='unbiased' is for baseline='pool'; a belief needs none")
+
+    @abstractmethod
+    def weight(self, pass_rate: Any, variance: Any) -> Any:
+        """f′(p)·p(1 − p) from estimates of p and of p(1 − p), with no division by either.
+
+        Numbers in, a number out; arrays of one shape in, an array of that shape out.
+        """
+
+    @property
+    def looks_at_rewards(self) -> bool:
+        """False: a reward only counts as correct or incorrect."""
+        return False
+
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        """Weigh the correct members against the incorrect ones, or each against the belief."""
+        if self.baseline == "belief":
+            return self._against_belief(pool)[group.indices]
+        found = _unbiased(pool) if self.estimates == "unbiased" else None
+        if pool.zero_variance or not (pool.positives and pool.negatives):
+            return np.zeros(len(group))
+        weight = float(self.weight(*(found or _plug_in(pool))))
+        correct = pool.correct[group.indices]
+        members = len(group)
+        n_correct = int(correct.sum())
+        of_correct = weight * members / max(n_correct, 1)
+        of_incorrect = -weight * members / max(members - n_correct, 1)
+        return np.where(correct, of_correct, of_incorrect)
+
+    @property
+    def needs_variance(self) -> bool:
+        """Whether the baseline is the pool's."""
+        return self.baseline == "pool"
+
+    @property
+    def uses_priors(self) -> bool:
+        """Whether the baseline is a belief."""
+        return self.baseline == "belief"
+
+    def slope(self, pass_rate: Any) -> Any:
+        """f′(p), for 0 < p < 1, a number or an array."""
+        variance = pass_rate * (1 - pass_rate)
+        return self.weight(pass_rate, variance) / variance
+
+    def _against_belief(self, pool: Pool) -> Floats:
+        """Compare every response of the pool with what was expected of it, shape (N,)."""
+        if pool.prior is None:
+            raise ValueError(
+                f"baseline='belief' needs to know what was believed of prompt {pool.key!r}: pass "
+                "priors= to its RolloutSession, or set pool.prior = (alpha, beta)"
+            )
+        alpha, beta = pool.prior
+        surprise = pool.correct - belief_baseline(pool)
+        advantages: Floats = self.slope(alpha / (alpha + beta)) * share_of_draws(pool) * surprise
+        return advantages
+
+
+@dataclass(frozen=True)
+class Linear(PassRateObjective):
+    """f(p) = p: the expected reward."""
+
+    def weight(self, pass_rate: Any, variance: Any) -> Any:
+        """p(1 − p)."""
+        return variance
+
+
+@dataclass(frozen=True)
+class Log(PassRateObjective):
+    """f(p) = log p."""
+
+    def weight(self, pass_rate: Any, variance: Any) -> Any:
+        """1 − p."""
+        return 1 - pass_rate
+
+
+@dataclass(frozen=True)
+class Sqrt(PassRateObjective):
+    """f(p) = √p."""
+
+    def weight(self, pass_rate: Any, variance: Any) -> Any:
+        """√p·(1 − p)/2."""
+        return np.sqrt(variance * (1 - pass_rate)) / 2
+
+
+@dataclass(frozen=True)
+class Arcsine(PassRateObjective):
+    """f(p) = 2 arcsin √p."""
+
+    def weight(self, pass_rate: Any, variance: Any) -> Any:
+        """√(p(1 − p))."""
+        return np.sqrt(variance)
+
+
+@dataclass(frozen=True)
+class Reward(Objective):
+    """A_i = r_i, no baseline.
+
+    With groups of correct responses this is RAFT, with whole mixed pools Reinforce-Rej
+    (arXiv 2504.11343). The only one of ours under which equal rewards teach something.
+    """
+
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        """Return a copy of the members' rewards."""
+        return group.rewards.copy()
+
+    @property
+    def needs_variance(self) -> bool:
+        """False."""
+        return False
+
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "reference": Reference,
+    "grpo": GRPO,
+    "linear": Linear,
+    "log": Log,
+    "sqrt": Sqrt,
+    "arcsine": Arcsine,
+    "reward": Reward,
+}
+"""The objectives that settings choose by name."""
+
+
+def make_objective(
+    objective: str | Objective,
+    scale_by_std: bool = False,
+    estimates: EstimateMethod = "plug_in",
+    baseline: Baseline = "pool",
+) -> Objective:
+    """Make the objective of a name; an instance is returned as it is.
+
+    Raises:
+        ValueError: An unknown name, way of estimating or baseline; `scale_by_std` for an objective
+            that subtracts no mean; `unbiased` or `belief` for one that is no function of the pass
+            rate; any of them beside an instance, which has settings of its own.
+    """
     one_of("estimates", estimates, get_args(EstimateMethod))
-    if scale_by_std and objective not in ("reference", "grpo"):
-        raise ValueError(
-            "scale_by_std divides rewards that a mean was subtracted from (objective 'reference' "
-            f"or 'grpo'); the scale of objective {objective!r} is part of what it optimises"
-        )
-    if estimates == "unbiased" and objective not in SIDE_WEIGHTS:
-        raise ValueError(
-            f"estimates = 'unbiased' is for objective {', '.join(SIDE_WEIGHTS)}; objective "
-            f"{objective!r} estimates no pass rate"
-        )
+    one_of("baseline", baseline, get_args(Baseline))
+    given: dict[str, Any] = {}
+    if scale_by_std:
+        given["scale_by_std"] = True
+    if estimates != "plug_in":
+        given["estimates"] = estimates
+    if baseline != "pool":
+        given["baseline"] = baseline
+    if isinstance(objective, Objective):
+        if given:
+            raise ValueError(f"{' and '.join(given)} must be set in the objective, {objective!r}")
+        return objective
+    one_of("objective", objective, tuple(OBJECTIVES))
+    for setting in given:
+        if objective not in _names_with(setting):
+            raise ValueError(_MISPLACED[setting].format(", ".join(_names_with(setting)), objective))
+    return OBJECTIVES[objective](**given)
+
+
+_MISPLACED = {
+    "scale_by_std": "scale_by_std divides rewards that a mean was subtracted from (objective {}); "
+    "the scale of objective {!r} is part of what it optimises",
+    "estimates": "estimates = 'unbiased' is for objective {}; objective {!r} estimates no pass "
+    "rate",
+    "baseline": "baseline = 'belief' is for objective {}; objective {!r} has a baseline of its own",
+}
+
+
+def _names_with(setting: str) -> list[str]:
+    """Name the objectives that have a setting."""
+    return [
+        name
+        for name, kind in OBJECTIVES.items()
+        if setting in (own.name for own in fields(cast(Any, kind)))
+    ]
 
 
 def advantages(
     pool: Pool,
     group: Group,
-    objective: Objective = "reference",
+    objective: str | Objective = "reference",
     *,
     scale_by_std: bool = False,
     estimates: EstimateMethod = "plug_in",
-) -> NDArray[np.float64]:
+    baseline: Baseline = "pool",
+) -> Floats:
     """Say how much to reinforce each member of `group`, shape (k,).
 
-    * `reference`: A_i = r_i − mean(r over the pool), Reinforce-Ada's global statistics
-      (arXiv 2510.04996, section 3). The mean is that of the rewards themselves, so it is right for
-      shaped rewards too. The advantages of a group need not sum to 0.
-    * `grpo`: A_i = r_i − mean(r over the group) (DeepSeekMath, arXiv 2402.03300, section 4.1).
-    * `linear`, `log`, `sqrt`, `arcsine`: A = f′(p)·p(1 − p)·k/k₊ for the k₊ correct members and
-      −f′(p)·p(1 − p)·k/k₋ for the k₋ incorrect ones, with f(p) = p, log p, √p, 2 arcsin √p. The
-      mean of A·∇log π over the group is then f′(p)·∇p in expectation, whatever the share of either
-      side. Of a group with one side only that side's part remains, (1 − p)·f′(p)·∇p for correct
-      members and p·f′(p)·∇p for incorrect ones. They look only at the side of the threshold that a
-      reward lies on. A pool that is uniform, all correct or all incorrect gets zeros.
-    * `reward`: A_i = r_i. With groups of correct responses this is RAFT, with whole mixed pools
-      Reinforce-Rej (arXiv 2504.11343); only here does a uniform pool keep its advantages.
-
-    `scale_by_std` divides by the sample standard deviation of the same responses (n − 1 in the
-    denominator, plus 1e-4): GRPO as published has it, Reinforce-Ada and Dr. GRPO do not. Responses
-    whose rewards are all equal get advantages of exactly 0, never a rounding error divided by one.
-
-    `estimates` says what stands for p and p(1 − p) in the weights f′(p)·p(1 − p). `plug_in` takes
-    n₊/N, which leans away from p in a pool that stopped because of what it held. `unbiased` takes
-    `unbiased_estimates`: `linear` is then exact whatever the rule, `log` but for the probability
-    that no response is correct; `sqrt` and `arcsine` take square roots of the estimates and are
-    exact under neither. A pool at counts that its stopping cannot come to, as happens after a lost
-    draw, has plug-in weights.
+    Args:
+        pool: All responses drawn for a prompt.
+        group: Those that are trained on.
+        objective: A name in `OBJECTIVES`, or an instance. `reference` compares rewards with the
+            mean of the pool, `grpo` with that of the group; `linear`, `log`, `sqrt` and `arcsine`
+            follow the gradient of p, log p, √p and 2 arcsin √p; `reward` takes the rewards.
+        scale_by_std: For `reference` and `grpo`: divide by the standard deviation.
+        estimates: For the functions of p: how p is estimated.
+        baseline: For the functions of p: compare each response with what the `pool` shows, or with
+            the `belief` that was held before it was drawn.
 
     Raises:
-        ValueError: Settings that do not go together (`check_objective`), or `unbiased` for a pool
-            that does not know its stopping or has outgrown its budget.
+        ValueError: Settings that do not go together (`make_objective`), or `unbiased` for a pool
+            that cannot be estimated from (`PassRateObjective`).
     """
-    check_objective(objective, scale_by_std, estimates)
-    if objective in SIDE_WEIGHTS:
-        return _weigh_sides(pool, group, objective, estimates)
-    if objective == "reward":
-        return group.rewards.copy()
-    compared_with = pool.rewards if objective == "reference" else group.rewards
-    if (pool if objective == "reference" else group).uniform:
-        return np.zeros(len(group))
-    centred: NDArray[np.float64] = group.rewards - compared_with.mean()
-    return centred / (compared_with.std(ddof=1) + STD_EPSILON) if scale_by_std else centred
-
-
-def _weigh_sides(
-    pool: Pool, group: Group, objective: Objective, estimates: EstimateMethod
-) -> NDArray[np.float64]:
-    found = _unbiased(pool) if estimates == "unbiased" else None
-    if pool.uniform or not (pool.positives and pool.negatives):
-        return np.zeros(len(group))
-    weight = SIDE_WEIGHTS[objective](*(found or _plug_in(pool)))
-    correct = pool.correct[group.indices]
-    members = len(group)
-    n_correct = int(correct.sum())
-    of_correct = weight * members / max(n_correct, 1)
-    of_incorrect = -weight * members / max(members - n_correct, 1)
-    return np.where(correct, of_correct, of_incorrect)
+    made = make_objective(objective, scale_by_std, estimates, baseline)
+    return made.advantages(pool, group)
 
 
 def _plug_in(pool: Pool) -> tuple[float, float]:
@@ -124,16 +373,22 @@ def _plug_in(pool: Pool) -> tuple[float, float]:
 
 def _unbiased(pool: Pool) -> tuple[float, float] | None:
     """Look up the estimates of p and p(1 − p); None where the stopping does not come to."""
-    if pool.stopping is None:
+    stopping = pool.stopping
+    if stopping is None:
         raise ValueError(
             f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
             "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
         )
-    if len(pool) > pool.stopping.budget:
+    if as_exit_rule(stopping.rule).looks_at_rewards:
+        raise ValueError(
+            "estimates = 'unbiased' needs an exit rule that looks at counts, and "
+            f"{stopping.rule} looks at rewards; take 'plug_in'"
+        )
+    if len(pool) > stopping.budget:
         raise ValueError(
             f"prompt {pool.key!r} has {len(pool)} responses, more than the budget of its stopping, "
-            f"{pool.stopping.budget}"
+            f"{stopping.budget}"
         )
-    tables, state = unbiased_estimates(pool.stopping), (pool.positives, pool.negatives)
+    tables, state = unbiased_estimates(stopping), (pool.positives, pool.negatives)
     found = float(tables.pass_rate[state]), float(tables.variance[state])
     return None if np.isnan(found).any() else found

@@ -2,33 +2,35 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rollwise.sampling.checks import warn_renamed
+from rollwise.sampling.draws import ExitReason, Key
 from rollwise.sampling.stopping import Stopping
-
-Key = str | int
-"""What names a prompt."""
-
-ExitReason = Literal["satisfied", "exhausted", "futile"]
-"""Why a prompt's sampling ended: its rule was met, its budget spent, or its signal given up."""
 
 POSITIVE_THRESHOLD = 0.7
 """A response is correct where its reward is above this (the reference implementation's value)."""
 
-UNIFORM_TOLERANCE = 1e-6
+VARIANCE_TOLERANCE = 1e-6
 """Rewards that differ by no more than this carry no signal."""
 
 
-def is_uniform(rewards: ArrayLike, tolerance: float = UNIFORM_TOLERANCE) -> bool:
+def has_zero_variance(rewards: ArrayLike, tolerance: float = VARIANCE_TOLERANCE) -> bool:
     """Say whether all `rewards` (any shape) are equal within `tolerance`; true where empty.
 
-    The spread decides, not a standard deviation: that of equal floats need not come out as 0.
+    The range decides, not a standard deviation: that of equal floats need not come out as 0.
     """
     values = np.asarray(rewards, dtype=float)
     return values.size == 0 or float(np.ptp(values)) <= tolerance
+
+
+def is_uniform(rewards: ArrayLike, tolerance: float = VARIANCE_TOLERANCE) -> bool:
+    """The former name of `has_zero_variance`."""
+    warn_renamed("is_uniform", "has_zero_variance")
+    return has_zero_variance(rewards, tolerance)
 
 
 class Pool:
@@ -36,15 +38,17 @@ class Pool:
 
     Args:
         key: The prompt.
-        rewards: Rewards already known, in draw order; more come by `take`.
-        responses: What was drawn, one for each reward; anything, None where it is not kept.
+        rewards: Rewards already known, in draw order; `take` adds more.
+        responses: What was drawn, one for each reward; anything, or None if it is not kept.
         positive_threshold: A response is correct where its reward is above this.
 
     Attributes:
         positives: n₊, the number of correct responses.
         responses: What was drawn, in draw order.
-        exit_reason: Why sampling ended; None while it goes on.
-        stopping: How sampling was to stop, where it is known; the session sets it.
+        exit_reason: Why sampling ended; None while it continues.
+        stopping: The rule and budget by which sampling stopped, if known; a session sets it.
+        prior: α and β of the Beta distribution that the pass rate was believed to have before the
+            first draw; None if nothing was said. The session sets it.
     """
 
     __slots__ = (
@@ -53,6 +57,7 @@ class Pool:
         "key",
         "positive_threshold",
         "positives",
+        "prior",
         "responses",
         "stopping",
     )
@@ -70,6 +75,7 @@ class Pool:
         self.responses: list[Any] = []
         self.exit_reason: ExitReason | None = None
         self.stopping: Stopping | None = None
+        self.prior: tuple[float, float] | None = None
         self._rewards: list[float] = []
         known = np.asarray(rewards, dtype=float).tolist()
         responses = [None] * len(known) if responses is None else responses
@@ -106,9 +112,15 @@ class Pool:
         return self.rewards > self.positive_threshold
 
     @property
-    def uniform(self) -> bool:
+    def zero_variance(self) -> bool:
         """Whether all rewards are equal, so that the prompt carries no signal."""
-        return is_uniform(self._rewards)
+        return has_zero_variance(self._rewards)
+
+    @property
+    def uniform(self) -> bool:
+        """The former name of `zero_variance`."""
+        warn_renamed("Pool.uniform", "Pool.zero_variance")
+        return self.zero_variance
 
     def take(self, reward: float, response: Any = None) -> None:
         """Add the next response in draw order.

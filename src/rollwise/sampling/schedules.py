@@ -1,57 +1,78 @@
-"""Schedules: in what portions a prompt's responses are drawn, and when its exit rule is asked."""
+"""Schedules: when a prompt's responses are drawn, and when its exit rule is asked."""
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rollwise.sampling.checks import at_least
-from rollwise.sampling.exits import ExitRule
-from rollwise.sampling.progress import Progress
+from rollwise.sampling.exits import ExitRule, as_exit_rule
+from rollwise.sampling.prompt import SampledPrompt
+from rollwise.sampling.stopping_tables import StoppingTables, worthwhile_table
 
 
 class Dispatcher(Protocol):
     """Decides whose draw comes next, within one session; it can be pickled."""
 
-    def changed(self, prompt: Progress) -> None:
-        """Hear that a prompt was added, was handed a draw, or learnt of an outcome."""
+    def add(self, prompt: SampledPrompt) -> None:
+        """Take in a prompt, which has no draws yet."""
         ...
 
-    def next(self, left: int, speculate: bool) -> Progress | None:
-        """Choose the prompt that the next draw is for; None if what is in flight comes first.
+    def changed(self, prompt: SampledPrompt) -> None:
+        """Note that a draw was handed out for a prompt, or that a draw's result is known."""
+        ...
+
+    def next(self, left: int, ahead: bool) -> SampledPrompt | None:
+        """Choose the prompt that the next draw is for; None to wait for what is in flight.
+
+        A prompt that has no draw yet must get one before `left` runs out.
 
         Args:
-            left: The draws left to the whole batch.
-            speculate: Whether draws may be handed out that might turn out surplus.
+            left: The draws left to the whole batch, at least 1.
+            ahead: Whether draws may be handed out that might turn out surplus.
         """
         ...
 
 
-class Schedule(Protocol):
-    """How a session hands out draws."""
+class Schedule(ABC):
+    """Base class of schedules; yours is a frozen dataclass that defines the first three."""
 
     @property
+    @abstractmethod
     def max_samples(self) -> int:
-        """The most draws that one prompt may take."""
-        ...
+        """The most draws of one prompt."""
+
+    @abstractmethod
+    def asks(self, processed: int) -> bool:
+        """Say whether the exit rule is asked after so many draws of a prompt, lost ones included.
+
+        It is always asked after `max_samples`.
+        """
+
+    @abstractmethod
+    def dispatcher(self) -> Dispatcher:
+        """Make what chooses the prompts of a new session's draws."""
 
     @property
-    def speculation(self) -> float:
-        """The least probability of being needed that a draw handed out ahead has."""
-        ...
+    def streams(self) -> bool:
+        """Whether draws are best handed out one by one, as an engine's slots come free."""
+        return False
 
-    def asks(self, settled: int) -> bool:
-        """Say whether the exit rule is asked once `settled` draws of a prompt are in order."""
-        ...
+    @property
+    def draws_ahead(self) -> bool:
+        """Whether draws are handed out before they are known to be needed; some are cancelled."""
+        return False
 
-    def dispatcher(self) -> Dispatcher:
-        """Begin to dispatch the draws of a session."""
-        ...
+    @property
+    def uses_priors(self) -> bool:
+        """Whether the order of draws depends on what is believed of prompts' pass rates."""
+        return False
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(Schedule):
     """The published schedule: every unresolved prompt gets `size` draws a round.
 
     The rule is asked at the end of a round, and a round begins when the last is in (Reinforce-Ada,
@@ -72,14 +93,9 @@ class Rounds:
         """R·M."""
         return self.size * self.rounds
 
-    @property
-    def speculation(self) -> float:
-        """Rounds look at no probabilities."""
-        return 1.0
-
-    def asks(self, settled: int) -> bool:
+    def asks(self, processed: int) -> bool:
         """At the end of each round."""
-        return settled % self.size == 0
+        return processed % self.size == 0
 
     def dispatcher(self) -> "_RoundsDispatcher":
         """Begin the first round."""
@@ -87,50 +103,66 @@ class Rounds:
 
 
 class _RoundsDispatcher:
-    """Hands out a round to all unresolved prompts, once the last one is in."""
+    """Hands out a round to all unresolved prompts, once the last round is in."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._prompts: list[Progress] = []
-        self._round: deque[Progress] = deque()
-        self._waits_for: Progress | None = None
+        self._prompts: list[SampledPrompt] = []
+        self._round: deque[SampledPrompt] = deque()
+        self._waits_for: SampledPrompt | None = None
+        self._without_draws = 0
 
-    def changed(self, prompt: Progress) -> None:
-        if not prompt.issued:
-            self._prompts.append(prompt)
+    def add(self, prompt: SampledPrompt) -> None:
+        self._prompts.append(prompt)
+        self._without_draws += 1
 
-    def next(self, left: int, speculate: bool) -> Progress | None:
+    def changed(self, prompt: SampledPrompt) -> None:
+        pass
+
+    def next(self, left: int, ahead: bool) -> SampledPrompt | None:
         if not self._round and not self._awaits_any():
             self._begin_round(left)
-        return self._round.popleft() if self._round else None
+        while self._round:
+            prompt = self._round.popleft()
+            if not prompt.issued:
+                self._without_draws -= 1
+                return prompt
+            if left > self._without_draws:
+                return prompt
+        return None
 
     def _awaits_any(self) -> bool:
-        if self._waits_for is None or self._waits_for.issued == self._waits_for.settled:
-            behind = (p for p in self._prompts if p.issued > p.settled and not p.ended)
+        if self._waits_for is None or self._waits_for.issued == self._waits_for.processed:
+            behind = (p for p in self._prompts if p.issued > p.processed and not p.ended)
             self._waits_for = next(behind, None)
         return self._waits_for is not None
 
     def _begin_round(self, left: int) -> None:
-        """Share out a round; where the batch has too few draws left for it, evenly."""
+        """Share out a round; evenly, if the batch has too few draws left for a whole one."""
         self._prompts = [p for p in self._prompts if not p.ended]
-        wanted = [min(self._size, p.outlook.budget - p.issued) for p in self._prompts]
+        wanted = [min(self._size, p.tables.budget - p.issued) for p in self._prompts]
         if sum(wanted) > left:
             each, rest = divmod(left, len(self._prompts))
-            wanted = [min(w, each + (i < rest)) for i, w in enumerate(wanted)]
+            without_draws_first = sorted(
+                range(len(wanted)), key=lambda i: self._prompts[i].issued > 0
+            )
+            for rank, i in enumerate(without_draws_first):
+                wanted[i] = min(wanted[i], each + (rank < rest))
         for prompt, count in zip(self._prompts, wanted, strict=True):
             self._round.extend([prompt] * count)
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """No rounds: a free slot goes to the prompt that is furthest behind, and nobody waits.
+class Streamed(Schedule):
+    """No rounds: a free slot goes to the prompt that is furthest behind, and no prompt waits.
 
     The rule is asked after every draw, in draw order, so a pool is the one that drawing one at a
     time would give, whatever the engine's timing. To keep slots full, draws are handed out before
     it is known that they are needed, and cancelled if they are not: as many ahead as are each
-    needed with a probability of at least `speculation`, by what is believed of the prompt. Each
-    slot goes to the unresolved prompt with the fewest draws in flight for what it is still
-    expected to need; among equals, to the one that needs most.
+    needed with a probability of at least `speculation`, given the prompt's prior and its responses.
+    A `speculation` of 1 hands out only draws that are certain to be needed. Each slot goes to the
+    unresolved prompt with the fewest draws in flight relative to what it is still expected to
+    need; among equals, to the one that needs most.
     """
 
     max_samples: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
@@ -147,36 +179,55 @@ class Streamed:
         if not 0 <= self.speculation <= 1:
             raise ValueError(f"speculation must lie between 0 and 1, got {self.speculation}")
 
-    def asks(self, settled: int) -> bool:
+    def asks(self, processed: int) -> bool:
         """After every draw."""
+        return True
+
+    @property
+    def streams(self) -> bool:
+        """True: a slot that comes free is filled at once."""
+        return True
+
+    @property
+    def draws_ahead(self) -> bool:
+        """Unless `speculation` is 1: then each draw handed out is certain to be needed."""
+        return self.speculation < 1
+
+    @property
+    def uses_priors(self) -> bool:
+        """True: they say how much each prompt is expected to need."""
         return True
 
     def dispatcher(self) -> "_StreamedDispatcher":
         """Begin with nothing in flight."""
-        return _StreamedDispatcher()
+        return _StreamedDispatcher(self.speculation)
 
 
 class _StreamedDispatcher:
-    """The prompts that a draw may be handed to: a heap of priorities, and of places for each.
+    """The prompts that may get the next draw: a heap of priorities, and of places for each.
 
     Many prompts share a priority, and one heap of pairs would compare more and fetch far more from
     memory. Entries that are out of date stay until their turn comes; there are at most two a draw.
-    Prompts whose next draw might turn out surplus are parked while nobody speculates.
+    Prompts whose next draw might turn out surplus are parked while nothing is drawn ahead.
     """
 
-    def __init__(self) -> None:
-        self._prompts: list[Progress] = []
+    def __init__(self, speculation: float) -> None:
+        self._speculation = speculation
+        self._prompts: list[SampledPrompt] = []
         self._priorities: list[float] = []
         self._order: list[float] = []
         self._places: dict[float, list[int]] = {}
-        self._parked: list[Progress] = []
+        self._parked: list[SampledPrompt] = []
+        self._most_in_flight: dict[StoppingTables, list[list[int]]] = {}
 
-    def changed(self, prompt: Progress) -> None:
+    def add(self, prompt: SampledPrompt) -> None:
+        self._prompts.append(prompt)
+        self._priorities.append(_NO_TURN)
+        self.changed(prompt)
+
+    def changed(self, prompt: SampledPrompt) -> None:
         place = prompt.place
-        if place == len(self._prompts):
-            self._prompts.append(prompt)
-            self._priorities.append(_NO_TURN)
-        priority = _priority(prompt)
+        priority = self._priority(prompt)
         if self._priorities[place] != priority:
             self._priorities[place] = priority
             if priority in self._places:
@@ -185,8 +236,8 @@ class _StreamedDispatcher:
                 heapq.heappush(self._order, priority)
                 self._places[priority] = [place]
 
-    def next(self, left: int, speculate: bool) -> Progress | None:
-        while speculate and self._parked:
+    def next(self, left: int, ahead: bool) -> SampledPrompt | None:
+        while ahead and self._parked:
             self.changed(self._parked.pop())
         while self._order:
             priority = self._order[0]
@@ -197,41 +248,51 @@ class _StreamedDispatcher:
                     continue
                 self._priorities[place] = _NO_TURN
                 prompt = self._prompts[place]
-                if speculate or _is_certain(prompt):
+                if ahead or _is_certain(prompt):
                     return prompt
                 self._parked.append(prompt)
             del self._places[heapq.heappop(self._order)]
         return None
 
+    def _priority(self, prompt: SampledPrompt) -> float:
+        """Say when a prompt's turn is, the smallest first: who has least in flight for its need.
+
+        Those without any draw yet come before all others, and who needs most breaks ties.
+        """
+        tables, outstanding = prompt.known_tables, prompt.outstanding
+        correct, incorrect = prompt.known_correct, prompt.known_incorrect
+        most = self._most_in_flight.get(tables) or self._find_most_in_flight(tables)
+        if prompt.issued >= prompt.limit or outstanding >= most[correct][incorrect]:
+            return _NO_TURN
+        need = tables.expected_need[correct][incorrect]
+        return (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
+
+    def _find_most_in_flight(self, tables: StoppingTables) -> list[list[int]]:
+        found = self._most_in_flight[tables] = worthwhile_table(tables, self._speculation)
+        return found
+
 
 _NO_TURN = math.inf
 
 
-def _priority(prompt: Progress) -> float:
-    """Say when a prompt's turn is, the smallest first: who has least in flight for its need.
-
-    Those that nothing was drawn for yet come before all, and who needs most breaks ties.
-    """
-    outlook, issued, in_flight = prompt.outlook, prompt.issued, prompt.in_flight
-    correct, incorrect = prompt.known_correct, prompt.known_incorrect
-    if issued >= prompt.wanted or in_flight >= outlook.worthwhile[correct][incorrect]:
-        return _NO_TURN
-    need = outlook.expected_need[correct][incorrect]
-    return (in_flight / need if issued else -1.0) - 1e-6 * need
-
-
-def _is_certain(prompt: Progress) -> bool:
-    """Say whether one draw more is needed, whatever comes of those in flight."""
-    certain_need = prompt.outlook.certain_need[prompt.known_correct][prompt.known_incorrect]
-    return prompt.in_flight < certain_need
+def _is_certain(prompt: SampledPrompt) -> bool:
+    """Say whether one more draw is needed, whatever the rewards of those in flight."""
+    certain_need = prompt.known_tables.certain_need[prompt.known_correct][prompt.known_incorrect]
+    return prompt.outstanding < certain_need
 
 
 def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
-    """Refuse a rule that no pool within the schedule's budget can satisfy.
+    """Refuse a rule that no pool within the schedule's budget can satisfy, as far as counts tell.
 
     Raises:
         ValueError: Names both.
     """
     most = schedule.max_samples
+    if as_exit_rule(rule).looks_at_rewards:
+        return
     if not any(rule.satisfied(correct, most - correct) for correct in range(most + 1)):
         raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")
+
+
+SCHEDULES: dict[str, type[Schedule]] = {"rounds": Rounds, "streamed": Streamed}
+"""The schedules that settings choose by name."""

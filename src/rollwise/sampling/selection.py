@@ -6,12 +6,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.checks import at_least, one_of
-from rollwise.sampling.pool import Pool, is_uniform
+from rollwise.sampling.checks import at_least, one_of, warn_renamed
+from rollwise.sampling.pool import Pool, has_zero_variance
 
 Strategy = Literal["balanced", "max_variance", "positives", "all"]
 """`balanced`: half correct, half incorrect. `max_variance`: those whose rewards vary most.
-`positives`: correct ones only. `all`: the whole pool, whatever its size."""
+`positives`: correct ones only. `all`: the whole pool, of any size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,15 @@ class Group:
         return len(self.indices)
 
     @property
-    def uniform(self) -> bool:
+    def zero_variance(self) -> bool:
         """Whether all members have the same reward."""
-        return is_uniform(self.rewards)
+        return has_zero_variance(self.rewards)
+
+    @property
+    def uniform(self) -> bool:
+        """The former name of `zero_variance`."""
+        warn_renamed("Group.uniform", "Group.zero_variance")
+        return self.zero_variance
 
 
 def check_size(size: int, strategy: Strategy) -> None:
@@ -57,23 +63,26 @@ def select_group(
 ) -> Group:
     """Choose the members of `pool` that are trained on.
 
-    * `balanced` takes k/2 correct and k/2 incorrect responses; where one side has fewer, the other
+    * `balanced` takes k/2 correct and k/2 incorrect responses; if one side has fewer, the other
       fills up (Reinforce-Ada, arXiv 2510.04996, section 3).
     * `max_variance` takes the k whose rewards have the largest variance: the a highest and k − a
       lowest for the best a (PODS, arXiv 2504.13818), and the largest such a. It looks at the
       rewards themselves, not at the threshold; for rewards of 0 and 1, and an even k, it makes the
       groups that `balanced` makes.
-    * `positives` takes the correct ones, at most k; none where the pool has none.
+    * `positives` takes the correct ones, at most k; none if the pool has none.
     * `all` takes the whole pool.
 
-    Except by `positives`, a pool smaller than `size` is taken whole. Members are chosen by draw
-    order or at random, never by the time they were finished, which would favour short answers.
+    Except under `positives`, a pool smaller than `size` is taken whole. Members are chosen by draw
+    order or at random, never by when they were finished, which would favour short answers.
 
     Args:
         pool: All responses of one prompt.
-        size: k, the members wanted. `all` does not look at it.
+        size: k, the members wanted; `all` ignores it.
         strategy: `balanced`, `max_variance`, `positives` or `all`.
-        rng: Chooses at random among those that serve equally; None takes the first drawn.
+        rng: Chooses among responses that serve equally well; None takes the first drawn.
+
+    Raises:
+        ValueError: What `check_size` refuses.
     """
     check_size(size, strategy)
     if strategy == "all":
@@ -118,7 +127,7 @@ def _most_varied(
 def _take(
     indices: NDArray[np.intp], count: int, rng: np.random.Generator | None
 ) -> NDArray[np.intp]:
-    """Take `count` of the indices, or all where there are fewer."""
+    """Take `count` of the indices, or all if there are fewer."""
     if rng is None:
         return indices[:count]
     return rng.choice(indices, min(count, len(indices)), replace=False)

@@ -1,11 +1,9 @@
-"""A batch of prompts being sampled: what to draw next, and what came of it."""
+"""A batch of prompts being sampled: which responses to draw next, and their rewards so far."""
 
 import math
 import sys
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from hashlib import blake2b
 from numbers import Integral
 from typing import Any
 
@@ -13,42 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollwise.sampling.checks import at_least
-from rollwise.sampling.exits import ExitRule
-from rollwise.sampling.outlook import outlook_of, rounded_priors
-from rollwise.sampling.pool import POSITIVE_THRESHOLD, ExitReason, Key, Pool
-from rollwise.sampling.progress import Outcome, Progress
+from rollwise.sampling.draws import Draw, Key, draw_seed, spell_seed
+from rollwise.sampling.exits import ExitRule, as_exit_rule
+from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
+from rollwise.sampling.prompt import Result, SampledPrompt
 from rollwise.sampling.schedules import Rounds, Schedule
-from rollwise.sampling.stopping import Stopping
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """One response to be drawn: the `index`-th of the prompt `key`, from the random `seed`."""
-
-    key: Key
-    index: int
-    seed: int
-
-
-def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
-    """Hash a run's seed, the step, the prompt and the draw's index to 63 random bits.
-
-    Neighbouring draws get unrelated seeds: servers in use add a sample's index to the seed they
-    are given, so that consecutive seeds would share all but one of their samples. Equal keys get
-    equal seeds, whether they are Python's or NumPy's; 1 and "1" are different keys.
-    """
-    return _hashed(_seed_name(seed, step, key), index)
-
-
-def _seed_name(seed: int, step: int, key: Key) -> str:
-    """Spell out what the seeds of a prompt's draws are hashed from, before the index."""
-    kind = "str" if isinstance(key, str) else "int"
-    return f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f"
-
-
-def _hashed(name: str, index: int) -> int:
-    whole = f"{name}{index}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big") >> 1
+from rollwise.sampling.stopping_tables import tables_of_prompts
 
 
 def _checked(key: Key) -> Key:
@@ -60,19 +28,18 @@ def _checked(key: Key) -> Key:
 
 
 class RolloutSession:
-    """Samples a batch of prompts until each has enough signal, or has used its budget.
+    """Samples a batch of prompts until each has enough signal, or has used up its budget.
 
     The session knows no engine and no clock: ask it for draws, generate and grade them in any
-    order, and record each. Rewards enter a pool in draw order, so that the pool is the same
-    whatever the timing. It can be pickled at any moment.
+    order, and record each. Rewards enter a pool in draw order, so the pool does not depend on the
+    timing. A session can be pickled at any moment.
 
         while draws := session.next_draws():
             for draw in draws:
                 response = generate(draw)
                 session.record(draw, reward=grade(response), response=response)
 
-    With an engine of many slots, and a schedule that hands out draws before it is known that they
-    are needed (`Streamed`):
+    With an engine of many slots, and a schedule that streams (`Streamed`):
 
         while not session.done:
             engine.submit(session.next_draws(free_slots=engine.free_slots))
@@ -81,27 +48,29 @@ class RolloutSession:
 
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
-        exit_rule: When a prompt has been sampled enough.
-        schedule: In what portions draws are handed out.
+        exit_rule: When a prompt has been sampled enough: an `ExitRule`, or an object that has
+            `satisfied` alone.
+        schedule: When draws are handed out.
         seed: The run's seed.
         step: The training step; with the seed, the prompt and the index it makes a draw's seed.
         positive_threshold: A response is correct where its reward is above this.
-        max_attempts: How often one draw is tried before it is given up as lost.
+        max_attempts: How often a draw is tried before it is lost.
         priors: What is believed of each prompt's pass rate: α and β of a Beta distribution, shape
-            (P, 2), say from a prompt sampler; by default (1, 1), nothing. They order the draws of
-            `Streamed`, and a rule that gives up begins from them. Rounded, so that prompts share
-            tables: the mean to 1/32, the strength α + β to a power of 2.
-        budgets: The most draws of each prompt, shape (P,), say from an allocation; by default, and
-            at most, the schedule's.
-        total_draws: The most draws of the whole batch, surplus included. A prompt that is cut
-            short by it is `exhausted`; which prompts that are hangs, under `Streamed`, on the
-            order of arrival.
+            (P, 2), for instance from a prompt sampler; by default 1 and 1, which is flat. They
+            order the draws of `Streamed`, and a rule that gives up starts from them, both from
+            rounded ones, so that prompts share tables: the mean to 1/32, the strength α + β to a
+            power of 2. Pools keep them as they are, for baselines.
+        budgets: The most draws of each prompt, shape (P,), for instance from an allocation; by
+            default, and at most, the schedule's.
+        total_draws: The most draws of the whole batch, surplus included; at least one for each
+            prompt, which it then gets. A prompt that is cut short by it is `exhausted`; under
+            `Streamed` the order of arrival decides which prompts those are.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
         failures: Draws reported as failed, attempts counted one by one.
         lost: Draws that failed `max_attempts` times; they are in no pool.
-        surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if they were done.
+        surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if already done.
 
     Raises:
         ValueError: No keys, a key twice, a count below 1, a seed or step below 0, priors or
@@ -132,9 +101,9 @@ class RolloutSession:
         self.positive_threshold = positive_threshold
         self.total_draws = total_draws
         self.pools: dict[Key, Pool] = {}
-        self._prompts: dict[Key, Progress] = {}
+        self._prompts: dict[Key, SampledPrompt] = {}
         self._dispatcher = self.schedule.dispatcher()
-        self._retries: deque[Draw] = deque()
+        self._repeats: deque[Draw] = deque()
         self._attempts: dict[Draw, int] = {}
         self._unresolved = 0
         self._issued = 0
@@ -150,13 +119,32 @@ class RolloutSession:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> None:
-        """Sample further prompts too, say in place of those that turned out to carry no signal.
+        """Sample more prompts, for instance in place of those that turned out to carry no signal.
 
         Raises:
-            ValueError: No keys, or a key that the session has already, or what the constructor
-                refuses; nothing is added.
+            ValueError: No keys, a key that the session has already, or what the constructor
+                refuses; nothing is added then.
             TypeError: A key that is neither a string nor an integer.
         """
+        added = self._new_keys(keys)
+        if self.total_draws is not None:
+            without_draws = sum(not prompt.issued for prompt in self._prompts.values())
+            at_least("total_draws", self.total_draws, self._issued + without_draws + len(added))
+        most = self.schedule.max_samples
+        tables = list(
+            tables_of_prompts(self.exit_rule, self.schedule, most, len(added), priors, budgets)
+        )
+        believed = [None] * len(added) if priors is None else np.asarray(priors, float).tolist()
+        for key, own_tables, prior in zip(added, tables, believed, strict=True):
+            pool = Pool(key, positive_threshold=self.positive_threshold)
+            pool.stopping, pool.prior = own_tables.stopping, prior and tuple(prior)
+            seed_prefix = spell_seed(self.seed, self.step, key)
+            prompt = SampledPrompt(pool, own_tables, len(self._prompts), seed_prefix)
+            self._prompts[key], self.pools[key] = prompt, pool
+            self._dispatcher.add(prompt)
+        self._unresolved += len(added)
+
+    def _new_keys(self, keys: Iterable[Key]) -> list[Key]:
         added: dict[Key, None] = {}
         for given in keys:
             key = _checked(given)
@@ -165,48 +153,21 @@ class RolloutSession:
             added[key] = None
         if not added:
             raise ValueError("keys must name at least one prompt, got none")
-        if self.total_draws is not None:
-            at_least("total_draws", self.total_draws, self._issued + len(added))
-        stoppings = self._stoppings(len(added), priors, budgets)
-        for key, stopping in zip(added, stoppings, strict=True):
-            pool = Pool(key, positive_threshold=self.positive_threshold)
-            pool.stopping = stopping
-            outlook = outlook_of(stopping, self.schedule.speculation)
-            seed_name = _seed_name(self.seed, self.step, key)
-            prompt = Progress(pool, outlook, place=len(self._prompts), seed_name=seed_name)
-            self._prompts[key], self.pools[key] = prompt, pool
-            self._dispatcher.changed(prompt)
-        self._unresolved += len(added)
+        return list(added)
 
-    def _stoppings(
-        self, count: int, priors: ArrayLike | None, budgets: ArrayLike | None
-    ) -> Iterable[Stopping]:
-        most = self.schedule.max_samples
-        budgets_P = np.full(count, most) if budgets is None else np.asarray(budgets)
-        if budgets_P.shape != (count,) or not np.issubdtype(budgets_P.dtype, np.integer):
-            raise ValueError(f"budgets must be {count} integers, got {budgets!r}")
-        if not np.all((budgets_P >= 1) & (budgets_P <= most)):
-            raise ValueError(
-                f"budgets must lie between 1 and the schedule's {most} draws, "
-                f"got {budgets_P.min()} to {budgets_P.max()}"
-            )
-        priors_P2 = np.ones((count, 2)) if priors is None else np.asarray(priors, dtype=float)
-        if priors_P2.shape != (count, 2):
-            raise ValueError(f"priors must have shape ({count}, 2), got {priors_P2.shape}")
-        if not np.all((priors_P2 > 0) & np.isfinite(priors_P2)):
-            raise ValueError("priors must be finite and above 0")
-        if priors is not None:
-            priors_P2 = rounded_priors(priors_P2)
-        made: dict[tuple[int, float, float], Stopping] = {}
-        for budget, (alpha, beta) in zip(budgets_P.tolist(), priors_P2.tolist(), strict=True):
-            kind = (budget, alpha, beta)
-            if kind not in made:
-                made[kind] = Stopping(self.exit_rule, self.schedule, budget, (alpha, beta))
-            yield made[kind]
+    @property
+    def draws_ahead(self) -> bool:
+        """Whether the schedule hands out draws before they are known to be needed."""
+        return self.schedule.draws_ahead
+
+    @property
+    def uses_priors(self) -> bool:
+        """Whether the schedule or the exit rule depends on what is believed of pass rates."""
+        return self.schedule.uses_priors or as_exit_rule(self.exit_rule).uses_priors
 
     @property
     def draws_left(self) -> int:
-        """Draws that `total_draws` leaves; without it, as good as endless."""
+        """Draws that `total_draws` leaves; without it, a number too large to matter."""
         return sys.maxsize if self.total_draws is None else self.total_draws - self._issued
 
     @property
@@ -217,52 +178,48 @@ class RolloutSession:
     def next_draws(self, free_slots: int | None = None) -> list[Draw]:
         """Hand out draws, at most `free_slots` of them; [] once every prompt has ended.
 
-        [] also means "record what is in flight first", which `done` tells apart. Where the number
-        of free slots is not given, no draw is handed out that might turn out surplus.
+        [] may also mean "record what is in flight first"; `done` tells the two apart. Without
+        `free_slots`, only draws that are certain to be needed are handed out.
         """
         if free_slots is not None:
             at_least("free_slots", free_slots, 1)
-        speculate = free_slots is not None
         draws: list[Draw] = []
         while free_slots is None or len(draws) < free_slots:
-            draw = self._next_retry() or self._next_new(speculate)
+            repeated = self._next_repeat() if self._repeats else None
+            draw = repeated or self._next_new(ahead=free_slots is not None)
             if draw is None:
                 break
             draws.append(draw)
         return draws
 
-    def _next_retry(self) -> Draw | None:
-        while self._retries:
-            draw = self._retries.popleft()
-            if self._wants(draw):
-                self._prompts[draw.key].flying[draw.index] = draw
+    def _next_repeat(self) -> Draw | None:
+        while self._repeats:
+            draw = self._repeats.popleft()
+            if self._prompts[draw.key].repeat(draw):
                 return draw
         return None
 
-    def _next_new(self, speculate: bool) -> Draw | None:
+    def _next_new(self, ahead: bool) -> Draw | None:
         left = self.draws_left
-        prompt = self._dispatcher.next(left, speculate) if left else None
+        prompt = self._dispatcher.next(left, ahead) if left else None
         if prompt is None:
             return None
-        index = prompt.issued
-        draw = Draw(prompt.pool.key, index, _hashed(prompt.seed_name, index))
-        prompt.flying[index] = draw
-        prompt.issued += 1
-        prompt.in_flight += 1
+        draw = prompt.issue()
         self._issued += 1
         self._dispatcher.changed(prompt)
         if left == 1:
-            self._end_what_waits()
+            self._end_idle_prompts()
         return draw
 
-    def _end_what_waits(self) -> None:
-        """The batch's budget is spent: end the prompts that nothing is on the way to."""
+    def _end_idle_prompts(self) -> None:
+        """End the prompts that have nothing in flight: the batch's budget is spent."""
         for prompt in self._prompts.values():
-            if not prompt.ended and prompt.issued == prompt.settled:
-                self._end(prompt, prompt.exit_reason(cut_short=True) or "exhausted")
+            if not prompt.ended and prompt.issued == prompt.processed:
+                prompt.end(prompt.exit_reason(last=True) or "exhausted")
+                self._count_end(prompt)
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
-        """Report what came of a draw; returns the draws in flight that are no longer wanted.
+        """Report the result of a draw; returns the draws in flight that are no longer needed.
 
         Those are to be cancelled, and not recorded.
 
@@ -271,72 +228,54 @@ class RolloutSession:
         """
         if not math.isfinite(reward):
             raise ValueError(f"the reward of {draw} must be finite, got {reward}")
-        return self._arrive(self._land(draw), draw, (float(reward), response))
+        return self._receive(self._released(draw), draw, (float(reward), response))
 
     def record_failure(self, draw: Draw) -> list[Draw]:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
 
-        It is handed out again with the same seed; after `max_attempts` it is given up: the pool
-        goes on without it, which leans towards responses that are not lost.
+        It is handed out again with the same seed. After `max_attempts` it is lost: the pool does
+        without it, and is biased towards responses that are not lost; it has still used up a draw
+        of the prompt's budget.
 
         Raises:
             ValueError: The draw is not in flight.
         """
-        prompt = self._land(draw)
+        prompt = self._released(draw)
         self.failures += 1
         attempts = self._attempts[draw] = self._attempts.get(draw, 0) + 1
         if attempts < self.max_attempts:
-            self._retries.append(draw)
+            self._repeats.append(draw)
             return []
         self.lost += 1
-        return self._arrive(prompt, draw, None)
+        return self._receive(prompt, draw, None)
 
-    def _land(self, draw: Draw) -> Progress:
+    def _released(self, draw: Draw) -> SampledPrompt:
+        """Return the prompt of a draw that was in flight, and now is not."""
         prompt = self._prompts.get(draw.key)
+        if prompt is None or not prompt.release(draw):
+            raise ValueError(f"{draw} {self._why_refused(draw, prompt)}")
+        return prompt
+
+    def _why_refused(self, draw: Draw, prompt: SampledPrompt | None) -> str:
         if prompt is None:
-            raise ValueError(f"{draw} is of no prompt of this session")
-        found = prompt.flying.get(draw.index)
-        if found is draw or found == draw:
-            del prompt.flying[draw.index]
-            return prompt
+            return "is of no prompt of this session"
         if draw.seed != draw_seed(self.seed, self.step, draw.key, draw.index):
-            raise ValueError(f"{draw} is of another session: this one gives it another seed")
-        if draw in self._retries:
-            raise ValueError(f"{draw} has failed and waits to be handed out again")
+            return "is of another session: this one gives it another seed"
+        if draw in self._repeats:
+            return "has failed and waits to be handed out again"
         if not 0 <= draw.index < prompt.issued:
-            raise ValueError(f"{draw} was never handed out")
-        if draw.index < prompt.settled or draw.index in prompt.arrived:
-            raise ValueError(f"{draw} was recorded already")
-        raise ValueError(f"{draw} was to be cancelled: it is surplus, its prompt does without it")
+            return "was never handed out"
+        if draw.index < prompt.processed or draw.index in prompt.waiting:
+            return "was recorded already"
+        return "was to be cancelled: it is surplus, its prompt does without it"
 
-    def _wants(self, draw: Draw) -> bool:
-        prompt = self._prompts[draw.key]
-        return not prompt.ended and draw.index < prompt.wanted
-
-    def _arrive(self, prompt: Progress, draw: Draw, outcome: Outcome) -> list[Draw]:
-        """Take in an outcome and those that wait for it, or have it wait for an earlier draw."""
-        prompt.learn(outcome)
-        if draw.index > prompt.settled:
-            prompt.hold(draw.index, outcome)
-        else:
-            self._settle(prompt, outcome)
-            while prompt.settled in prompt.arrived:
-                self._settle(prompt, prompt.arrived.pop(prompt.settled))
-        surplus = prompt.take_surplus()
+    def _receive(self, prompt: SampledPrompt, draw: Draw, result: Result) -> list[Draw]:
+        surplus = prompt.receive(draw.index, result, self._issued == self.total_draws)
+        if prompt.pool.exit_reason is not None:
+            self._count_end(prompt)
         self._dispatcher.changed(prompt)
         return surplus
 
-    def _settle(self, prompt: Progress, outcome: Outcome) -> None:
-        """Take the next outcome in draw order into the pool, and end the prompt if it is time."""
-        prompt.settled += 1
-        if outcome is not None:
-            prompt.pool.take(*outcome)
-        none_left = prompt.issued == prompt.settled and not self.draws_left
-        reason = prompt.exit_reason(cut_short=none_left)
-        if reason is not None:
-            self._end(prompt, reason)
-
-    def _end(self, prompt: Progress, reason: ExitReason) -> None:
-        prompt.end(reason)
-        self.surplus += prompt.issued - prompt.settled
+    def _count_end(self, prompt: SampledPrompt) -> None:
+        self.surplus += prompt.issued - prompt.processed
         self._unresolved -= 1

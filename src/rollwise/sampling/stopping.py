@@ -1,8 +1,8 @@
-"""When the sampling of one prompt stops, and what is still to be expected of it, by its counts.
+"""When the sampling of one prompt stops, and how many more draws to expect, by its counts.
 
 Everything here is a table over (n₊, n₋), the correct and incorrect responses in a prompt's pool:
-arrays of shape (B + 1, B + 1) for a budget of B draws, indexed `[positives, negatives]`. What lies
-beyond the budget (n₊ + n₋ > B) counts as stopped.
+arrays of shape (B + 1, B + 1) for a budget of B draws, indexed `[positives, negatives]`. States
+beyond the budget (n₊ + n₋ > B) count as stopped.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.exits import ExitRule, GiveUp
+from rollwise.sampling.exits import ExitRule, as_exit_rule
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -21,10 +21,10 @@ Combine = Callable[[Floats, Floats, Floats], Floats]
 
 
 class Asking(Protocol):
-    """What a schedule says of when the exit rule is asked."""
+    """The part of a schedule that says when the exit rule is asked."""
 
-    def asks(self, settled: int) -> bool:
-        """Say whether the exit rule is asked once `settled` draws of a prompt are in order."""
+    def asks(self, processed: int) -> bool:
+        """Say whether the exit rule is asked after so many draws, lost ones included."""
         ...
 
 
@@ -33,65 +33,77 @@ class Stopping:
     """An exit rule, asked at certain counts, within a budget.
 
     Args:
-        rule: When a prompt has been sampled enough, or is given up.
-        schedule: At which counts the rule is asked.
+        rule: When a prompt has been sampled enough, or is given up. For a rule that looks at
+            rewards the tables are computed from its guess by counts, and one draw more, at least,
+            is expected wherever the budget is not spent.
+        schedule: After how many draws the rule is asked.
         budget: The most draws, B.
         prior: α and β of the Beta distribution that the pass rate is believed to have before the
-            first draw. It says how likely a draw is to be correct, and so what is futile.
+            first draw. It gives the probability that a draw is correct.
+        lost: Draws that are in no pool because they were lost; they use up the budget all the same.
     """
 
     rule: ExitRule
     schedule: Asking
     budget: int
     prior: tuple[float, float] = (1.0, 1.0)
+    lost: int = 0
 
     @cached_property
     def asked(self) -> Bools:
-        """Whether the rule is asked, by the number of draws, shape (B + 1,); always at the last."""
-        counts = range(1, self.budget + 1)
-        return np.array([False, *(n == self.budget or self.schedule.asks(n) for n in counts)])
+        """Whether the rule is asked, by n₊ + n₋, shape (B + 1,); always after the last draw."""
+        processed = range(self.lost, self.lost + self.budget + 1)
+        return np.array(
+            [
+                0 < n <= self.budget and (n == self.budget or self.schedule.asks(n))
+                for n in processed
+            ]
+        )
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether the number of draws does not depend on what they show."""
+        return bool(self.certain_need[0, 0] == self.expected_need[0, 0])
 
     @cached_property
     def satisfied(self) -> Bools:
-        """Where the rule is met, whether or not it is asked there."""
+        """Where the rule is satisfied, whether or not it is asked there."""
         met = np.asarray(self.rule.satisfied(self._positives, self._negatives), dtype=bool)
         return np.broadcast_to(met, self._drawn.shape)
 
     @cached_property
     def chance(self) -> Floats:
-        """How probable it is that the rule will be met within the budget; 1 where it is."""
+        """The probability that the rule will be satisfied within the budget; 1 where it is."""
         met = self.satisfied & self._asked
         return self._backward(np.where(met, 1.0, 0.0), met | self._spent, _average)
 
     @cached_property
     def futile(self) -> Bools:
         """Where the rule gives the prompt up; nowhere for a rule that does not give up."""
-        if not isinstance(self.rule, GiveUp):
-            return np.zeros_like(self._asked)
-        hopeless = self.chance < self.rule.below
-        return hopeless & self._asked & ~self.satisfied & ~self._spent
+        given_up = np.asarray(as_exit_rule(self.rule).gives_up(self.chance), dtype=bool)
+        return given_up & self._asked & ~self.satisfied & ~self._spent
 
     @cached_property
     def stops(self) -> Bools:
-        """Where sampling ends: rule met, given up, or budget spent."""
+        """Where sampling ends: rule satisfied, prompt given up, or budget spent."""
         return (self.satisfied & self._asked) | self.futile | self._spent
 
     @cached_property
     def expected_need(self) -> Floats:
-        """How many further draws are expected until it stops; 0 where it has."""
-        return self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_average)
+        """How many more draws are expected until sampling stops; 0 where it has."""
+        need = self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_average)
+        return np.maximum(need, self._may_go_on)
 
     @cached_property
     def certain_need(self) -> NDArray[np.int64]:
-        """How many further draws it takes at least until it stops, whatever comes of them."""
+        """How many more draws are made at least until sampling stops, whatever their rewards."""
         least = self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_least)
-        return least.astype(int)
+        return np.maximum(least, self._may_go_on).astype(int)
 
     def worthwhile(self, probability: float) -> NDArray[np.int64]:
-        """How many further draws are each needed with at least `probability`, shape (B+1, B+1).
+        """How many more draws are each needed with at least `probability`, shape (B + 1, B + 1).
 
-        A draw is needed where the sampling has not stopped before it. At least 1 wherever it has
-        not stopped yet.
+        A draw is needed if sampling has not stopped before it. At least `certain_need`.
         """
         goes_on = np.where(self.stops, 0.0, 1.0)
         needed, count = goes_on.copy(), np.zeros(goes_on.shape, dtype=int)
@@ -106,11 +118,11 @@ class Stopping:
                 + (1 - self._correct[:-1, :-1]) * needed[:-1, 1:]
             )
             needed = after * goes_on
-        return np.maximum(count, ~self.stops)
+        return np.maximum(count, self.certain_need)
 
     @cached_property
     def monotone(self) -> bool:
-        """Whether a rule that is met stays met, whatever is drawn further."""
+        """Whether the rule, once satisfied, stays so whatever else is drawn."""
         met = self.satisfied
         kept_by_correct = met[1:, :] | ~met[:-1, :] | self._beyond[1:, :]
         kept_by_incorrect = met[:, 1:] | ~met[:, :-1] | self._beyond[:, 1:]
@@ -135,11 +147,16 @@ class Stopping:
 
     @property
     def _spent(self) -> Bools:
-        return self._drawn >= self.budget
+        return self._drawn + self.lost >= self.budget
 
     @property
     def _beyond(self) -> Bools:
-        return self._drawn > self.budget
+        return self._drawn + self.lost > self.budget
+
+    @property
+    def _may_go_on(self) -> Bools:
+        """Where sampling continues although the tables say it stops: rewards decide, not counts."""
+        return ~self._spent & as_exit_rule(self.rule).looks_at_rewards
 
     @cached_property
     def _correct(self) -> Floats:

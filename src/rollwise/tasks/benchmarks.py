@@ -1,4 +1,4 @@
-"""Benchmarks: by name, from files, and from the hub."""
+"""Benchmarks: known by name, from files, and from the hub."""
 
 import dataclasses
 import re
@@ -11,11 +11,12 @@ from rollwise.config.drawing import BenchmarkSettings
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
 from rollwise.tasks.problem import Problem, with_system_prompt
-from rollwise.tasks.readers import is_path, read_problems
+from rollwise.tasks.readers import read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED, make_problems
+from rollwise.tasks.tables import is_path
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
-"""What a benchmark that is given by name is asked with."""
+"""Added below each problem of the benchmarks that are known by name."""
 
 BUILT_IN_PROBLEMS = 256
 
@@ -27,11 +28,11 @@ class Benchmark:
     """Where the problems of a benchmark are.
 
     Attributes:
-        name: What its figures and files are called.
+        name: What its figures and files are named by.
         source: A file, or a data set on the hub.
-        split: Of the data set.
-        problem_column: Where the problems are, if not in `problem`.
-        instruction: Added below each problem where the settings say nothing.
+        split: The split of a data set.
+        problem_column: The column of the problems, if it is not `problem`.
+        instruction: Added below each problem unless the settings say otherwise.
     """
 
     name: str
@@ -56,10 +57,10 @@ NAMED = {b.name: dataclasses.replace(b, instruction=INSTRUCTION) for b in _NAMED
 
 
 def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
-    """Look benchmarks up: names, files, data sets on the hub (`owner/name`), or `name=file`.
+    """Find benchmarks by name, file, data set on the hub (`owner/name`) or `name=file`.
 
     Raises:
-        ConfigError: One that is none of these, or two of one name.
+        ConfigError: One is none of these, or two have the same name.
     """
     found = [_find(text) for text in wanted]
     names = [benchmark.name for benchmark in found]
@@ -93,14 +94,14 @@ def _find(text: str) -> Benchmark:
 
 
 def read_benchmark(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
-    """Read the problems of a benchmark, keyed by what they ask without any instruction.
+    """Read the problems of a benchmark, each keyed by its text without any instruction.
 
-    So the same problem has the same key whatever is added to it, and models that are asked
-    differently can be compared.
+    A problem has the same key whatever is added to it, so that models which are asked in different
+    ways can be compared problem by problem.
 
     Raises:
         DataError: It cannot be read, or holds no problem.
-        ConfigError: The built-in task has not so many problems.
+        ConfigError: The built-in task does not have that many problems.
     """
     problems = _made(settings) if benchmark.source == BUILT_IN else _read(benchmark, settings)
     given = settings.instruction
@@ -140,7 +141,7 @@ def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
 
 
 def _ask(problem: Problem, instruction: str, system_prompt: str) -> Problem:
-    """Put an instruction below the problem and a system message before it; the key stays."""
+    """Put an instruction below a problem and a system message before it; keep its key."""
     *before, last = problem.messages
     if instruction:
         last = {**last, "content": f"{last['content']}\n\n{instruction}"}

@@ -1,4 +1,4 @@
-"""Problems that are the same but for their wording or their layout."""
+"""Near duplicates: problems that differ in wording or layout alone."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from rollwise.tasks.problem import Problem
 
 STRETCH = 5
-"""Characters of the stretches of text that are compared."""
+"""Characters of each stretch of text that is compared."""
 
 HASHES, BANDS = 96, 24
 """Of MinHash: at a similarity of 0.8 a pair is missed once in 300,000, at 0.6 once in 27."""
 
 FEW = 20
-"""Below so many problems nothing is taken for what most of them share."""
+"""With fewer problems than this, what most of them share is not removed."""
 
 _FACTORS = np.random.default_rng(0).integers(2**62, size=(HASHES, 1), dtype=np.uint64) * 2 + 1
 _LAYOUT = re.compile(r"\s+|\\left\b|\\right\b|\\[!,;: ]")
@@ -31,8 +31,8 @@ class Unique:
     """Problems without near duplicates.
 
     Attributes:
-        problems: Those kept, in their order: of each set of near duplicates the first.
-        duplicates: Key of one left out -> key of the one kept in its place.
+        problems: Those kept, in their order; of each set of near duplicates the first.
+        duplicates: Key of a problem left out -> key of the one kept in its place.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -40,17 +40,17 @@ class Unique:
 
 
 def remove_near_duplicates(problems: Iterable[Problem], threshold: float) -> Unique:
-    """Keep the first of those problems that ask the same.
+    """Keep the first of each set of problems that ask the same question.
 
-    Two do where they have the same answer, the same numbers in the same order, and at least the
-    similarity `threshold`: the Jaccard similarity of their sets of five-character stretches, once
-    letter case, layout and what most problems share (an instruction, say) are taken away. So
-    problems that differ in a number are both kept, and so are two that share a wording and not an
-    answer. Candidates are found by MinHash (Broder 1997) in bands, and compared exactly; the same
-    problems give the same result.
+    Two problems ask the same if they have the same answer, the same numbers in the same order, and
+    a similarity of at least `threshold`: the Jaccard similarity of their sets of five-character
+    stretches, after letter case, layout and what most problems share (an instruction, say) are
+    removed. Problems that differ in a number are both kept, and so are problems that share their
+    wording but not their answer. Candidates are found by MinHash (Broder 1997) in bands, and
+    compared exactly. The result depends on the problems alone.
 
     Args:
-        problems: With different keys.
+        problems: Each has a key of its own.
         threshold: In (0, 1].
     """
     problems = list(problems)
@@ -58,7 +58,7 @@ def remove_near_duplicates(problems: Iterable[Problem], threshold: float) -> Uni
     found = Unique()
     index: dict[tuple[object, ...], list[int]] = {}
     kept: list[Stretches] = []
-    for problem, text, stretches in zip(problems, texts, _telling(texts), strict=True):
+    for problem, text, stretches in zip(problems, texts, _distinctive(texts), strict=True):
         same = (problem.answer.strip(), tuple(_NUMBER.findall(text)))
         bands = [(same, number, band) for number, band in enumerate(_bands(stretches))]
         candidates = dict.fromkeys(i for band in bands for i in index.get(band, ()))
@@ -74,7 +74,7 @@ def remove_near_duplicates(problems: Iterable[Problem], threshold: float) -> Uni
 
 
 def jaccard(first: Stretches, second: Stretches) -> float:
-    """Return what two sets share, of what either has: |A ∩ B| / |A ∪ B|."""
+    """Return the similarity of two sets, |A ∩ B| / |A ∪ B|."""
     common = len(np.intersect1d(first, second, assume_unique=True))
     return common / (len(first) + len(second) - common)
 
@@ -84,19 +84,19 @@ def _text(problem: Problem) -> str:
     return _LAYOUT.sub("", asked).casefold()
 
 
-def _telling(texts: Sequence[str]) -> list[Stretches]:
-    """Return the stretches of each text without those that most texts have."""
+def _distinctive(texts: Sequence[str]) -> list[Stretches]:
+    """Return the stretches of each text, without those that most texts have."""
     all_of_them = [_stretches(text) for text in texts]
     if len(texts) < FEW:
         return all_of_them
     found, counts = np.unique(np.concatenate(all_of_them), return_counts=True)
     common = found[counts > len(texts) / 2]
-    telling = [np.setdiff1d(own, common, assume_unique=True) for own in all_of_them]
-    return [few if len(few) else own for few, own in zip(telling, all_of_them, strict=True)]
+    rest = [np.setdiff1d(own, common, assume_unique=True) for own in all_of_them]
+    return [few if len(few) else own for few, own in zip(rest, all_of_them, strict=True)]
 
 
 def _stretches(text: str) -> Stretches:
-    """Hash every stretch of five characters; a shorter text is one stretch."""
+    """Hash each stretch of five characters; a shorter text is one stretch."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = np.pad(codes.astype(np.uint64), (0, max(0, STRETCH - len(codes))))
     windows = np.lib.stride_tricks.sliding_window_view(codes, STRETCH)
@@ -108,6 +108,6 @@ def _stretches(text: str) -> Stretches:
 
 
 def _bands(stretches: Stretches) -> Sequence[bytes]:
-    """Sum the set up in `BANDS` values; sets as similar as s share one with 1 − (1 − s⁴)^24."""
+    """Summarise a set in `BANDS` values; sets of similarity s share one with 1 − (1 − s⁴)^24."""
     minima_H = ((stretches * _FACTORS) >> np.uint64(16)).min(axis=1)
     return [band.tobytes() for band in minima_H.reshape(BANDS, -1)]

@@ -1,4 +1,4 @@
-"""What a problem is."""
+"""`Problem`: a question with an answer that can be verified."""
 
 import hashlib
 import json
@@ -9,13 +9,13 @@ Message = dict[str, str]
 
 
 def problem_key(messages: tuple[Message, ...]) -> str:
-    """Name a problem by a hash of what the model is shown: stable over files, orders and runs."""
+    """Return a hash of what the model is shown: the same in all files, orders and runs."""
     shown = json.dumps([[m["role"], m["content"]] for m in messages], ensure_ascii=False)
     return hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def with_system_prompt(messages: tuple[Message, ...], system_prompt: str) -> tuple[Message, ...]:
-    """Let `system_prompt`, where there is one, be said first, unless messages have their own."""
+    """Put `system_prompt` first, unless it is empty or the messages have one of their own."""
     if not system_prompt or any(message["role"] == "system" for message in messages):
         return messages
     return ({"role": "system", "content": system_prompt}, *messages)
@@ -28,11 +28,13 @@ class Problem:
     Attributes:
         key: Names the problem in every pool, sampler state and record.
         messages: What the model is shown, as a conversation.
-        answer: The reference answer that the grader is given.
-        source: The data set it is from (verl's `data_source`).
-        level: The labelled difficulty, where there is one.
-        subject: The labelled field, where there is one.
-        solution: How the answer is come to, where the data set says so.
+        answer: The reference answer, which the grader is given.
+        source: The data set that it comes from (verl's `data_source`).
+        level: Its labelled difficulty, if there is one.
+        subject: Its labelled field, if there is one.
+        solution: A worked solution, if the data set has one.
+        measured: How many responses were correct, and how many drawn, when its pass rate was
+            measured; 0 and 0 if it was not.
     """
 
     key: str
@@ -42,6 +44,7 @@ class Problem:
     level: int | None = None
     subject: str = ""
     solution: str = ""
+    measured: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def ask(

@@ -1,7 +1,7 @@
 """The built-in task: running sums, such as `7+5-9+3?`, answered `7 12 3 6=6`.
 
-Small enough for two cores, and like a real one: a model that was shown noisy demonstrations solves
-some problems always, some never and most sometimes, and learns which of its habits are right.
+It is small enough for two cores and behaves like a real task: a model that was trained on noisy
+demonstrations solves some problems always, some never and most sometimes, and can improve.
 """
 
 import numpy as np
@@ -41,14 +41,14 @@ def make_problems(
     seed: int = 0,
     excluded: frozenset[str] = frozenset(),
 ) -> list[Problem]:
-    """Make `count` different problems, spread evenly over the numbers of terms.
+    """Make `count` different problems, with each number of terms equally often.
 
     Args:
         count: How many.
         min_terms: The fewest terms of a problem, at least 2.
         max_terms: The most.
         seed: The same arguments make the same problems.
-        excluded: Keys of problems that must not come up (held-out ones, say).
+        excluded: Keys of problems to leave out (held-out ones, say).
 
     Raises:
         ValueError: A bad range, or more problems than exist.

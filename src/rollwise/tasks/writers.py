@@ -1,4 +1,4 @@
-"""Problems to a parquet file that the trainers read."""
+"""Writing problems to a parquet file that all trainers read."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,16 +15,16 @@ def write_problems(
     columns: Mapping[str, Sequence[Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Write problems in verl's schema, with `key`, `level`, `subject` and `solution` beside it.
+    """Write problems in verl's schema, with columns `key`, `level`, `subject` and `solution`.
 
-    `read_problems` reads them back as they are.
+    `read_problems` reads the same problems back.
 
     Args:
-        path: Of the file, written whole or not at all.
-        problems: With different keys.
+        path: The file; it is written whole or not at all.
+        problems: Each has a key of its own.
         ability: What verl's column of that name says.
-        columns: Further ones, a value for each problem.
-        notes: What the file's metadata says beside.
+        columns: Further columns, with a value for each problem.
+        notes: Further metadata of the file.
 
     Raises:
         RunError: It could not be written.

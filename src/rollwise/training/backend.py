@@ -1,39 +1,17 @@
-"""What the training loop asks of where a model is and learns, this machine or another."""
+"""What the training loop needs from the place where a model is kept and updated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines import Engine
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A response to be learnt from.
-
-    Attributes:
-        prompt: Token ids of the prompt.
-        response: Token ids of the response, T of them.
-        logprobs: The engine's log-probability of each, shape (T,).
-        advantage: How much better it did than expected.
-    """
-
-    prompt: Sequence[int]
-    response: Sequence[int]
-    logprobs: NDArray[np.float32]
-    advantage: float
-
-    def __len__(self) -> int:
-        return len(self.prompt) + len(self.response)
+from rollwise.step import Example
 
 
 class StepLearner(Protocol):
-    """Changes a model, a step at a time.
+    """Updates a model, one step at a time.
 
     Attributes:
         updates: Updates made so far.
@@ -42,28 +20,28 @@ class StepLearner(Protocol):
     updates: int
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
-        """Make the updates of one step, and say how they went."""
+        """Make the updates of one step, and return their metrics."""
         ...
 
     def weights(self) -> Mapping[str, Any]:
-        """Return what the backend's own engine takes over by `load_weights`."""
+        """Return what the backend's own engine accepts in `load_weights`."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write into a checkpoint's folder what `load` needs."""
+        """Write what `load` needs into a checkpoint's folder."""
         ...
 
     def load(self, folder: Path) -> None:
-        """Go on from a checkpoint's folder; `updates` is set by who calls."""
+        """Resume from a checkpoint's folder; the caller sets `updates`."""
         ...
 
 
 class Backend(Protocol):
-    """Where a run's model is, and what is made of it there."""
+    """The place where a run's model is kept: this process, or a service."""
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's."""
+        """The model's tokenizer."""
         ...
 
     @property
@@ -73,9 +51,9 @@ class Backend(Protocol):
 
     @property
     def learner(self) -> StepLearner:
-        """Changes the model."""
+        """Updates the model."""
         ...
 
     def make_engine(self) -> Engine:
-        """Make what draws from the learner's model as it is now."""
+        """Make an engine that draws from the learner's current weights."""
         ...

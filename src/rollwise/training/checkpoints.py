@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on exactly where it stopped.
+"""Checkpoints: all that a run needs to resume exactly where it stopped.
 
 A checkpoint is a folder `step-000050` with `model/` (weights as safetensors, configuration,
 tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safetensors` and
@@ -6,7 +6,6 @@ tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safe
 """
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from transformers import PreTrainedTokenizerBase
 
 from rollwise.errors import RunError
 from rollwise.files import written_whole
+from rollwise.models.saved import list_checkpoints
 from rollwise.prompts import PromptSampler, State
 from rollwise.training.backend import StepLearner
-
-_NAME = re.compile(r"step-(\d{6,})")
 
 
 def save_checkpoint(
@@ -31,7 +29,7 @@ def save_checkpoint(
     tokenizer: PreTrainedTokenizerBase,
     sampler: PromptSampler,
 ) -> Path:
-    """Write the checkpoint of a step into `folder`, whole or not at all.
+    """Write the checkpoint of a step into `folder`, completely or not at all.
 
     Raises:
         RunError: It could not be written.
@@ -46,10 +44,10 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) -> int:
-    """Restore learner and sampler; returns the step.
+    """Restore the learner and the prompt sampler; returns the step.
 
     Raises:
-        RunError: A part is missing, broken, or of another model or data set.
+        RunError: A part is missing or broken, or belongs to another model or data set.
     """
     try:
         state = load_sampler(path, sampler)
@@ -57,28 +55,22 @@ def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) ->
         learner.updates = state["updates"]
         return int(state["step"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise RunError(f"cannot go on from the checkpoint {path}: {error}") from error
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """List the checkpoints in `folder`, oldest first."""
-    found = [p for p in folder.glob("step-*") if _NAME.fullmatch(p.name) and p.is_dir()]
-    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+        raise RunError(f"cannot resume from the checkpoint {path}: {error}") from error
 
 
 def prune_checkpoints(folder: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints."""
-    for path in checkpoints(folder)[:-keep]:
+    for path in list_checkpoints(folder)[:-keep]:
         shutil.rmtree(path)
 
 
 def save_sampler(folder: Path, sampler: PromptSampler, **progress: int) -> None:
-    """Write a sampler's state into a folder, as `sampler.safetensors` and `state.json`.
+    """Write a prompt sampler's state as `sampler.safetensors` and `state.json`.
 
     Args:
-        folder: Exists already.
-        sampler: Whose state.
-        progress: Goes into `state.json` too.
+        folder: An existing folder.
+        sampler: The prompt sampler.
+        progress: Further numbers for `state.json`.
     """
     arrays, scalars = split_state(sampler.state_dict())
     safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")
@@ -87,11 +79,12 @@ def save_sampler(folder: Path, sampler: PromptSampler, **progress: int) -> None:
 
 
 def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
-    """Restore a sampler from what `save_sampler` wrote; returns all of `state.json`.
+    """Restore a prompt sampler from what `save_sampler` wrote; returns the whole `state.json`.
 
     Raises:
         OSError: A file is missing.
-        ValueError, KeyError, SafetensorError: One is broken, or of another sampler or data set.
+        ValueError, KeyError, SafetensorError: A file is broken, or belongs to another sampler or
+            data set.
     """
     state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
@@ -100,6 +93,6 @@ def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
 
 
 def split_state(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[str, Any]]:
-    """Part a sampler's state into arrays and what JSON can hold."""
+    """Split a prompt sampler's state into arrays and values for JSON."""
     arrays = {k: np.ascontiguousarray(v) for k, v in state.items() if isinstance(v, np.ndarray)}
     return arrays, {k: v for k, v in state.items() if k not in arrays}

@@ -1,4 +1,4 @@
-"""The problems of a run: training and held out, apart and encoded."""
+"""Load the problems of a run: read them, hold some out, and encode their prompts."""
 
 import logging
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from rollwise.config import BUILT_IN, TrainConfig
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
-from rollwise.tasks import EncodedPrompts, Problem, encode_prompts, make_running_sums, read_problems
+from rollwise.models.encoding import EncodedPrompts, encode_fitting, prompt_limit
+from rollwise.tasks import Problem, make_running_sums, read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED
 
 log = logging.getLogger(__name__)
@@ -14,12 +15,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunData:
-    """Problems that the model can be asked.
+    """The problems of a run.
 
     Attributes:
         train: Problems to train on.
-        heldout: Problems to evaluate on; none of them is trained on.
-        prompts: Key -> token ids, of both.
+        heldout: Problems to evaluate on; none of them is in `train`.
+        prompts: Key -> token ids, for both.
     """
 
     train: list[Problem]
@@ -28,18 +29,18 @@ class RunData:
 
 
 def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> RunData:
-    """Read, set apart and encode the problems of a run; what is left out is logged.
+    """Read the problems of a run, hold some out, and encode them; log what is left out.
 
     Args:
         config: The settings.
-        tokenizer: The model's.
-        context: The most tokens, prompt and response, that the model takes; None if unknown.
+        tokenizer: The model's tokenizer.
+        context: The model's context length, prompt and response; None if unknown.
 
     Raises:
-        DataError: A file cannot be read, or nothing is left.
+        DataError: A file cannot be read, or no problem is left.
         ConfigError: The lengths do not fit the model, or a batch is larger than the data.
     """
-    # Asked before anything is read, for reading may take long.
+    # Check this first, because reading may take long.
     prompt_limit(config.data.max_prompt_tokens, config.engine.max_new_tokens, context)
     all_train, all_heldout = read_both(config)
     train = _encode("training", all_train, tokenizer, config, context)
@@ -60,48 +61,6 @@ def _encode(
     if encoded.too_long:
         log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
     return encoded
-
-
-def encode_fitting(
-    problems: list[Problem],
-    tokenizer: object,
-    max_prompt_tokens: int,
-    max_new_tokens: int,
-    context: int | None,
-) -> EncodedPrompts:
-    """Encode problems; leave out those whose prompt leaves no room for a response.
-
-    Raises:
-        DataError: No problem is left.
-        ConfigError: The model's context has no room for any prompt.
-    """
-    limit = prompt_limit(max_prompt_tokens, max_new_tokens, context)
-    try:
-        return encode_prompts(problems, tokenizer, limit)
-    except DataError as error:
-        if limit == max_prompt_tokens or not problems:
-            raise
-        raise DataError(
-            f"no prompt fits: the model's context is {context} tokens, and `engine.max_new_tokens` "
-            f"= {max_new_tokens} leaves {limit} of them; lower it"
-        ) from error
-
-
-def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | None) -> int:
-    """Return the most tokens of a prompt that leaves room for a response.
-
-    Raises:
-        ConfigError: The model's context has no room for any prompt.
-    """
-    if context is None:
-        return max_prompt_tokens
-    room = context - max_new_tokens
-    if room < 1:
-        raise ConfigError(
-            f"`engine.max_new_tokens` must be below the model's context of {context} tokens, "
-            f"it is {max_new_tokens}"
-        )
-    return min(max_prompt_tokens, room)
 
 
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
@@ -157,7 +116,7 @@ def _make(
 
 
 def _set_apart(problems: list[Problem], count: int) -> tuple[list[Problem], list[Problem]]:
-    """Hold out some problems, at most a tenth; by key, so that the same are held out every time."""
+    """Hold out at most a tenth of the problems: by key, so that all runs hold out the same ones."""
     count = min(count, len(problems) // 10)
     if count == 0:
         raise DataError(

@@ -1,8 +1,8 @@
-"""The learner: from responses and their advantages to new weights."""
+"""The learner: updates a model's weights by responses and their advantages."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,29 +14,32 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
-from rollwise.engines.local import lane_count
-from rollwise.training.backend import Example
+from rollwise.engines.cpu import core_share
+from rollwise.models.loading import merged_weights
+from rollwise.step.groups import Example
 from rollwise.training.loss import importance_weights, policy_loss
-from rollwise.training.model import merged_weights
+from rollwise.training.micro_batches import advantage_per_token, engine_logprobs, micro_batches, pad
+from rollwise.training.optimizer_state import load_optimizer_state, optimizer_state
+from rollwise.training.response_cap import ResponseCap
 
 CPU_MICRO_BATCH_TOKENS = 1_024
-"""The most tokens that are run at a time on a CPU, by default: its caches would not hold more."""
+"""Default for a CPU: what its caches hold."""
 
 
 class Learner:
     """Updates a model by the clipped policy gradient, averaged over the tokens of a mini-batch.
 
-    On a CPU micro-batches are run side by side, in lanes, a thread each; their gradients are added
-    up in order, so that lanes change nothing.
+    On a CPU several threads each run a micro-batch. The gradients are added up in a fixed order, so
+    that the number of threads does not change the result.
 
     Args:
         model: A causal language model; its parameters that require a gradient are trained, in
             the precision they have. On a GPU the arithmetic is in bfloat16.
-        settings: How.
-        temperature: At which responses are drawn; log-probabilities are taken at it.
-        merged: Hand weights on as the files of the whole model have them, adapters merged in;
-            otherwise as the model itself does.
-        lanes: Threads; by default as many as there are cores for the threads of an operation.
+        settings: Learning rate, mini-batches, clipping and so on.
+        temperature: The temperature at which responses are drawn; log-probabilities refer to it.
+        merged: Whether `weights` merges adapters into the weights of the whole model.
+        threads: Micro-batches that are run at once; by default one for each core that torch's own
+            threads leave free.
 
     Attributes:
         updates: Updates made so far.
@@ -48,7 +51,7 @@ class Learner:
         settings: LearnerSettings,
         temperature: float = 1.0,
         merged: bool = False,
-        lanes: int | None = None,
+        threads: int | None = None,
     ) -> None:
         self.model, self.settings, self.temperature = model, settings, temperature
         self.merged = merged
@@ -57,41 +60,54 @@ class Learner:
             self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
         )
         self.updates = 0
-        count = lanes or lane_count(model.device)
+        self._cap = ResponseCap(model, settings.response_cap) if settings.response_cap else None
+        count = threads or core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
         on_cpu = model.device.type == "cpu"
         default = CPU_MICRO_BATCH_TOKENS if on_cpu else MICRO_BATCH_TOKENS
         self._micro_batch_tokens = settings.micro_batch_tokens or default
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
-        """Make the updates of one step, `mini_batches` of them, and say how they went.
+        """Make the updates of one step, `mini_batches` of them, and return their metrics.
 
-        With one mini-batch the weights that are trained are those that drew the responses, so the
-        old log-probabilities are the current ones; with several they are computed first. How far
-        the engine's own, in its own precision, are from them (`sampler_gap`, the mean absolute
-        difference) is corrected by importance weights: their mean is `importance_weight`, the
-        share of them at the cap `importance_truncated`.
+        With one mini-batch the weights being trained are those that drew the responses, so the old
+        log-probabilities are the current ones; with several they are computed first, or the
+        engine's are taken (`old_logprobs`). The engine's log-probabilities may differ from the
+        learner's, because it computes in another way or precision. Importance weights correct for
+        that.
 
-        A mini-batch that teaches nothing (no response, or none with an advantage and no entropy
-        bonus) makes no update, and neither does a gradient that is not finite.
+        A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes
+        no update, and neither does a gradient that is not finite.
+
+        Returns:
+            Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
+            between the learner's log-probability and the engine's), `importance_weight` and
+            `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
+            and the number of `skipped_updates`; with `response_cap`, the number of
+            `capped_responses`.
         """
+        capped_before = self._cap.capped if self._cap else 0
         parts = np.array_split(np.arange(len(examples)), self.settings.mini_batches)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
         totals = _Totals()
         for part in parts:
             if len(part):
                 self._update([examples[i] for i in part], [old[i] for i in part], totals)
-        return totals.metrics()
+        capped = {"capped_responses": self._cap.capped - capped_before} if self._cap else {}
+        return totals.metrics() | capped
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the model's weights by name, for an engine to take over."""
+        """Return the model's weights by name, for an engine to load."""
         weights: dict[str, Tensor] = self.model.state_dict()
         return merged_weights(self.model) if self.merged else weights
 
     def save(self, folder: Path) -> None:
         """Write the model and the optimizer's state into a checkpoint's folder."""
         self.model.save_pretrained(folder / "model")
-        safetensors.torch.save_file(self._optimizer_state(), folder / "optimizer.safetensors")
+        tensors = optimizer_state(self.optimizer)
+        if self._cap:
+            tensors["response_bounds"] = torch.from_numpy(self._cap.bounds)
+        safetensors.torch.save_file(tensors, folder / "optimizer.safetensors")
 
     def load(self, folder: Path) -> None:
         """Restore the optimizer's state; the model was loaded from `folder / "model"` before.
@@ -100,36 +116,18 @@ class Learner:
             OSError, ValueError, KeyError, SafetensorError: It is missing, broken, or of another
                 model.
         """
-        self._load_optimizer_state(safetensors.torch.load_file(folder / "optimizer.safetensors"))
-
-    def _optimizer_state(self) -> dict[str, Tensor]:
-        """Name AdamW's tensors by the place of their parameter; torch's random state goes along."""
-        state = self.optimizer.state_dict()["state"]
-        tensors = {
-            f"{place}.{name}": value.contiguous()
-            for place, values in state.items()
-            for name, value in values.items()
-        }
-        return tensors | {"random_state": torch.get_rng_state()}
-
-    def _load_optimizer_state(self, tensors: dict[str, Tensor]) -> None:
-        torch.set_rng_state(tensors.pop("random_state"))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            place, part = name.split(".")
-            state.setdefault(int(place), {})[part] = value
-        shapes = {place: parameter.shape for place, parameter in enumerate(self.parameters)}
-        if any(parts["exp_avg"].shape != shapes.get(place) for place, parts in state.items()):
-            raise ValueError("the optimizer's state is of another model")
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        tensors = safetensors.torch.load_file(folder / "optimizer.safetensors")
+        bounds = tensors.pop("response_bounds", None)
+        if self._cap and bounds is not None:
+            self._cap.bounds = bounds.numpy()
+        load_optimizer_state(self.optimizer, self.parameters, tensors)
 
     def _update(
         self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"
     ) -> None:
         tokens = sum(len(example.response) for example in examples)
         totals.tokens += tokens
-        batches = list(self._micro_batches(examples))
+        batches = self._micro_batches(examples)
         if not batches:
             return
 
@@ -137,7 +135,8 @@ class Learner:
             loss, own = self._loss([examples[i] for i in batch], [old[i] for i in batch])
             return loss / tokens, own
 
-        with _recomputing(self.model):
+        bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
+        with _recomputing(self.model), bounding:
             for own in self._gather_gradients(loss_of, batches):
                 totals.add(own)
         totals.grad_norms.append(self._step())
@@ -145,7 +144,7 @@ class Learner:
     def _gather_gradients(
         self, loss_of: Callable[[list[int]], tuple[Tensor, "_Totals"]], batches: list[list[int]]
     ) -> Iterator["_Totals"]:
-        """Add up the gradients of micro-batches, in their order, whichever is done first."""
+        """Add up the gradients of micro-batches in their order, whichever finishes first."""
         if self._threads is None:
             for batch in batches:
                 loss, totals = loss_of(batch)
@@ -169,13 +168,17 @@ class Learner:
         """Compute the loss of a micro-batch, summed over its tokens."""
         settings = self.settings
         logprobs, entropy = self._forward(examples)
-        before = logprobs.detach() if old[0] is None else _join(old)
-        sampler = _engine_logprobs(examples, logprobs)
+        before = (
+            logprobs.detach()
+            if old[0] is None
+            else torch.cat([row for row in old if row is not None])
+        )
+        sampler = engine_logprobs(examples, logprobs)
         weights = importance_weights(before, sampler, settings.importance_cap)
         loss, clipped = policy_loss(
             logprobs,
             before,
-            _per_token(examples, logprobs),
+            advantage_per_token(examples, logprobs),
             clip_low=settings.clip_low,
             clip_high=settings.clip_high,
             dual_clip=settings.dual_clip,
@@ -192,7 +195,7 @@ class Learner:
         return (loss - settings.entropy_coefficient * entropy).sum(), totals
 
     def _step(self) -> float:
-        """Change the weights by the gradient that has gathered; returns its norm."""
+        """Update the weights by the accumulated gradient; returns its norm."""
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
         if torch.isfinite(norm):
             self.updates += 1
@@ -204,8 +207,14 @@ class Learner:
         return float(norm)
 
     def _old_logprobs(self, examples: Sequence[Example]) -> list[Tensor | None]:
+        if self.settings.old_logprobs == "engine":
+            device = self.model.device
+            return [
+                torch.as_tensor(example.logprobs, dtype=torch.float32, device=device)
+                for example in examples
+            ]
         old: list[Tensor | None] = [None] * len(examples)
-        batches = list(self._micro_batches(examples))
+        batches = self._micro_batches(examples)
 
         @torch.no_grad()
         def rows_of(batch: list[int]) -> Sequence[Tensor]:
@@ -219,54 +228,31 @@ class Learner:
                 old[i] = row
         return old
 
-    def _micro_batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
-        """Split into batches within the token budget, padding counted, long rows together.
-
-        Responses with advantage 0 are left out where they add nothing to the gradient; they still
-        count as tokens of the mini-batch.
-        """
+    def _micro_batches(self, examples: Sequence[Example]) -> list[list[int]]:
+        """Split into batches; responses that add nothing to the gradient are left out."""
         rows = [
             i
             for i, example in enumerate(examples)
             if example.advantage != 0 or self.settings.entropy_coefficient != 0
         ]
-        rows.sort(key=lambda i: len(examples[i]), reverse=True)
-        batch: list[int] = []
-        prompt = response = 0
-        for i in rows:
-            prompt = max(prompt, len(examples[i].prompt))
-            response = max(response, len(examples[i].response))
-            if batch and (len(batch) + 1) * (prompt + response) > self._micro_batch_tokens:
-                yield batch
-                batch = []
-                prompt, response = len(examples[i].prompt), len(examples[i].response)
-            batch.append(i)
-        if batch:
-            yield batch
+        return list(micro_batches(examples, rows, self._micro_batch_tokens))
 
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Compute log π and the entropy of every response token, one response after another.
 
-        Prompts are padded on the left and responses on the right, so that all responses begin in
-        one column and the logits before it need not be kept. The entropy is 0 where it is not
-        asked for.
+        Returns:
+            log π, shape (T,), and the entropy, shape (T,), which is 0 where there is no entropy
+            bonus.
         """
         device = self.model.device
-        width = max(len(example.prompt) for example in examples)
-        length = max(len(example.response) for example in examples)
-        ids = torch.zeros(len(examples), width + length, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, example in enumerate(examples):
-            begin, end = width - len(example.prompt), width + len(example.response)
-            ids[row, begin:end] = torch.tensor([*example.prompt, *example.response])
-            mask[row, begin:end] = 1
+        ids, mask, width = pad(examples)
         ids, mask = ids.to(device), mask.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             output = self.model(
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
-                logits_to_keep=length + 1,
+                logits_to_keep=ids.shape[1] - width + 1,
                 use_cache=False,
             )
         drawn = mask[:, width:].bool()
@@ -274,15 +260,16 @@ class Learner:
         logprobs = -cross_entropy(logits, ids[:, width:][drawn], reduction="none")
         if self.settings.entropy_coefficient == 0:
             return logprobs, torch.zeros_like(logprobs)
-        return logprobs, torch.distributions.Categorical(logits=logits).entropy()
+        entropy = torch.distributions.Categorical(logits=logits).entropy()
+        return logprobs, entropy
 
 
 @contextmanager
 def _recomputing(model: PreTrainedModel) -> Iterator[None]:
-    """Let activations be recomputed in the backward pass, where that is enabled.
+    """Recompute activations in the backward pass, where gradient checkpointing is enabled.
 
-    `transformers` does so only in modules in training mode. Those within them, which hold the
-    dropout, stay in evaluation mode.
+    `transformers` recomputes only in modules in training mode. The modules inside them, which hold
+    the dropout, stay in evaluation mode.
     """
     modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
     try:
@@ -292,19 +279,6 @@ def _recomputing(model: PreTrainedModel) -> Iterator[None]:
     finally:
         for module in modules:
             module.training = False
-
-
-def _join(rows: Iterable[Tensor | None]) -> Tensor:
-    return torch.cat([row for row in rows if row is not None])
-
-
-def _per_token(examples: Sequence[Example], like: Tensor) -> Tensor:
-    lengths = [len(example.response) for example in examples]
-    return like.new_tensor(np.repeat([example.advantage for example in examples], lengths))
-
-
-def _engine_logprobs(examples: Sequence[Example], like: Tensor) -> Tensor:
-    return like.new_tensor(np.concatenate([example.logprobs for example in examples]))
 
 
 @dataclass

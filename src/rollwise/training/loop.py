@@ -1,14 +1,15 @@
-"""The training loop: ask, draw, grade, choose, learn, tell."""
+"""The training loop: draw a step, learn from it, evaluate, log, save."""
 
 import time
 from typing import Protocol
 
 from rollwise.config import TrainConfig
 from rollwise.evaluation import Evaluation
+from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
-from rollwise.training.checkpoints import checkpoints, prune_checkpoints, save_checkpoint
-from rollwise.training.pipeline import Pipeline, draw_step, learn, take_over
+from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
+from rollwise.training.pipeline import Pipeline
 from rollwise.training.state import Run
 
 EVALUATION_STEP = 0
@@ -21,18 +22,18 @@ class Observer(Protocol):
     stop_requested: bool
 
     def on_step(self, metrics: Row) -> None:
-        """See the metrics of a step that is done."""
+        """Receive the metrics of a finished step."""
         ...
 
 
 def train(run: Run, observer: Observer) -> bool:
     """Train from `run.step` to the last step; returns whether it got there.
 
-    A run that is asked to stop finishes its step, and can be gone on with from a checkpoint.
+    A run that is asked to stop finishes its step, and can be resumed from a checkpoint.
     """
     config = run.config
     began = time.perf_counter()
-    saved = bool(checkpoints(run.folder.checkpoints))
+    saved = bool(list_checkpoints(run.folder.checkpoints))
     if saved:
         began -= run.folder.read_metrics()[-1]["elapsed"]
     else:
@@ -44,41 +45,13 @@ def train(run: Run, observer: Observer) -> bool:
             if observer.stop_requested:
                 break
             pipeline.draw(step)
-            for metrics in pipeline.learnt(halt=_halts(config, step)):
+            for metrics in pipeline.finished(wait_for_all=_must_finish(config, step)):
                 saved = _end_step(run, observer, metrics, began)
-        for metrics in pipeline.learnt(halt=True):
+        for metrics in pipeline.finished(wait_for_all=True):
             saved = _end_step(run, observer, metrics, began)
     if not saved:
         save(run)
     return run.step == config.steps
-
-
-def train_step(run: Run, step: int) -> Row:
-    """Draw, grade and learn once; returns the metrics."""
-    metrics, examples = draw_step(run, step)
-    return take_over(run, metrics, learn(run.learner, examples))
-
-
-def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
-    """Evaluate, log and save a step that is done, as far as it is due; returns whether saved."""
-    config, failed_before = run.config, run.grader.failures
-    run.step += 1
-    if run.step == config.steps or _due(run.step, config.evaluation.every):
-        since = time.perf_counter()
-        metrics["heldout"] = evaluate(run).as_json()
-        metrics["seconds"]["evaluation"] = time.perf_counter() - since
-        metrics["grader_failures"] += run.grader.failures - failed_before
-    _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
-    due = _due(run.step, config.checkpoint.every)
-    if due:
-        save(run)
-    return due
-
-
-def _halts(config: TrainConfig, step: int) -> bool:
-    """Say whether no further step may be drawn before `step` is learnt from."""
-    whole = (config.evaluation.every, config.checkpoint.every)
-    return step == config.steps or any(_due(step, every) for every in whole)
 
 
 def evaluate(run: Run) -> Evaluation:
@@ -98,11 +71,34 @@ def evaluate(run: Run) -> Evaluation:
 
 
 def save(run: Run) -> None:
-    """Write a checkpoint, and the responses drawn since the last."""
+    """Write a checkpoint, and the responses drawn since the last one."""
     run.folder.flush_samples()
     folder = run.folder.checkpoints
     save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler)
     prune_checkpoints(folder, run.config.checkpoint.keep)
+
+
+def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
+    """Evaluate, log and save a finished step where due; returns whether it was saved."""
+    config, failed_before = run.config, run.grader.failures
+    run.step += 1
+    if run.step == config.steps or _due(run.step, config.evaluation.every):
+        since = time.perf_counter()
+        metrics["heldout"] = evaluate(run).as_json()
+        metrics["seconds"]["evaluation"] = time.perf_counter() - since
+        metrics["grader_failures"] += run.grader.failures - failed_before
+    _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
+    due = _due(run.step, config.checkpoint.every)
+    if due:
+        save(run)
+    return due
+
+
+def _must_finish(config: TrainConfig, step: int) -> bool:
+    """Say whether `step` must be learned from before the next step is drawn."""
+    return step == config.steps or any(
+        _due(step, every) for every in (config.evaluation.every, config.checkpoint.every)
+    )
 
 
 def _due(step: int, every: int) -> bool:

@@ -3,6 +3,10 @@
 import torch
 from torch import Tensor
 
+LOG_RATIO_BOUND = 20.0
+"""Log-ratios are clamped to ±20 before `exp`, which above 88 is infinite in float32: times an
+advantage or a derivative of 0 that is NaN. The clip and the cap bound far smaller ratios."""
+
 
 def policy_loss(
     logprobs: Tensor,
@@ -31,7 +35,7 @@ def policy_loss(
     Returns:
         The loss, and where a bound holds it so that it has no gradient; shape (T,) each.
     """
-    ratio = (logprobs - old_logprobs).exp()
+    ratio = _ratio(logprobs, old_logprobs)
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
     loss = torch.maximum(plain, clipped)
@@ -58,4 +62,9 @@ def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: floa
     """
     if cap == 0:
         return torch.ones_like(sampler_logprobs)
-    return (old_logprobs - sampler_logprobs).exp().clamp(max=cap).detach()
+    return _ratio(old_logprobs, sampler_logprobs).clamp(max=cap).detach()
+
+
+def _ratio(logprobs: Tensor, others: Tensor) -> Tensor:
+    """Return π/π' of tokens from their log-probabilities, the log-ratio clamped."""
+    return (logprobs - others).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()

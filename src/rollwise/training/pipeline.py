@@ -1,4 +1,4 @@
-"""A step's two halves, drawing and learning, one after the other or side by side."""
+"""The two halves of a step, drawing and learning, one after the other or in parallel."""
 
 import time
 from collections import deque
@@ -7,46 +7,41 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
 from rollwise.records import Row
-from rollwise.training.backend import Example, StepLearner
-from rollwise.training.batches import draw_batch
-from rollwise.training.groups import make_group
-from rollwise.training.metrics import belief_metrics, rollout_metrics
+from rollwise.step import Example, Step, take_step
+from rollwise.training.backend import StepLearner
 from rollwise.training.state import Run
-
-Learnt = tuple[Row, float, Mapping[str, Any]]
-"""How learning went, its seconds, and the weights after it."""
 
 
 @dataclass(frozen=True)
-class Pending:
-    """A step that is drawn, and being learnt from.
+class Learned:
+    """The result of learning from one step.
 
     Attributes:
-        metrics: Of its drawing.
-        learning: What is to come of it.
+        metrics: Of the updates.
+        seconds: That they took.
+        weights: After them, for the engine.
     """
 
     metrics: Row
-    learning: "Future[Learnt]"
+    seconds: float
+    weights: Mapping[str, Any]
 
 
 class Pipeline:
-    """Draws steps here, and learns from each before the next or, in a thread, beside it.
+    """Draws steps, and learns from each before the next one or, in a thread, at the same time.
 
-    Prompts are asked for and told of as they are drawn, so what the sampler knows is never behind.
-    Use it as a context manager.
+    The prompt sampler learns the results of a step as soon as it is drawn, so its beliefs are never
+    behind. Use the pipeline as a context manager.
 
     Args:
-        run: Whose steps.
-        ahead: How many steps may be drawn from weights that lack the updates of so many before.
+        run: The run.
+        ahead: How many steps may be drawn before the updates of the steps before them are made.
     """
 
     def __init__(self, run: Run, ahead: int) -> None:
         self._run, self._ahead = run, ahead
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[tuple[Row, Future[Learned]]] = deque()
         self._thread = ThreadPoolExecutor(1, "rollwise-learner") if ahead else None
 
     def __enter__(self) -> Self:
@@ -57,68 +52,58 @@ class Pipeline:
             self._thread.shutdown(cancel_futures=True)
 
     def draw(self, step: int) -> None:
-        """Draw a step, and begin to learn from it."""
-        lacking = len(self._pending)
+        """Draw a step, and start learning from it."""
+        missing_updates = len(self._pending)
         metrics, examples = draw_step(self._run, step)
         if self._ahead:
-            metrics["steps_off_policy"] = lacking
-        learning = self._begin(learn, self._run.learner, examples)
-        self._pending.append(Pending(metrics, learning))
+            metrics["steps_off_policy"] = missing_updates
+        self._pending.append((metrics, self._start(learn, self._run.learner, examples)))
 
-    def learnt(self, halt: bool) -> Iterator[Row]:
-        """Give the metrics of steps that are learnt from, their weights handed to the engine.
+    def finished(self, wait_for_all: bool) -> Iterator[Row]:
+        """Yield the metrics of each step that is learned from, once its weights are loaded.
 
-        Waits until so few are left as may be; with `halt`, until none is.
+        Waits until no more than `ahead` steps are left, or none with `wait_for_all`.
         """
-        leave = 0 if halt else self._ahead
-        while self._pending and (len(self._pending) > leave or self._pending[0].learning.done()):
-            pending = self._pending.popleft()
-            yield take_over(self._run, pending.metrics, pending.learning.result())
+        allowed = 0 if wait_for_all else self._ahead
+        while self._pending and (len(self._pending) > allowed or self._pending[0][1].done()):
+            metrics, learned = self._pending.popleft()
+            yield load_learned(self._run, metrics, learned.result())
 
-    def _begin(self, function: Callable[..., Learnt], *arguments: Any) -> "Future[Learnt]":
+    def _start(self, function: Callable[..., Learned], *arguments: Any) -> "Future[Learned]":
         if self._thread is not None:
             return self._thread.submit(function, *arguments)
-        future: Future[Learnt] = Future()
+        future: Future[Learned] = Future()
         future.set_result(function(*arguments))
         return future
 
 
-def draw_step(run: Run, step: int) -> tuple[Row, list[Example]]:
-    """Draw and grade a step, and choose what is learnt from it."""
-    config = run.config
+def draw_step(run: Run, number: int) -> tuple[Row, list[Example]]:
+    """Draw and grade a step; returns its metrics, and what is learned from."""
     failed_before = run.grader.failures
-    batch = draw_batch(run.plan(), step)
-    rng = np.random.default_rng((config.seed, step))
-    pools = batch.session.pools.values()
-    groups = [make_group(pool, config.group, config.advantage, rng) for pool in pools]
-    keys, correct, drawn = batch.counts()
-    believed = belief_metrics(run.sampler, keys, correct, drawn)
-    run.sampler.tell(keys, correct=correct, drawn=drawn)
-    for group in groups[: config.records.prompts_per_step]:
-        key = group.pool.key
-        run.folder.keep_samples(group.records(step, run.questions[key], run.answers[key]))
-    metrics = {
-        "step": step,
-        **rollout_metrics(batch, groups, first=config.group.size),
-        **believed,
-        **run.sampler.metrics(),
-        "grader_failures": run.grader.failures - failed_before,
-        "seconds": {"sampling": batch.cost.sampling, "grading": batch.cost.grading},
-    }
-    return metrics, [example for group in groups for example in group.examples(run.prompts)]
+    step = take_step(run.recipe, run.sampler, run.roll_out, number)
+    _keep_samples(run, step, number)
+    failed = run.grader.failures - failed_before
+    metrics = {"step": number, **step.metrics, "grader_failures": failed}
+    return metrics, step.examples(run.prompts)
 
 
-def learn(learner: StepLearner, examples: Sequence[Example]) -> Learnt:
+def learn(learner: StepLearner, examples: Sequence[Example]) -> Learned:
     """Learn from a step's examples."""
-    since = time.perf_counter()
+    began = time.perf_counter()
     metrics, weights = learner.learn(examples), learner.weights()
-    return metrics, time.perf_counter() - since, weights
+    return Learned(metrics, time.perf_counter() - began, weights)
 
 
-def take_over(run: Run, metrics: Row, learnt: Learnt) -> Row:
-    """Hand the new weights to the engine; returns the metrics of the whole step."""
-    learning, seconds, weights = learnt
-    since = time.perf_counter()
-    run.engine.load_weights(weights)
-    seconds += time.perf_counter() - since
-    return metrics | learning | {"seconds": metrics["seconds"] | {"learning": seconds}}
+def load_learned(run: Run, metrics: Row, learned: Learned) -> Row:
+    """Load the new weights into the engine; returns the metrics of the whole step."""
+    began = time.perf_counter()
+    run.engine.load_weights(learned.weights)
+    seconds = learned.seconds + time.perf_counter() - began
+    return metrics | learned.metrics | {"seconds": metrics["seconds"] | {"learning": seconds}}
+
+
+def _keep_samples(run: Run, step: Step, number: int) -> None:
+    """Record the responses of the first prompts of a step."""
+    for group in step.groups[: run.config.records.prompts_per_step]:
+        key = group.pool.key
+        run.folder.keep_samples(group.records(number, run.questions[key], run.answers[key]))

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.config import TrainConfig
+from rollwise.config.step import step_recipe
 from rollwise.engines import Engine
-from rollwise.engines.driver import RolloutCost
 from rollwise.engines.engine import Prompts
+from rollwise.engines.rollout import grade_with, run_session
 from rollwise.grading import Grader
-from rollwise.prompts import BatchSampler, Retiring
+from rollwise.prompts import PromptSampler
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import RolloutSession
-from rollwise.sampling.pool import Key
+from rollwise.sampling.draws import Key
+from rollwise.step import RolloutCost, StepRecipe
 from rollwise.training.backend import StepLearner
-from rollwise.training.batches import SamplingPlan
-from rollwise.training.rollouts import roll_out
 
 
 @dataclass
@@ -25,24 +25,24 @@ class Run:
 
     Attributes:
         config: The settings.
-        folder: Where it is written down.
-        trackers: Where metrics also go.
+        folder: Holds the run's records and checkpoints.
+        trackers: Receive the metrics as well.
         sampler: Chooses prompts.
         engine: Draws responses.
         grader: Gives them rewards.
-        learner: Changes the model.
+        learner: Updates the model.
         tokenizer: Saved with the model.
         prompts: Token ids of every prompt, training and held out.
         answers: The reference answer to each.
         heldout: The held-out prompts.
-        questions: What each prompt looks like, for people.
-        step: The steps done so far.
+        questions: The text of each prompt, for people to read.
+        step: The number of steps done.
     """
 
     config: TrainConfig
     folder: RunFolder
     trackers: Trackers
-    sampler: BatchSampler | Retiring
+    sampler: PromptSampler
     engine: Engine
     grader: Grader
     learner: StepLearner
@@ -53,22 +53,20 @@ class Run:
     questions: Mapping[Key, str]
     step: int = 0
 
-    def plan(self) -> SamplingPlan:
-        """Say how a step's prompts are chosen and sampled."""
-        config = self.config
-        return SamplingPlan(
-            sampler=self.sampler,
-            batch_size=config.prompts.batch_size,
-            roll_out=self.roll_out,
-            exit_rule=config.exit.make(),
-            schedule=config.schedule.make(),
-            allocation=None if config.allocation.type == "none" else config.allocation.make(),
-            refills=config.group.refills if config.group.unresolved == "refill" else 0,
-            total_draws=config.schedule.total_draws,
-            positive_threshold=config.grading.positive_threshold,
-            seed=config.seed,
-        )
+    @property
+    def recipe(self) -> StepRecipe:
+        """How each step's prompts are sampled, and what is learned from them."""
+        return step_recipe(self.config)
 
     def roll_out(self, session: RolloutSession) -> RolloutCost:
-        """Draw and grade until every prompt of `session` has ended."""
-        return roll_out(session, self.engine, self.grader, self.prompts, self.answers)
+        """Draw and grade until every prompt of `session` has ended.
+
+        Raises:
+            ValueError: The sampler chose a prompt that is not in the data.
+        """
+        for key in session.pools:
+            if key not in self.prompts:
+                sampler = type(self.sampler).__name__
+                raise ValueError(f"{sampler}.ask returned {key!r}, which is no prompt of the data")
+        grade = grade_with(self.grader, self.answers)
+        return run_session(session, self.engine, self.prompts, grade)

@@ -71,7 +71,7 @@ def tinker_url(port, monkeypatch):
 @pytest.fixture
 def train_at_tinker(monkeypatch):
     """Runs `rollwise train` without its report: `train_at_tinker(folder, *arguments, options)`."""
-    monkeypatch.setattr("rollwise.training.command.write_report", lambda path: path / "report.html")
+    monkeypatch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
 
     def run(folder, *arguments):
         *arguments, options = arguments

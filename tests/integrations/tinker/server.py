@@ -26,12 +26,12 @@ from fastapi import FastAPI, Request, Response
 from tinker.proto import tinker_public_pb2 as wire
 
 from rollwise.config import LearnerSettings, ModelSettings
-from rollwise.engines.transformers import make_engine
+from rollwise.engines.transformers import make_built_in_engine
+from rollwise.models.loading import load_model
 from rollwise.sampling import Draw
-from rollwise.training.backend import Example
+from rollwise.step.groups import Example
 from rollwise.training.learner import Learner
 from rollwise.training.loss import policy_loss
-from rollwise.training.model import load_model
 
 PATIENCE = 20.0  # seconds that a request for a result is held, before it is told to try again
 PROTO = "application/x-protobuf"
@@ -63,7 +63,7 @@ class Trained:
     def forward_backward(self, message):
         examples = [as_example(datum) for datum in message.data]
         lengths = [len(example.response) for example in examples]
-        logprobs, _ = self.learner._forward(examples)
+        logprobs = self.learner._forward(examples)[0]
         given = {
             name: torch.cat([torch.tensor(floats(d.loss_fn_inputs[name])) for d in message.data])
             for name in ("logprobs", "advantages")
@@ -95,7 +95,7 @@ class Trained:
         snapshot, params = requests[0]["sampling_session_id"], requests[0]["sampling_params"]
         limit = params["max_tokens"]
         if limit not in self.engines:
-            self.engines[limit] = make_engine(self.sampled_from, self.tokenizer, limit)
+            self.engines[limit] = make_built_in_engine(self.sampled_from, self.tokenizer, limit)
         engine = self.engines[limit]
         engine.load_weights(self.snapshots[snapshot])
         draws = [Draw(i, 0, r["sampling_params"]["seed"]) for i, r in enumerate(requests)]

@@ -13,9 +13,9 @@ import torch
 from rollwise.config import make_config
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.learner import FILE, TinkerLearner
-from rollwise.training.backend import Example
+from rollwise.models.loading import load_model
+from rollwise.step.groups import Example
 from rollwise.training.learner import Learner
-from rollwise.training.model import load_model
 
 pytestmark = pytest.mark.tinker
 
@@ -43,9 +43,8 @@ def train(train_at_tinker):
 
 
 def settings(**learner):
-    sections = {"backend": {"type": "tinker"}, "model": {"lora_rank": 4}, "learner": learner}
-    sections["tinker"] = {"loss": learner.pop("loss", "ppo")}
-    return make_config(sections)
+    backend = {"type": "tinker", "loss": learner.pop("loss", "ppo")}
+    return make_config({"backend": backend, "model": {"lora_rank": 4}, "learner": learner})
 
 
 def local(config):
@@ -147,7 +146,7 @@ def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train, metrics_
 
 def test_sampling_runs_ahead_by_what_is_allowed(tinker_url, tmp_path, train, metrics_of):
     code = train(
-        tmp_path / "run", steps=6, tinker__max_steps_off_policy=2, checkpoint__every=4,
+        tmp_path / "run", steps=6, backend__max_steps_off_policy=2, checkpoint__every=4,
         learner__learning_rate=1e-2, learner__warmup_updates=0,
     )  # fmt: skip
     assert code == 0
@@ -209,7 +208,8 @@ def test_no_access_is_told_without_the_key(tinker_url, tmp_path, train, monkeypa
         ({"engine__type": "vllm"}, "`engine.type` must be `transformers`"),
         ({"model__lora_rank": "0"}, "`model.lora_rank` must be at least 1"),
         ({"learner__entropy_coefficient": "0.1"}, "`learner.entropy_coefficient`"),
-        ({"tinker__base_model": "of-nobody"}, "there is no model of-nobody"),
+        ({"learner__response_cap": "2.5"}, "`learner.response_cap`"),
+        ({"backend__base_model": "of-nobody"}, "there is no model of-nobody"),
     ],
 )
 def test_what_does_not_go_is_refused(tinker_url, tmp_path, train, capsys, changed, said):

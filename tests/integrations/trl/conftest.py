@@ -31,7 +31,7 @@ class Watched:
         self.theirs, self.ours, self.rows, self.pools = [], [], [], []
         of_trl = GRPOTrainer._generate_and_score_completions
         own, rows_of = trainer._generate_and_score_completions, trainer._sample
-        note = trainer._note
+        log_step = trainer._log_step
 
         def theirs(this, inputs):
             output = of_trl(this, inputs)
@@ -46,11 +46,11 @@ class Watched:
             self.rows.append(rows_of())
             return self.rows[-1]
 
-        def pools(batch, groups):
-            self.pools.append(dict(batch.session.pools))
-            note(batch, groups)
+        def pools(step):
+            self.pools.append(dict(step.rollouts.session.pools))
+            log_step(step)
 
-        monkeypatch.setattr(trainer, "_note", pools)
+        monkeypatch.setattr(trainer, "_log_step", pools)
         monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", theirs)
         monkeypatch.setattr(trainer, "_generate_and_score_completions", ours)
         monkeypatch.setattr(trainer, "_sample", rows)

@@ -30,7 +30,7 @@ def test_the_example_trains(root, tmp_path):
     pytest.importorskip("trl")
     command = [sys.executable, str(root / "examples/trl_running_sums.py"), "--steps", "2"]
     run = subprocess.run(
-        [*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=300
+        [*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=1800
     )
     assert run.returncode == 0, run.stderr[-3000:]
     assert len(re.findall("'rollwise/trained_groups'", run.stdout)) == 2

@@ -13,8 +13,8 @@ pytest.importorskip("trl")
 
 import rollwise as rw
 from rollwise.engines import Completion
-from rollwise.engines.driver import drive
-from rollwise.grading.grader import settled
+from rollwise.engines.rollout import run_session
+from rollwise.grading.grader import finished
 from rollwise.integrations.trl.engines import SharedEngine
 
 pytestmark = pytest.mark.trl
@@ -25,7 +25,9 @@ SCRIPT = Path(__file__).with_name("in_processes.py")
 def train_in(processes, file):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc_per_node", str(processes), str(SCRIPT), str(file)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=1800
+    )  # a guard, not a measure
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(file.read_text())
 
@@ -47,7 +49,7 @@ class Ranks:
     """Joins the lists of threads, as accelerate joins those of processes."""
 
     def __init__(self, count):
-        self.barrier = threading.Barrier(count, timeout=20)
+        self.barrier = threading.Barrier(count, timeout=600)
         self.given = [None] * count
 
     def gather(self, rank):
@@ -99,10 +101,15 @@ def sample_in(ranks, schedule):
             graded[rank].append(len(completions))
             return np.array([[reward_of(c)] for c in completions])
 
+        def totals(completions):
+            return [finished(engine.rewards[c.draw][0]) for c in completions]
+
         engine = SharedEngine(engines[rank], grade, shared.gather(rank), rank, ranks)
         session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)
         try:
-            drive(session, engine, {}, lambda cs: [settled(engine.rewards[c.draw][0]) for c in cs])
+            run_session(
+                session, engine, {}, lambda cs: [finished(engine.rewards[c.draw][0]) for c in cs]
+            )
         except Exception as error:
             failures.append(error)
             shared.barrier.abort()

@@ -32,7 +32,7 @@ def import_with(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "release", ["0.29.1", "1.15.0", "1.17.0", "2.0.0", "1.17.0.dev0", "1.16.0rc1", "1"]
+    "release", ["0.29.1", "1.15.0", "1.17.0", "2.0.0", "1.17.0.dev0", "1.16.0rc1", "0"]
 )
 def test_another_release_is_refused_with_a_sentence_that_says_which_are_tested(
     import_with, release

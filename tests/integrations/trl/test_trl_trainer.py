@@ -69,7 +69,7 @@ def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_t
             group = rows[start : start + GROUP]
             pool = seen.pools[step][group[0].completion.draw.key]
             rewards = [pool.rewards[row.completion.draw.index] for row in group]
-            if pool.uniform:
+            if pool.zero_variance:
                 assert not any(row.counts for row in group)
                 continue
             assert all(row.counts for row in group)
@@ -140,6 +140,7 @@ def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, w
     for keys, rows in zip(asked, seen.rows, strict=True):
         assert {row.completion.draw.key for row in rows} == set(keys)
     assert len(set(map(tuple, asked))) == 3
+    assert len(logged(trainer, "rollwise/pass_rate_by_difficulty/1/2")) == 3
 
 
 def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer, watch):
@@ -300,7 +301,7 @@ def test_a_checkpoint_without_the_sampler_s_state_is_refused(make_trainer, tmp_p
     options = {"save_strategy": "steps", "save_steps": 1}
     make_trainer(trainer=GRPOTrainer, max_steps=1, **options).train()
     trainer = make_trainer(max_steps=2, **options)
-    with pytest.raises(RunError, match=r"cannot go on with the prompt sampler in .*checkpoint-1"):
+    with pytest.raises(RunError, match=r"cannot load the prompt sampler from .*checkpoint-1"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
 
 
@@ -385,7 +386,7 @@ def test_a_stream_of_rows_is_refused(make_trainer):
         ({"engine": "vllm"}, "engine must be one of"),
         ({"refills": 0}, "refills must be at least 1"),
         ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
-        ({"allocation": rw.GVM(), "unresolved": "refill"}, "does not go with GVM"),
+        ({"allocation": rw.GVM(), "unresolved": "refill"}, "cannot be combined with GVM"),
         ({"estimates": "unbiased"}, "'unbiased' is for objective"),
     ],
 )

@@ -12,6 +12,7 @@ pytest.importorskip("verl")
 from transfer_queue import KVBatchMeta
 
 from rollwise.config import make_config
+from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
 from rollwise.integrations.verl import replay_buffer
 from rollwise.integrations.verl.records import Recorder, step_metrics
@@ -20,6 +21,7 @@ from rollwise.integrations.verl.reports import PromptReport
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
     heldout_figures,
+    measured_pass_rates,
     numbers,
     places_of_prompts,
 )
@@ -124,6 +126,17 @@ def asked(text):
     return [{"role": "user", "content": text}]
 
 
+def test_measured_pass_rates_are_those_of_our_files():
+    ours = Rows(
+        {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3, "measured": [2.0, 8.0]}},
+        {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
+    )
+    places = places_of_prompts(ours, "prompt")
+    assert measured_pass_rates(ours, places) == [(2.0, 8.0), (0.0, 0.0)]
+    others = Rows({"prompt": asked("a")})
+    assert measured_pass_rates(others, places_of_prompts(others, "prompt")) == []
+
+
 def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
     ours = Rows(
         {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3}},
@@ -145,6 +158,7 @@ def trainer(tmp_path):
         {"prompts": {"type": "cdas", "batch_size": 2}, "exit": {"give_up_below": 0.1}}
     )
     keys = list("abcdef")
+    trainer.recipe = step_recipe(trainer.settings)
     trainer.places = {key: (place, None) for place, key in enumerate(keys)}
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * 6)
     trainer.train_dataset = [{"raw_prompt": asked(key), "n": torch.tensor([0])} for key in keys]
@@ -254,7 +268,7 @@ def test_held_out_figures_are_the_built_in_trainers():
 def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
     settings = make_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
-    line = step_metrics([make_report("a")], 0, settings)
+    line = step_metrics([make_report("a")], 0, step_recipe(settings))
 
     def run(done, steps):
         recorder = Recorder(settings, str(tmp_path))

@@ -20,8 +20,9 @@ from verl_on_cpu import ENVIRONMENT
 
 from rollwise.cli import main
 from rollwise.config import make_config, read_toml
+from rollwise.config.step import make_sampler
 from rollwise.integrations.verl.command import split
-from rollwise.sampling import Pool, advantages, is_uniform, select_group
+from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
 from rollwise.training.checkpoints import load_sampler
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
@@ -115,16 +116,11 @@ def check_steps(folder, settings):
         assert len(pools[step]) == config.prompts.batch_size
         for key, rows in pools[step].items():
             pool = Pool(key, [row["reward"] for row in rows])
-            if is_uniform(pool.rewards) and config.group.unresolved == "drop":
+            if has_zero_variance(pool.rewards) and config.group.unresolved == "drop":
                 assert key not in learnt[step]
                 continue
             group = select_group(pool, config.group.size, config.group.strategy)
-            values = advantages(
-                pool,
-                group,
-                config.advantage.objective,
-                scale_by_std=config.advantage.scale_by_std,
-            )
+            values = advantages(pool, group, config.advantage.make())
             expected = {rows[i]["index"]: a for i, a in zip(group.indices, values, strict=True)}
             assert len(expected) == config.group.size
             assert len(learnt[step][key]) == config.group.size
@@ -140,7 +136,7 @@ def check_sampler(folder, settings):
     config = config_of(settings)
     problems = pq.read_table(folder / "data/train.parquet").to_pylist()
     keys = [row["extra_info"]["key"] for row in problems]
-    make = lambda: config.prompts.make(keys, config.seed, [None] * len(keys))  # noqa: E731
+    make = lambda: make_sampler(config, keys, [None] * len(keys))  # noqa: E731
     alone, saved = make(), make()
     for step, pools in sorted(recorded_pools(folder).items()):
         asked = alone.ask()
@@ -198,7 +194,7 @@ def test_both_streamed_on_two_workers_with_uneven_groups(tmp_path):
     sizes = set()
     for step, of_step in pools.items():
         for key, rows in of_step.items():
-            if not is_uniform([row["reward"] for row in rows]):
+            if not has_zero_variance([row["reward"] for row in rows]):
                 sizes.add(len(rows))
                 mean = np.mean([row["reward"] for row in rows])
                 assert {i: row["advantage"] for i, row in learnt[step][key].items()} == (

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.verl
 
 SCHEMA = Path(verl.trainer.main_ppo.__file__).parent / "config"
 RECIPES = sorted((Path(__file__).parents[3] / "examples/verl").glob("*.toml"))
+assert RECIPES, "no recipe was found"
 FILES = Path("/data/train.parquet"), Path("/data/heldout.parquet")
 
 
@@ -158,6 +159,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
     ("given", "key"),
     [
         ({"group": {"unresolved": "refill"}}, "group.unresolved"),
+        ({"learner": {"response_cap": 2.5}}, "learner.response_cap"),
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
@@ -194,7 +196,7 @@ def test_the_plug_in_is_in():
 def test_versions_that_are_not_tested_are_refused(monkeypatch, version):
     monkeypatch.setattr(settings_module, "version", lambda package: version)
     assert missing() == (
-        f"verl {version} is installed, and rollwise is tested with verl from 0.9 to below 0.10"
+        f"verl {version} is installed, and rollwise is tested with verl>=0.9,<0.10"
     )
 
 

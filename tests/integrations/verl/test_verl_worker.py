@@ -11,6 +11,7 @@ pytest.importorskip("verl")
 from omegaconf import OmegaConf
 
 from rollwise.config import make_config
+from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop, client
 from rollwise.integrations.verl.agent_loop import SessionWorker, new_session
 from rollwise.integrations.verl.reports import Order, PromptReport, report_of
@@ -87,6 +88,10 @@ def queue(monkeypatch):
     return queue
 
 
+def recipe_of(**changed):
+    return step_recipe(make_config({**SETTINGS, **changed}))
+
+
 def make_worker(engine="cpu", graded=lambda correct: (float(correct), None), **changed):
     rollout = {"name": engine, "response_length": 8}
     settings = {**SETTINGS, **changed}
@@ -110,7 +115,7 @@ def sample(worker, queue, order=None, step=3):
 
 def expected_pool(changed=None, step=3):
     """The pool that the session of the core draws by the same rule."""
-    session = new_session(make_config({**SETTINGS, **(changed or {})}), Order("p"), step)
+    session = new_session(recipe_of(**(changed or {})), Order("p"), step)
     while draws := session.next_draws():
         for draw in draws:
             session.record(draw, float(draw.seed % 3 == 0), draw)
@@ -154,7 +159,7 @@ def test_a_prompt_without_signal_is_reported_and_its_rows_have_no_advantage(queu
     report = sample(worker, queue)
     assert (report.dropped, report.exit_reason, len(report.rewards)) == (True, "exhausted", 12)
     assert report.advantage_rows("u") == {f"u_{i}": 0.0 for i in range(4)}
-    assert report.uniform_group
+    assert report.zero_variance_group
 
 
 def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(queue):
@@ -172,9 +177,9 @@ def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(queue):
 
 
 def test_what_the_sampler_believes_reaches_the_session():
-    settings = make_config({**SETTINGS, "exit": {"give_up_below": 0.5}})
-    [hopeless] = new_session(settings, Order("p", prior=(1.0, 60.0)), 0)._prompts.values()
-    [unknown] = new_session(settings, Order("p"), 0)._prompts.values()
+    recipe = recipe_of(exit={"give_up_below": 0.5})
+    [hopeless] = new_session(recipe, Order("p", prior=(1.0, 60.0)), 0)._prompts.values()
+    [unknown] = new_session(recipe, Order("p"), 0)._prompts.values()
     assert hopeless.pool.stopping.prior != unknown.pool.stopping.prior == (1.0, 1.0)
 
 

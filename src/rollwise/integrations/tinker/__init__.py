@@ -1,5 +1,4 @@
-"""Training at Tinker: the same loop, with the model drawn from and updated over there."""
+"""Training at Tinker: the same loop, with a model that Tinker draws from and updates.
 
-from rollwise.integrations.tinker.backend import TinkerBackend
-
-__all__ = ["TinkerBackend"]
+Importing this package loads nothing; `backend.type = "tinker"` opens the backend.
+"""

@@ -1,4 +1,8 @@
-"""Tinker as the backend of `rollwise train`."""
+"""Tinker as the backend of `rollwise train`: the model is at Tinker, all else is in this process.
+
+Needed where no machine at hand can train the model. The loop asks it for a tokenizer, a learner and
+an engine, as it asks any backend (`rollwise.training.backend`).
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,24 +10,37 @@ from typing import TYPE_CHECKING
 from transformers import AutoConfig, GenerationConfig
 
 from rollwise.config import TrainConfig
-from rollwise.engines.local import end_tokens
+from rollwise.engines.ends import end_tokens
 from rollwise.errors import ConfigError
 from rollwise.integrations.tinker.requirements import missing, unsupported
-from rollwise.training.model import load_tokenizer, model_path
+from rollwise.models.loading import load_tokenizer, model_path
 
 if TYPE_CHECKING:
     from rollwise.integrations.tinker.engine import TinkerEngine
 
 
 class TinkerBackend:
-    """A model at Tinker, which draws from it and updates it; only its tokenizer is here.
+    """A model at Tinker, which draws from it and updates it; only its tokenizer is local.
+
+    Making one signs in, with the key in the environment, and loads the tokenizer. The adapters are
+    created when they are first needed, so that a run that is resumed creates none in vain.
 
     Args:
-        config: The settings; `model.path` says whose tokenizer, and is the model's name there.
-        checkpoint: The checkpoint that is gone on from, if any; `learner.load` does that.
+        config: The settings of the run, with Tinker's in `config.backend`. `model.path` names the
+            tokenizer (a folder, or a name on the hub), and the model at Tinker unless
+            `backend.base_model` does.
+        checkpoint: The folder of the checkpoint to resume from, if any. It is not read here:
+            `learner.load` does.
+
+    Attributes:
+        tokenizer: The model's.
+        context: The most tokens of a prompt and its response together; None if the model's own
+            description is not to be had where the tokenizer is.
+        learner: Updates the adapters.
 
     Raises:
-        ConfigError: Tinker cannot follow a setting, its SDK is not installed, or there is no key.
+        ConfigError: Tinker cannot follow a setting (a line for each), its SDK is not installed or
+            of a release that is not tested, or there is no key.
         ModelError: The tokenizer cannot be loaded.
         EngineError: Tinker refuses access.
     """
@@ -35,17 +52,24 @@ class TinkerBackend:
             raise ConfigError(reason)
         import tinker
 
-        from rollwise.integrations.tinker.client import told_as_ours
+        from rollwise.integrations.tinker.client import as_engine_errors
         from rollwise.integrations.tinker.learner import TinkerLearner
 
         self._config, path = config, model_path(config.model.path)
         self.tokenizer = load_tokenizer(path)
         self.context = _context(path)
-        with told_as_ours("signing in"):
+        with as_engine_errors("signing in"):
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
     def make_engine(self) -> "TinkerEngine":
-        """Make the engine, which draws from the learner's model as it is now."""
+        """Make the engine, which draws from the learner's model as it is now.
+
+        Its end tokens are those of the tokenizer and, if there are any, of the model's generation
+        settings. Close it, or use it as a context manager.
+
+        Raises:
+            EngineError: Tinker has no such model, or failed at passing its weights on.
+        """
         from rollwise.integrations.tinker.engine import TinkerEngine
 
         settings = self._config.engine
@@ -55,14 +79,14 @@ class TinkerBackend:
             self.context,
             settings.max_new_tokens,
             settings.batch_size,
-            self._config.tinker.draw_timeout,
+            self._config.backend.draw_timeout,
         )
         engine.load_weights(self.learner.weights())
         return engine
 
 
 def _context(path: str) -> int | None:
-    """Read how many tokens a model takes; of some at Tinker only the tokenizer is to be had."""
+    """Read how many tokens a model takes; None if only its tokenizer is public."""
     try:
         shape = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError):
@@ -71,7 +95,7 @@ def _context(path: str) -> int | None:
 
 
 def _generation(path: str) -> GenerationConfig | None:
-    """Read a model's settings of generation; not every model has a file of them."""
+    """Read a model's generation settings; None if it has no file of them."""
     try:
         return GenerationConfig.from_pretrained(path)
     except OSError:

@@ -1,4 +1,8 @@
-"""Tinker's SDK, as its releases from 0.30 to 0.38 have it."""
+"""What differs between releases 0.30 to 0.38 of Tinker's SDK, and its errors as ours.
+
+The engine and the learner call the SDK through these functions only where releases differ or where
+a failure has to be explained; everything else they call directly.
+"""
 
 import os
 from collections.abc import Iterator
@@ -12,28 +16,40 @@ from rollwise.errors import EngineError
 from rollwise.integrations.tinker.requirements import KEY
 
 
-def settled(client: Any) -> Any:
-    """Wait for a client: newer releases of the SDK return a future of it, older ones itself."""
+def resolved(client: Any) -> Any:
+    """Wait for a client if need be: newer releases of the SDK return a future of one.
+
+    Args:
+        client: What a method of the SDK that makes a client returned: the client, or its future.
+
+    Raises:
+        tinker.TinkerError: The client could not be made. Call this within `as_engine_errors`.
+    """
     return client.result() if hasattr(client, "result") else client
 
 
 def as_future(answer: Any) -> "Future[Any]":
-    """Return the `concurrent.futures.Future` of an answer, which older releases return itself."""
+    """Return the `concurrent.futures.Future` of an answer; older releases return it directly.
+
+    Args:
+        answer: What a method of the SDK that sends a request returned. Nothing is waited for.
+    """
     future: Future[Any] = answer.future() if hasattr(answer, "future") else answer
     return future
 
 
 @contextmanager
-def told_as_ours(doing: str) -> Iterator[None]:
-    """Turn what the SDK raises for good into an error that a user can act on.
+def as_engine_errors(doing: str) -> Iterator[None]:
+    """Turn errors that the SDK has stopped retrying into ones that a user can act on.
 
-    The SDK itself sends again what a lost connection or a busy server refused, for minutes.
+    Wrap a call that the run cannot do without. The SDK itself retries for minutes after a lost
+    connection or a busy server, so what it raises is final.
 
     Args:
-        doing: What was being done, as in "creating the model".
+        doing: What is done within, as in "creating the model", for the message.
 
     Raises:
-        EngineError: The SDK raised.
+        EngineError: The SDK raised; its message has what was done and the reason, without the key.
     """
     try:
         yield
@@ -42,7 +58,7 @@ def told_as_ours(doing: str) -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """Put an error in one line, not long, and without the key."""
+    """Describe an error in one line of at most 300 characters, fit for a log: without the key."""
     text = f"{type(error).__name__}: {error}"
     if key := os.environ.get(KEY):
         text = text.replace(key, "***")

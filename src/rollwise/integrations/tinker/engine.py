@@ -1,4 +1,9 @@
-"""The engine at Tinker: each draw a request of its own, as many under way as the user allows."""
+"""The engine at Tinker: each draw a request of its own, with a limit on those in flight.
+
+It keeps the contract of every engine (`rollwise.engines.engine`), so sessions, schedules and
+cancelling work as on a machine of one's own. Responses are drawn at temperature 1, where their
+log-probabilities are those that the learner needs.
+"""
 
 import asyncio
 import math
@@ -10,33 +15,41 @@ import tinker
 from tinker import types
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.engines.asynchronous import AsyncEngine, Outcome, end_other_tasks
-from rollwise.engines.engine import Completion, LostDraw, Prompts
+from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
+from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.client import as_future, describe
 from rollwise.sampling import Draw
 
 SEEDS = 2**31
-"""Seeds are folded below this, for Tinker does not say how large they may be."""
+"""Seeds are folded below this, because Tinker does not document how large they may be."""
 
 RETRIED = (408, 409, 429)
-"""Refusals that may pass, beside all that are the server's own errors (from 500 on)."""
+"""Refusals that are worth a retry, in addition to all server errors (500 and up)."""
 
 
 class TinkerEngine(AsyncEngine):
-    """Draws responses from the sampling client that it was handed last.
+    """Draws responses from the sampling client that was loaded last.
 
-    The SDK sends again what fails on the way; what fails for good, or takes too long, is a lost
-    draw. What Tinker refuses (no access, a prompt too long) raises. Use the engine as a context
-    manager, or close it.
+    Load one before the first draw. A draw that has been submitted keeps the client of that time,
+    so all responses of a step come from one set of weights, though later ones may be loaded
+    meanwhile.
+
+    The SDK retries requests; one that fails for good, or takes too long, is a lost draw. Tinker
+    does not promise equal responses for equal seeds. Use the engine as a context manager, or close
+    it.
 
     Args:
-        tokenizer: The model's.
-        ends: Tokens that end a response.
-        context: The most tokens, prompt and response, that the model takes; None if unknown.
+        tokenizer: The model's; turns tokens into text.
+        ends: Token ids that end a response.
+        context: The most tokens of a prompt and its response together; None if unknown.
         max_new_tokens: Responses are cut here, or where the context ends.
-        batch_size: The most draws under way.
-        draw_timeout: Seconds for one of them.
+        batch_size: The most requests in flight; further draws wait here.
+        draw_timeout: Seconds for one draw once it is sent, waiting in Tinker's queue included.
+
+    Raises:
+        EngineError: From `wait`: Tinker refuses a request for good (no access, a prompt too long),
+            or sends no log-probabilities.
     """
 
     def __init__(
@@ -55,16 +68,27 @@ class TinkerEngine(AsyncEngine):
         super().__init__(batch_size, "tinker")
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws, from the weights as they are now; some may have to wait for a slot."""
+        """Accept draws from the current weights; some may wait for a slot.
+
+        Args:
+            draws: What to draw; a draw's seed is folded below `SEEDS`.
+            prompts: Token ids of each prompt, by key.
+        """
         for draw in draws:
             prompt = list(prompts[draw.key])
             self._begin(draw, self._complete(draw, prompt, self._client))
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Draw from another sampling client from now on, `weights["client"]`."""
+        """Draw from other weights from now on; draws in flight keep theirs.
+
+        Args:
+            weights: `{"client": ...}`, as `TinkerLearner.weights` returns it. The weights
+                themselves stay at Tinker.
+        """
         self._client = weights["client"]
 
-    async def _complete(self, draw: Draw, prompt: list[int], client: Any) -> Outcome:
+    async def _complete(self, draw: Draw, prompt: list[int], client: Any) -> Result:
+        """Ask for one response of T tokens, and wait for it while other draws go on."""
         request = {
             "prompt": types.ModelInput.from_ints(prompt),
             "num_samples": 1,
@@ -80,12 +104,13 @@ class TinkerEngine(AsyncEngine):
                     answer = await asyncio.wrap_future(as_future(client.sample(**request)))
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self._draw_timeout:g} s")
-            except (tinker.TinkerError, ValueError) as error:  # ValueError: no answer to be had
+            except (tinker.TinkerError, ValueError) as error:  # ValueError: no usable answer
                 _check_refusal(error, draw, prompt)
                 return LostDraw(draw, describe(error))
         return self._completion(draw, answer.sequences[0])
 
     def _completion(self, draw: Draw, sequence: Any) -> Completion:
+        """Turn Tinker's answer into a completion: T tokens and their T log-probabilities."""
         if sequence.logprobs is None:
             raise EngineError("Tinker sent no log-probabilities of what it drew")
         tokens = list(sequence.tokens)
@@ -93,12 +118,12 @@ class TinkerEngine(AsyncEngine):
         logprobs = np.array(sequence.logprobs, np.float32)
         return Completion(draw, tokens, logprobs, text, truncated=sequence.stop_reason == "length")
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         await end_other_tasks()
 
 
 def _check_refusal(error: Exception, draw: Draw, prompt: Sequence[int]) -> None:
-    """Raise an EngineError where Tinker would refuse the same request again."""
+    """Raise an EngineError if Tinker would refuse the same request again."""
     status = getattr(error, "status_code", 500)
     if status < 500 and status not in RETRIED:
         raise EngineError(

@@ -1,4 +1,8 @@
-"""The learner at Tinker: forward, backward and the optimizer's step over there."""
+"""The learner at Tinker: sends examples; Tinker runs forward and backward passes and the optimizer.
+
+It does for a model at Tinker what `rollwise.training.learner` does for one in this process: the
+same advantages, averages and warm-up, so that an update is the same with one mini-batch.
+"""
 
 import json
 import logging
@@ -11,11 +15,11 @@ from numpy.typing import NDArray
 from tinker import types
 
 from rollwise.config import LearnerSettings, TrainConfig
-from rollwise.integrations.tinker.client import settled, told_as_ours
-from rollwise.training.backend import Example
+from rollwise.integrations.tinker.client import as_engine_errors, resolved
+from rollwise.step import Example
 
 FILE = "tinker.json"
-"""In a checkpoint's folder: where at Tinker weights and optimizer are kept."""
+"""In a checkpoint's folder: the path at Tinker of weights and optimizer."""
 
 log = logging.getLogger(__name__)
 
@@ -23,34 +27,46 @@ log = logging.getLogger(__name__)
 class TinkerLearner:
     """Updates adapters at Tinker by the policy gradient, averaged over a mini-batch's tokens.
 
-    Each token's loss is −A π/π_sampler, clipped as in PPO or not: log-probabilities of the
-    sampler are those that the responses came with, so what it computes otherwise than the trainer,
-    and how old the weights were that it drew from, is corrected for in the ratio. AdamW has
-    torch's betas and epsilon, as in the built-in learner.
+    Each token's loss is −A π/π_sampler, clipped as in PPO (Schulman et al., 2017, equation 7) or
+    not. The sampler's log-probabilities came with the responses, so the ratio corrects for
+    numerical differences between sampler and trainer, and for the age of the weights drawn from.
+    AdamW has torch's betas and epsilon, as in the built-in learner.
+
+    The adapters are created at their first use, initialised by `config.seed`, unless `load` was
+    called before.
 
     Args:
         service: Tinker's `ServiceClient`.
-        config: The settings.
+        config: The settings: of the model, the learner, and Tinker (`config.backend`).
 
     Attributes:
-        updates: Updates made so far.
+        updates: Updates made so far. Whoever calls `load` sets it.
     """
 
     def __init__(self, service: Any, config: TrainConfig) -> None:
         self.updates = 0
         self._service, self._model = service, config.model
-        self._settings, self._own, self._seed = config.learner, config.tinker, config.seed
+        self._settings, self._own, self._seed = config.learner, config.backend, config.seed
         self._training: Any = None
         self._sampling: tuple[int, Any] | None = None
         self._saved: tuple[int, str] | None = None
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
-        """Make the updates of one step, `mini_batches` of them, and say how they went.
+        """Make the updates of one step, at most `mini_batches` of them, and return their metrics.
 
         A mini-batch that teaches nothing (no response, or none with an advantage) makes no update.
-        `sampler_gap` is the mean absolute difference of the trainer's log-probabilities from the
-        sampler's, `importance_weight` the mean ratio of the probabilities, `clip_fraction` the
-        share of tokens whose loss has no gradient.
+
+        Args:
+            examples: Prompts, responses and advantages of the step; consecutive ones form a
+                mini-batch.
+
+        Returns:
+            `loss`: the mean over updates of the loss per response token. If Tinker reports
+            log-probabilities, also `clip_fraction`, the share of the step's tokens whose loss has
+            no gradient because of the clip, and, over the tokens learned from, `sampler_gap`, the
+            mean absolute difference of the trainer's log-probabilities from the sampler's, in
+            nats, and `importance_weight`, the mean ratio of the probabilities. If no update was
+            made, they are 0, but for a ratio of 1.
 
         Raises:
             EngineError: Tinker failed.
@@ -61,60 +77,79 @@ class TinkerLearner:
         return _metrics([update for update in updates if update], tokens, self._clips)
 
     def weights(self) -> Mapping[str, Any]:
-        """Return a sampling client of the weights as they are: `{"client": ...}`."""
+        """Return a sampling client of the current weights: `{"client": ...}`.
+
+        No weights travel: the client names a snapshot at Tinker, made once for each number of
+        updates.
+
+        Raises:
+            EngineError: Tinker failed at it, or has no such model.
+        """
         if self._sampling is None or self._sampling[0] != self.updates:
-            with told_as_ours("handing the weights to the sampler"):
-                client = settled(self._client.save_weights_and_get_sampling_client())
+            with as_engine_errors("passing the weights to the sampler"):
+                client = resolved(self._client.save_weights_and_get_sampling_client())
             self._sampling = self.updates, client
         return {"client": self._sampling[1]}
 
     def save(self, folder: Path) -> None:
-        """Have Tinker keep weights and optimizer, and write down where."""
+        """Have Tinker keep weights and optimizer, and record where.
+
+        Args:
+            folder: The checkpoint's, which gets the file `FILE`. Tinker keeps the weights until
+                the user deletes them there.
+
+        Raises:
+            EngineError: Tinker failed.
+        """
         if self._saved is None or self._saved[0] != self.updates:
-            with told_as_ours("saving a checkpoint"):
+            with as_engine_errors("saving a checkpoint"):
                 path = self._client.save_state(f"rollwise-{self.updates:06d}").result().path
             self._saved = self.updates, path
             log.info("checkpoint at Tinker: %s", path)
         (folder / FILE).write_text(json.dumps({"path": self._saved[1]}), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Go on from what Tinker keeps.
+        """Resume from what Tinker keeps.
+
+        Args:
+            folder: The checkpoint's, with the file `FILE`.
 
         Raises:
-            OSError, ValueError, KeyError: The note of where is missing or broken.
-            EngineError: Tinker has it no longer.
+            OSError, ValueError, KeyError: The file with its path is missing or broken.
+            EngineError: Tinker no longer has it.
         """
         path = json.loads((folder / FILE).read_text(encoding="utf-8"))["path"]
-        with told_as_ours(f"loading {path}"):
+        with as_engine_errors(f"loading {path}"):
             begin = self._service.create_training_client_from_state_with_optimizer
-            self._training = settled(begin(path))
+            self._training = resolved(begin(path))
 
     @property
     def _client(self) -> Any:
+        """The training client, whose adapters are created at the first use."""
         if self._training is None:
             name = self._own.base_model or self._model.path
-            with told_as_ours(f"creating adapters for {name!r}"):
+            with as_engine_errors(f"creating adapters for {name!r}"):
                 begin = self._service.create_lora_training_client
-                self._training = settled(begin(name, rank=self._model.lora_rank, seed=self._seed))
+                self._training = resolved(begin(name, rank=self._model.lora_rank, seed=self._seed))
         return self._training
 
     @property
     def _clips(self) -> dict[str, float] | None:
-        """The bounds of the ratio; None where there are none."""
+        """The bounds of the ratio; None if there are none."""
         if self._own.loss == "importance_sampling":
             return None
         low, high = 1 - self._settings.clip_low, 1 + self._settings.clip_high
         return {"clip_low_threshold": low, "clip_high_threshold": high}
 
     def _update(self, examples: Sequence[Example]) -> "tuple[list[Example], Any] | None":
-        """Make one update; returns what was learnt from, and what Tinker says of it."""
+        """Make one update; returns the examples learned from, and Tinker's output."""
         taught = [example for example in examples if example.advantage != 0]
         if not taught:
             return None
         tokens = sum(len(example.response) for example in examples)
         data = [make_datum(example, tokens) for example in taught]
-        with told_as_ours("an update"):
-            # Both are sent before either is waited for, so that Tinker does them in one go.
+        with as_engine_errors("an update"):
+            # Both requests are sent before waiting, so that Tinker runs them in one go.
             backward = self._client.forward_backward(data, self._own.loss, self._clips)
             step = self._client.optim_step(adam(self._settings, self.updates + 1))
             output = backward.result()
@@ -124,11 +159,15 @@ class TinkerLearner:
 
 
 def make_datum(example: Example, tokens: int) -> Any:
-    """Turn an example into Tinker's form, which sums over tokens where we average.
+    """Turn an example of P prompt and T response tokens into Tinker's form.
+
+    Tinker predicts each token from those before it, so that all arrays have shape (P + T - 1,). It
+    sums the loss over tokens, and we average: advantages are divided by the mini-batch's tokens.
 
     Args:
-        example: Its advantage counts at its T response tokens, and at no prompt token.
-        tokens: Response tokens of the mini-batch.
+        example: Its advantage counts at its response tokens; at the prompt's, advantage and
+            log-probability are 0. The prompt has at least one token.
+        tokens: Response tokens of the mini-batch, those of examples without advantage included.
     """
     whole = [*example.prompt, *example.response]
     before = np.zeros(len(example.prompt) - 1, np.float32)
@@ -144,7 +183,13 @@ def make_datum(example: Example, tokens: int) -> Any:
 
 
 def adam(settings: LearnerSettings, update: int) -> Any:
-    """Make the optimizer's settings of an update, counted from 1."""
+    """Make the optimizer's settings of an update.
+
+    Args:
+        settings: The learner's: learning rate, weight decay, largest norm of the gradient.
+        update: The update's number, counted from 1; the learning rate rises in proportion to it
+            over `warmup_updates`.
+    """
     warmup = min(1.0, update / max(1, settings.warmup_updates))
     return types.AdamParams(
         learning_rate=settings.learning_rate * warmup,
@@ -159,7 +204,13 @@ def adam(settings: LearnerSettings, update: int) -> Any:
 def _metrics(
     updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: Mapping[str, float] | None
 ) -> dict[str, float]:
-    """Say how updates went, over the tokens that were learnt from; `tokens` are all of a step's."""
+    """Say how the updates of a step went.
+
+    Args:
+        updates: Of each update, the examples that it learned from, and Tinker's output.
+        tokens: Response tokens of the step, those of examples that taught nothing included.
+        clips: The bounds of the ratio; None if there are none.
+    """
     losses = [float(output.metrics["loss:sum"]) for _, output in updates]
     metrics = {"loss": sum(losses) / max(1, len(losses))}
     learnt = [
@@ -181,6 +232,7 @@ def _metrics(
 
 
 def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Log-ratios of the trainer's probabilities to the sampler's, in nats, shape (T,)."""
     logprobs = np.asarray(output["logprobs"].data, np.float64)
     return logprobs[-len(example.response) :] - example.logprobs
 
@@ -188,7 +240,13 @@ def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float6
 def _held(
     ratio: NDArray[np.float64], advantages: NDArray[np.float64], clips: Mapping[str, float]
 ) -> int:
-    """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to."""
+    """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to.
+
+    Args:
+        ratio: Of probabilities, trainer's over sampler's, shape (N,) for the N tokens of a step.
+        advantages: The advantage of each token's response, shape (N,).
+        clips: The bounds.
+    """
     above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
     below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
     return int((above | below).sum())

@@ -1,4 +1,4 @@
-"""The prompt sampler's state, beside what TRL writes into a checkpoint."""
+"""The prompt sampler's state in TRL's checkpoints."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ class SamplerKeeper(TrainerCallback):
         self._trainer = trainer
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Write `rollwise/` into the newest checkpoint; one process does."""
+        """Write `rollwise/` into the newest checkpoint, from one process."""
         if args.should_save:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             save_sampler(checkpoint, self._trainer.prompt_sampler, self._trainer.sampling_steps)
@@ -44,10 +44,10 @@ def save_sampler(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:
 
 
 def load_sampler(checkpoint: str | Path, sampler: PromptSampler) -> int:
-    """Go on from the sampler's state in a checkpoint; returns how many steps were sampled.
+    """Load the sampler's state from a checkpoint; returns how many steps were sampled.
 
     Raises:
-        RunError: There is none, it is broken, or it is of other prompts or another sampler.
+        RunError: It is missing or broken, or belongs to other prompts or another sampler.
     """
     folder = Path(checkpoint) / FOLDER
     try:
@@ -56,4 +56,4 @@ def load_sampler(checkpoint: str | Path, sampler: PromptSampler) -> int:
         sampler.load_state_dict({**arrays, **state["sampler"]})
         return int(state["sampling_steps"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise RunError(f"cannot go on with the prompt sampler in {folder}: {error}") from error
+        raise RunError(f"cannot load the prompt sampler from {folder}: {error}") from error

@@ -1,4 +1,4 @@
-"""What draws responses for `AdaptiveGRPOTrainer`: either engine, shared by all processes."""
+"""The engines of `AdaptiveGRPOTrainer`: TRL's own, and one shared by several processes."""
 
 import inspect
 import time
@@ -9,25 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.engines import Completion, Engine, LostDraw
+from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Prompts
-from rollwise.engines.local import end_tokens
 from rollwise.sampling import Draw
 
 Grade = Callable[[Sequence[Completion]], NDArray[np.float64]]
-"""Gives responses their rewards, one for each reward function: shape (n, F)."""
+"""Grades n responses by F reward functions: shape (n, F)."""
 
 Gather = Callable[[list[Any]], list[Any]]
-"""Joins the lists of all processes, in the order of the processes."""
+"""Concatenates the lists of all processes, in the order of the processes."""
 
 
 class TRLEngine:
-    """TRL's own generation: vLLM, `generate` or continuous batching, with TRL's settings.
+    """Generates with TRL: vLLM, `generate` or continuous batching, with TRL's settings.
 
-    Draws have no seeds here: the random numbers are those of the process, or of vLLM.
+    Draws' seeds are not used: random numbers are those of the process, or of vLLM.
 
     Args:
         trainer: A `GRPOTrainer`.
-        batch_size: Rows drawn at a time; None leaves it to the backend.
+        batch_size: Responses generated at a time; None leaves that to the backend.
     """
 
     free_slots = None
@@ -44,7 +44,7 @@ class TRLEngine:
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)
 
     def wait(self) -> Sequence[Completion | LostDraw]:
-        """Complete all that waits."""
+        """Complete all draws that wait."""
         draws, prompts = list(self._waiting), list(self._waiting.values())
         self._waiting.clear()
         size = self._batch_size or max(len(draws), 1)
@@ -55,13 +55,13 @@ class TRLEngine:
         return completions
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws that have not begun; no token has been drawn of them."""
+        """Forget draws that have not started; none of their tokens has been drawn."""
         for draw in draws:
             self._waiting.pop(draw, None)
         return 0
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """TRL keeps its own generation up to date."""
+        """Do nothing: TRL updates the weights of its own generation."""
 
     def _complete(self, draws: list[Draw], prompts: list[list[int]]) -> Iterator[Completion]:
         generate = self._by_vllm if self._trainer.use_vllm else self._by_transformers
@@ -72,7 +72,7 @@ class TRLEngine:
             yield Completion(draw, list(tokens), np.array(logprob, np.float32), text, cut)
 
     def _by_vllm(self, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
-        """Draw one response for each row: with a number of its own, TRL would skip rows."""
+        """Draw one response for each row; with a larger number, TRL would skip rows."""
         trainer = self._trainer
         if trainer.state.global_step != trainer._last_loaded_step:
             trainer.vllm_generation.sync_weights()
@@ -93,23 +93,23 @@ class TRLEngine:
 
 
 class SharedEngine:
-    """An engine for all processes together: each draws and grades its share, and hears of the rest.
+    """Splits draws over processes: each draws and grades its share, and receives all results.
 
-    Every process submits the same draws and is returned the same completions, so that sessions
-    that are alike stay alike. All have equally many rows to generate and to grade at any time, as
-    what is collective in TRL needs: where the shares differ, some rows are done twice and counted
+    Every process submits the same draws and gets the same completions, so that equal sessions
+    stay equal. All processes have equally many rows to generate and to grade at any time, which
+    TRL's collective operations need. Where the shares differ, some rows are done twice and counted
     once.
 
     Args:
-        engine: This process's own.
-        grade: Called in all processes at a time, with equally many responses.
-        gather: Joins lists over the processes.
+        engine: This process's engine.
+        grade: Called in all processes at once, with equally many responses.
+        gather: Concatenates lists over the processes.
         rank: This process's number.
         ranks: How many there are.
 
     Attributes:
-        rewards: Of all completions since `forget`, by draw: one for each reward function.
-        grading: Seconds spent grading, over the engine's life.
+        rewards: Draw -> its rewards, one for each reward function; since `forget`.
+        grading: Seconds spent grading so far.
     """
 
     def __init__(
@@ -117,53 +117,53 @@ class SharedEngine:
     ) -> None:
         self._engine, self._grade, self._gather = engine, grade, gather
         self._rank, self._ranks = rank, ranks
-        self._flying: set[Draw] = set()
+        self._in_flight: set[Draw] = set()
         self._spare: Completion | None = None
         self.rewards: dict[Draw, tuple[float, ...]] = {}
         self.grading = 0.0
 
     @property
     def free_slots(self) -> int | None:
-        """Those of all processes together; None where the engines know no bound."""
+        """The free slots of all processes; None if the engines have no limit."""
         slots = self._engine.free_slots
         return None if slots is None else sum(self._gather([slots]))
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws, the same in all processes."""
+        """Accept draws; they must be the same in all processes."""
         if not draws:
             return
-        self._flying.update(draws)
+        self._in_flight.update(draws)
         rows = -(-len(draws) // self._ranks)
         self._engine.submit(
             [draws[(self._rank + i * self._ranks) % len(draws)] for i in range(rows)], prompts
         )
 
     def wait(self) -> Sequence[Completion | LostDraw]:
-        """Return what is done in all processes; [] if nothing is under way in any."""
+        """Return what is done in all processes; [] if nothing is in flight in any."""
         own = [found for found in self._engine.wait() if isinstance(found, Completion)]
         rewards = self._grade_together(own)
         fresh: list[Completion] = []
         for completion, reward in self._gather(list(zip(own, rewards, strict=True))):
-            if completion.draw in self._flying:
-                self._flying.remove(completion.draw)
+            if completion.draw in self._in_flight:
+                self._in_flight.remove(completion.draw)
                 self.rewards[completion.draw] = reward
                 fresh.append(completion)
         return fresh
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws, the same in all processes; returns the tokens drawn of them in all."""
+        """Forget draws, the same in all processes; returns their tokens drawn in all processes."""
         cancelled = list(draws)
         if not cancelled:
             return 0
-        self._flying.difference_update(cancelled)
+        self._in_flight.difference_update(cancelled)
         return sum(self._gather([self._engine.cancel(cancelled)]))
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Hand weights on."""
+        """Pass the weights on."""
         self._engine.load_weights(weights)
 
     def forget(self) -> None:
-        """Let go of what is known of the draws of a step that is done."""
+        """Forget the rewards of a finished step."""
         self.rewards.clear()
 
     def _grade_together(self, own: list[Completion]) -> list[tuple[float, ...]]:

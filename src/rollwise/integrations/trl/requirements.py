@@ -1,4 +1,4 @@
-"""What `AdaptiveGRPOTrainer` asks of TRL's arguments and settings."""
+"""Which of TRL's arguments and settings `AdaptiveGRPOTrainer` can be combined with."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,16 +6,17 @@ from typing import Any
 from transformers import ProcessorMixin
 
 from rollwise.integrations.trl.options import AdaptiveSampling
+from rollwise.step import StepRecipe
 
 NOT_TAKEN = ("tools", "rollout_func", "environment_factory")
-"""Arguments of `GRPOTrainer` that bring their own way of drawing responses."""
+"""Arguments of `GRPOTrainer` that draw responses their own way."""
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments of `GRPOTrainer` that do not go with adaptive sampling.
+    """Check the arguments of `GRPOTrainer`.
 
     Raises:
-        ValueError: Names the argument.
+        ValueError: One cannot be combined with adaptive sampling; names it.
     """
     for name in NOT_TAKEN:
         if arguments.get(name):
@@ -27,45 +28,42 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     rows = arguments.get("train_dataset")
     if rows is not None and not hasattr(rows, "__len__"):
         raise ValueError(
-            "train_dataset must be a data set whose rows have numbers, for the prompt sampler "
+            "train_dataset must be a data set whose rows have numbers, because the prompt sampler "
             f"chooses among them; got {type(rows).__name__}"
         )
 
 
-def check_settings(trainer: Any, sampling: AdaptiveSampling) -> None:
-    """Refuse settings of TRL's that do not go with how it is to be sampled.
+def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe) -> None:
+    """Check TRL's settings against how the prompts are to be sampled.
 
     Raises:
-        ValueError: Names the setting.
+        ValueError: One cannot be combined with it; names the setting.
     """
-    sampling.check_for(trainer.num_generations)
     aggregation = trainer.args.multi_objective_aggregation
     if aggregation != "sum_then_normalize":
         raise ValueError(
             "multi_objective_aggregation must be 'sum_then_normalize': advantages are computed "
             f"from the weighted sum of rewards; got {aggregation!r}"
         )
-    asked = beyond_own_engine(trainer)
-    streams = sampling.schedule_made().speculation < 1
-    if streams and not takes_own_engine(trainer, sampling):
+    asked, schedule = beyond_own_engine(trainer), recipe.resolved_schedule
+    if schedule.draws_ahead and not takes_own_engine(trainer, sampling):
         raise ValueError(
-            f"{sampling.schedule_made()} needs rollwise's engine, and TRL's own generation, which "
-            f"draws in rounds, is set by {', '.join(asked) or 'engine'}; take Rounds"
+            f"{schedule} needs rollwise's engine, and TRL's own generation, which draws in rounds, "
+            f"is set by {', '.join(asked) or 'engine'}; use Rounds"
         )
     if sampling.engine == "rollwise" and asked:
         raise ValueError(
-            f"engine='rollwise' cannot do what TRL is set to: {', '.join(asked)}; "
-            "take engine='auto'"
+            f"engine='rollwise' cannot do what TRL is set to: {', '.join(asked)}; use engine='auto'"
         )
 
 
 def takes_own_engine(trainer: Any, sampling: AdaptiveSampling) -> bool:
-    """Say whether rollwise's engine draws, not TRL's generation."""
+    """Say whether rollwise's engine draws, rather than TRL's own generation."""
     return sampling.engine != "trl" and not beyond_own_engine(trainer)
 
 
 def beyond_own_engine(trainer: Any) -> list[str]:
-    """Name what TRL is set to that rollwise's engine, which samples at a temperature, cannot do."""
+    """Name TRL's settings that rollwise's engine, which only samples at a temperature, lacks."""
     args = trainer.args
     continuous = ("use_transformers_continuous_batching", "use_transformers_paged")
     asked = {

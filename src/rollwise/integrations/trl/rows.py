@@ -1,10 +1,10 @@
-"""From a step's groups to the rows of fixed number that TRL trains on."""
+"""From the groups of a step to TRL's batch, which has a fixed number of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rollwise.engines import Completion
-from rollwise.training.groups import TrainedGroup
+from rollwise.step import TrainedGroup
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Row:
 def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row]:
     """Lay out `count` groups of `size` rows each, prompt by prompt.
 
-    Groups that carry signal come first. Where there are too few of them, the others fill the batch
-    with rows that do not enter the loss, and so do rows missing from a group.
+    Groups with signal come first. Where there are too few, the other groups fill the batch with
+    rows that do not enter the loss; so do the missing rows of a group that is too small.
 
     Raises:
         RuntimeError: There is no response at all.
@@ -42,9 +42,8 @@ def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row
 
 
 def _block(group: TrainedGroup, size: int) -> list[Row]:
-    responses = group.pool.responses
     rows = [
-        Row(responses[place], float(advantage), counts=not group.dropped)
-        for place, advantage in zip(group.members.indices, group.advantages, strict=True)
+        Row(response, float(advantage), counts=not group.dropped)
+        for response, advantage in zip(group.responses, group.advantages, strict=True)
     ]
-    return rows + [Row(responses[0], 0.0, counts=False)] * (size - len(rows))
+    return rows + [Row(group.pool.responses[0], 0.0, counts=False)] * (size - len(rows))

@@ -1,4 +1,4 @@
-"""`GRPOTrainer` that chooses its prompts, and goes on drawing where that pays."""
+"""`GRPOTrainer` with adaptive sampling: which prompts, and how many responses each."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from rollwise.engines import Completion, Engine
-from rollwise.engines.driver import RolloutCost, drive
-from rollwise.engines.transformers import make_engine
-from rollwise.grading.grader import settled
+from rollwise.engines.rollout import run_session
+from rollwise.engines.transformers import make_built_in_engine
+from rollwise.grading.grader import finished
 from rollwise.integrations.trl.checkpoints import SamplerKeeper, load_sampler
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling
@@ -27,35 +27,34 @@ from rollwise.integrations.trl.requirements import (
 )
 from rollwise.integrations.trl.rows import Row, make_rows
 from rollwise.sampling import RolloutSession
-from rollwise.sampling.pool import Key
-from rollwise.training.batches import Batch, SamplingPlan, draw_batch
-from rollwise.training.groups import TrainedGroup, make_group
-from rollwise.training.metrics import rollout_metrics
+from rollwise.sampling.draws import Key
+from rollwise.step import RolloutCost, Step, take_step
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
     """TRL's `GRPOTrainer` with rollwise's sampling; every argument of it keeps its meaning.
 
     At each generation step it asks its prompt sampler for prompts, draws responses until each
-    prompt has enough signal, and hands TRL groups of `num_generations` with their advantages. The
-    sampler hears of the pass rates before it is asked again. The rows of TRL's data loader are not
-    looked at, nor is `shuffle_dataset`: the sampler chooses. Evaluation is TRL's own.
+    prompt has enough signal, and passes groups of `num_generations` with their advantages to TRL.
+    The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
+    `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
 
     Args:
-        sampling: Which prompts, how many responses, what is learnt; by default Reinforce-Ada.
+        sampling: Which prompts, how many responses, what is learned; by default Reinforce-Ada.
         args, kwargs: Those of `GRPOTrainer`.
 
     Raises:
-        ValueError: A setting of TRL's that does not go with adaptive sampling, by name.
+        ValueError: A setting of TRL's that cannot be combined with adaptive sampling, by name.
     """
 
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
         check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
         sampling = AdaptiveSampling() if sampling is None else sampling
-        check_settings(self, sampling)
-        self._group = sampling.group_settings(self.num_generations)
-        self._advantage = sampling.advantage_settings(self.args.scale_rewards)
+        self._recipe = sampling.recipe(
+            self.num_generations, self.args.scale_rewards, self.args.seed
+        )
+        check_settings(self, sampling, self._recipe)
         self._groups_per_step = self.args.generation_batch_size // self.num_generations
         self.prompt_sampler = sampling.prompt_sampler(
             keys=range(len(self.train_dataset)),
@@ -66,7 +65,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._prompts: _Prompts = _Prompts(self)
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
-        self._plan = self._make_plan(sampling)
         self.add_callback(SamplerKeeper(self))
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
@@ -77,28 +75,14 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         if takes_own_engine(self, sampling):
             model = self.accelerator.unwrap_model(self.model)
             longest, temperature = self.max_completion_length, self.temperature
-            own = make_engine(model, self.processing_class, longest, temperature, rows)
+            own = make_built_in_engine(model, self.processing_class, longest, temperature, rows)
         else:
             own = TRLEngine(self, None if self.use_vllm else rows)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
         return SharedEngine(own, self._grade, gather_object, rank, ranks)
 
-    def _make_plan(self, sampling: AdaptiveSampling) -> SamplingPlan:
-        return SamplingPlan(
-            sampler=self.prompt_sampler,
-            batch_size=self._groups_per_step,
-            roll_out=self._roll_out,
-            exit_rule=sampling.rule_for(self.num_generations),
-            schedule=sampling.schedule_made(),
-            allocation=sampling.allocation,
-            refills=sampling.refills if sampling.unresolved == "refill" else 0,
-            total_draws=sampling.total_draws,
-            positive_threshold=sampling.positive_threshold,
-            seed=self.args.seed,
-        )
-
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
-        """Sample adaptively and let TRL make its batch of it; in evaluation, all is TRL's."""
+        """Sample adaptively, and let TRL build its batch from that; evaluation is TRL's own."""
         if not self.model.training:
             evaluated: dict[str, Any] = super()._generate_and_score_completions(inputs)
             return evaluated
@@ -111,22 +95,17 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         return self._with_advantages(output, rows, own)
 
     def _sample(self) -> list[Row]:
-        """Ask, draw, grade, choose, tell; returns the rows of all processes."""
+        """Take a step of sampling; returns the rows of all processes."""
         self.sampling_steps += 1
         self._prompts.clear()
-        self._engine.load_weights({})  # they are shared, and others than at the last step
-        batch = draw_batch(self._plan, self.sampling_steps)
-        rng = np.random.default_rng((self.args.seed, self.sampling_steps))
-        pools = batch.session.pools.values()
-        groups = [make_group(pool, self._group, self._advantage, rng) for pool in pools]
-        keys, correct, drawn = batch.counts()
-        self.prompt_sampler.tell(keys, correct=correct, drawn=drawn)
-        self._note(batch, groups)
-        return make_rows(groups, self._groups_per_step, self.num_generations)
+        self._engine.load_weights({})  # the engine shares the model, which has been updated
+        step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
+        self._log_step(step)
+        return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
         grading_before = self._engine.grading
-        cost = drive(session, self._engine, self._prompts, self._totals)
+        cost = run_session(session, self._engine, self._prompts, self._totals)
         grading = self._engine.grading - grading_before
         return RolloutCost(cost.sampling - grading, cost.grading + grading, cost.tokens)
 
@@ -146,11 +125,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         """Add up rewards by their weights; 0 where every function abstains."""
         rewards = np.array([self._engine.rewards[c.draw] for c in completions])
         weights: NDArray[np.float64] = self.reward_weights.double().cpu().numpy()
-        return [settled(total) for total in np.nansum(rewards * weights, axis=1).tolist()]
+        return [finished(total) for total in np.nansum(rewards * weights, axis=1).tolist()]
 
     @contextmanager
     def _handing_over(self, rows: Sequence[Row], own: Sequence[Row]) -> Any:
-        """Let TRL take the responses, and the rewards, that are known already."""
+        """Let TRL use the responses and rewards that are known already."""
         logprobs = [row.completion.logprobs.tolist() for row in own] if self.use_vllm else None
         found = {
             "prompt_ids": [list(self._prompts[row.completion.draw.key]) for row in own],
@@ -167,7 +146,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> Tensor:
-        """Return the rewards that are known; in evaluation, TRL calls its functions."""
+        """Return the known rewards; in evaluation, TRL calls its reward functions."""
         if self._rows is None:
             graded: Tensor = super()._calculate_rewards(
                 inputs, prompts, completions, completion_ids_list
@@ -179,7 +158,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _with_advantages(
         self, output: dict[str, Any], rows: Sequence[Row], own: Sequence[Row]
     ) -> dict[str, Any]:
-        """Put our advantages in the place of TRL's; rows that only fill stay out of the loss."""
+        """Replace TRL's advantages; rows that only fill the batch stay out of the loss."""
         advantages = output["advantages"]
         output["advantages"] = advantages.new_tensor([row.advantage for row in own])
         self._logs["advantages"].extend(row.advantage for row in rows)
@@ -191,21 +170,15 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         output["num_items_in_batch"] = tokens.clamp(min=1)
         return output
 
-    def _own_part(self, of_all: Any) -> Any:
-        """Cut out what belongs to this process of something that all have equal parts of."""
-        part = len(of_all) // self.accelerator.num_processes
+    def _own_part(self, whole: Any) -> Any:
+        """Return this process's part of something that all processes have equal parts of."""
+        part = len(whole) // self.accelerator.num_processes
         start = self.accelerator.process_index * part
-        return of_all[start : start + part]
+        return whole[start : start + part]
 
-    def _note(self, batch: Batch, groups: Sequence[TrainedGroup]) -> None:
-        """Add the figures of a step to those that TRL logs, as `rollwise/...`."""
-        figures = rollout_metrics(batch, groups, first=self.num_generations)
-        drawn = [r for pool in batch.session.pools.values() for r in pool.responses]
-        if not any(len(response.logprobs) for response in drawn):
-            del figures["entropy"]  # TRL's own generation keeps no log-probabilities
-        figures |= self.prompt_sampler.metrics()
-        figures["seconds"] = {"sampling": batch.cost.sampling, "grading": batch.cost.grading}
-        for name, value in _flat(figures):
+    def _log_step(self, step: Step) -> None:
+        """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
+        for name, value in _flat(step.metrics):
             self._metrics["train"][f"rollwise/{name}"].append(value)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -216,7 +189,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
 
 class _Prompts(dict[Key, Sequence[int]]):
-    """The token ids of a step's prompts, encoded by TRL when they are first looked up."""
+    """Token ids of a step's prompts, encoded by TRL when they are first looked up."""
 
     def __init__(self, trainer: AdaptiveGRPOTrainer) -> None:
         super().__init__()
@@ -229,7 +202,7 @@ class _Prompts(dict[Key, Sequence[int]]):
 
 
 def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    """Name nested figures by their paths; the parts of a list by their numbers, from 1."""
+    """Name nested figures by their paths, and parts of a list by their numbers, from 1."""
     found: list[tuple[str, float]] = []
     for name, value in figures.items():
         if isinstance(value, list):

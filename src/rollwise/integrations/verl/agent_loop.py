@@ -1,8 +1,8 @@
-"""verl's rollout workers, with a rollwise session for each prompt."""
+"""verl's rollout workers, with a session for each prompt."""
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,15 @@ import ray
 import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from rollwise.config import TrainConfig
+from rollwise.config.step import step_recipe
 from rollwise.engines import Completion
 from rollwise.integrations.verl.client import SEEDED
-from rollwise.integrations.verl.driving import roll_out
 from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import NAME, settings_of
-from rollwise.sampling import Draw, Pool, RolloutSession, advantages, draw_seed
-from rollwise.sampling.objectives import SIDE_WEIGHTS
-from rollwise.training.groups import TrainedGroup, make_group
-from rollwise.training.metrics import ResponseFigures
+from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
+from rollwise.step import StepRecipe, TrainedGroup, make_group
+from rollwise.step.metrics import ResponseFigures
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +28,8 @@ class Graded(Completion):
     """A response, with what verl needs to train on it.
 
     Attributes:
-        score: Its reward, in verl's words.
-        outputs: verl's own form of it.
+        score: Its reward; verl's word.
+        outputs: verl's own form of the response.
         fields: What verl stores beside it.
     """
 
@@ -47,7 +46,7 @@ class SessionWorker:
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.settings: TrainConfig = settings_of(self.config)
+        self.recipe: StepRecipe = step_recipe(settings_of(self.config))
 
     async def _run_prompt(
         self,
@@ -80,7 +79,7 @@ class SessionWorker:
         trajectory: dict[str, Any],
         trace: bool,
     ) -> PromptReport:
-        session = new_session(self.settings, order, int(trajectory["step"]))
+        session = new_session(self.recipe, order, int(trajectory["step"]))
         tokens = 0
 
         async def respond(draw: Draw) -> tuple[float, Graded]:
@@ -93,22 +92,21 @@ class SessionWorker:
             )
             graded = self._graded(draw, outputs, fields, order.recorded)
             tokens += len(graded.tokens)
-            return judged(graded), graded
+            return correctness(graded), graded
 
-        await roll_out(session, respond)
+        await run_session(session, respond)
         pool = session.pools[order.key]
         if not len(pool):
             raise RuntimeError("none of its draws could be completed")
-        group = choose(pool, self.settings, session.step)
-        for place in group.members.indices:
-            chosen = group.pool.responses[place]
+        group = choose(self.recipe, pool, session.step)
+        for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         records = []
         if order.recorded:
             answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
             question = str(prompt["raw_prompt"][-1]["content"])
             records = list(group.records(session.step, question, answer))
-        return report(session, group, self.settings.group.size, tokens, records)
+        return report(session, group, self.recipe.group_size, tokens, records)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
@@ -116,7 +114,7 @@ class SessionWorker:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
         outputs = output if isinstance(output, list) else [output]
         if not outputs or not outputs[-1].response_ids:
-            raise ValueError("the agent loop gave no response")
+            raise ValueError("the agent loop returned no response")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]
         return outputs, fields
 
@@ -130,7 +128,7 @@ class SessionWorker:
         return Graded(
             draw,
             tokens,
-            np.array(final.response_logprobs or [np.nan], dtype=np.float32),
+            np.array(final.response_logprobs or [], dtype=np.float32),
             text,
             truncated=full and final.response_ids[-1] != self.tokenizer.eos_token_id,
             score=float(final.reward_score),
@@ -139,57 +137,47 @@ class SessionWorker:
         )
 
 
-def new_session(settings: TrainConfig, order: Order, step: int) -> RolloutSession:
-    """Begin to sample one prompt."""
-    return RolloutSession(
-        [order.key],
-        exit_rule=settings.exit.make(),
-        schedule=settings.schedule.make(),
-        seed=settings.seed,
-        step=step,
-        positive_threshold=settings.grading.positive_threshold,
-        priors=None if order.prior is None else [order.prior],
-    )
+def new_session(recipe: StepRecipe, order: Order, step: int) -> RolloutSession:
+    """Start to sample one prompt."""
+    priors = None if order.prior is None else [order.prior]
+    return recipe.session([order.key], step, priors=priors)
 
 
-def judged(response: Graded) -> float:
-    """Return what the exit rule looks at: correctness as graded (`acc`), else the score.
+def correctness(response: Graded) -> float:
+    """Return what the exit rule looks at: correctness as graded (`acc`), or else the score.
 
-    A score may be shaped, say by length; a policy that is sampled by it learns the shape.
+    A score may be shaped, for instance by length. Sampling is steered by correctness, and the
+    policy learns from the score.
     """
     accuracy = response.outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
     return response.score if accuracy is None else float(accuracy)
 
 
-def choose(pool: Pool, settings: TrainConfig, step: int) -> TrainedGroup:
-    """Choose a pool's group and compute its advantages: of the scores, where they are compared."""
-    rng = np.random.default_rng(draw_seed(settings.seed, step, pool.key, 0))
-    group = make_group(pool, settings.group, settings.advantage, rng)
+def choose(recipe: StepRecipe, pool: Pool, step: int) -> TrainedGroup:
+    """Choose a pool's group, with the advantages of the scores where an objective compares them."""
+    rng = np.random.default_rng(draw_seed(recipe.seed, step, pool.key, 0))
+    group = make_group(recipe, pool, rng)
     scores = [response.score for response in pool.responses]
-    if settings.advantage.objective in SIDE_WEIGHTS or scores == pool.rewards.tolist():
+    objective = recipe.resolved_objective
+    if not objective.looks_at_rewards or scores == pool.rewards.tolist():
         return group
     scored = Pool(pool.key, scores, pool.responses, positive_threshold=pool.positive_threshold)
-    members = type(group.members)(group.members.indices, scored.rewards[group.members.indices])
-    values = advantages(
-        scored,
-        members,
-        settings.advantage.objective,
-        scale_by_std=settings.advantage.scale_by_std,
-    )
-    return TrainedGroup(pool, group.members, values, group.dropped)
+    indices = group.members.indices
+    values = objective.advantages(scored, Group(indices, scored.rewards[indices]))
+    return replace(group, advantages=values)
 
 
 def report(
     session: RolloutSession, group: TrainedGroup, first: int, tokens: int, records: list[Any]
 ) -> PromptReport:
-    """Say what became of a prompt.
+    """Summarise the sampling of a prompt for the driver.
 
     Args:
-        session: Its own.
-        group: What was made of its pool.
+        session: Of this prompt alone.
+        group: The prompt's group.
         first: The draws that count as first.
         tokens: Of all responses.
-        records: Its responses as rows, where they are wanted.
+        records: Its responses as rows, if they are to be recorded.
     """
     pool = group.pool
     figures = [ResponseFigures.of(response) for response in pool.responses[:first]]
@@ -214,9 +202,10 @@ def report(
 
 
 def worker_class() -> Any:
-    """Make the Ray actor class of our workers.
+    """Make the Ray actor class of the workers.
 
-    Made here, for a class whose base is the inside of an actor class is sent to a worker by value.
+    The class is made here, and holds no code of its own, because Ray sends a class that inherits
+    from the class inside an actor class to the workers by value.
     """
 
     class SessionLoopWorker(SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):

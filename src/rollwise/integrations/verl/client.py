@@ -1,4 +1,4 @@
-"""verl's client of its rollout engines, one that drops a response that is no longer wanted."""
+"""A client of verl's rollout engines that can cancel a response."""
 
 import asyncio
 from typing import Any
@@ -7,11 +7,11 @@ import ray
 from verl.workers.rollout.llm_server import LLMServerClient
 
 SEEDED = ("vllm", "cpu")
-"""Rollout engines that draw each response from a seed of its own, and drop one when asked."""
+"""Rollout engines that take a seed for each response, and can cancel one."""
 
 
 class CancellingClient(LLMServerClient):
-    """verl's client of its rollout engines, one that can drop a response that is under way."""
+    """verl's client of its rollout engines, which can cancel a response in flight."""
 
     async def _acquire_server(self, request_id: str, **extra: Any) -> tuple[str, Any]:
         server_id, server = await super()._acquire_server(request_id, **extra)
@@ -20,15 +20,15 @@ class CancellingClient(LLMServerClient):
 
 
 class _Server:
-    """A rollout engine's handle, as far as verl's client uses it."""
+    """The part of a rollout engine's handle that verl's client uses."""
 
     def __init__(self, handle: Any, drops: bool) -> None:
         self.generate, self._handle, self._drops = self, handle, drops
 
     async def remote(self, **request: Any) -> Any:
-        """Generate; if cancelled, drop the request and wait until the engine has let go of it.
+        """Generate; if cancelled, cancel the request and wait until the engine has dropped it.
 
-        An engine that keeps drawing what nobody waits for must not be put to sleep.
+        An engine must not be put to sleep while it still generates.
         """
         response = self._handle.generate.remote(**request)
         waiting = asyncio.ensure_future(_result(response))

@@ -19,14 +19,14 @@ MAIN = "verl.trainer.main_ppo"
 
 
 def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
-    """Write the problems for verl, and return its override list.
+    """Write the problems for verl, and return its overrides.
 
     Args:
         layers: Settings, later ones win; a table `verl` holds verl's own.
         folder: The run's.
 
     Raises:
-        RollwiseError: What is wrong with the settings or the data.
+        RollwiseError: The settings or the data are wrong; says how.
     """
     folder = folder.absolute()
     given, verl = split(layers)
@@ -41,7 +41,7 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
 
 
 def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tell rollwise's settings from verl's own.
+    """Separate rollwise's settings from verl's own.
 
     Raises:
         ConfigError: `verl` is not a table.
@@ -58,13 +58,13 @@ def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str
 
 
 def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_only: bool) -> int:
-    """Run verl, or print its overrides, a line each; returns the exit code.
+    """Run verl, or print its overrides, one a line; returns the exit code.
 
     Raises:
-        RollwiseError: What is wrong, and what to do.
+        RollwiseError: Says what is wrong, and what to do.
     """
     if not resume and (folder / "metrics.jsonl").exists():
-        raise RunError(f"{folder} holds a run; give another --output, or --resume to go on with it")
+        raise RunError(f"{folder} holds a run; give another --output, or --resume to continue it")
     if not print_only and (reason := missing()):
         raise ConfigError(reason)
     chosen = plan(layers, folder)

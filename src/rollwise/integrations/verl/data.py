@@ -11,7 +11,14 @@ from rollwise.files import written_whole
 from rollwise.tasks import Problem
 from rollwise.training.data import read_both
 
-EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("level", pa.int64())])
+EXTRA = pa.struct(
+    [
+        ("index", pa.int64()),
+        ("key", pa.string()),
+        ("level", pa.int64()),
+        ("measured", pa.list_(pa.float64())),
+    ]
+)
 
 
 def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
@@ -33,7 +40,11 @@ def _write(problems: Sequence[Problem], path: Path) -> Path:
         "prompt": [list(problem.messages) for problem in problems],
         "reward_model": [{"style": "rule", "ground_truth": p.answer} for p in problems],
         "extra_info": pa.array(
-            [{"index": i, "key": p.key, "level": p.level} for i, p in enumerate(problems)], EXTRA
+            [
+                {"index": i, "key": p.key, "level": p.level, "measured": p.measured}
+                for i, p in enumerate(problems)
+            ],
+            EXTRA,
         ),
     }
     path.parent.mkdir(parents=True, exist_ok=True)

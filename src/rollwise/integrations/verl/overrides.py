@@ -1,4 +1,4 @@
-"""verl's whole override list from rollwise's settings."""
+"""From rollwise's settings to verl's overrides."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from typing import Any
 
 from rollwise.config import BUILT_IN, MICRO_BATCH_TOKENS, TrainConfig
 from rollwise.integrations.verl.settings import BUFFER, MANAGER, NAME
+from rollwise.models.loading import model_path
 from rollwise.records import flatten
-from rollwise.training.model import model_path
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 """The built-in model was trained on bare questions."""
 
 PLAIN_TEXT = re.compile(r"(pkg://)?/?[A-Za-z_][\w./-]*")
-"""Text that Hydra takes without quotes, and for nothing else than text."""
+"""Text that Hydra accepts without quotes, and reads as nothing but text."""
 
 NOT_TEXT = {"true", "false", "null", "inf", "nan"}
 
@@ -35,8 +35,8 @@ def overrides(
 
     Args:
         config: rollwise's settings, with all defaults.
-        given: The same as the user gave them; verl's processes fill in the defaults.
-        verl: verl's own settings, in its own words; they win.
+        given: The settings that the user gave; verl's processes fill in the defaults.
+        verl: verl's own settings, under its own names; they take precedence.
         folder: The run's.
         data: The training and the held-out file.
     """
@@ -92,7 +92,7 @@ def _model(config: TrainConfig) -> dict[str, Any]:
 
 
 def _actor(config: TrainConfig) -> dict[str, Any]:
-    """The papers' loss: PPO's ratio, clipped higher above, a mean over all tokens, no KL term."""
+    """The papers' loss: PPO's clipped ratio, a mean over all tokens, no KL term."""
     learner = config.learner
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
     at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
@@ -144,10 +144,10 @@ def _algorithm(config: TrainConfig) -> dict[str, Any]:
 
 
 def _trainer(config: TrainConfig, folder: Path) -> dict[str, Any]:
-    """`every = 0` means only at the end, which verl takes for never."""
+    """`every = 0` means only at the end; to verl, 0 would mean never."""
     return {
         "trainer.total_training_steps": config.steps,
-        # An epoch has one step at least, so that the steps end the run.
+        # An epoch has at least one step, so that the number of steps ends the run.
         "trainer.total_epochs": config.steps + 1,
         "trainer.save_freq": config.checkpoint.every or config.steps,
         "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
@@ -160,7 +160,7 @@ def _trainer(config: TrainConfig, folder: Path) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Write a value as Hydra's grammar has it."""
+    """Write a value in Hydra's grammar."""
     if value is None:
         return "null"
     if isinstance(value, list | tuple):

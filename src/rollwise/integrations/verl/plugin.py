@@ -1,7 +1,7 @@
-"""What verl's entry point `verl.plugins` loads in every process, at `import verl`.
+"""Loaded by verl in every process, at `import verl`, through the entry point `verl.plugins`.
 
-It only leaves word: the trainer registers itself once verl's trainers are imported, in the one
-process that trains. An error here would be swallowed by verl, so there is little that can fail.
+It imports the trainer only once verl's trainers are imported, in the one process that trains. verl
+swallows an error raised here, so there is little that can fail.
 """
 
 from types import ModuleType
@@ -10,7 +10,7 @@ import wrapt
 
 
 def register(trainers: ModuleType) -> None:
-    """Import our trainer, which registers itself under the name `rollwise`."""
+    """Import the trainer, which registers itself under the name `rollwise`."""
     import rollwise.integrations.verl.trainer  # noqa: F401
 
 

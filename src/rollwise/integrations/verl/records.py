@@ -1,4 +1,4 @@
-"""The run's folder, written from verl's driver."""
+"""The run's folder, as verl's driver writes it."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,8 @@ from typing import Any
 from rollwise.config import TrainConfig
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.records import Row, RunFolder
-from rollwise.training.metrics import pool_metrics
+from rollwise.step import StepRecipe
+from rollwise.step.metrics import pool_metrics
 
 PHASES = {
     "sampling": ("gen",),
@@ -16,15 +17,15 @@ PHASES = {
     "learning": ("update_actor",),
     "new weights": ("update_weights",),
 }
-"""What a step's time went to, in our words and in verl's; grading goes on while sampling does."""
+"""Where a step's time went: our names, and verl's. Grading runs while sampling does."""
 
 
 class Recorder:
-    """Writes what `rollwise report` reads.
+    """Writes the files that `rollwise report` reads.
 
     Args:
         config: rollwise's settings.
-        path: The run's folder; None writes nothing.
+        path: The run's folder; with None nothing is written.
     """
 
     def __init__(self, config: TrainConfig, path: str | None) -> None:
@@ -33,18 +34,18 @@ class Recorder:
         self._began = time.perf_counter()
 
     def begin(self, step: int, heldout: Row | None, last: Row | None = None) -> None:
-        """Begin a run, or go on with one after `step`.
+        """Start a run, or resume one after `step`.
 
         Args:
             step: The steps done so far.
-            heldout: The figures before training, where they were taken.
-            last: The metrics of `step`, as its checkpoint has them: a run that was killed right
-                after that may not have written them down.
+            heldout: The figures before training, if they were measured.
+            last: The metrics of `step` from its checkpoint: a run that was killed right after
+                writing that may not have logged them.
         """
         if self.folder is None:
             return
         if (self.folder.path / "metrics.jsonl").exists():
-            self.folder.go_back_to(step if step else -1)
+            self.folder.discard_after(step if step else -1)
         if not step:
             self.folder.write_config(self._config.model_dump(mode="json"))
             self.step({"step": 0, **({"heldout": heldout} if heldout else {})})
@@ -55,39 +56,38 @@ class Recorder:
             self.step(last)
 
     def step(self, metrics: Row) -> None:
-        """Write down a step."""
+        """Log a step."""
         if self.folder is not None:
             self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
 
     def keep(self, reports: Iterable[PromptReport]) -> None:
-        """Remember the responses of a step that are to be recorded."""
+        """Keep the responses of a step that are to be recorded."""
         if self.folder is not None:
             self.folder.keep_samples(row for report in reports for row in report.records)
 
     def flush(self) -> None:
-        """Write out the responses kept so far; for every checkpoint, and the end."""
+        """Write the responses kept so far; called at every checkpoint, and at the end."""
         if self.folder is not None:
             self.folder.flush_samples()
 
 
 def step_metrics(
-    reports: Sequence[PromptReport], failed: int, settings: TrainConfig
+    reports: Sequence[PromptReport], failed: int, recipe: StepRecipe
 ) -> dict[str, Any]:
-    """Summarise a step's reports as the built-in trainer does its pools.
+    """Summarise a step's reports as the other trainers do their pools.
 
     Args:
         reports: One for each prompt that was sampled.
-        failed: Prompts that were not, for an error.
-        settings: Of the run.
+        failed: The number of prompts whose sampling failed.
+        recipe: Of the step.
     """
-    threshold = settings.grading.positive_threshold
     metrics = pool_metrics(
-        [report.pool(threshold) for report in reports],
+        [report.pool(recipe.positive_threshold) for report in reports],
         [figures for report in reports for figures in report.first_draws],
-        uniform_groups=[report.uniform_group for report in reports],
+        zero_variance_groups=[report.zero_variance_group for report in reports],
         trained_groups=sum(not report.dropped for report in reports),
-        first=settings.group.size,
-        schedule=settings.schedule.make(),
+        first=recipe.group_size,
+        schedule=recipe.resolved_schedule,
         surplus=sum(report.surplus for report in reports),
         failures=sum(report.failures for report in reports),
         lost=sum(report.lost for report in reports),
@@ -97,5 +97,5 @@ def step_metrics(
 
 
 def seconds(timing: dict[str, float]) -> Row:
-    """Sum up verl's timings of a step by phase."""
+    """Add up verl's timings of a step by phase."""
     return {phase: sum(timing.get(name, 0.0) for name in names) for phase, names in PHASES.items()}

@@ -1,4 +1,4 @@
-"""verl's replay buffer, with what is known of the pools behind its rows."""
+"""verl's replay buffer, with the reports of the prompts behind its rows."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from rollwise.integrations.verl.settings import NAME
 
 
 class PoolReplayBuffer(ReplayBuffer):
-    """Also hands over the report of each prompt, and leaves out groups without signal.
+    """Also collects the report of each prompt, and leaves out groups without signal.
 
     Attributes:
-        reports: Of the prompts last sampled for training, by verl's name of them (`uid`); those
-            that failed have none.
-        failed: How many failed.
+        reports: verl's name of a prompt (`uid`) -> its report, for the prompts last sampled for
+            training; those that failed have none.
+        failed: The number of prompts that failed.
     """
 
     reports: dict[str, PromptReport]
@@ -48,14 +48,14 @@ class PoolReplayBuffer(ReplayBuffer):
 def rows_in_order(
     names: list[str], reports: dict[str, PromptReport]
 ) -> tuple[list[int], list[int]]:
-    """Sort rows by prompt, then draw; tell those that are trained on from those left out.
+    """Sort rows by prompt and draw, and separate those that are trained on from those left out.
 
-    verl cannot train on nothing: where no group carries signal the first one stays, and its
-    advantages are 0.
+    verl cannot train on nothing: if no group carries signal, the first one stays, with advantages
+    of 0.
 
     Args:
         names: verl's name of each row, `UID_INDEX_PART`.
-        reports: In the order that the prompts shall have.
+        reports: In the order that the prompts are to have.
 
     Returns:
         The places in `names` of the rows kept, and of those left out.

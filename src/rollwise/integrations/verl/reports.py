@@ -1,13 +1,13 @@
-"""What passes between driver and workers: what is asked of a prompt, and what came of it."""
+"""What driver and workers exchange: an order for each prompt, and a report of its sampling."""
 
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from rollwise.records import Row
-from rollwise.sampling import Pool, is_uniform
-from rollwise.sampling.pool import ExitReason, Key
-from rollwise.training.metrics import ResponseFigures
+from rollwise.sampling import Pool, has_zero_variance
+from rollwise.sampling.draws import ExitReason, Key
+from rollwise.step.metrics import ResponseFigures
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Order:
 
     Attributes:
         key: The prompt.
-        prior: What is believed of its pass rate: α and β of a Beta distribution; None, nothing.
-        recorded: Whether its responses are wanted as text.
+        prior: The belief in its pass rate, α and β of a Beta distribution; None if there is none.
+        recorded: Whether its responses are to be recorded as text.
     """
 
     key: Key
@@ -33,15 +33,15 @@ class PromptReport:
         key: The prompt.
         rewards: What the exit rule looked at, of every response in the pool, in draw order.
         exit_reason: Why sampling ended.
-        members: The places in the pool of those that are trained on.
+        members: The places in the pool of the responses that are trained on.
         advantages: [draw index, advantage] of each member.
-        dropped: Whether the group is left out, for it carries no signal.
+        dropped: Whether the group is left out because it carries no signal.
         first: `ResponseFigures` of the first draws, as lists.
         tokens: Of all responses, surplus included.
         surplus: Draws beyond the exit.
-        failures: Draws that failed, attempts counted one by one.
-        lost: Draws that were given up.
-        records: Rows for `samples.parquet`, where they were asked for.
+        failures: Failed attempts at draws.
+        lost: Draws that were given up after repeated failures.
+        records: Rows for `samples.parquet`, if they were asked for.
     """
 
     key: Key
@@ -62,7 +62,7 @@ class PromptReport:
             raise ValueError(f"prompt {self.key!r}: unknown exit reason {self.exit_reason!r}")
 
     def as_tag(self) -> Row:
-        """Turn into what TransferQueue takes as metadata: lists, numbers and text."""
+        """Convert to what TransferQueue takes as metadata: lists, numbers and text."""
         return dataclasses.asdict(self)
 
     def pool(self, positive_threshold: float) -> Pool:
@@ -72,9 +72,9 @@ class PromptReport:
         return pool
 
     @property
-    def uniform_group(self) -> bool:
+    def zero_variance_group(self) -> bool:
         """Whether all members have the same reward."""
-        return is_uniform([self.rewards[place] for place in self.members])
+        return has_zero_variance([self.rewards[place] for place in self.members])
 
     @property
     def first_draws(self) -> list[ResponseFigures]:
@@ -88,5 +88,5 @@ class PromptReport:
 
 
 def report_of(tag: dict[str, Any]) -> PromptReport:
-    """Read back a report."""
+    """Read a report from its tag."""
     return PromptReport(**tag)

@@ -1,22 +1,22 @@
-"""rollwise's graders as verl's reward manager."""
+"""rollwise's graders as a reward manager of verl."""
 
 from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from rollwise.grading.factory import make_grader
 from rollwise.integrations.verl.settings import settings_of
-from rollwise.training.run import make_grader
 
 
 class GraderRewardManager(RewardManagerBase):
-    """Grades as `grading` in rollwise's settings says; one grader for each of verl's workers."""
+    """Grades as rollwise's settings say; each of verl's reward workers has a grader of its own."""
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **options: Any) -> None:
         super().__init__(config, tokenizer, compute_score)
         settings = settings_of(config)
-        # verl starts `reward.num_workers` of these, so one process each is enough.
+        # verl starts `reward.num_workers` of these, so each needs only one process.
         alone = settings.grading.model_copy(update={"workers": 1})
-        self.grader = make_grader(alone, settings.data)
+        self.grader = make_grader(alone, settings.data, settings.plugin_folder)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """Grade one response; see verl's `RewardManagerBase`."""

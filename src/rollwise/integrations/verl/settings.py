@@ -1,17 +1,19 @@
-"""rollwise's settings inside verl's configuration, and what of verl's they do not go with."""
+"""rollwise's settings inside verl's configuration, and verl's settings that exclude them."""
 
 import os
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import ConfigError
 
 NAME = "rollwise"
-"""Of our trainer, our advantages, our settings in verl's configuration, and our metrics."""
+"""Names our trainer, our advantages, our settings in verl's configuration, and our metrics."""
 
-TESTED = ((0, 9), (0, 10))
-"""verl's versions: from the first, below the second."""
+TESTED = ">=0.9,<0.10"
+"""verl's versions."""
 
 MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
 BUFFER = ("pkg://rollwise.integrations.verl.replay_buffer", "PoolReplayBuffer")
@@ -35,32 +37,28 @@ def settings_of(config: Any) -> TrainConfig:
 
 
 def missing() -> str | None:
-    """Say in a sentence what keeps verl from running rollwise; None if nothing does."""
+    """Say in a sentence why verl cannot run rollwise; None if it can."""
     try:
         found = version("verl")
     except PackageNotFoundError:
         return 'verl is not installed: pip install "rollwise[verl]"'
-    low, high = TESTED
-    if not low <= tuple(int(part) for part in found.split(".")[:2]) < high:
-        return (
-            f"verl {found} is installed, and rollwise is tested with verl from "
-            f"{low[0]}.{low[1]} to below {high[0]}.{high[1]}"
-        )
+    if not SpecifierSet(TESTED).contains(found, prereleases=True):
+        return f"verl {found} is installed, and rollwise is tested with verl{TESTED}"
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
     if policy != "auto" and NAME not in [name.strip() for name in policy.split(",")]:
         return f"VERL_USE_EXTERNAL_PLUGINS keeps rollwise out: let it name `{NAME}`, or unset it"
     plugins = [point for point in entry_points(group="verl.plugins") if point.name == NAME]
     if not plugins:
-        return "verl cannot find rollwise's plug-in: install rollwise anew, for its entry point"
+        return "verl cannot find rollwise's plug-in: reinstall rollwise, for its entry point"
     try:
-        plugins[0].load()  # which verl does too, but says nothing where it fails
+        plugins[0].load()  # verl does so too, but is silent if it fails
     except ImportError as error:
         return f'rollwise\'s plug-in cannot be loaded ({error}): pip install "rollwise[verl]"'
     return None
 
 
 def check(config: Any, settings: TrainConfig) -> None:
-    """Refuse what cannot go together.
+    """Check the settings against each other.
 
     Args:
         config: verl's whole configuration.
@@ -75,22 +73,29 @@ def check(config: Any, settings: TrainConfig) -> None:
 
 
 def unsupported(settings: TrainConfig) -> list[str]:
-    """Say which of rollwise's settings do not go with verl's workers, which draw apart."""
-    refused: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
-        "backend.type": (settings.backend.type, "local", ("local",)),
-        "group.unresolved": (settings.group.unresolved, "drop` or `keep", ("drop", "keep")),
-        "allocation.type": (settings.allocation.type, "none", ("none",)),
-        "schedule.total_draws": (settings.schedule.total_draws, "unset", (None,)),
+    """Say which settings verl cannot follow."""
+    workers, learner = "workers sample prompts separately", "learner has no such bound"
+    refused: dict[str, tuple[Any, Any, tuple[Any, ...], str]] = {
+        "backend.type": (settings.backend.type, "local", ("local",), workers),
+        "group.unresolved": (
+            settings.group.unresolved,
+            "drop` or `keep",
+            ("drop", "keep"),
+            workers,
+        ),
+        "allocation.type": (settings.allocation.type, "none", ("none",), workers),
+        "schedule.total_draws": (settings.schedule.total_draws, "unset", (None,), workers),
+        "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
     return [
-        f"`{key}` must be `{wanted}` in verl, whose workers draw apart; it is {given!r}"
-        for key, (given, wanted, allowed) in refused.items()
+        f"`{key}` must be `{wanted}` in verl, whose {reason}; it is {given!r}"
+        for key, (given, wanted, allowed, reason) in refused.items()
         if given not in allowed
     ]
 
 
 def _not_as_rollwise(config: Any, settings: TrainConfig) -> list[str]:
-    """What verl and rollwise are both told must be the same."""
+    """Settings that verl and rollwise both have must be equal."""
     path, name = BUFFER
     rollout = "actor_rollout_ref.rollout"
     wanted = {
@@ -111,7 +116,7 @@ def _not_as_rollwise(config: Any, settings: TrainConfig) -> list[str]:
 
 
 def _misaligned(config: Any) -> list[str]:
-    """What would give the learner other responses or probabilities than were drawn and judged."""
+    """Settings by which the learner would see other responses or probabilities than were drawn."""
     rollout, size = "actor_rollout_ref.rollout", _get(config, "data.train_batch_size")
     colocated = _get(config, "reward.reward_model.enable")
     rules: list[tuple[str, tuple[Any, ...], str]] = [

@@ -1,4 +1,4 @@
-"""verl's synchronous trainer, with prompts by a rollwise sampler and advantages by its pools."""
+"""verl's synchronous trainer, with prompts from a sampler and advantages from whole pools."""
 
 import json
 import logging
@@ -17,6 +17,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
+from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
 from rollwise.evaluation import Evaluation
 from rollwise.files import written_whole
@@ -25,28 +26,29 @@ from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
 from rollwise.integrations.verl.reports import Order
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
+from rollwise.step.metrics import tell
 from rollwise.tasks.problem import problem_key
 from rollwise.training.checkpoints import load_sampler, save_sampler
-from rollwise.training.metrics import belief_metrics
 
 log = logging.getLogger(__name__)
 
 LINE = "metrics.json"
-"""In a checkpoint: the metrics of its step, which are written down only after it."""
+"""In a checkpoint: the metrics of its step, which are logged only after it is written."""
 
 
 @register_trainer(NAME)
 class RollwiseTrainer(PPOTrainerSync):
-    """Asks a prompt sampler for each step's prompts, and tells it what came of them.
+    """Asks a prompt sampler for each step's prompts, and tells it their pass rates.
 
     Raises:
-        ConfigError: What keeps this configuration from being run.
+        ConfigError: Says why this configuration cannot be run.
     """
 
     def __init__(self, config: Any) -> None:
         if reason := missing():
             raise ConfigError(reason)
         self.settings = settings_of(config)
+        self.recipe = step_recipe(self.settings)
         check(config, self.settings)
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # verl's base class compares it
@@ -64,14 +66,12 @@ class RollwiseTrainer(PPOTrainerSync):
         super()._init_dataloader()
         self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
         keys, levels = list(self.places), [level for _, level in self.places.values()]
-        try:
-            self.sampler = self.settings.prompts.make(keys, self.settings.seed, levels)
-        except ValueError as error:
-            raise ConfigError(f"`prompts`: {error}") from None
+        measured = measured_pass_rates(self.train_dataset.dataframe, self.places)
+        self.sampler = make_sampler(self.settings, keys, levels, measured)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
-        """Ask for the prompts of a step; verl's own data loader is left alone."""
-        keys = self.sampler.ask(num_prompts)
+        """Ask for the prompts of a step; verl's own data loader is not used."""
+        keys: list[Any] = self.sampler.ask(num_prompts)
         rows = collate_fn([self.train_dataset[self.places[key][0]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         rows[NAME] = np.fromiter(self._orders(keys), dtype=object, count=len(keys))
@@ -81,7 +81,7 @@ class RollwiseTrainer(PPOTrainerSync):
 
     def _orders(self, keys: list[Any]) -> list[Order]:
         priors: Any = [None] * len(keys)
-        if self.settings.exit.give_up_below or self.settings.schedule.make().speculation < 1:
+        if self.recipe.uses_priors:
             priors = [tuple(prior) for prior in self.sampler.pass_rate_priors(keys).tolist()]
         recorded = self.settings.records.prompts_per_step
         return [
@@ -92,20 +92,19 @@ class RollwiseTrainer(PPOTrainerSync):
     # Rollouts.
 
     def get_llm_client(self) -> Any:
-        """Return verl's client of its rollout engines, one that can drop responses."""
+        """Return a client of verl's rollout engines that can cancel responses."""
         return self.llm_server_manager.get_client(client_cls=CancellingClient)
 
     def on_sample_end(self) -> None:
-        """Take in what came of the step's prompts."""
+        """Tell the sampler the pass rates of the step, and measure it."""
         super().on_sample_end()
         reports = list(self.replay_buffer.reports.values())
         keys = [report.key for report in reports]
-        pools = [report.pool(self.settings.grading.positive_threshold) for report in reports]
+        pools = [report.pool(self.recipe.positive_threshold) for report in reports]
         correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
-        believed = belief_metrics(self.sampler, keys, correct, drawn)
-        self.sampler.tell(keys, correct=correct, drawn=drawn)
-        figures = step_metrics(reports, self.replay_buffer.failed, self.settings)
-        self._figures = figures | believed | self.sampler.metrics()
+        figures = step_metrics(reports, self.replay_buffer.failed, self.recipe)
+        lengths = [[first.tokens for first in report.first_draws] for report in reports]
+        self._figures = figures | tell(self.sampler, keys, correct, drawn, lengths)
         self.recorder.keep(reports)
 
     # Advantages.
@@ -138,7 +137,7 @@ class RollwiseTrainer(PPOTrainerSync):
     # Checkpoints.
 
     def _save_checkpoint(self) -> None:
-        """Write the sampler's state first: verl's mark of a whole checkpoint comes last."""
+        """Write the sampler's state first, because verl marks a checkpoint as complete last."""
         self.recorder.flush()
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         with written_whole(folder / NAME) as partial:
@@ -160,12 +159,12 @@ class RollwiseTrainer(PPOTrainerSync):
             load_sampler(path, self.sampler)
             self._last = json.loads((path / LINE).read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise RunError(f"cannot go on from the checkpoint {path}: {error}") from error
+            raise RunError(f"cannot resume from the checkpoint {path}: {error}") from error
 
     # Records.
 
     def on_train_begin(self) -> None:
-        """Begin the run's records, or go back to where its checkpoint is."""
+        """Start the run's records, or cut them back to its checkpoint."""
         super().on_train_begin()
         self.recorder.begin(self.global_steps - 1, self._heldout, self._last)
         self._heldout = None
@@ -179,9 +178,7 @@ class RollwiseTrainer(PPOTrainerSync):
         **more: Any,
     ) -> dict[str, float]:
         scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
-        self._heldout = heldout_figures(
-            sample_uids, scores, self.settings.grading.positive_threshold
-        )
+        self._heldout = heldout_figures(sample_uids, scores, self.recipe.positive_threshold)
         metrics: dict[str, float] = super()._val_metrics_update(
             data_sources, sample_uids, reward_extra_infos_dict, *others, **more
         )
@@ -203,10 +200,10 @@ class RollwiseTrainer(PPOTrainerSync):
 
 
 def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None]]:
-    """Name each prompt of a data set: key -> its place and its level; the first of equal ones.
+    """Name each prompt of a data set: key -> its place and its level.
 
-    Files that `rollwise verl` wrote have keys and levels in `extra_info`; of others the key is a
-    hash of the prompt.
+    Files that `rollwise verl` wrote have keys and levels in `extra_info`; in other files the key
+    is a hash of the prompt. Of equal prompts the first is used.
     """
     places: dict[str, tuple[int, int | None]] = {}
     extras = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
@@ -218,8 +215,19 @@ def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | 
     return places
 
 
+def measured_pass_rates(
+    rows: Any, places: dict[str, tuple[int, int | None]]
+) -> list[tuple[float, float]]:
+    """Return correct and all responses drawn to each prompt beforehand; 0 and 0 where none were."""
+    if "extra_info" not in rows.column_names:
+        return []
+    extras = rows["extra_info"]
+    found = [(extras[place] or {}).get("measured") or (0.0, 0.0) for place, _ in places.values()]
+    return [(correct, drawn) for correct, drawn in found]
+
+
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
-    """Evaluate by the responses to each held-out problem; None where their numbers differ."""
+    """Evaluate the responses to each held-out problem; None if their numbers differ."""
     correct: dict[str, int] = {}
     drawn: dict[str, int] = {}
     for uid, score in zip(uids, scores, strict=True):
@@ -233,6 +241,6 @@ def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row
 
 
 def numbers(figures: Row) -> dict[str, float]:
-    """Name the numbers among `figures` as verl's loggers take them: `rollwise/exits/satisfied`."""
+    """Name the numbers among `figures` for verl's loggers, such as `rollwise/exits/satisfied`."""
     flat = flatten({NAME: figures}, "/")
     return {name: float(v) for name, v in flat.items() if isinstance(v, int | float)}

@@ -1,0 +1,129 @@
+"""The contract of a belief: what is known of pass rates, asked and taught by prompts' places."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.beliefs.state import Places, State, refuse_or_warn
+
+EXPECTATION_WEIGHT = 4.0
+"""How many responses an expected pass rate counts as, if its own strength is not known.
+
+It stands for at least one visit, a group of about 4; older visits are of an older policy. So small
+a weight gives way to the responses of one round, and rules no pass rate out: with an expected 0,
+the next response is still correct with probability 1/6.
+"""
+
+
+@dataclass(eq=False)
+class Belief(ABC):
+    """What is known of the pass rate of each prompt of a fixed set.
+
+    Write `believe` and `learn`, and the state's two methods so that it survives a resumed run. A
+    belief is made apart from the prompt sampler that chooses by it (`belief=...`); that sampler
+    teaches it, and anything else may ask it. Prompts are named by their places in the order of the
+    sampler's keys. The fields of a subclass that have a `help` are its settings.
+
+    Example:
+        >>> class AllTime(Belief):
+        ...     def __post_init__(self):
+        ...         self.counts = np.zeros((self.total, 2))
+        ...
+        ...     def believe(self, places):
+        ...         correct, drawn = self.counts[places].T
+        ...         return (correct + 1) / (drawn + 2), drawn
+        ...
+        ...     def learn(self, places, correct, drawn):
+        ...         self.counts[places] += np.stack([correct, drawn], axis=1)
+
+    Args:
+        total: The number of prompts.
+    """
+
+    total: int
+
+    @abstractmethod
+    def believe(self, places: Places | slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the expected pass rate of some prompts, and how much it rests on.
+
+        Args:
+            places: Which prompts, shape (P,), or a slice of all.
+
+        Returns:
+            The mean, shape (P,), NaN where nothing is expected; and the strength, shape (P,): for
+            how many responses the mean counts, 0 where nothing is known of the prompt itself.
+        """
+
+    @abstractmethod
+    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+        """Take in how many of the responses of some prompts were correct, all with draws.
+
+        Args:
+            places: Which prompts, each once, shape (P,).
+            correct: Correct responses of each, shape (P,).
+            drawn: All responses of each, at least 1, shape (P,).
+        """
+
+    def mean(self, places: Places | slice) -> NDArray[np.floating]:
+        """Return the expected pass rates alone, shape (P,)."""
+        return self.believe(places)[0]
+
+    def priors(self, places: Places | slice) -> NDArray[np.float64]:
+        """Return α and β of a Beta distribution of each pass rate, shape (P, 2).
+
+        By default the mean counts as `strength` responses on top of a flat prior, so that no pass
+        rate is ruled out (`priors_around`).
+        """
+        return priors_around(*self.believe(places))
+
+    def difficulties(self, places: Places) -> NDArray[np.float64] | None:
+        """Return the difficulty of some prompts, shape (P,); by default None: there is none."""
+        return None
+
+    def hardness(self, target: float) -> tuple[NDArray[np.float64], float]:
+        """Return how hard every prompt is, shape (total,), and how hard pass rate `target` is.
+
+        On any scale where harder is higher. By default 1 − mean; where nothing is expected, the
+        target is.
+        """
+        mean = np.asarray(self.mean(slice(None)), dtype=float)
+        return 1.0 - np.where(np.isnan(mean), target, mean), 1.0 - target
+
+    def metrics(self) -> dict[str, float]:
+        """Return figures worth a plot; by default none."""
+        return {}
+
+    def state_dict(self) -> State:
+        """Return all that is needed to resume, flat, of arrays and scalars; by default nothing."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """Resume from a state; by default only from an empty one, with a warning.
+
+        Raises:
+            ValueError: The state does not fit; then nothing changes.
+        """
+        refuse_or_warn(type(self).__name__, state)
+
+
+def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return α and β of the Beta distribution of a mean and a strength, shape (P, 2)."""
+    parameters: NDArray[np.float64] = strength[:, None] * np.stack([mean, 1.0 - mean], axis=1)
+    return parameters
+
+
+def priors_around(
+    mean: NDArray[np.floating], strength: float | NDArray[np.floating] = EXPECTATION_WEIGHT
+) -> NDArray[np.float64]:
+    """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), shape (P, 2).
+
+    Args:
+        mean: p̂ of each prompt, shape (P,); NaN, where there is none, gives α = β = 1.
+        strength: w, for how many responses p̂ counts: one for all, or shape (P,).
+    """
+    weight = np.broadcast_to(np.asarray(strength, dtype=float), mean.shape)[:, None]
+    expected = np.asarray(mean, dtype=float)
+    responses = weight * np.stack([expected, 1.0 - expected], axis=1)
+    return 1.0 + np.where(np.isnan(responses), 0.0, responses)

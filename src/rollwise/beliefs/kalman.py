@@ -1,0 +1,340 @@
+"""A filter on each pass rate's logit, with a drift that all prompts share."""
+
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rollwise.beliefs.belief import Belief, beta_of
+from rollwise.beliefs.level_offsets import LevelOffsets
+from rollwise.beliefs.ratings import logistic
+from rollwise.beliefs.state import Places, State, array_from_state, from_state
+
+Floats = NDArray[np.float64]
+
+NEWTON_STEPS = 8
+"""From the prior mean to the mode. Steps are bounded, so that it is found from far away too."""
+
+LONGEST_STEP = 2.0
+"""Of a Newton step, in logits."""
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
+"""Of the quadrature for a posterior's mean and variance."""
+
+SPREAD_INFORMATION = 50.0
+"""How much information `initial_variance` counts as, once surprises tell of the true one."""
+
+SPREAD_MEMORY = 0.99
+"""What a step keeps of the information that earlier surprises gave of the variance."""
+
+LEAST_SCALE, MOST_SCALE = 0.2, 5.0
+"""Bounds of the standard deviation of the set's logits, in units of the initial one."""
+
+
+@dataclass(eq=False)
+class LogitKalman(Belief):
+    """Tracks the logit of each pass rate as the policy learns: its mean and its variance.
+
+    A logit is z = L + x: the level L of the whole set, and the prompt's own offset x ~ N(0, V).
+
+    **Offsets.** A visit with k correct of n responses is an observation k ~ Binomial(n, σ(z)); mean
+    and variance of the posterior are computed by quadrature (`posterior`). At each step an offset
+    gains variance `noise` and is drawn back to 0 so that V stays the variance over the set (an
+    Ornstein-Uhlenbeck process): a steps after its last visit, mean m and variance v have become
+    f·m and f²·v + (1 − f²)·V, with f² = exp(−a·`noise`/V).
+
+    **Level.** The policy learns, and prompts that were not visited move with the rest. With p̂
+    believed before a step, d = Σ(k − n·p̂)/Σ n·∂p̂/∂L is the shift of L that explains the step's
+    surprises, and L moves by `drift_gain`·d. At the first steps t the gain is 1/t, so that an
+    initial pass rate that is far off costs one step. A trend, the sum of these moves times
+    `trend_gain`, is added at each step (Holt 1957): without it L would lag behind a policy that
+    learns steadily.
+
+    **Variance.** V is learnt from the same surprises. If they grow with the offsets, prompts differ
+    more than was believed, and all offsets are scaled up together; if they fall, down. The factor
+    takes Newton steps for the slope of k on the offsets; `initial_variance` is where V starts.
+
+    `believe` returns the predictive mean E σ(z) ≈ σ(m/√(1 + πv/8)) (MacKay 1992, "The evidence
+    framework applied to classification networks", equation 10) and the strength 1/(v·p(1 − p)) with
+    p = σ(m), that of the Beta distribution whose Laplace approximation in logits is N(m, v).
+
+    **Before the first visit** all prompts are believed alike, unless `levels` or `measured` tell
+    them apart. With levels, an offset of each level is learnt beside L (`LevelOffsets`). With
+    measured pass rates, L starts where it explains all of them, and offsets at their posterior.
+
+    Use it where prompts are drawn once or a few times a step, so that one visit says little. 12
+    bytes a prompt; the cost of a step depends on its prompts alone.
+
+    Args:
+        total: The number of prompts.
+        levels: The labelled level of each prompt, shape (total,); None where it has none.
+        measured: How many responses to each prompt were correct, and how many drawn, before the
+            run, shape (total, 2); 0 and 0 where none were. One counts as `measured_weight`.
+
+    Raises:
+        ValueError: A setting out of its range, or levels or counts of another number of prompts.
+    """
+
+    levels: InitVar[Sequence[int | None] | None] = field(default=None, kw_only=True)
+    measured: InitVar[ArrayLike | None] = field(default=None, kw_only=True)
+    measured_weight: float = field(
+        default=0.5,
+        kw_only=True,
+        metadata={
+            "help": "How many responses of the run one counts as that was drawn before it, perhaps "
+            "from another policy or at another temperature (`belief.prior` = `pass_rate`)."
+        },
+    )
+    initial_pass_rate: float = field(
+        default=0.5,
+        kw_only=True,
+        metadata={"help": "What is expected of a prompt before anything is known."},
+    )
+    initial_variance: float = field(
+        default=1.5,
+        kw_only=True,
+        metadata={"help": "Variance of the pass rates' logits over the set, before any is seen."},
+    )
+    learn_variance: bool = field(
+        default=True,
+        kw_only=True,
+        metadata={"help": "Whether this variance is learnt; otherwise it stays the initial one."},
+    )
+    noise: float = field(
+        default=0.01, kw_only=True, metadata={"help": "Variance that a logit gains at each step."}
+    )
+    drift_gain: float = field(
+        default=0.3,
+        kw_only=True,
+        metadata={"help": "Share of the drift seen in a step that is believed; 0 for no drift."},
+    )
+    trend_gain: float = field(
+        default=0.02,
+        kw_only=True,
+        metadata={
+            "help": "Share of a step's drift that is expected again at each later one; 0 for none."
+        },
+    )
+
+    def __post_init__(
+        self, levels: Sequence[int | None] | None, measured: ArrayLike | None
+    ) -> None:
+        if not 0 < self.initial_pass_rate < 1:
+            raise ValueError(
+                f"initial_pass_rate must lie within (0, 1), got {self.initial_pass_rate}"
+            )
+        if not 0 < self.initial_variance < np.inf:
+            raise ValueError(
+                f"initial_variance must be finite and above 0, got {self.initial_variance}"
+            )
+        for name in ("noise", "measured_weight"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)}")
+        for name in ("drift_gain", "trend_gain"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, got {getattr(self, name)}")
+        self._steps = 0
+        self._level = float(np.log(self.initial_pass_rate / (1 - self.initial_pass_rate)))
+        self._drift, self._trend = 0.0, 0.0
+        self._scale, self._information = 1.0, SPREAD_INFORMATION
+        # Offsets and variances are kept in units of the scale, so that it moves all of them.
+        # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
+        self._offset = np.full(self.total, 0, dtype=np.float32)
+        self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
+        self._visited_at = np.full(self.total, -1, dtype=np.int32)
+        self._of_levels: LevelOffsets | None = None
+        if levels is not None:
+            if len(levels) != self.total:
+                raise ValueError(f"levels must be of {self.total} prompts, got {len(levels)}")
+            self._of_levels = LevelOffsets(levels, self.initial_variance)
+        if measured is not None:
+            self._start_from(np.asarray(measured, dtype=float))
+
+    def _start_from(self, measured: Floats) -> None:
+        """Believe what was measured: the level from all responses, offsets from each prompt's."""
+        if measured.shape != (self.total, 2):
+            raise ValueError(f"measured must have shape ({self.total}, 2), got {measured.shape}")
+        counts, member = np.unique(measured, axis=0, return_inverse=True)  # many have the same
+        correct, drawn = self.measured_weight * counts.T
+        if not np.all((correct >= 0) & (correct <= drawn) & (drawn < np.inf)):
+            raise ValueError("measured must hold correct responses, and at least as many drawn")
+        if not drawn.any():
+            return
+        # The pass rate that a prompt is expected to have before it is known is σ(L/width).
+        all_correct, all_drawn = self.measured_weight * measured.sum(axis=0)
+        share = (all_correct + 0.5) / (all_drawn + 1.0)
+        self._level = float(np.log(share / (1.0 - share)) * spread(self.initial_variance))
+        prior = np.full(len(counts), self._level), np.full(len(counts), self.initial_variance)
+        mean, variance = posterior(*prior, correct, drawn)
+        self._offset[:] = (mean - self._level)[member.ravel()]
+        self._variance[:] = variance[member.ravel()]
+
+    @property
+    def variance(self) -> float:
+        """V, the variance of the logits over the set."""
+        return self._scale**2 * self.initial_variance
+
+    def believe(self, places: Places | slice) -> tuple[Floats, Floats]:
+        """Return the expected pass rates and their strength in pseudo-counts, shape (P,) each."""
+        mean, variance = self.logits(places)
+        mode = logistic(mean)
+        return logistic(mean / spread(variance)), 1.0 / (variance * mode * (1.0 - mode))
+
+    def priors(self, places: Places | slice) -> Floats:
+        """Return α and β of the Beta distribution of this mean and strength, shape (P, 2)."""
+        return beta_of(*self.believe(places))
+
+    def logits(self, places: Places | slice) -> tuple[Floats, Floats]:
+        """Return mean and variance of the logits now, shape (P,) each."""
+        age = self._steps - np.maximum(self._visited_at[places], 0)
+        kept = np.exp(-age * self.noise / self.variance)
+        offset = self._scale * self._offset[places].astype(float)
+        variance = self._scale**2 * self._variance[places].astype(float)
+        mean = self._level + np.sqrt(kept) * offset
+        if self._of_levels is not None:
+            mean += self._of_levels.of(places)
+        return mean, kept * variance + (1.0 - kept) * self.variance
+
+    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+        """Take in a step: k correct of n responses to some prompts, each once, shape (P,) each."""
+        correct_P, drawn_P = np.asarray(correct, float), np.asarray(drawn, float)
+        self._steps += 1
+        self._learn_of_all(places, correct_P, drawn_P)
+        mean, variance = posterior(*self.logits(places), correct_P, drawn_P)
+        self._offset[places] = (mean - self._centre(places)) / self._scale
+        self._variance[places] = variance / self._scale**2
+        self._visited_at[places] = self._steps
+        self._level += self._trend
+
+    def _centre(self, places: Places | slice) -> Floats | float:
+        """Return the logit around which prompts of their kind lie."""
+        return self._level + (0.0 if self._of_levels is None else self._of_levels.of(places))
+
+    def _learn_of_all(self, places: Places, correct: Floats, drawn: Floats) -> None:
+        """Learn the level and the scale, which all prompts share, from a step's surprises."""
+        mean, variance = self.logits(places)
+        width = spread(variance)
+        believed = logistic(mean / width)
+        surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
+        if self.learn_variance:
+            self._scale_by(surprise, slope, (mean - self._centre(places)) / width)
+        self._move_level(float(surprise.sum()), float((slope / width).sum()))
+        if self._of_levels is not None:
+            believed = logistic((mean + self._drift) / width)
+            surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
+            self._of_levels.learn(places, surprise / width, slope / width**2)
+
+    def _move_level(self, surprise: float, slope: float) -> None:
+        """One smoothed Newton step towards the level that explains the surprises, and a trend."""
+        gain = max(self.drift_gain, 1.0 / self._steps) if self.drift_gain else 0.0
+        step = gain * surprise / slope if slope else 0.0
+        self._drift = float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
+        self._level += self._drift
+        if self._steps > 1:  # the first finds the level, which says nothing of how it moves
+            self._trend += self.trend_gain * self._drift
+
+    def _scale_by(self, surprise: Floats, slope: Floats, offset: Floats) -> None:
+        """One Newton step of the scale's logarithm; `offset` is what it stretches, shape (P,)."""
+        seen = SPREAD_MEMORY * self._information + (1.0 - SPREAD_MEMORY) * SPREAD_INFORMATION
+        self._information = seen + float((slope * offset**2).sum())
+        step = float((surprise * offset).sum()) / self._information
+        scale = self._scale * np.exp(np.clip(step, -0.5, 0.5))
+        self._scale = float(np.clip(scale, LEAST_SCALE, MOST_SCALE))
+
+    def state_dict(self) -> State:
+        """Return all that is known, as copies."""
+        return {
+            "offset": self._offset.copy(),
+            "variance": self._variance.copy(),
+            "visited_at": self._visited_at.copy(),
+            "level": self._level,
+            "trend": self._trend,
+            "scale": self._scale,
+            "information": self._information,
+            "steps": self._steps,
+            **({} if self._of_levels is None else self._of_levels.state()),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Resume from a state over the same number of prompts.
+
+        One of an earlier release has no trend and no scale; these start anew.
+
+        Raises:
+            ValueError: Something is lacking, or is of another number of prompts.
+        """
+        offset = array_from_state(state, "offset", self.total, np.float32)
+        variance = array_from_state(state, "variance", self.total, np.float32)
+        visited_at = array_from_state(state, "visited_at", self.total, np.int32)
+        level, steps = float(from_state(state, "level")), int(from_state(state, "steps"))
+        if self._of_levels is not None:
+            self._of_levels.load(state)
+        self._offset, self._variance, self._visited_at = offset, variance, visited_at
+        self._level, self._steps, self._drift = level, steps, 0.0
+        self._trend, self._scale = float(state.get("trend", 0.0)), float(state.get("scale", 1.0))
+        self._information = float(state.get("information", SPREAD_INFORMATION))
+
+    def metrics(self) -> dict[str, float]:
+        """Return the latest step's drift and the standard deviation over the set, in logits."""
+        return {"belief_drift": self._drift, "belief_spread": self.variance**0.5}
+
+
+def spread(variance: Any) -> Any:
+    """Return √(1 + πv/8), by which the variance of a logit draws its pass rate towards ½."""
+    return np.sqrt(1.0 + np.pi * variance / 8.0)
+
+
+def posterior(
+    mean: Floats, variance: Floats, correct: Floats, drawn: Floats
+) -> tuple[Floats, Floats]:
+    """Mean and variance of logits z ~ N(mean, variance) after binomial observations.
+
+    By adaptive Gauss-Hermite quadrature (Naylor and Smith 1982): nodes around the mode, as far
+    apart as the curvature there says.
+
+    Args:
+        mean: m, shape (P,).
+        variance: v, shape (P,).
+        correct: k of each, shape (P,).
+        drawn: n of each, shape (P,); 0 leaves the prior.
+
+    Returns:
+        The posterior's mean and variance, shape (P,) each.
+    """
+    mode, curvature = laplace_step(mean, variance, correct, drawn)
+    logit_PN = mode[:, None] + np.sqrt(curvature)[:, None] * NODES
+    likelihood_PN = correct[:, None] * logit_PN - drawn[:, None] * np.logaddexp(0.0, logit_PN)
+    prior_PN = -((logit_PN - mean[:, None]) ** 2) / (2.0 * variance[:, None])
+    density_PN = likelihood_PN + prior_PN + NODES**2 / 2.0  # divided by that of the nodes
+    weight_PN = WEIGHTS * np.exp(density_PN - density_PN.max(axis=1, keepdims=True))
+    weight_PN /= weight_PN.sum(axis=1, keepdims=True)
+    centre_P = (weight_PN * logit_PN).sum(axis=1)
+    return centre_P, (weight_PN * (logit_PN - centre_P[:, None]) ** 2).sum(axis=1)
+
+
+def laplace_step(
+    mean: Floats, variance: Floats, correct: Floats, drawn: Floats
+) -> tuple[Floats, Floats]:
+    """Approximate the posterior of logits z ~ N(mean, variance) after binomial observations.
+
+    Maximises k·z − n·log(1 + eᶻ) − (z − m)²/(2v), which is concave, by Newton steps.
+
+    Args:
+        mean: m, shape (P,).
+        variance: v, shape (P,).
+        correct: k of each, shape (P,).
+        drawn: n of each, shape (P,); 0 leaves the prior.
+
+    Returns:
+        The mode and the inverse curvature there, shape (P,) each.
+    """
+    logit = mean.copy()
+    for _ in range(NEWTON_STEPS):
+        pass_rate = logistic(logit)
+        slope = correct - drawn * pass_rate - (logit - mean) / variance
+        step = slope / (drawn * pass_rate * (1.0 - pass_rate) + 1.0 / variance)
+        logit += np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+    pass_rate = logistic(logit)
+    return logit, 1.0 / (drawn * pass_rate * (1.0 - pass_rate) + 1.0 / variance)

@@ -1,0 +1,58 @@
+"""States that can be saved without pickle, and places of prompts."""
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+log = logging.getLogger(__name__)
+
+Places = NDArray[np.int64]
+"""Places of prompts, in key order from 0."""
+
+State = dict[str, "np.ndarray[Any, Any] | int | float | str"]
+"""The state of a sampler or a belief: flat, of arrays and scalars, to be saved without pickle."""
+
+
+def from_state(state: State, name: str) -> Any:
+    """Take a value out of a state.
+
+    Raises:
+        ValueError: Names what the state lacks.
+    """
+    if name not in state:
+        raise ValueError(f"the state lacks {name!r}; it has {', '.join(sorted(state))}")
+    return state[name]
+
+
+def array_from_state(state: State, name: str, length: int, dtype: DTypeLike) -> NDArray[Any]:
+    """Copy an array out of a state.
+
+    Raises:
+        ValueError: It is lacking, or is of another number of prompts.
+    """
+    values = np.array(from_state(state, name), dtype=dtype)
+    if values.shape != (length,):
+        raise ValueError(
+            f"the state is of a sampler over {values.size} prompts, this one has {length}: "
+            f"{name!r} has shape {values.shape}"
+        )
+    return values
+
+
+def part_of_state(state: State, prefix: str) -> State:
+    """Return what stands under names that begin with `prefix`, without it."""
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def refuse_or_warn(owner: str, state: State) -> None:
+    """Load a state where nothing is kept: an empty one changes nothing, with a warning.
+
+    Raises:
+        ValueError: There is something in it.
+    """
+    if state:
+        held = ", ".join(sorted(state))
+        raise ValueError(f"{owner} has no load_state_dict, but the state holds {held}")
+    log.warning("%s keeps no state: it starts over without what it had learned", owner)

@@ -1,0 +1,1 @@
+"""What the commands `train`, `evaluate` and `prepare` do."""

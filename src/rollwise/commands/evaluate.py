@@ -1,0 +1,226 @@
+"""`rollwise evaluate`: evaluate a model on benchmarks, with 95 % intervals."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from rollwise.commands.components import Components
+from rollwise.commands.display import problem_progress
+from rollwise.commands.folder import resolve_settings, resume_hint, write_settings
+from rollwise.commands.responses import Responses, draw_responses, read_responses
+from rollwise.commands.tables import evaluation_tables
+from rollwise.config import EvaluateConfig, GradingSection, make_settings
+from rollwise.errors import DataError, EngineError, RunError
+from rollwise.evaluation import (
+    ProblemResult,
+    as_json,
+    compare,
+    figures_of,
+    final_answers,
+    tables_of,
+)
+from rollwise.records import RunFolder
+from rollwise.reports import write_evaluation_report
+from rollwise.tasks import (
+    Benchmark,
+    Problem,
+    find_benchmarks,
+    read_benchmark,
+    read_problems,
+    write_problems,
+)
+
+CHANGEABLE = ("baseline", "plugin_folder")
+"""Settings that may change on resuming, because responses do not depend on them."""
+
+Results = dict[str, list[ProblemResult]]
+"""Benchmark -> the results of its problems."""
+
+
+def evaluate(
+    layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
+) -> bool:
+    """Evaluate, or resume an evaluation, in the folder `path`; returns whether it finished.
+
+    Args:
+        layers: Settings; later layers win.
+        path: The folder of the evaluation.
+        resume: Start from the settings that are recorded in the folder.
+        console: Where to show progress.
+
+    Raises:
+        RollwiseError: Says what is wrong, and what to do.
+    """
+    config = resolve_settings(EvaluateConfig, layers, path, resume, CHANGEABLE)
+    baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
+    folder = RunFolder(path)
+    try:
+        problems = _draw_all(config, folder, baseline, console)
+    except KeyboardInterrupt:
+        console.print(resume_hint("evaluate", path), markup=False)
+        return False
+    summary = as_json(_summarise(config, path, problems, baseline))
+    folder.write_summary(summary)
+    for table in evaluation_tables(summary):
+        console.print(table)
+    report = write_evaluation_report(path, summary, config.model_dump(mode="json"))
+    console.print(f"report: {report}", markup=False)
+    return True
+
+
+def _draw_all(
+    config: EvaluateConfig, folder: RunFolder, baseline: Results, console: Console
+) -> dict[str, list[Problem]]:
+    benchmarks = find_benchmarks(config.benchmarks)
+    with Components(config) as components:
+        problems = {
+            b.name: _problems_of(b, config, folder.path, components, console) for b in benchmarks
+        }
+        if baseline:
+            _check_common(config.baseline, problems, baseline)
+        write_settings(folder, config)
+        for name, of_benchmark in problems.items():
+            known = _problem_file(folder.path, name)
+            if not known.exists():
+                write_problems(known, of_benchmark, config.grading.type)
+            with problem_progress(console, name, len(of_benchmark)) as on_portion:
+                draw_responses(_portions(folder.path, name), of_benchmark, components, on_portion)
+    return problems
+
+
+def _problems_of(
+    benchmark: Benchmark,
+    config: EvaluateConfig,
+    path: Path,
+    components: Components,
+    console: Console,
+) -> list[Problem]:
+    """Read the problems in the folder; if it is new, the problems of the benchmark that fit."""
+    known = _problem_file(path, benchmark.name)
+    if known.exists():
+        return read_problems(known).problems
+    found = components.encode(read_benchmark(benchmark, config.data))
+    if found.too_long:
+        left_out = f"{found.too_long} prompts are over {found.limit} tokens, and left out"
+        console.print(f"{benchmark.name}: {left_out}")
+    return found.problems
+
+
+def _problem_file(path: Path, name: str) -> Path:
+    return path / "problems" / f"{name}.parquet"
+
+
+def _portions(path: Path, name: str) -> Path:
+    return path / "responses" / name
+
+
+def _read_evaluation(path: Path) -> Results:
+    """Read the results of another evaluation.
+
+    Raises:
+        RunError: There is no evaluation in the folder, or it is not finished.
+    """
+    recorded = RunFolder(path).read_config()
+    if not recorded.keys() <= EvaluateConfig.model_fields.keys():
+        raise RunError(f"`baseline`: {path} is the folder of another command, not an evaluation")
+    config = make_settings(EvaluateConfig, recorded)
+    if not (path / "summary.json").exists():
+        raise RunError(f"`baseline`: the evaluation in {path} is not finished")
+    return {
+        benchmark.name: results_of(
+            read_problems(_problem_file(path, benchmark.name)).problems,
+            read_responses(_portions(path, benchmark.name)),
+            config.grading,
+        )
+        for benchmark in find_benchmarks(config.benchmarks)
+    }
+
+
+def _check_common(path: str, problems: Mapping[str, list[Problem]], baseline: Results) -> None:
+    """Refuse a baseline that cannot be compared with.
+
+    Raises:
+        DataError: No problem is in both evaluations.
+    """
+    theirs = {(name, result.key) for name, found in baseline.items() for result in found}
+    ours = {(name, problem.key) for name, asked in problems.items() for problem in asked}
+    if not theirs & ours:
+        raise DataError(
+            f"`baseline`: the evaluation in {path} has no problem of this one; it has the "
+            f"benchmarks {', '.join(baseline)}"
+        )
+
+
+def results_of(
+    problems: Sequence[Problem], responses: Responses, grading: GradingSection
+) -> list[ProblemResult]:
+    """Return the result of each problem that has a response."""
+    return [
+        _result_of(problem, responses.rows[problem.key], grading)
+        for problem in problems
+        if problem.key in responses.rows
+    ]
+
+
+def _result_of(
+    problem: Problem, rows: Sequence[Mapping[str, Any]], grading: GradingSection
+) -> ProblemResult:
+    correct_G = np.array([row["reward"] for row in rows]) > grading.positive_threshold
+    answers = final_answers([row["response"] for row in rows], grading)
+    return ProblemResult(problem.key, correct_G, answers, problem.level, problem.subject)
+
+
+def _summarise(
+    config: EvaluateConfig,
+    path: Path,
+    problems: Mapping[str, list[Problem]],
+    baseline: Results,
+) -> dict[str, Any]:
+    results: Results = {}
+    benchmarks: dict[str, Any] = {}
+    for name, of_benchmark in problems.items():
+        responses = read_responses(_portions(path, name))
+        found = results_of(of_benchmark, responses, config.grading)
+        if not found:
+            raise EngineError(f"{name}: the engine lost all draws; the log says why")
+        results[name] = found
+        benchmarks[name] = {
+            "problems": len(found),
+            **figures_of(found, config.samples),
+            **tables_of(found),
+            **_lengths(responses),
+            **responses.counts,
+        }
+    summary: dict[str, Any] = {
+        "model": config.model.path,
+        "samples": config.samples,
+        "benchmarks": benchmarks,
+    }
+    if len(results) > 1:
+        every = [result for found in results.values() for result in found]
+        summary["average"] = {"problems": len(every), **figures_of(every, config.samples)}
+    if baseline:
+        summary["baseline"] = _compare(config.baseline, results, baseline)
+    return summary
+
+
+def _lengths(responses: Responses) -> dict[str, float]:
+    rows = responses.all_rows()
+    return {
+        "tokens": sum(row["tokens"] for row in rows) / len(rows),
+        "truncated": sum(row["truncated"] for row in rows) / len(rows),
+    }
+
+
+def _compare(path: str, results: Results, baseline: Results) -> dict[str, Any]:
+    """Compare benchmark by benchmark."""
+    found = {
+        name: compare(of_benchmark, baseline[name])
+        for name, of_benchmark in results.items()
+        if name in baseline
+    }
+    found = {name: comparison for name, comparison in found.items() if comparison["problems"]}
+    return {"folder": path, "benchmarks": found}

@@ -1,0 +1,256 @@
+"""`rollwise prepare`: clean problems, measure their pass rates, and choose which to train on."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from rich.console import Console
+
+from rollwise.commands.components import Components
+from rollwise.commands.display import problem_progress
+from rollwise.commands.folder import resolve_settings, resume_hint, write_settings
+from rollwise.commands.responses import Responses, draw_responses, read_responses
+from rollwise.config import BUILT_IN, PassRateRange, PrepareConfig
+from rollwise.config.drawing import RANGES
+from rollwise.environments import EnvironmentSource
+from rollwise.errors import ConfigError, DataError
+from rollwise.evaluation import as_json, binomial_intervals, mean_over_problems
+from rollwise.records import Row, RunFolder
+from rollwise.reports import write_data_card
+from rollwise.tasks import (
+    Problem,
+    ProblemSet,
+    make_running_sums,
+    read_problems,
+    remove_near_duplicates,
+    write_problems,
+)
+
+CHANGEABLE = ("selection.range", "plugin_folder")
+"""Settings that may change on resuming, because responses do not depend on them."""
+
+MEASURED = ("key", "reward", "tokens", "truncated")
+"""Columns of the responses that are needed for pass rates."""
+
+
+def prepare(
+    layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
+) -> bool:
+    """Prepare problems, or resume a preparation, in the folder `path`; returns whether it finished.
+
+    Args:
+        layers: Settings; later layers win.
+        path: The folder of the preparation.
+        resume: Start from the settings that are recorded in the folder.
+        console: Where to show progress.
+
+    Raises:
+        RollwiseError: Says what is wrong, and what to do.
+    """
+    config = resolve_settings(PrepareConfig, layers, path, resume, CHANGEABLE)
+    folder = RunFolder(path)
+    try:
+        with Components(config) as components:
+            problems, counts = _cleaned(config, folder, components, console)
+            with problem_progress(console, "pass rates", len(problems)) as on_portion:
+                draw_responses(path / "responses", problems, components, on_portion)
+    except KeyboardInterrupt:
+        console.print(resume_hint("prepare", path), markup=False)
+        return False
+    rates = PassRates.of(problems, read_responses(path / "responses", MEASURED), config)
+    chosen = PassRateRange.parse(config.selection.range).holds(rates.value) & (rates.drawn > 0)
+    summary = _summarise(config, counts, rates, chosen)
+    folder.write_summary(summary)
+    card = write_data_card(path, summary, config.model_dump(mode="json"))
+    _write_chosen(path / "prepared.parquet", config, problems, rates, chosen)
+    console.print(
+        f"{summary['chosen']:,} of {summary['read']:,} problems: {path / 'prepared.parquet'}\n"
+        f"data card: {card}",
+        markup=False,
+    )
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class PassRates:
+    """Pass rates of P problems, measured by the responses to each; arrays of shape (P,).
+
+    Attributes:
+        drawn: Number of responses; where it is 0, because all draws were lost, the rest is NaN.
+        value: Share of the responses that is correct.
+        low: Lower end of the exact 95 % interval (Clopper and Pearson 1934).
+        high: Upper end of the interval.
+        tokens: Mean length of all responses, truncated ones included.
+        truncated: Share of all responses that reached the length limit.
+        counts: Lost draws and grader failures.
+    """
+
+    drawn: NDArray[np.int64]
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    tokens: float
+    truncated: float
+    counts: dict[str, int]
+
+    @classmethod
+    def of(
+        cls, problems: Sequence[Problem], responses: Responses, config: PrepareConfig
+    ) -> "PassRates":
+        """Measure the pass rates."""
+        of_problems = [responses.rows.get(problem.key, []) for problem in problems]
+        threshold = config.grading.positive_threshold
+        drawn = np.array([len(rows) for rows in of_problems])
+        correct = np.array([sum(r["reward"] > threshold for r in rows) for rows in of_problems])
+        value = np.divide(correct, drawn, out=np.full(len(drawn), np.nan), where=drawn > 0)
+        low, high = binomial_intervals(correct, drawn)
+        every = responses.all_rows()
+        tokens = float(np.mean([row["tokens"] for row in every])) if every else 0.0
+        truncated = float(np.mean([row["truncated"] for row in every])) if every else 0.0
+        return cls(drawn, value, low, high, tokens, truncated, responses.counts)
+
+
+def _cleaned(
+    config: PrepareConfig, folder: RunFolder, components: Components, console: Console
+) -> tuple[list[Problem], dict[str, int]]:
+    """Read the problems that were cleaned before; in a new folder, clean them."""
+    path = folder.path / "problems.parquet"
+    if not path.exists():
+        problems, counts = clean(config, components, console)
+        write_settings(folder, config)
+        notes = {"counts": json.dumps(counts)}
+        write_problems(path, problems, config.grading.type, notes=notes)
+    write_settings(folder, config)
+    noted = pq.read_schema(path).metadata[b"counts"]
+    return read_problems(path).problems, json.loads(noted)
+
+
+def clean(
+    config: PrepareConfig, components: Components, console: Console
+) -> tuple[list[Problem], dict[str, int]]:
+    """Leave out problems that are empty, unanswered, duplicate, contradictory or too long.
+
+    Returns:
+        The problems, and the number left out at each stage.
+    """
+    found = ProblemSet.join([_read(config, source, console) for source in config.data.sources])
+    if not found.problems:
+        raise DataError(f"the sources hold no problem that can be used: {found.describe()}")
+    unique = remove_near_duplicates(found.problems, config.selection.near_duplicates)
+    verified, checked = _verified(config, components, unique.problems, console)
+    fitting = components.encode(verified)
+    counts = {name: count for name, count in found.counts.items() if name != "kept"}
+    counts["near_duplicates"] = len(unique.duplicates)
+    counts["checked_solutions"] = checked
+    counts["refuted_solutions"] = len(unique.problems) - len(verified)
+    counts["too_long"] = fitting.too_long
+    return fitting.problems, counts
+
+
+def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
+    data = config.data
+    if source == BUILT_IN:
+        try:
+            made = make_running_sums(data.problems, data.min_terms, data.max_terms, config.seed)
+        except ValueError as error:
+            raise ConfigError(f"`data`: {error}") from None
+        return ProblemSet.of(made)
+    found = read_problems(
+        source,
+        split=data.split,
+        subset=data.subset,
+        problem_column=data.problem_column,
+        answer_column=data.answer_column,
+        instruction=data.instruction,
+        system_prompt=data.system_prompt,
+        environment=EnvironmentSource(data.environment, data.environment_arguments),
+    )
+    console.print(f"{source}: {found.describe()}", markup=False)
+    named = [dataclasses.replace(p, source=p.source or Path(source).stem) for p in found.problems]
+    return ProblemSet(named, found.counts)
+
+
+def _verified(
+    config: PrepareConfig, components: Components, problems: list[Problem], console: Console
+) -> tuple[list[Problem], int]:
+    """Leave out problems whose reference solution is wrong; return them and the number checked."""
+    solved = [problem for problem in problems if problem.solution.strip()]
+    if not config.selection.check_solutions or not solved:
+        return problems, 0
+    with console.status(f"checking {len(solved):,} reference solutions"):
+        rewards = components.grader.grade([p.solution for p in solved], [p.answer for p in solved])
+    is_right = rewards > config.grading.positive_threshold
+    refuted = {p.key for p, right in zip(solved, is_right, strict=True) if not right}
+    left = [problem for problem in problems if problem.key not in refuted]
+    if not left:
+        raise DataError(
+            f"no reference solution comes to its answer by the grader `{config.grading.type}`; is "
+            "it the right one (`grading.type`)? `selection.check_solutions false` does not check"
+        )
+    return left, len(solved)
+
+
+def _summarise(
+    config: PrepareConfig, counts: Mapping[str, int], rates: PassRates, chosen: NDArray[np.bool_]
+) -> Row:
+    known = rates.value[rates.drawn > 0]
+    if not len(known):
+        raise DataError("the engine lost all draws; the log says why")
+    return {
+        **counts,
+        "undrawn": int((rates.drawn == 0).sum()),
+        "out_of_range": int(len(known) - chosen.sum()),
+        "chosen": int(chosen.sum()),
+        "range": RANGES.get(config.selection.range, config.selection.range),
+        "samples": config.samples,
+        **as_json({"pass_rate": mean_over_problems(known)}),
+        "histogram": histogram(known),
+        "tokens": rates.tokens,
+        "truncated": rates.truncated,
+        **rates.counts,
+    }
+
+
+def histogram(rates: NDArray[np.float64]) -> dict[str, int]:
+    """Count pass rates by tenths; 0 and 1 have bars of their own."""
+    tenths = np.clip(np.ceil(np.round(rates * 10, 9)).astype(int), 1, 10)
+    inner = (rates > 0) & (rates < 1)
+    names = [f"({i / 10:g}, {(i + 1) / 10:g}{')' if i == 9 else ']'}" for i in range(10)]
+    bars = {name: int((inner & (tenths == i)).sum()) for i, name in enumerate(names, 1)}
+    return {"0": int((rates == 0).sum()), **bars, "1": int((rates == 1).sum())}
+
+
+def _write_chosen(
+    path: Path,
+    config: PrepareConfig,
+    problems: Sequence[Problem],
+    rates: PassRates,
+    chosen: NDArray[np.bool_],
+) -> None:
+    """Write the chosen problems.
+
+    Raises:
+        DataError: No problem was chosen.
+    """
+    if not chosen.any():
+        path.unlink(missing_ok=True)  # of a range that was chosen before
+        raise DataError(
+            f"no problem has a pass rate within `selection.range` = {config.selection.range!r}; "
+            f"{path.parent / 'README.md'} shows how they are spread, and another range needs no "
+            "new responses"
+        )
+    columns = {
+        "pass_rate": rates.value,
+        "pass_rate_low": rates.low,
+        "pass_rate_high": rates.high,
+        "drawn": rates.drawn,
+    }
+    left = [problem for problem, keep in zip(problems, chosen, strict=True) if keep]
+    measured = {name: values[chosen].tolist() for name, values in columns.items()}
+    write_problems(path, left, config.grading.type, measured)

@@ -1,0 +1,154 @@
+"""Responses to many problems, drawn and kept in portions, so that a killed run can be resumed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rollwise.commands.components import Components
+from rollwise.config import EvaluateConfig, PrepareConfig
+from rollwise.engines import Completion
+from rollwise.engines.rollout import grade_with, run_session
+from rollwise.errors import RunError
+from rollwise.files import written_whole
+from rollwise.sampling import FixedCount, RolloutSession, Rounds
+from rollwise.sampling.draws import Key
+from rollwise.sampling.pool import Pool
+from rollwise.tasks import Problem
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("index", pa.int32()),
+        ("response", pa.string()),
+        ("reward", pa.float64()),
+        ("tokens", pa.int32()),
+        ("truncated", pa.bool_()),
+    ]
+)
+"""Columns, one row for each response: `index` numbers the draws of a problem; `truncated` says that
+the response reached the length limit."""
+
+COUNTED = ("lost_draws", "grader_failures")
+"""Counts that are kept in the metadata of a portion."""
+
+
+@dataclass
+class Responses:
+    """The responses to some problems, in the order of the problems and of the draws.
+
+    Attributes:
+        rows: Problem key -> its responses; a problem whose draws were all lost is missing.
+        counts: `lost_draws` (lost by the engine after several attempts) and `grader_failures`.
+    """
+
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+
+    def all_rows(self) -> list[dict[str, Any]]:
+        """List all responses."""
+        return [row for rows in self.rows.values() for row in rows]
+
+
+def draw_responses(
+    folder: Path,
+    problems: Sequence[Problem],
+    components: Components,
+    on_portion: Callable[[int], None] = lambda prompts: None,
+) -> None:
+    """Draw and grade `samples` responses to each problem, except those already in `folder`.
+
+    A draw's random numbers depend on the seed, the problem's key and the draw's index, and each
+    portion is drawn separately, so a run that was interrupted and resumed has the same files as one
+    that was not.
+
+    Args:
+        folder: Holds the portions, `part-00000.parquet` and so on.
+        problems: Problems with different keys; always the same ones for the same folder.
+        components: Draw and grade.
+        on_portion: Called after each portion with its number of problems.
+
+    Raises:
+        RunError: A portion cannot be written, or is broken.
+    """
+    size = components.config.portion
+    for number, start in enumerate(range(0, len(problems), size)):
+        portion, path = problems[start : start + size], _path(folder, number)
+        if not path.exists():
+            _write(path, *_draw(portion, components))
+        on_portion(len(portion))
+
+
+def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Responses:
+    """Read all portions of a folder.
+
+    Args:
+        folder: Holds the portions.
+        columns: The columns to read; `key` must be among them.
+
+    Raises:
+        RunError: A portion is broken.
+    """
+    found = Responses()
+    for path in sorted(folder.glob("part-*.parquet")):
+        try:
+            table = pq.read_table(path, columns=list(columns))
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(
+                f"cannot read the responses in {path}: {error}; remove it to have them drawn again"
+            ) from None
+        for row in table.to_pylist():
+            found.rows.setdefault(row["key"], []).append(row)
+        noted = table.schema.metadata or {}
+        for name in COUNTED:
+            found.counts[name] += int(noted.get(name.encode(), 0))
+    return found
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:05d}.parquet"
+
+
+def _draw(
+    problems: Sequence[Problem], components: Components
+) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
+    config: EvaluateConfig | PrepareConfig = components.config
+    failed_before = components.grader.failures
+    session = RolloutSession(
+        [problem.key for problem in problems],
+        exit_rule=FixedCount(config.samples),
+        schedule=Rounds(size=config.samples, rounds=1),
+        seed=config.seed,
+        positive_threshold=config.grading.positive_threshold,
+    )
+    prompts = components.encode(list(problems)).token_ids
+    answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
+    run_session(session, components.engine, prompts, grade_with(components.grader, answers))
+    rows = [row for pool in session.pools.values() for row in _rows(pool)]
+    failed = components.grader.failures - failed_before
+    return rows, {"lost_draws": session.lost, "grader_failures": failed}
+
+
+def _rows(pool: Pool) -> list[dict[str, Any]]:
+    completions: Sequence[Completion] = pool.responses
+    return [
+        {
+            "key": pool.key,
+            "index": completion.draw.index,
+            "response": completion.text,
+            "reward": float(reward),
+            "tokens": len(completion.tokens),
+            "truncated": completion.truncated,
+        }
+        for completion, reward in zip(completions, pool.rewards, strict=True)
+    ]
+
+
+def _write(path: Path, rows: list[dict[str, Any]], counts: Mapping[str, int]) -> None:
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    noted = table.replace_schema_metadata({name: str(count) for name, count in counts.items()})
+    with written_whole(path) as partial:
+        pq.write_table(noted, partial)

@@ -1,0 +1,100 @@
+"""`rollwise train`: set up a run, train, and write the summary and the report."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rollwise.commands.train_display import TrainingDisplay, summary_table
+from rollwise.config import TrainConfig, is_recorded_by, make_config
+from rollwise.engines import Engine
+from rollwise.errors import RunError
+from rollwise.records import Row, RunFolder, refuse_changes
+from rollwise.reports import write_report
+from rollwise.training.loop import train as run_to_end
+from rollwise.training.run import resume_run, start_run
+
+CHANGEABLE = ("steps", "checkpoint", "records", "evaluation.every", "plugin_folder")
+"""Settings that may differ when a run is resumed; any other change would make it another run."""
+
+
+def train(
+    layers: Sequence[Mapping[str, Any]],
+    path: Path,
+    resume: bool,
+    console: Console,
+) -> bool:
+    """Train, or resume training, in the folder `path`; returns whether the last step was reached.
+
+    Args:
+        layers: Settings; later layers win.
+        path: The run's folder.
+        resume: Whether to resume the run that is there.
+        console: Where to show progress.
+
+    Raises:
+        RollwiseError: Says what is wrong, and what to do.
+    """
+    folder = RunFolder(path)
+    config = _resumed_config(folder, layers) if resume else make_config(*layers)
+    console.print(f"setting up {config.model.path} on {config.data.train}")
+    run = (resume_run if resume else start_run)(config, folder)
+    try:
+        with (
+            _held(run.engine),
+            run.grader,
+            TrainingDisplay(console, config.steps, run.step) as display,
+        ):
+            finished = run_to_end(run, display)
+    finally:
+        run.trackers.close()
+    if not finished:
+        console.print(
+            f"stopped after step {run.step}; to resume: rollwise train --output {path} --resume"
+        )
+        return False
+    summary = summarise(folder.read_metrics())
+    folder.write_summary(summary)
+    console.print(summary_table(summary))
+    console.print(
+        f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
+        f"{summary['seconds']:.0f} s"
+    )
+    if summary["grader_failures"]:
+        console.print(
+            f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
+            "included; each got no reward"
+        )
+    console.print(f"report: {write_report(path)}")
+    return True
+
+
+def summarise(metrics: Sequence[Row]) -> Row:
+    """Summarise a run from its metrics: held-out figures before and after, and the cost."""
+    evaluated = [line for line in metrics if "heldout" in line]
+    steps = [line for line in metrics if line["step"] > 0]
+    return {
+        "before": evaluated[0]["heldout"],
+        "after": evaluated[-1]["heldout"],
+        "steps": metrics[-1]["step"],
+        "draws": sum(line["draws"] for line in steps),
+        "tokens": sum(line["tokens"] for line in steps),
+        "grader_failures": sum(line.get("grader_failures", 0) for line in metrics),
+        "seconds": metrics[-1]["elapsed"],
+    }
+
+
+def _held(engine: Engine) -> AbstractContextManager[Any]:
+    """Return the engine as a context manager; engines that hold nothing to release are none."""
+    return engine if isinstance(engine, AbstractContextManager) else nullcontext()
+
+
+def _resumed_config(folder: RunFolder, layers: Sequence[Mapping[str, Any]]) -> TrainConfig:
+    recorded = folder.read_config()
+    if not is_recorded_by(TrainConfig, recorded):
+        raise RunError(f"{folder.path} is the folder of another command; give another --output")
+    before, now = make_config(recorded), make_config(recorded, *layers)
+    refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
+    return now

@@ -1,0 +1,117 @@
+"""The terminal display of a training run, and the table at its end."""
+
+import signal
+import threading
+from collections.abc import Mapping
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from rollwise.records import Row
+
+LINES = 20
+"""Lines printed over a run, about, where the output is not a terminal."""
+
+
+class TrainingDisplay:
+    """Shows each finished step, and asks the run to stop at Ctrl-C.
+
+    The first Ctrl-C stops the run after the current step, with a checkpoint; the second stops it at
+    once. Python handles signals in the main thread only; in others this only shows progress.
+
+    Args:
+        console: Where to show progress.
+        steps: Steps of the whole run.
+        done: Steps done before.
+    """
+
+    def __init__(self, console: Console, steps: int, done: int = 0) -> None:
+        self.stop_requested = False
+        self._console, self._steps = console, steps
+        self._bar = Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            expand=True,
+        )
+        self._task = self._bar.add_task("evaluating", total=steps, completed=done)
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._on_interrupt)
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.stop_requested:
+            raise KeyboardInterrupt
+        self.stop_requested = True
+        self._console.print("stopping after this step (Ctrl-C again: at once)")
+
+    def on_step(self, metrics: Row) -> None:
+        """Show the metrics of a finished step."""
+        step = metrics["step"]
+        line = _describe(metrics)
+        self._bar.update(self._task, completed=step, description=line)
+        if "heldout" in metrics:
+            name, estimate = next(iter(metrics["heldout"].items()))
+            self._console.print(
+                f"step {step:>4}  held-out {name} {estimate['value']:.3f} "
+                f"[{estimate['low']:.3f}, {estimate['high']:.3f}]"
+            )
+        elif not self._console.is_terminal and step % max(1, self._steps // LINES) == 0:
+            self._console.print(f"step {step:>4}  {line}")
+
+
+def _describe(metrics: Row) -> str:
+    if "reward" not in metrics:
+        return "begun"
+    speed = metrics["tokens"] / max(metrics["seconds"]["sampling"], 1e-9)
+    return (
+        f"reward {metrics['reward']:.2f}  {_zero_variance(metrics)}{metrics['draws']} draws  "
+        f"{_short(speed)} tok/s{_failures(metrics['grader_failures'])}"
+    )
+
+
+def _zero_variance(metrics: Row) -> str:
+    if metrics["draws_per_prompt"] <= 1:  # a single response has no variance to lose
+        return ""
+    first, after = metrics["zero_variance_first"], metrics["zero_variance_after"]
+    return f"zero-variance {first:.0%}→{after:.0%}  "
+
+
+def _failures(count: int) -> str:
+    return f"  grader failed {count}×" if count else ""
+
+
+def _short(number: float) -> str:
+    return f"{number / 1000:.1f}k" if number >= 1000 else f"{number:.0f}"
+
+
+def summary_table(summary: Mapping[str, Any]) -> Table:
+    """Make a table of held-out figures before and after, with their 95 % intervals."""
+    table = Table(title="Held-out problems (95 % intervals)")
+    for column in ("", "before", "after"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name in summary["before"]:
+        cells = (summary[moment][name] for moment in ("before", "after"))
+        table.add_row(name, *(f"{c['value']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in cells))
+    return table

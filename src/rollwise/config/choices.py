@@ -1,0 +1,281 @@
+"""Which sections choose one of several things, and from which registry.
+
+One of ours is added by a line in the registry of its room; nothing here changes.
+"""
+
+import inspect
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from rollwise.beliefs import BELIEFS, Belief
+from rollwise.config.group import from_recipe
+from rollwise.config.sections import Choice, Chosen, Typed
+from rollwise.engines import ENGINES
+from rollwise.grading import GRADERS
+from rollwise.grading.settings import PluginGrader, function_settings
+from rollwise.plugins import load_plugin
+from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler, Retiring
+from rollwise.sampling import (
+    ALLOCATIONS,
+    EXIT_RULES,
+    OBJECTIVES,
+    SCHEDULES,
+    ExitRule,
+    GiveUp,
+    Objective,
+    as_exit_rule,
+)
+from rollwise.sampling.draws import Key
+from rollwise.sampling.objectives import make_objective
+
+BACKENDS = {
+    "local": "rollwise.training.settings:LocalSettings",
+    "tinker": "rollwise.integrations.tinker.settings:TinkerSettings",
+}
+"""What `backend.type` may be, by name, because the rooms that declare it lie above this one. Those
+files are light: a backend's libraries are imported when it is opened."""
+
+
+@dataclass(frozen=True)
+class NoAllocation:
+    """Counts are not fixed in advance: the exit rule decides."""
+
+
+class ExitSection(Typed):
+    """An exit rule: when a prompt has been sampled enough."""
+
+    give_up_below: float = Field(0.0, ge=0, le=1)
+    """Give a prompt up once the probability that its rule is met within its budget is below this;
+    0 never gives up."""
+
+    def make(self) -> ExitRule:
+        """Build the rule."""
+        rule = as_exit_rule(super().make())
+        return GiveUp(rule, self.give_up_below) if self.give_up_below else rule
+
+
+class ScheduleSection(Typed):
+    """A schedule: when responses are drawn."""
+
+    total_draws: int | None = from_recipe("schedule.total_draws")
+
+
+@dataclass(frozen=True)
+class OwnBelief:
+    """The belief that the prompt sampler brings."""
+
+
+class BeliefSection(Typed):
+    """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
+
+    prior: Literal["pass_rate", "level", "both"] | None = None
+    """What tells prompts apart before they are first drawn: their measured pass rates (columns
+    `pass_rate` and `drawn`, which `rollwise prepare` writes), their labelled `level`, whose pass
+    rate is learnt from other prompts of it, or both."""
+
+    def make(  # type: ignore[override]
+        self,
+        total: int,
+        levels: Sequence[int | None] = (),
+        measured: Sequence[tuple[float, float]] = (),
+    ) -> Belief | None:
+        """Build the belief; None stands for the sampler's own.
+
+        Args:
+            total: The number of prompts.
+            levels: The labelled level of each, shape (P,); None where it has none.
+            measured: Correct and all responses drawn to each beforehand, shape (P, 2).
+
+        Raises:
+            ValueError: This belief takes no such prior, or no prompt has what it is made from.
+        """
+        prior = self._prior(levels, measured)
+        if self.kind is OwnBelief:
+            return None
+        belief: Belief = self.kind(total, **prior, **self.own())
+        return belief
+
+    def _prior(
+        self, levels: Sequence[int | None], measured: Sequence[tuple[float, float]]
+    ) -> dict[str, Any]:
+        """Return what the belief is given besides its settings."""
+        prior: dict[str, Any] = {}
+        if self.prior in ("level", "both"):
+            if all(level is None for level in levels):
+                raise ValueError(f"`belief.prior` is `{self.prior}`, but no problem has a `level`")
+            prior["levels"] = levels
+        if self.prior in ("pass_rate", "both"):
+            if not any(drawn for _, drawn in measured):
+                raise ValueError(
+                    f"`belief.prior` is `{self.prior}`, but no problem has a `pass_rate` and the "
+                    "number `drawn` that it was measured with; `rollwise prepare` writes both"
+                )
+            prior["measured"] = measured
+        if not prior.keys() <= inspect.signature(self.kind).parameters.keys():
+            raise ValueError(
+                f"`belief.prior` = `{self.prior}` needs a belief that takes it, such as "
+                f"`belief.type` = `logit_kalman`; it is `{self.type}`"
+            )
+        return prior
+
+    def _try(self) -> None:
+        self.make(1, [0], [(0.0, 1.0)])
+
+
+class PromptSection(Typed):
+    """A prompt sampler: which prompts come next."""
+
+    batch_size: int = Field(64, ge=1)
+    """Prompts a step."""
+    retire_at: float | None = Field(None, gt=0, le=1)
+    """A prompt with this pass rate at `retire_after` visits in a row is left out, as long as
+    others are left."""
+    retire_after: int = Field(2, ge=1, le=255)
+    """Visits in a row that retire a prompt, if `retire_at` is set."""
+
+    @property
+    def takes_belief(self) -> bool:
+        """Whether this sampler can be given a belief."""
+        return "belief" in inspect.signature(self.kind).parameters
+
+    def make(  # type: ignore[override]
+        self,
+        keys: Sequence[Key],
+        seed: int,
+        levels: Sequence[int | None],
+        belief: Belief | None = None,
+    ) -> PromptSampler:
+        """Build the sampler.
+
+        Args:
+            keys: The prompts.
+            seed: Of its random numbers.
+            levels: The labelled level of each prompt; only a curriculum looks at them.
+            belief: What it chooses by, for a sampler that takes one; by default its own.
+        """
+        offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
+        offered["belief"] = belief
+        taken = inspect.signature(self.kind).parameters
+        wanted = {name: value for name, value in offered.items() if name in taken}
+        sampler: PromptSampler = self.kind(**wanted, **self.own())
+        if self.retire_at is None:
+            return sampler
+        return Retiring(sampler, self.retire_at, self.retire_after, keys)
+
+    def _try(self) -> None:
+        self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
+
+
+_OF_OBJECTIVES = {field.name for kind in OBJECTIVES.values() for field in fields(kind)}  # type: ignore[arg-type]
+
+
+class AdvantageSection(Chosen):
+    """An objective: how much better than expected a response did."""
+
+    tag: ClassVar[str] = "objective"
+    objective: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_those_of_others(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what only another of our objectives has, at its default; refuse other values.
+
+        Raises:
+            ValueError: Says which objectives have the setting.
+        """
+        if cls.kind not in OBJECTIVES.values():
+            return given
+        foreign = {
+            name: given[name] for name in given.keys() & _OF_OBJECTIVES - {*cls.model_fields}
+        }
+        said = {"false": False, "False": False}  # on a command line
+        make_objective(given[cls.tag], **{n: said.get(v, v) for n, v in foreign.items()})
+        return {name: value for name, value in given.items() if name not in foreign}
+
+    def make(self) -> Objective:
+        """Build the objective."""
+        made = super().make()
+        if not isinstance(made, Objective):
+            raise ValueError(f"{self.objective} must inherit from rollwise.Objective")
+        return made
+
+
+class EngineSection(Typed):
+    """How responses are drawn."""
+
+    max_new_tokens: int = Field(1024, ge=1)
+    """Responses are cut here."""
+    temperature: float = Field(1.0, gt=0)
+    """Of sampling."""
+    batch_size: int = Field(256, ge=1)
+    """Responses drawn at a time."""
+
+
+class GradingSection(Typed):
+    """From a response to its reward."""
+
+    timeout: float = Field(2.0, gt=0)
+    """Seconds for one response; one that takes longer gets no reward (not `exact`)."""
+    workers: int | None = Field(None, ge=1)
+    """Processes that grade (not `exact`); by default as many as there are cores."""
+    positive_threshold: float = from_recipe("grading.positive_threshold")
+
+    def make(self) -> Any:
+        """Return the settings that open the grader."""
+        made = super().make()
+        # A user's grader is made again in each worker process.
+        return made if hasattr(made, "open") else PluginGrader(self.type, self.own())
+
+
+CHOICES = {
+    choice.name: choice
+    for choice in (
+        Choice(
+            "backend",
+            {name: load_plugin(place, ()) for name, place in BACKENDS.items()},
+            "local",
+            verbs=("open",),
+        ),
+        Choice(
+            "prompts",
+            PROMPT_SAMPLERS,
+            "uniform",
+            PromptSection,
+            verbs=("ask",),
+            given=("keys", "batch_size", "seed", "levels", "belief"),
+        ),
+        Choice(
+            "belief",
+            {"own": OwnBelief} | BELIEFS,
+            "own",
+            BeliefSection,
+            verbs=("believe",),
+            given=("total", "levels", "measured"),
+        ),
+        Choice("exit", EXIT_RULES, "balanced", ExitSection, verbs=("satisfied", "satisfied_by")),
+        Choice("schedule", SCHEDULES, "rounds", ScheduleSection, verbs=("dispatcher",)),
+        Choice("allocation", {"none": NoAllocation} | ALLOCATIONS, "none", verbs=("counts",)),
+        Choice(
+            "advantage",
+            OBJECTIVES,
+            "reference",
+            AdvantageSection,
+            verbs=("advantages",),
+            carries=True,
+        ),
+        Choice("engine", ENGINES, "transformers", EngineSection, verbs=("open",)),
+        Choice(
+            "grading",
+            GRADERS,
+            "math",
+            GradingSection,
+            verbs=("grade", "open"),
+            of_function=function_settings,
+        ),
+    )
+}
+"""Section -> what it chooses from. Each section only looks up its own registry."""

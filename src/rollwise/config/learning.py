@@ -1,0 +1,75 @@
+"""The settings of the learner, and of what a run evaluates, keeps and writes down."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from rollwise.config.sections import Section
+
+MICRO_BATCH_TOKENS = 16_384
+"""The most tokens in one forward pass, by default, where not on a CPU."""
+
+
+class LearnerSettings(Section):
+    """How the model learns."""
+
+    learning_rate: float = Field(1e-6, gt=0)
+    """Of AdamW, after the warm-up."""
+    warmup_updates: int = Field(10, ge=0)
+    """Updates over which the learning rate rises to its value."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Of AdamW."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Gradients are scaled down to this norm."""
+    response_cap: float = Field(0.0, ge=0)
+    """Between the layers of the model, the gradient of a response is scaled down to this many times
+    that of the median response, if it is larger; 0 leaves all as they are."""
+    mini_batches: int = Field(1, ge=1)
+    """Updates a step; each takes an equal share of the step's responses."""
+    old_logprobs: Literal["learner", "engine"] = "learner"
+    """What the probability ratio of a step's later updates compares with: log-probabilities that
+    the learner computes before the first (`learner`), or those that the engine reported (`engine`),
+    which saves a forward pass and suits an engine that computes as the learner does."""
+    micro_batch_tokens: int | None = Field(None, ge=1)
+    """The most tokens in one forward pass, padding counted; less needs less memory. By default
+    16,384, and on a CPU 1,024, which its caches hold."""
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    """The probability ratio is clipped below 1 − this."""
+    clip_high: float = Field(0.28, gt=0)
+    """And above 1 + this."""
+    dual_clip: float = Field(10.0, gt=1)
+    """With a negative advantage, a token's loss is at most this many times its size."""
+    importance_cap: float = Field(2.0, ge=0)
+    """Each token's loss is multiplied by its probability under the learner over that under the
+    engine that drew it, at most this much; 0 turns this correction off."""
+    entropy_coefficient: float = Field(0.0, ge=0)
+    """Weight of the entropy bonus."""
+
+
+class EvaluationSettings(Section):
+    """How good the model is on held-out problems."""
+
+    every: int = Field(20, ge=0)
+    """Steps between evaluations; 0 evaluates only before and after."""
+    problems: int = Field(256, ge=1)
+    """Held-out problems used, at most."""
+    samples: int = Field(8, ge=1)
+    """Responses to each; the figures are avg@8 and pass@8."""
+
+
+class CheckpointSettings(Section):
+    """Checkpoints, to resume from."""
+
+    every: int = Field(50, ge=0)
+    """Steps between checkpoints; 0 writes only the last."""
+    keep: int = Field(2, ge=1)
+    """The newest checkpoints that are kept."""
+
+
+class RecordSettings(Section):
+    """What a run records."""
+
+    trackers: list[str] = Field(default_factory=list)
+    """Where metrics also go, such as `tensorboard` and `wandb` (through `accelerate`)."""
+    prompts_per_step: int = Field(4, ge=0)
+    """Prompts of each step whose responses are all kept in `samples.parquet`."""

@@ -1,0 +1,32 @@
+"""The settings of the model."""
+
+from pydantic import Field
+
+from rollwise.config.sections import Section
+
+BUILT_IN = "running-sums"
+"""The name of the built-in model and of the built-in task."""
+
+
+class ModelSource(Section):
+    """A model, and where it is run."""
+
+    path: str = BUILT_IN
+    """`running-sums` (built in), a folder with a model and its tokenizer, or a name on the hub."""
+    device: str = "auto"
+    """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
+    cpu_threads: int | None = Field(None, ge=1)
+    """Threads of the arithmetic on a CPU; by default as many as `torch` chooses."""
+
+
+class ModelSettings(ModelSource):
+    """The model that is trained."""
+
+    lora_rank: int = Field(0, ge=0)
+    """Train low-rank adapters of this rank instead of all weights; 0 trains all weights."""
+    lora_alpha: float = Field(32.0, gt=0)
+    """The adapters' scale, divided by their rank."""
+    lora_modules: str = "all-linear"
+    """The layers that get an adapter: `all-linear`, or names separated by commas."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""

@@ -1,0 +1,210 @@
+"""Sections of the settings, and those among them that choose one of several things by `type`.
+
+What can be chosen is a dataclass: one of ours, from the registry of its room, or one of the user's,
+by `module:Class`. Its fields are the settings of the section, so that they are declared once.
+"""
+
+import dataclasses
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic.errors import PydanticSchemaGenerationError
+
+from rollwise.errors import ConfigError
+from rollwise.plugins import is_plugin, load_plugin, plugin_folders
+
+
+class Section(BaseModel):
+    """A part of the settings; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Chosen(Section):
+    """One of the things that a section chooses from; a subclass adds settings that all share.
+
+    Attributes:
+        tag: The setting that names the choice.
+        kind: What is made: a dataclass, whose fields are the settings of its own.
+    """
+
+    tag: ClassVar[str] = "type"
+    kind: ClassVar[Any] = None
+
+    def own(self) -> dict[str, Any]:
+        """Return the settings of the kind that is chosen, without those that all kinds share."""
+        shared = {self.tag}
+        for base in type(self).__bases__:
+            shared |= getattr(base, "model_fields", {}).keys()
+        return {name: getattr(self, name) for name in type(self).model_fields.keys() - shared}
+
+    def make(self) -> Any:
+        """Make what is chosen."""
+        return self.kind(**self.own())
+
+    def _try(self) -> None:
+        """Make what is chosen once, so that it checks its settings."""
+        self.make()
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        try:
+            if self.kind is not None:
+                self._try()
+        except TypeError as error:  # a class of the user's may raise it for a bad value
+            raise ValueError(str(error)) from None
+        return self
+
+
+class Typed(Chosen):
+    """One that is chosen by the setting `type`."""
+
+    type: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice:
+    """A section that is one of several kinds.
+
+    Args:
+        name: The section's.
+        registry: Name -> class, of ours.
+        default: The kind that is taken where nothing is said.
+        base: What all kinds have in common.
+        verbs: The methods of which a class of the user's needs at least one.
+        given: Fields that are no settings, for they are given to every kind.
+        of_function: Makes a kind of the name of a function, where the user may name one.
+        carries: Where another kind is named on the command line, settings of the file stay that
+            this kind has too; otherwise only those that all kinds share.
+    """
+
+    name: str
+    registry: Mapping[str, type]
+    default: str
+    base: type[Chosen] = Typed
+    verbs: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    of_function: Callable[[str], type] | None = None
+    carries: bool = False
+
+    @property
+    def tag(self) -> str:
+        """The setting that names the kind."""
+        return self.base.tag
+
+    def sections(self, plugin: str = "", folder: str | None = None) -> Any:
+        """Return the type of a field that holds this section: any kind's.
+
+        Args:
+            plugin: A kind of the user's, `module:Class`, beside ours.
+            folder: Where its module may lie, besides the current folder.
+
+        Raises:
+            ConfigError: There is no such class, or it cannot be used here.
+        """
+        kinds = dict(self.registry)
+        if plugin:
+            kinds[plugin] = self._load(plugin, folder)
+        sections = [_section(self, name, kind) for name, kind in kinds.items()]
+        union = functools.reduce(operator.or_, sections)
+        return Annotated[union, Field(discriminator=self.tag)]
+
+    def plugin(self, given: Mapping[str, Any]) -> str:
+        """Return the `module:Class` that settings name for this section; "" if they name none."""
+        section = given.get(self.name)
+        named = section.get(self.tag) if isinstance(section, Mapping) else None
+        return str(named) if is_plugin(named) else ""
+
+    def kept_for(self, kind: str) -> set[str]:
+        """Name the settings that stay where another layer names this kind."""
+        shared = {*self.base.model_fields}
+        if self.carries and kind in self.registry:
+            shared |= {field.name for field in settings_of(self, self.registry[kind])}
+        return shared
+
+    def _load(self, plugin: str, folder: str | None) -> Any:
+        try:
+            what = "class or function" if self.of_function else "class"
+            found = load_plugin(plugin, plugin_folders(folder), what)
+        except ConfigError as error:
+            raise ConfigError(f"`{self.name}.{self.tag}`: {error}") from None
+        except Exception as error:  # the module is the user's: whatever is wrong, say where
+            raise ConfigError(
+                f"`{self.name}.{self.tag}`: importing {plugin!r} failed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if self.of_function and not inspect.isclass(found):
+            return self.of_function(plugin)
+        self._check(plugin, found)
+        return found
+
+    def _check(self, plugin: str, found: Any) -> None:
+        """Refuse what is no dataclass with the verb that this section needs."""
+        verbs = " or ".join(f"`{verb}`" for verb in self.verbs)
+        lacks = f"`{self.name}.{self.tag}`: {plugin!r} should be a dataclass with {verbs}; it "
+        if not inspect.isclass(found):
+            raise ConfigError(f"{lacks}is a {type(found).__name__}")
+        if not any(callable(getattr(found, verb, None)) for verb in self.verbs):
+            raise ConfigError(f"{lacks}has {'none of them' if len(self.verbs) > 1 else 'none'}")
+        if undefined := sorted(getattr(found, "__abstractmethods__", ())):
+            named = " and ".join(f"`{verb}`" for verb in undefined)
+            raise ConfigError(f"`{self.name}.{self.tag}` {plugin!r} lacks {named}")
+        if not dataclasses.is_dataclass(found):
+            raise ConfigError(f"{lacks}is no dataclass")
+        taken = {*self.base.model_fields, self.tag} - {*self.given}
+        if clash := sorted(taken & {field.name for field in settings_of(self, found)}):
+            raise ConfigError(
+                f"`{self.name}.{self.tag}`: {plugin!r} has a field `{clash[0]}`, which every "
+                f"`{self.name}` has; give it another name"
+            )
+
+
+def settings_of(choice: Choice, kind: type) -> list[dataclasses.Field[Any]]:
+    """List the fields of a class that are settings of the section."""
+    return [f for f in dataclasses.fields(kind) if f.init and f.name not in choice.given]
+
+
+NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
+"""Pydantic need not search for the source of a class that has none: it asks every module that is
+loaded, for seconds in all once transformers is."""
+
+
+@functools.cache
+def _section(choice: Choice, name: str, kind: type) -> type[Chosen]:
+    """Make the section for one kind; the same one for the same kind."""
+    own: dict[str, Any] = {}
+    hints = get_type_hints(kind)
+    for field in settings_of(choice, kind):
+        own[field.name] = hints[field.name], _field_info(field)
+    summary = next(iter((kind.__doc__ or "").strip().splitlines()), "")
+    own[choice.tag] = Literal[name], Field(name, description=summary)
+    try:
+        create: Any = create_model  # whose result is known only when this runs
+        made: type[Chosen] = create(
+            kind.__name__, __base__=choice.base, __doc__=summary, __cls_kwargs__=NO_SOURCE, **own
+        )
+    except PydanticSchemaGenerationError as error:
+        raise ConfigError(
+            f"`{choice.name}.{choice.tag}`: a field of {name!r} has a type that no setting can "
+            f"have: {error.message.splitlines()[0]}"
+        ) from None
+    made.kind = kind
+    return made
+
+
+def _field_info(field: dataclasses.Field[Any]) -> Any:
+    default: dict[str, Any] = {}
+    if field.default is not dataclasses.MISSING:
+        default["default"] = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        default["default_factory"] = field.default_factory
+    return Field(description=field.metadata.get("help", ""), **default)
+
+
+def chosen() -> Any:
+    """Make the default of a field that holds a `Choice`: its default kind, with its defaults."""
+    return Field(default_factory=dict, validate_default=True)

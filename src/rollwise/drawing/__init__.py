@@ -1,1 +1,0 @@
-"""Responses drawn without training: what `rollwise evaluate` and `rollwise prepare` do."""

@@ -1,0 +1,200 @@
+"""A continuous batch: the responses that one process draws together, one token of each a step."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rollwise.engines.attention import Slots
+from rollwise.engines.decoder import Forward
+from rollwise.engines.in_process import Response, sample, uniforms_of
+from rollwise.engines.kv_cache import KVCache
+from rollwise.engines.prefixes import PrefixCache
+from rollwise.sampling import Draw
+
+REPORTED_SHARE = 1 / 8
+"""The share of the running responses that end before any are reported and their slots refilled."""
+
+STEPS_AT_FIRST = 4
+"""Steps between two reports until a response has ended."""
+
+
+class Pace:
+    """How many steps to draw before the responses that have ended are reported.
+
+    About `REPORTED_SHARE` of the responses end in that many, judging by those that have ended
+    since the weights last changed. It depends on no clock, so a run can be repeated.
+
+    Attributes:
+        drawn: Tokens drawn, counting steps already begun in full.
+        responses: Responses that have ended.
+    """
+
+    def __init__(self) -> None:
+        self.drawn = self.responses = 0
+
+    def steps(self) -> int:
+        """Return the number of steps, at least 1."""
+        if not self.responses:
+            return STEPS_AT_FIRST
+        return max(1, round(REPORTED_SHARE * self.drawn / self.responses))
+
+
+class ContinuousBatch:
+    """Responses that are drawn together, one token of each a step.
+
+    Each is in a slot; a response that has ended or was cancelled leaves its slot to the next draw
+    while the others continue.
+
+    Args:
+        forward: Runs the model.
+        vocabulary: How many logits a token has.
+        make_cache: Makes the KV cache for a number of slots.
+        slots: The most responses drawn together.
+        longest: The most tokens of a prompt and its response.
+        max_new_tokens: The most tokens of a response.
+        temperature: Of sampling.
+        end_tokens: Tokens that end a response.
+
+    Attributes:
+        drawing: Draw -> prompt, of the responses in flight.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        vocabulary: int,
+        make_cache: Callable[[int], KVCache],
+        slots: int,
+        longest: int,
+        max_new_tokens: int,
+        temperature: float,
+        end_tokens: Tensor,
+    ) -> None:
+        self._forward, self._temperature, self._end_tokens = forward, temperature, end_tokens
+        self._make_cache = make_cache
+        self._longest, self._max_new_tokens = longest, max_new_tokens
+        self._prompts = PrefixCache(forward, vocabulary, end_tokens.device)
+        self.open(slots)
+
+    def open(self, slots: int) -> None:
+        """Start over with `slots` free slots, and forget all prompts."""
+        device, shape = self._end_tokens.device, (slots, self._max_new_tokens)
+        self._prompts.clear()
+        self._cache = self._make_cache(slots)
+        self.drawing: dict[Draw, Sequence[int]] = {}
+        self._slot_of: dict[Draw, int] = {}
+        self._draw_in: dict[int, Draw] = {}
+        self._free = list(range(slots))
+        self._ended: list[int] = []
+        self._drawn: Slots = np.zeros(slots, dtype=np.int64)
+        self._limits: Slots = np.zeros(slots, dtype=np.int64)
+        self._tokens = torch.zeros(shape, dtype=torch.long, device=device)
+        self._logprobs = torch.zeros(shape, device=device)
+        self._uniforms = torch.zeros(shape, device=device)
+
+    @property
+    def free_slots(self) -> int:
+        """Slots without a response."""
+        return len(self._free)
+
+    def forget_prompts(self) -> None:
+        """Forget the keys and values of prompts, because the weights have changed."""
+        self._prompts.clear()
+
+    @torch.inference_mode()
+    def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
+        """Begin draws, given their prompts; no more than there are free slots."""
+        if not draws:
+            return
+        by_prompt = defaultdict(list)
+        for draw in draws:
+            by_prompt[draw.key].append(draw)
+        self._prompts.run_missing({key: draws[members[0]] for key, members in by_prompt.items()})
+        slots, logits = [], []
+        for key, members in by_prompt.items():
+            places = [self._occupy(draw, draws[draw]) for draw in members]
+            self._cache.fill(np.array(places), self._prompts[key].states)
+            logits.append(self._prompts[key].logits.expand(len(members), -1))
+            slots += places
+        uniforms = uniforms_of([self._draw_in[slot] for slot in slots], self._max_new_tokens)
+        self._uniforms[slots] = torch.from_numpy(uniforms).to(self._uniforms.device)
+        self._take(np.array(slots), torch.cat(logits))
+
+    def draw(self, pace: Pace) -> list[Response]:
+        """Draw for as many steps as `pace` says; return the responses that have ended."""
+        steps = pace.steps()
+        pace.drawn += steps * len(self.drawing)
+        return self.advance(steps)
+
+    def draw_ahead(self, pace: Pace) -> None:
+        """Do nothing; a batch in several processes continues to draw in the others."""
+
+    @torch.inference_mode()
+    def advance(self, steps: int) -> list[Response]:
+        """Draw `steps` tokens of each response; return the responses that have ended."""
+        for _ in range(steps):
+            if len(self._ended) < len(self.drawing):
+                self._step()
+        ended, self._ended = self._ended, []
+        rows = zip(
+            self._tokens[ended].tolist(),
+            self._logprobs[ended].cpu().numpy(),
+            self._drawn[ended].tolist(),
+            strict=True,
+        )
+        draws = [self._draw_in[slot] for slot in ended]
+        self._vacate(ended)
+        return [
+            Response(draw, tokens[:length], logprobs[:length].copy())
+            for draw, (tokens, logprobs, length) in zip(draws, rows, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Free the slots of those draws that are here; returns the tokens drawn for them."""
+        slots = [self._slot_of[draw] for draw in draws if draw in self._slot_of]
+        if slots:
+            self._cache.release(np.array(slots))
+            self._vacate(slots)
+        return int(self._drawn[slots].sum())
+
+    def _occupy(self, draw: Draw, prompt: Sequence[int]) -> int:
+        slot = self._free.pop()
+        self.drawing[draw], self._slot_of[draw], self._draw_in[slot] = prompt, slot, draw
+        self._drawn[slot] = 0
+        self._limits[slot] = min(self._max_new_tokens, self._longest - len(prompt))
+        return slot
+
+    def _vacate(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            draw = self._draw_in.pop(slot)
+            del self.drawing[draw], self._slot_of[draw]
+            self._free.append(slot)
+
+    def _step(self) -> None:
+        """Draw one token of each response."""
+        device = self._tokens.device
+        step, order = self._cache.begin_step(), self._cache.order
+        rows = torch.from_numpy(order).to(device)
+        latest = torch.from_numpy(self._drawn[order] - 1).to(device)
+        positions = torch.from_numpy(self._cache.lengths[order]).to(device)
+        tokens = self._tokens[rows, latest]
+        logits = self._forward(tokens[:, None], positions[:, None], step)[:, -1]
+        self._cache.lengths[order] += 1
+        self._take(order, logits)
+
+    def _take(self, slots: Slots, logits: Tensor) -> None:
+        """Sample the next token in each of `slots`; responses that it ends leave the cache."""
+        rows = torch.from_numpy(slots).to(logits.device)
+        columns = torch.from_numpy(self._drawn[slots]).to(logits.device)
+        tokens, logprobs = sample(logits / self._temperature, self._uniforms[rows, columns])
+        self._tokens[rows, columns], self._logprobs[rows, columns] = tokens, logprobs
+        self._drawn[slots] += 1
+        at_end = torch.isin(tokens, self._end_tokens).cpu().numpy()
+        ended = slots[at_end | (self._drawn[slots] >= self._limits[slots])]
+        if len(ended):
+            self._cache.release(ended)
+            self._ended += ended.tolist()

@@ -1,0 +1,130 @@
+"""How vLLM and a server are run: the options of these engines, each declared and checked once.
+
+Light to import. An engine takes its options as one object; `settings.py` adds how it is opened.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import urlsplit
+
+from rollwise.sampling.checks import above_zero, at_least
+
+
+@dataclass(frozen=True)
+class VLLMOptions:
+    """How vLLM's process is run.
+
+    Raises:
+        ValueError: A value out of its range.
+    """
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
+        default="auto",
+        metadata={"help": "Precision of its weights; `auto` leaves the choice to vLLM."},
+    )
+    gpu_memory_utilization: float = field(
+        default=0.4,
+        metadata={
+            "help": "Share of the device's memory for its weights and cache; the learner needs the "
+            "rest."
+        },
+    )
+    tensor_parallel_size: int = field(
+        default=1, metadata={"help": "Devices that its weights are split over."}
+    )
+    enforce_eager: bool = field(
+        default=False,
+        metadata={"help": "Compile nothing: vLLM starts sooner and draws slower."},
+    )
+    draw_timeout: float = field(
+        default=600.0,
+        metadata={
+            "help": "Seconds for one response; one that takes longer is drawn again, a few times "
+            "at most."
+        },
+    )
+    restarts: int = field(
+        default=3,
+        metadata={"help": "How often in a run its process is restarted after it died."},
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ValueError(
+                "gpu_memory_utilization must lie above 0, at most 1, got "
+                f"{self.gpu_memory_utilization}"
+            )
+        at_least("tensor_parallel_size", self.tensor_parallel_size, 1)
+        above_zero("draw_timeout", self.draw_timeout)
+        at_least("restarts", self.restarts, 0)
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Which server is asked for responses, and how.
+
+    Raises:
+        ValueError: A value out of its range, or an address that is none or holds a secret.
+    """
+
+    base_url: str = field(
+        default="",
+        metadata={"help": "Its address up to `/v1`, such as `http://localhost:8000/v1`."},
+    )
+    model: str = field(default="", metadata={"help": "The server's name for the model."})
+    api_key_env: str = field(
+        default="",
+        metadata={
+            "help": "The environment variable that holds the key; empty if the server needs none."
+        },
+    )
+    prompts: Literal["tokens", "text"] = field(
+        default="tokens",
+        metadata={"help": "How prompts are sent; as `text` to a server that takes no token ids."},
+    )
+    extensions: bool = field(
+        default=True,
+        metadata={
+            "help": "Send options of vLLM, SGLang and llama.cpp beyond OpenAI's API, to get token "
+            "ids back and to sample without top-k, min-p and penalties; `false` for a server that "
+            "refuses them."
+        },
+    )
+    processed_logprobs: bool = field(
+        default=False,
+        metadata={
+            "help": "Its log-probabilities are at the temperature of sampling (vLLM: "
+            "`--logprobs-mode processed_logprobs`); others are used only at temperature 1."
+        },
+    )
+    draw_timeout: float = field(
+        default=600.0,
+        metadata={
+            "help": "Seconds for one response, retries and their waits included; one that takes "
+            "longer is drawn again, a few times at most."
+        },
+    )
+    retries: int = field(
+        default=6,
+        metadata={
+            "help": "How often a request is retried after a lost connection, too many requests or "
+            "a server error, with growing waits or those that the server asks for."
+        },
+    )
+    losses: int = field(
+        default=1000,
+        metadata={"help": "This many lost draws in a row end the run."},
+    )
+
+    def __post_init__(self) -> None:
+        above_zero("draw_timeout", self.draw_timeout)
+        at_least("retries", self.retries, 0)
+        at_least("losses", self.losses, 1)
+        parts = urlsplit(self.base_url)
+        if self.base_url and not (parts.scheme in ("http", "https") and parts.hostname):
+            raise ValueError("base_url must begin with http:// or https:// and name a host")
+        if parts.username or parts.password or parts.query:
+            raise ValueError(
+                "base_url must hold no password, key or query; put the key into an environment "
+                "variable, and its name into api_key_env"
+            )

@@ -1,0 +1,101 @@
+"""The prefix cache: each prompt is run once, and its draws share its keys and values."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rollwise.engines.attention import Prefill
+from rollwise.engines.decoder import Forward
+from rollwise.engines.engine import Prompts
+from rollwise.sampling.draws import Key
+
+KEPT_TOKENS = 65_536
+"""The most tokens of prompts whose keys and values are kept for later draws."""
+
+PREFILL_TOKENS = 8_192
+"""The most tokens of prompts that are run together, padding included."""
+
+PREFILL_LOGITS = 2**25
+"""The most logits that are computed together when prompts are run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """A prompt that has been run: its keys and values, and the logits of the next token."""
+
+    tokens: tuple[int, ...]
+    states: Tensor
+    logits: Tensor
+
+
+class PrefixCache:
+    """Keys and values of prompts, shared by all their draws, now and later.
+
+    Args:
+        forward: Runs the model.
+        vocabulary: How many logits a token has.
+        device: Where the model is.
+    """
+
+    def __init__(self, forward: Forward, vocabulary: int, device: torch.device) -> None:
+        self._forward, self._vocabulary, self._device = forward, vocabulary, device
+        self._known: OrderedDict[Key, _Prefix] = OrderedDict()
+
+    def __getitem__(self, key: Key) -> _Prefix:
+        return self._known[key]
+
+    def clear(self) -> None:
+        """Forget all prompts, for instance because the weights have changed."""
+        self._known.clear()
+
+    @torch.inference_mode()
+    def run_missing(self, prompts: Prompts) -> None:
+        """Run the prompts that are not cached; may drop others, the least recently used first."""
+        missing = []
+        for key, prompt in prompts.items():
+            known = self._known.get(key)
+            if known is None or known.tokens != tuple(prompt):
+                missing.append(key)
+            else:
+                self._known.move_to_end(key)
+        if not missing:
+            return
+        missing.sort(key=lambda key: len(prompts[key]))
+        for keys in self._portions(missing, prompts):
+            self._run([(key, tuple(prompts[key])) for key in keys])
+        kept = sum(len(prefix.tokens) for prefix in self._known.values())
+        while kept > KEPT_TOKENS and len(self._known) > len(prompts):
+            kept -= len(self._known.popitem(last=False)[1].tokens)
+
+    def _portions(self, keys: Sequence[Key], prompts: Prompts) -> Iterator[Sequence[Key]]:
+        """Split prompts, sorted by length, into portions that are run together."""
+        most = max(1, math.isqrt(PREFILL_LOGITS // self._vocabulary))
+        begin = 0
+        for end in range(1, len(keys) + 1):
+            rows = end - begin
+            whole = end == len(keys) or (rows + 1) * len(prompts[keys[end]]) > PREFILL_TOKENS
+            if whole or rows == most:
+                yield keys[begin:end]
+                begin = end
+
+    def _run(self, prompts: Sequence[tuple[Key, tuple[int, ...]]]) -> None:
+        """Run prompts together, padded at their ends, which nothing attends to."""
+        device, lengths = self._device, [len(tokens) for _, tokens in prompts]
+        ids = torch.zeros((len(prompts), max(lengths)), dtype=torch.long)
+        for row, (_, tokens) in enumerate(prompts):
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+        lasts, column = np.unique(np.array(lengths) - 1, return_inverse=True)
+        prefill = Prefill()
+        positions = torch.arange(ids.shape[1], device=device).expand(ids.shape)
+        kept = torch.from_numpy(lasts).to(device)
+        logits = self._forward(ids.to(device), positions, prefill, kept)
+        states = prefill.states
+        for row, (key, tokens) in enumerate(prompts):
+            own = states[:, :, row : row + 1, :, : len(tokens)].clone()
+            self._known[key] = _Prefix(tokens, own, logits[row, column[row]].clone())
+            self._known.move_to_end(key)

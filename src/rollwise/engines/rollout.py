@@ -1,0 +1,129 @@
+"""Run a session: draw its responses with an engine and grade them, until every prompt has ended."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from typing import Protocol
+
+from rollwise.engines.engine import Completion, Engine, LostDraw, Prompts
+from rollwise.sampling import Draw, RolloutSession
+from rollwise.sampling.draws import Key
+from rollwise.step.cost import RolloutCost
+
+Grade = Callable[[Sequence[Completion]], Sequence[Future[float]]]
+"""Starts grading completions and returns the future of each reward, in the same order."""
+
+
+class TextGrader(Protocol):
+    """The part of `rollwise.grading.Grader` that `grade_with` needs."""
+
+    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> Sequence[Future[float]]:
+        """Start grading responses against their answers."""
+        ...
+
+
+def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
+    """Make a `grade` function for `run_session`.
+
+    Args:
+        grader: Grades the texts of completions.
+        answers: Prompt -> its reference answer.
+    """
+
+    def grade(completions: Sequence[Completion]) -> Sequence[Future[float]]:
+        return grader.submit(
+            [completion.text for completion in completions],
+            [answers[completion.draw.key] for completion in completions],
+        )
+
+    return grade
+
+
+def run_session(
+    session: RolloutSession, engine: Engine, prompts: Prompts, grade: Grade
+) -> RolloutCost:
+    """Draw and grade until every prompt of `session` has ended; its pools then hold completions.
+
+    Responses are graded while others are drawn. With a schedule that streams, draws are submitted
+    as slots come free; with any other, all at once, and the engine decides their order.
+
+    Args:
+        session: What to draw. Completions are recorded as its responses.
+        engine: Draws the responses.
+        prompts: Token ids of each prompt.
+        grade: Starts grading completions; `grade_with` makes one from a grader and answers.
+
+    Raises:
+        RuntimeError: The engine has nothing in flight although draws are due.
+    """
+    began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade)
+    run.until_done()
+    run.cost.sampling = time.perf_counter() - began - run.cost.grading
+    return run.cost
+
+
+class _SessionRun:
+    """A session being run: its draws and gradings in flight."""
+
+    def __init__(
+        self, session: RolloutSession, engine: Engine, prompts: Prompts, grade: Grade
+    ) -> None:
+        self._session, self._engine, self._prompts = session, engine, prompts
+        self._grade = grade
+        self._streams = session.schedule.streams
+        self._grading: dict[Draw, tuple[Completion, Future[float]]] = {}
+        self._cancelled: set[Draw] = set()
+        self.cost = RolloutCost()
+
+    def until_done(self) -> None:
+        while not self._session.done:
+            self._submit_draws()
+            results = self._engine.wait()
+            self._grade_results(results)
+            self._record_rewards(wait_for_one=not results)
+
+    def _submit_draws(self) -> None:
+        slots = self._engine.free_slots if self._streams else None
+        if slots != 0 and (draws := self._session.next_draws(slots)):
+            self._engine.submit(draws, self._prompts)
+
+    def _grade_results(self, results: Sequence[Completion | LostDraw]) -> None:
+        """Start grading completions; report lost draws, so that they are drawn again."""
+        if not results and not self._grading:
+            raise RuntimeError(f"{type(self._engine).__name__} lost draws without saying so")
+        completions = [result for result in results if isinstance(result, Completion)]
+        self.cost.tokens += sum(len(completion.tokens) for completion in completions)
+        # An engine may have completed a draw before it was cancelled.
+        wanted = [c for c in completions if c.draw not in self._cancelled]
+        with self._grading_time():
+            rewards = self._grade(wanted) if wanted else ()
+        for completion, reward in zip(wanted, rewards, strict=True):
+            self._grading[completion.draw] = completion, reward
+        for result in results:
+            if isinstance(result, LostDraw) and result.draw not in self._cancelled:
+                self._cancel(self._session.record_failure(result.draw))
+
+    def _record_rewards(self, wait_for_one: bool) -> None:
+        """Record the rewards that are ready, or wait until at least one is."""
+        if wait_for_one:
+            rewards = [reward for _, reward in self._grading.values()]
+            with self._grading_time():
+                wait(rewards, return_when=FIRST_COMPLETED)
+        for draw in [draw for draw, (_, reward) in self._grading.items() if reward.done()]:
+            if draw in self._grading:  # a reward recorded just now may have made it surplus
+                completion, reward = self._grading.pop(draw)
+                self._cancel(self._session.record(draw, reward.result(), completion))
+
+    def _cancel(self, draws: Sequence[Draw]) -> None:
+        for draw in draws:
+            self._cancelled.add(draw)
+            if draw in self._grading:
+                self._grading.pop(draw)[1].cancel()
+        self.cost.tokens += self._engine.cancel(draws)
+
+    @contextmanager
+    def _grading_time(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.cost.grading += time.perf_counter() - began

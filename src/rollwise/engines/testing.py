@@ -1,0 +1,194 @@
+"""What any engine must do, as tests: subclass, write `make`, and run pytest.
+
+    from rollwise.engines.testing import EngineContract
+
+    class TestMyEngine(EngineContract):
+        def make(self):
+            return MyEngine(model, max_new_tokens=16)
+
+Each test makes an engine of its own and closes it if it has `close`. The tests import no test
+framework: a runner that collects methods named `test_...` is enough.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rollwise.engines.engine import Completion, Engine, LostDraw
+from rollwise.engines.rollout import run_session
+from rollwise.sampling import Balanced, Draw, RolloutSession, Rounds, Schedule, Streamed, draw_seed
+from rollwise.sampling.draws import Key
+
+ATTEMPTS = 10
+"""How often a draw may be lost before a test fails."""
+
+
+class EngineContract:
+    """The contract of an engine.
+
+    Attributes:
+        prompts: The token ids of the prompts that are drawn for, at least two.
+        repeatable: Whether a draw's response depends on the weights, the prompt and the seed alone,
+            as it should. Set it to False for a server that ignores seeds.
+    """
+
+    prompts: Mapping[Key, Sequence[int]] = {"short": [5, 9], "long": [12, 6, 5, 9, 13, 4, 3]}
+    repeatable = True
+
+    def make(self) -> Engine:
+        """Make the engine to test."""
+        raise NotImplementedError
+
+    def weights(self) -> Mapping[str, Any] | None:
+        """Return weights to load, by name: by default {}, which must change nothing.
+
+        None says that the engine's weights cannot be changed.
+        """
+        return {}
+
+    def test_each_draw_completes_once(self) -> None:
+        """Every draw comes back, and none twice."""
+        draws = self.draws(8)
+        with self.engine() as engine:
+            assert set(self.complete(engine, draws)) == set(draws)
+            assert list(engine.wait()) == [], "a draw was returned twice"
+
+    def test_nothing_comes_of_nothing(self) -> None:
+        """`wait` returns [] at once when nothing is in flight."""
+        with self.engine() as engine:
+            assert list(engine.wait()) == []
+            engine.submit([], self.prompts)
+            assert list(engine.wait()) == []
+
+    def test_completions_are_whole(self) -> None:
+        """Tokens, log-probabilities and text have the documented types and shapes."""
+        with self.engine() as engine:
+            for completion in self.complete(engine, self.draws(4)).values():
+                assert completion.tokens, f"{completion.draw} has no token"
+                assert all(type(token) is int for token in completion.tokens)
+                assert completion.logprobs.shape == (len(completion.tokens),)
+                assert completion.logprobs.dtype == np.float32
+                assert not np.any(completion.logprobs > 0), "a log-probability is above 0"
+                assert isinstance(completion.text, str)
+                assert isinstance(completion.truncated, bool)
+
+    def test_a_response_does_not_depend_on_its_company(self) -> None:
+        """A draw gets one response, alone or among others, in any order."""
+        if not self.repeatable:
+            return
+        draws = self.draws(4)
+        with self.engine() as engine:
+            together = tokens_of(self.complete(engine, draws))
+            backwards = tokens_of(self.complete(engine, draws[::-1]))
+            alone = [tokens_of(self.complete(engine, [draw])) for draw in draws]
+        assert backwards == together, "the order of submission changes responses"
+        assert {d: t for found in alone for d, t in found.items()} == together, (
+            "what is drawn beside a response changes it"
+        )
+
+    def test_free_slots_are_free_again(self) -> None:
+        """Draws take slots; those that have ended or were cancelled give them back."""
+        draws = self.draws(3)
+        with self.engine() as engine:
+            before = engine.free_slots
+            if before is None:
+                return
+            assert before > 0
+            engine.submit(draws, self.prompts)
+            assert engine.free_slots is not None
+            assert 0 <= engine.free_slots <= max(0, before - len(draws))
+            engine.cancel(draws[:2])
+            self.complete(engine, [], in_flight=draws[2:])
+            assert engine.free_slots == before
+
+    def test_nothing_comes_of_a_cancelled_draw(self) -> None:
+        """A cancelled draw is not returned, and can be submitted again."""
+        cancelled, kept = self.draws(4)[::2], self.draws(4)[1::2]
+        with self.engine() as engine:
+            engine.submit([*cancelled, *kept], self.prompts)
+            assert engine.cancel(cancelled) >= 0
+            assert set(self.complete(engine, [], in_flight=kept)) == set(kept)
+            assert engine.cancel([*cancelled, *kept]) == 0, "what is not in flight has no tokens"
+            assert set(self.complete(engine, cancelled)) == set(cancelled)
+
+    def test_it_draws_on_after_new_weights(self) -> None:
+        """All draws complete after `load_weights`; no weights change no response."""
+        draws, weights = self.draws(4), self.weights()
+        if weights is None:
+            return
+        with self.engine() as engine:
+            before = tokens_of(self.complete(engine, draws))
+            engine.load_weights(weights)
+            after = tokens_of(self.complete(engine, draws))
+        assert set(after) == set(draws)
+        assert not self.repeatable or weights or after == before, "no weights change responses"
+
+    def test_sessions_get_the_same_pools_in_rounds_and_streamed(self) -> None:
+        """Pools hold the same responses in draw order, under any schedule."""
+        with self.engine() as engine:
+            rounds = self.pools(engine, Rounds(size=4, rounds=3))
+            streamed = self.pools(engine, Streamed(max_samples=12))
+        for key in self.prompts if self.repeatable else ():
+            shared = min(len(rounds[key]), len(streamed[key]))
+            assert shared > 0
+            assert rounds[key][:shared] == streamed[key][:shared]
+
+    def draws(self, count: int) -> list[Draw]:
+        """Return `count` draws of each prompt."""
+        return [Draw(key, i, draw_seed(7, 0, key, i)) for key in self.prompts for i in range(count)]
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """Make an engine, and close it if it can be closed."""
+        engine = self.make()
+        try:
+            yield engine
+        finally:
+            getattr(engine, "close", lambda: None)()
+
+    def complete(
+        self, engine: Engine, draws: Sequence[Draw], in_flight: Sequence[Draw] = ()
+    ) -> dict[Draw, Completion]:
+        """Submit draws, and those that get lost again; return all completions."""
+        engine.submit(draws, self.prompts)
+        expected, done = {*draws, *in_flight}, dict[Draw, Completion]()
+        attempts = ATTEMPTS * max(1, len(expected))
+        while results := engine.wait():
+            for result in results:
+                assert result.draw in expected, f"{result.draw} was not asked for"
+                assert result.draw not in done, f"{result.draw} was returned twice"
+                if isinstance(result, LostDraw):
+                    attempts -= 1
+                    assert attempts > 0, f"draws are lost again and again: {result.reason}"
+                    engine.submit([result.draw], self.prompts)
+                else:
+                    done[result.draw] = result
+        assert done.keys() == expected, "draws in flight were not returned"
+        return done
+
+    def pools(self, engine: Engine, schedule: Schedule) -> dict[Key, list[list[int]]]:
+        """Run a session; return the tokens of each prompt's responses, in draw order."""
+        session = RolloutSession(list(self.prompts), Balanced(2, 2), schedule, seed=3)
+        run_session(session, engine, self.prompts, _grade)
+        found = {}
+        for key, pool in session.pools.items():
+            indices = [response.draw.index for response in pool.responses]
+            assert indices == sorted(set(indices)), "a pool is out of order"
+            found[key] = [response.tokens for response in pool.responses]
+        return found
+
+
+def tokens_of(completions: Mapping[Draw, Completion]) -> dict[Draw, list[int]]:
+    """Return the tokens of completions."""
+    return {draw: list(completion.tokens) for draw, completion in completions.items()}
+
+
+def _grade(completions: Sequence[Completion]) -> list[Future[float]]:
+    """Reward responses whose tokens have an even sum."""
+    rewards: list[Future[float]] = [Future() for _ in completions]
+    for completion, reward in zip(completions, rewards, strict=True):
+        reward.set_result(float(sum(completion.tokens) % 2 == 0))
+    return rewards

@@ -1,0 +1,192 @@
+"""Talking to `program.py` inside a sandbox; and trying whether a sandbox works here."""
+
+import json
+import math
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from rollwise.errors import ConfigError
+from rollwise.grading import program
+from rollwise.grading.sandbox import Bubblewrap, ProgramLimits, Sandbox
+
+LONGEST_REPLY = 4 * program.MOST_OUTPUT
+"""Bytes of one line from inside; JSON may need more than the output that it holds."""
+
+START_TIMEOUT = 30.0
+"""Seconds for a sandbox to be ready."""
+
+
+class NoReply(Exception):
+    """What runs inside has ended, took too long, or does not keep to the protocol."""
+
+
+class Conversation:
+    """Messages to and from a process, each a line of JSON, until a deadline.
+
+    Args:
+        process: Its stdin and stdout are unbuffered pipes.
+        seconds: From now to the deadline; `extend` sets another.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+        self._stdin, self._stdout = _number(process.stdin), _number(process.stdout)
+        os.set_blocking(self._stdin, False)
+        self._unread = b""
+        self.extend(seconds)
+
+    def extend(self, seconds: float) -> None:
+        """Set the deadline, from now."""
+        self._deadline = time.monotonic() + seconds
+
+    def ask(self, message: Any) -> Any:
+        """Send a message, and wait for the answer.
+
+        Raises:
+            NoReply: None came.
+        """
+        self.send(message)
+        return self.receive()
+
+    def send(self, message: Any) -> None:
+        """Send a message; if nobody reads it, `receive` will raise."""
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        try:
+            while data:
+                self._wait(self._stdin, selectors.EVENT_WRITE)
+                data = data[os.write(self._stdin, data) :]
+        except BrokenPipeError:
+            return
+
+    def receive(self) -> Any:
+        """Wait for a message.
+
+        Raises:
+            NoReply: None came.
+        """
+        parts = [self._unread]
+        size = 0
+        while b"\n" not in parts[-1]:
+            self._wait(self._stdout, selectors.EVENT_READ)
+            parts.append(os.read(self._stdout, 65536))
+            size += len(parts[-1])
+            if not parts[-1] or size > LONGEST_REPLY:
+                raise NoReply("it ended" if not parts[-1] else "it said too much")
+        line, _, self._unread = b"".join(parts).partition(b"\n")
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise NoReply("its message is not JSON") from error
+
+    def _wait(self, file: int, event: int) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(file, event)
+            if not selector.select(max(0.0, self._deadline - time.monotonic())):
+                raise NoReply("it took too long")
+
+
+def _number(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    return pipe.fileno()
+
+
+@contextmanager
+def sandboxed(
+    sandbox: Sandbox, limits: ProgramLimits, first: Mapping[str, Any]
+) -> Iterator[Conversation]:
+    """Run `program.py` in a sandbox and talk to it; `limits.seconds` begin when it is ready.
+
+    Args:
+        sandbox: Where it runs.
+        limits: For what it runs.
+        first: What it is to do.
+
+    Raises:
+        RuntimeError: It cannot start.
+    """
+    with sandbox.start(Path(program.__file__).read_text(), limits) as process:
+        talk = Conversation(process, START_TIMEOUT)
+        try:
+            rlimits = _rlimits(limits, sandbox.isolated)
+            talk.ask({**first, "limits": rlimits, "isolated": sandbox.isolated})
+        except NoReply:
+            raise RuntimeError(f"the sandbox cannot start: {_complaint(process)}") from None
+        talk.extend(limits.seconds)
+        yield talk
+
+
+def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
+    rlimits = {
+        "RLIMIT_AS": limits.memory,
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,
+        "RLIMIT_FSIZE": 64 * 1024**2,
+        "RLIMIT_NOFILE": 256,
+        "RLIMIT_CORE": 0,
+    }
+    # Outside of a sandbox, all processes of the user would count.
+    return rlimits | ({"RLIMIT_NPROC": limits.processes} if isolated else {})
+
+
+def _complaint(process: "subprocess.Popen[bytes]") -> str:
+    process.kill()
+    lines = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exit code {process.returncode}"
+
+
+def find_sandbox() -> Sandbox:
+    """Return the sandbox for programs here, after trying it.
+
+    Raises:
+        ConfigError: It does not work here, or leaks; says why.
+    """
+    sandbox = Bubblewrap()
+    try:
+        leaks = leaks_of(sandbox)
+        complaint = f"it leaves open: {', '.join(leaks)}" if leaks else ""
+    except (FileNotFoundError, RuntimeError) as error:
+        complaint = str(error)
+    if not complaint:
+        return sandbox
+    raise ConfigError(
+        "code cannot be graded safely here, for nothing isolates the responses' programs "
+        f"(bubblewrap: {complaint}). Install bubblewrap, or let this process make namespaces; or, "
+        "where the machine itself may be lost, run them with no sandbox (`uncontained=True`)"
+    )
+
+
+def leaks_of(sandbox: Sandbox) -> list[str]:
+    """Run a program that looks for what it must not reach; return what it found.
+
+    Raises:
+        FileNotFoundError, RuntimeError: The sandbox does not work here.
+    """
+    limits = ProgramLimits(START_TIMEOUT, 512 * 1024**2, 8)
+    call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
+    try:
+        with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
+            talk.receive()
+            found = program.decode(talk.ask(call)["value"])
+    except (NoReply, KeyError) as error:
+        raise RuntimeError(f"the probe of the sandbox failed: {error}") from error
+    return list(found)
+
+
+_PROBE = """
+import os, socket
+
+def leaks():
+    reached = {
+        "processes": os.getppid() > 1,
+        "the network": any(name != "lo" for _, name in socket.if_nameindex()),
+        "files": os.path.exists("/etc/passwd"),
+        "writing": os.access("/usr", os.W_OK) or os.access("/", os.W_OK),
+        "the environment": bool(set(os.environ) - {"PWD", "OLDPWD", "LC_CTYPE", "SHLVL", "_"}),
+        "root's rights": os.getuid() == 0,
+    }
+    return [name for name, is_so in reached.items() if is_so]
+"""

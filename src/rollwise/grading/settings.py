@@ -1,0 +1,182 @@
+"""The graders that `grading.type` names: the settings of each, and how it is opened."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from rollwise.errors import ConfigError
+from rollwise.grading.code import CodeGrader
+from rollwise.grading.environment import EnvironmentGrader
+from rollwise.grading.exact import ExactGrader
+from rollwise.grading.function import FunctionGrader
+from rollwise.grading.grader import Grader
+from rollwise.grading.mathematics import Convention, MathGrader
+
+
+@dataclass(frozen=True)
+class GraderInputs:
+    """What a grader is opened with.
+
+    Attributes:
+        timeout: Seconds for one response.
+        workers: Processes that grade; None takes one for each CPU, at most 16.
+        environment: The environment of `verifiers` that the data name, if any.
+        environment_arguments: What it is opened with.
+        folder: Where modules of the user's may lie, besides the current folder.
+    """
+
+    timeout: float
+    workers: int | None
+    environment: str = ""
+    environment_arguments: Mapping[str, Any] = field(default_factory=dict)
+    folder: str | None = None
+
+
+class GraderSettings:
+    """A grader of ours to choose by `grading.type`: a frozen dataclass that inherits from this.
+
+    Its fields are its settings. Only `open` has to be written.
+
+    Attributes:
+        timeout: Seconds for one response, where `grading.timeout` does not say.
+    """
+
+    timeout: ClassVar[float] = 2.0
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Make the grader.
+
+        Raises:
+            ConfigError: What it lacks.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ExactSettings(GraderSettings):
+    """The text after the last `=` is the answer."""
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Make the grader, which needs neither time nor processes."""
+        return ExactGrader()
+
+
+@dataclass(frozen=True)
+class MathSettings(GraderSettings):
+    """Mathematics, by Math-Verify."""
+
+    convention: Convention = field(
+        default="math_verify",
+        metadata={
+            "help": 'Where the final answer is sought; `minerva`: between "Final Answer: The final '
+            'answer is" and "I hope it is correct.".'
+        },
+    )
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Make the grader."""
+        return MathGrader(inputs.timeout, inputs.workers, self.convention)
+
+
+@dataclass(frozen=True)
+class CodeSettings(GraderSettings):
+    """Code, by running it against the problem's tests."""
+
+    timeout: ClassVar[float] = 10.0
+
+    uncontained: bool = field(
+        default=False,
+        metadata={
+            "help": "Run responses' programs with nothing around them; they can do what you can."
+        },
+    )
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Make the grader."""
+        return CodeGrader(inputs.timeout, inputs.workers, uncontained=self.uncontained)
+
+
+@dataclass(frozen=True)
+class FunctionSettings(GraderSettings):
+    """A function of your own; `type = "module:function"` is the same.
+
+    Raises:
+        ValueError: No function is named.
+    """
+
+    function: str = field(
+        default="",
+        metadata={
+            "help": "`module:function`, of a response and its reference answer, or in the form of "
+            "verl's `compute_score` or of TRL's reward functions."
+        },
+    )
+    chat: bool = field(
+        default=False,
+        metadata={
+            "help": "For a function in TRL's form: completions are chat messages, not texts."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        if not self.function:
+            raise ValueError("type 'function' needs function = 'module:function'")
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Find the function, and make the grader."""
+        try:
+            return FunctionGrader(
+                self.function, inputs.timeout, inputs.workers, self.chat, folder=inputs.folder
+            )
+        except (ValueError, TypeError, ImportError, AttributeError) as error:
+            raise ConfigError(f"`grading.function`: {error}") from error
+
+
+def function_settings(name: str) -> type[FunctionSettings]:
+    """Make the settings of the function `name`, `module:function`."""
+
+    @dataclass(frozen=True)
+    class NamedFunctionSettings(FunctionSettings):
+        """A function of your own."""
+
+        function: str = field(default=name, init=False)
+
+    return NamedFunctionSettings
+
+
+@dataclass(frozen=True)
+class EnvironmentGraderSettings(GraderSettings):
+    """The environment of `data.environment`."""
+
+    timeout: ClassVar[float] = 60.0
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Open the environment once, to see that it is there, and make the grader."""
+        return EnvironmentGrader(
+            inputs.environment, inputs.environment_arguments, inputs.timeout, inputs.workers
+        )
+
+
+@dataclass(frozen=True)
+class PluginGrader(GraderSettings):
+    """A grader of your own: a dataclass with `grade(response, answer) -> float`.
+
+    An instance is made in each worker process, where `grade` may hang or crash.
+
+    Attributes:
+        name: `module:Class`.
+        settings: What an instance is made with.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        """Find the class, and make the grader."""
+        return FunctionGrader(
+            self.name,
+            inputs.timeout,
+            inputs.workers,
+            settings=self.settings,
+            folder=inputs.folder,
+        )

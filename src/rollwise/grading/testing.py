@@ -1,0 +1,144 @@
+"""What any grader must do, as tests: subclass, write `make`, and run pytest.
+
+    from rollwise.grading.testing import GraderContract
+
+    class TestMyGrader(GraderContract):
+        correct = ("so it is 3", "3")
+        incorrect = ("so it is 4", "3")
+
+        def make(self):
+            return MyGrader()
+
+A class with `grade(response, answer) -> float` is tested as it is used, in worker processes:
+
+        def make(self):
+            return FunctionGrader("my_module:MyGrader", settings={"credit": 0.5})
+
+The tests import no test framework: a runner that collects methods named `test_...` is enough.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from rollwise.grading.grader import Grader
+
+PATIENCE = 120.0
+"""Seconds for a reward to come; only what is broken takes as long."""
+
+HOSTILE = (
+    "",
+    " " * 100_000,
+    "\\boxed{" * 2_000,
+    "(" * 20_000,
+    "9" * 10_000,
+    "".join(map(chr, range(32))),
+    "\ud800",
+    "\\" * 1_000,
+    "%s %d {0} {} $x$ ${x}",
+)
+"""Responses that break careless graders."""
+
+
+class GraderContract:
+    """The contract of a grader. Tests are independent; each makes graders of its own.
+
+    Attributes:
+        correct: A response and an answer that get `reward`.
+        incorrect: A response and an answer that get 0.0.
+        reward: See `correct`.
+    """
+
+    correct: tuple[str, str] = ("3", "3")
+    incorrect: tuple[str, str] = ("4", "3")
+    reward: float = 1.0
+
+    def make(self) -> Grader:
+        """Make the grader to test."""
+        raise NotImplementedError
+
+    def test_no_responses_have_no_rewards(self) -> None:
+        """An empty array of float64, and no future."""
+        with self.make() as grader:
+            rewards = grader.grade([], [])
+            assert rewards.shape == (0,) and rewards.dtype == np.float64
+            assert grader.submit([], []) == []
+            assert grader.failures == 0
+
+    def test_rewards_come_in_the_order_of_the_responses(self) -> None:
+        """By `grade` and by `submit`, for repeated pairs too."""
+        pairs = [self.correct, self.incorrect, self.correct, self.correct, self.incorrect]
+        responses, answers = map(list, zip(*pairs, strict=True))
+        expected = [self.reward, 0.0, self.reward, self.reward, 0.0]
+        with self.make() as grader:
+            rewards = grader.grade(responses, tuple(answers))
+            assert rewards.shape == (5,) and rewards.dtype == np.float64
+            assert rewards.tolist() == expected
+            futures = grader.submit(responses, answers)
+            assert [future.result(PATIENCE) for future in futures] == expected
+            assert grader.failures == 0
+
+    def test_what_is_no_pair_of_texts_is_refused(self) -> None:
+        """By name and position, and before anything is graded."""
+        response, answer = self.correct
+        refused: list[tuple[type[Exception], Any, Any, str]] = [
+            (ValueError, [response, response], [answer], "got 2 responses and 1 answers"),
+            (TypeError, [response, 2], [answer, answer], "responses[1] must be a str, got int"),
+            (TypeError, [response], [None], "answers[0] must be a str, got NoneType"),
+            (TypeError, response, [answer], "responses must be a list of texts"),
+        ]
+        with self.make() as grader:
+            for kind, responses, answers, message in refused:
+                for method in (grader.grade, grader.submit):
+                    assert message in _raised(kind, method, responses, answers)
+
+    def test_a_hostile_response_gets_a_finite_reward_and_costs_no_other(self) -> None:
+        """Each may be a failure, and is one at most once."""
+        response, answer = self.correct
+        with self.make() as grader:
+            rewards = grader.grade(
+                [*HOSTILE, response, self.incorrect[0]],
+                [*[answer] * (len(HOSTILE) + 1), self.incorrect[1]],
+            )
+            assert np.isfinite(rewards).all()
+            assert rewards[-2:].tolist() == [self.reward, 0.0]
+            assert 0 <= grader.failures <= len(HOSTILE)
+
+    def test_threads_can_share_it(self) -> None:
+        """Each gets its own rewards."""
+        pairs = {0: self.correct, 1: self.incorrect}
+
+        def grade(thread: int) -> list[float]:
+            order = [(thread + i) % 2 for i in range(6)]
+            responses, answers = map(list, zip(*(pairs[i] for i in order), strict=True))
+            rewards: list[float] = grader.grade(responses, answers).tolist()
+            return [reward for _, reward in sorted(zip(order, rewards, strict=True))]
+
+        with self.make() as grader, ThreadPoolExecutor(4) as threads:
+            for rewards in threads.map(grade, range(4)):
+                assert rewards == [self.reward] * 3 + [0.0] * 3
+
+    def test_it_can_be_closed_twice_and_unused(self) -> None:
+        """As a context, by hand, and with nothing graded."""
+        self.make().close()
+        with self.make() as grader:
+            grader.grade([self.correct[0]], [self.correct[1]])
+            grader.close()
+            grader.close()
+
+    def test_it_is_a_grader(self) -> None:
+        """As training sees it."""
+        with self.make() as grader:
+            assert isinstance(grader, Grader)
+            assert grader.failures == 0
+
+
+def _raised(kind: type[Exception], function: Callable[..., Any], *arguments: Any) -> str:
+    """Call a function that must raise; return the error's text."""
+    try:
+        function(*arguments)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{function.__name__} must raise {kind.__name__}")

@@ -1,0 +1,237 @@
+"""`WorkerGrader`, the base of graders whose function may hang or crash: worker processes run it."""
+
+import atexit
+import hashlib
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.grading.grader import Grader, check_pairs
+from rollwise.grading.limits import RETRIED, Failure, Limits, Load, Result
+from rollwise.grading.pool import Job, WorkerPool
+from rollwise.sampling.checks import at_least
+
+logger = logging.getLogger(__name__)
+
+MAX_WORKERS = 16
+"""The most worker processes by default; each takes about 100 MB."""
+
+
+class NeedsWholeResponse(Exception):
+    """Raised by a grade function that cannot judge by the part of a response that it was given."""
+
+
+class WorkerGrader(Grader):
+    """A grader whose function runs in worker processes; any thread may use it.
+
+    The workers start at the first response. A response whose grading raises, exceeds `limits`,
+    kills its worker, or returns no finite number gets 0.0 and is counted in `failures`. Equal pairs
+    of response and answer are graded once in a call, and while they are being graded.
+
+    Args:
+        load: Makes the function, in each worker, before any response's time begins; picklable.
+        limits: For one response.
+        workers: Processes; None means one for each CPU, at most `MAX_WORKERS`.
+        remember: How many of the latest results are kept for pairs that come again.
+        shared: Load once for all workers; only for what starts no threads.
+
+    Raises:
+        ValueError: Less than one worker.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        limits: Limits,
+        workers: int | None = None,
+        remember: int = 0,
+        shared: bool = False,
+    ) -> None:
+        self.limits = limits
+        self.workers = min(_usable_cpus(), MAX_WORKERS) if workers is None else workers
+        at_least("workers", self.workers, 1)
+        self.failures = 0
+        self._load, self._shared = load, shared
+        self._logged: set[str] = set()
+        self._results = _LatestResults(remember)
+        self._being_graded: dict[bytes, list[_Request]] = {}
+        self._pool: WorkerPool | None = None
+        self._stop: Callable[[], Any] = lambda: None
+        self._closed = False
+        self._lock = threading.RLock()
+
+    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
+        """See `Grader`.
+
+        Raises:
+            ValueError: Not as many answers as responses.
+            TypeError: Something that is not text.
+            RuntimeError: The grader is closed, or its workers cannot start.
+        """
+        futures = self.submit(responses, answers)
+        try:
+            return np.array([future.result() for future in futures], dtype=np.float64)
+        finally:  # after Ctrl-C, what was not graded yet need not be
+            for future in futures:
+                future.cancel()
+
+    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
+        """See `Grader`; futures that are cancelled in time are not graded.
+
+        Raises:
+            ValueError: Not as many answers as responses.
+            TypeError: Something that is not text.
+            RuntimeError: The grader is closed; if the workers cannot start, futures raise it.
+        """
+        check_pairs(responses, answers)
+        requests: dict[tuple[str, str], _Request] = {}
+        futures: list[Future[float]] = []
+        for pair in zip(responses, answers, strict=True):
+            future: Future[float] = Future()
+            requests.setdefault(pair, _Request(*pair, [])).futures.append(future)
+            futures.append(future)
+        for request in requests.values():
+            part = self._part(request.response, request.answer)
+            if isinstance(part, str):
+                self._grade_part(request, part)
+            else:
+                request.finish(part)
+        return futures
+
+    def close(self) -> None:
+        """Stop the workers; other threads that wait for rewards get a RuntimeError."""
+        with self._lock:
+            self._closed = True
+        self._stop()
+        atexit.unregister(self._stop)
+
+    def _part(self, response: str, answer: str) -> str | float:
+        """Return the part of a response that decides its reward, or the reward if it is plain."""
+        return response
+
+    def _grade_part(self, request: "_Request", text: str) -> None:
+        """Look the result up, wait for a running job, or begin a job."""
+        key = _digest(text, request.answer)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the grader is closed")
+            result = self._results.get(key)
+            if result is None:
+                if key in self._being_graded:
+                    self._being_graded[key].append(request)
+                    return
+                self._being_graded[key] = [request]
+                wanted, finish = partial(self._is_wanted, key), partial(self._finish_job, key, text)
+                self._running_pool().put(Job(text, request.answer, wanted, finish))
+                return
+        self._finish(request, text, result)
+
+    def _is_wanted(self, key: bytes) -> bool:
+        with self._lock:
+            wanted = any(request.is_wanted() for request in self._being_graded[key])
+            if not wanted:
+                del self._being_graded[key]
+            return wanted
+
+    def _finish_job(self, key: bytes, text: str, result: Result | Exception) -> None:
+        """Take the result of a job; called by the pool's threads."""
+        with self._lock:
+            requests = self._being_graded.pop(key)
+            if not isinstance(result, Exception):
+                self._results.put(key, result)
+        for request in requests:
+            try:
+                self._finish(request, text, result)
+            except RuntimeError as error:  # closed meanwhile
+                request.finish(error)
+
+    def _finish(self, request: "_Request", text: str, result: Result | Exception) -> None:
+        if isinstance(result, Failure) and result.kind == NeedsWholeResponse.__name__:
+            if text != request.response:
+                self._grade_part(request, request.response)
+                return
+            result = 0.0
+        if isinstance(result, Failure):
+            self._count(result, len(request.futures))
+            result = 0.0
+        request.finish(result)
+
+    def _count(self, failure: Failure, responses: int) -> None:
+        with self._lock:
+            self.failures += responses
+            first = failure.kind not in self._logged
+            self._logged.add(failure.kind)
+        if first:
+            message = "%s: a response got no reward: %s (more of this kind are only counted)"
+            logger.warning(message, type(self).__name__, failure.reason)
+
+    def _running_pool(self) -> WorkerPool:
+        if self._pool is None:
+            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared)
+            self._stop = weakref.finalize(self, self._pool.stop)
+            atexit.register(self._stop)
+        return self._pool
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Equal pairs of a call, and the rewards that their caller waits for."""
+
+    response: str
+    answer: str
+    futures: list[Future[float]]
+
+    def is_wanted(self) -> bool:
+        return not all(future.cancelled() for future in self.futures)
+
+    def finish(self, reward: float | Exception) -> None:
+        for future in self.futures:
+            if not future.set_running_or_notify_cancel():
+                continue
+            if isinstance(reward, Exception):
+                future.set_exception(reward)
+            else:
+                future.set_result(reward)
+
+
+class _LatestResults:
+    """The results of the latest `size` jobs."""
+
+    def __init__(self, size: int) -> None:
+        at_least("remember", size, 0)
+        self._size = size
+        self._results: OrderedDict[bytes, Result] = OrderedDict()
+
+    def get(self, key: bytes) -> Result | None:
+        if key in self._results:
+            self._results.move_to_end(key)
+        return self._results.get(key)
+
+    def put(self, key: bytes, result: Result) -> None:
+        if not self._size or (isinstance(result, Failure) and result.kind in RETRIED):
+            return
+        self._results[key] = result
+        if len(self._results) > self._size:
+            self._results.popitem(last=False)
+
+
+def _digest(text: str, answer: str) -> bytes:
+    """Name a pair in 16 bytes, however long it is and whoever wrote it."""
+    parts = [part.encode("utf-8", "surrogatepass") for part in (text, answer)]
+    length = len(parts[0]).to_bytes(8, "little")
+    return hashlib.blake2b(length + parts[0] + parts[1], digest_size=16).digest()
+
+
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -1,0 +1,71 @@
+"""The settings of Tinker as a backend. Light to import: the SDK is imported when it is opened."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from rollwise.sampling.checks import above_zero, at_least
+from rollwise.training.settings import BackendSettings
+
+if TYPE_CHECKING:
+    from rollwise.config import TrainConfig
+    from rollwise.training.backend import Backend
+
+
+@dataclass(frozen=True)
+class TinkerSettings(BackendSettings):
+    """At Tinker, which draws too; address and key come from the environment.
+
+    Raises:
+        ValueError: A value out of its range.
+    """
+
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"model": {"lora_rank": 32}}
+
+    base_model: str = field(
+        default="", metadata={"help": "The model's name there, if it is not `model.path`."}
+    )
+    loss: Literal["ppo", "importance_sampling"] = field(
+        default="ppo",
+        metadata={
+            "help": "`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: "
+            "not clipped."
+        },
+    )
+    max_steps_off_policy: int = field(
+        default=0,
+        metadata={
+            "help": "How many steps' updates may be missing from the weights that draw a step; 0 "
+            "learns from each step before the next is drawn."
+        },
+    )
+    draw_timeout: float = field(
+        default=3600.0,
+        metadata={
+            "help": "Seconds for one response, waiting in Tinker's queue included; one that takes "
+            "longer is drawn again, a few times at most."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        at_least("max_steps_off_policy", self.max_steps_off_policy, 0)
+        above_zero("draw_timeout", self.draw_timeout)
+
+    @property
+    def steps_ahead(self) -> int:
+        """How many steps may be drawn before the updates of earlier ones are made."""
+        return self.max_steps_off_policy
+
+    def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
+        """Sign in to Tinker.
+
+        Raises:
+            ConfigError: Tinker cannot follow a setting, its SDK is not installed, or there is no
+                key.
+            ModelError: The tokenizer cannot be loaded.
+            EngineError: Tinker refuses access.
+        """
+        from rollwise.integrations.tinker.backend import TinkerBackend
+
+        return TinkerBackend(config, checkpoint)

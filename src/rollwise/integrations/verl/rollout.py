@@ -1,0 +1,58 @@
+"""Run a session with coroutines that draw and grade, until every prompt has ended."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rollwise.sampling import Draw, RolloutSession
+
+log = logging.getLogger(__name__)
+
+Respond = Callable[[Draw], Awaitable[tuple[float, Any]]]
+"""Draws and grades one response: (reward, response). An exception is a failed attempt."""
+
+
+async def run_session(session: RolloutSession, respond: Respond) -> None:
+    """Draw and grade until every prompt of `session` has ended.
+
+    Draws that are no longer needed are cancelled. Nothing is in flight any more when this returns
+    or raises.
+
+    Args:
+        session: What to draw.
+        respond: Draws and grades one response.
+    """
+    in_flight: dict[Draw, asyncio.Future[tuple[float, Any]]] = {}
+    cancelled: list[asyncio.Future[Any]] = []
+    slots = session.schedule.max_samples if session.draws_ahead else None
+    try:
+        while not session.done:
+            for draw in session.next_draws(slots):
+                in_flight[draw] = asyncio.ensure_future(respond(draw))
+            await asyncio.wait(in_flight.values(), return_when=asyncio.FIRST_COMPLETED)
+            for draw in [draw for draw, task in in_flight.items() if task.done()]:
+                if draw in in_flight:  # a reward recorded just now may have made it surplus
+                    surplus = _record(session, draw, in_flight.pop(draw))
+                    cancelled += [in_flight.pop(other) for other in surplus]
+            for task in cancelled:
+                task.cancel()
+    finally:
+        cancelled += in_flight.values()
+        for task in cancelled:
+            task.cancel()
+        await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+def _record(
+    session: RolloutSession, draw: Draw, task: "asyncio.Future[tuple[float, Any]]"
+) -> list[Draw]:
+    """Record a draw that ended or failed; returns the draws that are no longer needed."""
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is None:
+        return session.record(draw, *task.result())
+    lost = session.lost
+    surplus = session.record_failure(draw)
+    given_up = session.lost > lost
+    log.log(logging.WARNING if given_up else logging.INFO, "%s failed: %r", draw, error)
+    return surplus

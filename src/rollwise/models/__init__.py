@@ -1,0 +1,1 @@
+"""Models: loading them, encoding prompts for them, and the built-in one."""

@@ -1,0 +1,199 @@
+"""Load the model that is trained, and its tokenizer."""
+
+import copy
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.core_model_loading import revert_weight_conversion
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import logging as transformers_logging
+
+from rollwise.config import BUILT_IN, ModelSettings
+from rollwise.errors import ModelError
+
+_SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
+"""A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
+
+_NOT_LOADED = (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError)
+
+
+def pick_device(name: str) -> torch.device:
+    """Resolve `auto` to a GPU if there is one.
+
+    Raises:
+        ModelError: There is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        cause = str(error).splitlines()[0][:200]
+        raise ModelError(f"model.device: there is no device {name!r} here ({cause})") from None
+    return device
+
+
+def load_model(
+    settings: ModelSettings, checkpoint: Path | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a model to be trained, in float32, with its tokenizer.
+
+    Weights come from safetensors only, and no code that a model brings along is run.
+
+    Args:
+        settings: Which model, where, and whether adapters are trained instead of it.
+        checkpoint: A checkpoint's model folder, whose weights (or adapters) are taken instead.
+
+    Raises:
+        ModelError: What is missing, and what to do.
+    """
+    transformers_logging.disable_progress_bar()
+    if settings.cpu_threads:
+        torch.set_num_threads(settings.cpu_threads)
+    path = model_path(settings.path)
+    base = path if checkpoint is None or settings.lora_rank else str(checkpoint)
+    tokenizer = load_tokenizer(path)
+    model = _load_weights(base)
+    model.to(pick_device(settings.device))
+    if settings.lora_rank:
+        model = _add_adapters(model, settings, checkpoint)
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    return model.eval(), tokenizer
+
+
+def model_path(name: str) -> str:
+    """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is."""
+    if name != BUILT_IN:
+        return str(Path(name).expanduser()) if name.startswith("~") else name
+    with as_file(files("rollwise") / "models" / BUILT_IN) as folder:
+        return str(folder)
+
+
+@torch.no_grad()
+def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Return the weights by the names that the model's own files have, adapters merged in.
+
+    The model itself stays as it is; weights without an adapter are its own tensors, not copies.
+    """
+    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    weights = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in base.state_dict().items()
+        if ".lora_" not in name
+    }
+    adapted = [(n, m) for n, m in base.named_modules() if hasattr(m, "get_delta_weight")]
+    for name, module in adapted:
+        for adapter in module.active_adapters:
+            weights[f"{name}.weight"] = weights[f"{name}.weight"] + module.get_delta_weight(adapter)
+    found: dict[str, torch.Tensor] = revert_weight_conversion(base, weights)
+    return found
+
+
+def for_sampling(model: PreTrainedModel) -> PreTrainedModel:
+    """Return what responses are drawn from: a copy in bfloat16 on a GPU, else `model` itself."""
+    return model if model.device.type != "cuda" else in_bfloat16(copy.deepcopy(model))
+
+
+def in_bfloat16(model: PreTrainedModel) -> PreTrainedModel:
+    """Round a model's weights to bfloat16, in place.
+
+    Its buffers keep their precision: rounding the frequencies of rotary embeddings would change
+    distant positions.
+    """
+    model.requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    return model
+
+
+def _load_weights(path: str) -> PreTrainedModel:
+    model, loaded = _from_pretrained(
+        AutoModelForCausalLM,
+        path,
+        dtype=torch.float32,
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    if missing := sorted(loaded["missing_keys"]):
+        raise ModelError(
+            f"model.path: the weights in {path} lack {len(missing)} tensors, such as {missing[0]}"
+        )
+    return model
+
+
+def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model in a folder or on the hub.
+
+    Raises:
+        ModelError: There is none.
+    """
+    tokenizer = _from_pretrained(AutoTokenizer, path)
+    if get_tokenizer_config(path).get("tokenizer_class") in _SAID_BY_FILE:
+        # For some models (Qwen2 is one) transformers 5 puts the model's usual one in its place.
+        tokenizer = _from_pretrained(PreTrainedTokenizerFast, path)
+    # Where there are no files, transformers makes a tokenizer of special tokens alone.
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise ModelError(
+            f"model.path: {path} has no tokenizer; save one there with "
+            "tokenizer.save_pretrained(folder)"
+        )
+    return tokenizer
+
+
+def _from_pretrained(kind: Any, path: str, **options: Any) -> Any:
+    what = "model" if kind is AutoModelForCausalLM else "tokenizer"
+    looks_local = path.startswith((".", "/", "~")) or Path(path).is_dir()
+    if looks_local and not Path(path).is_dir():
+        raise ModelError(f"model.path: there is no folder {path}")
+    try:
+        return kind.from_pretrained(path, trust_remote_code=False, **options)
+    except _NOT_LOADED as error:
+        place = "in the folder" if looks_local else "on the hub under the name"
+        hint = (
+            "a folder needs config.json, safetensors weights and tokenizer files"
+            if looks_local
+            else "give a local folder where the hub cannot be reached"
+        )
+        cause = " ".join(str(error).split())[:300]
+        raise ModelError(
+            f"model.path: no {what} could be loaded {place} {path}; {hint} ({cause})"
+        ) from error
+
+
+def _add_adapters(model: Any, settings: ModelSettings, checkpoint: Path | None) -> Any:
+    try:
+        from peft import LoraConfig, PeftModel, get_peft_model
+    except ImportError:
+        raise ModelError(
+            'model.lora_rank needs peft: pip install "rollwise[lora]", or set it to 0'
+        ) from None
+    if checkpoint is not None:
+        try:
+            return PeftModel.from_pretrained(model, str(checkpoint), is_trainable=True)
+        except _NOT_LOADED as error:
+            raise ModelError(f"the adapters in {checkpoint} cannot be read: {error}") from error
+    modules: str | list[str] = settings.lora_modules
+    if modules != "all-linear":
+        modules = [name.strip() for name in settings.lora_modules.split(",")]
+    adapters = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        target_modules=modules,
+        task_type="CAUSAL_LM",
+    )
+    try:
+        return get_peft_model(model, adapters)
+    except ValueError as error:
+        raise ModelError(f"model.lora_modules: {error}") from None

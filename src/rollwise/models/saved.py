@@ -1,0 +1,93 @@
+"""Models that are already on the disk: those of a run, and adapters with the model they are for."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+
+from rollwise.config import ModelSettings, ModelSource
+from rollwise.errors import ConfigError, ModelError
+from rollwise.models.loading import load_model, load_tokenizer, model_path
+
+ADAPTERS = "adapter_config.json"
+"""The file that a folder of adapters has in place of a model's `config.json`."""
+
+_CHECKPOINT = re.compile(r"step-(\d{6,})")
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """List the checkpoints in a run's folder `checkpoints`, oldest first."""
+    found = [p for p in folder.glob("step-*") if _CHECKPOINT.fullmatch(p.name) and p.is_dir()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+
+
+def find_model(path: str) -> str:
+    """Find the model of a training run or of one of its checkpoints.
+
+    Returns:
+        The folder of the model; `path` itself where it is neither a run nor a checkpoint.
+
+    Raises:
+        ModelError: The run has no checkpoint yet.
+    """
+    folder = Path(path).expanduser()
+    if (folder / "checkpoints").is_dir():
+        found = list_checkpoints(folder / "checkpoints")
+        if not found:
+            raise ModelError(f"model.path: the run in {path} has no checkpoint yet")
+        folder = found[-1]
+    model = folder / "model"
+    is_there = (model / "config.json").exists() or (model / ADAPTERS).exists()
+    return str(model) if is_there else path
+
+
+def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Load a model to draw from, or adapters together with the model that they are for.
+
+    Raises:
+        ModelError: What is missing, and what to do.
+    """
+    adapters = Path(source.path).expanduser()
+    if not (adapters / ADAPTERS).exists():
+        return load_model(ModelSettings(**source.model_dump()))
+    # Any rank above 0 says that there are adapters; their own rank is in their folder.
+    settings = {**source.model_dump(), "path": _base_of(adapters), "lora_rank": 1}
+    return load_model(ModelSettings(**settings), adapters)
+
+
+def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Read a model's configuration and tokenizer, for an engine that loads the weights itself.
+
+    Returns:
+        An object with the model's `config` and `generation_config`, and the tokenizer.
+
+    Raises:
+        ConfigError: The folder holds adapters, which such an engine cannot load.
+        ModelError: There is no tokenizer.
+    """
+    path = model_path(source.path)
+    if (Path(path) / ADAPTERS).exists():
+        raise ConfigError(
+            f"`engine.type` must be `transformers` for adapters, and {path} holds adapters; or "
+            "merge them into their model"
+        )
+    tokenizer = load_tokenizer(path)
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    try:
+        generation = GenerationConfig.from_pretrained(path)
+    except OSError:  # the model has no such file
+        generation = GenerationConfig.from_model_config(config)
+    return SimpleNamespace(config=config, generation_config=generation), tokenizer
+
+
+def _base_of(adapters: Path) -> str:
+    file = adapters / ADAPTERS
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"model.path: {file} does not say which model the adapters are for ({error!r})"
+        ) from None

@@ -1,0 +1,42 @@
+"""What names a draw: its prompt, its index, its seed; and why a prompt's draws end."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+Key = str | int
+"""What names a prompt."""
+
+ExitReason = Literal["satisfied", "exhausted", "futile"]
+"""Why a prompt's sampling ended: its rule was met, its budget spent, or its signal given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One response to be drawn: the `index`-th of the prompt `key`, from the random `seed`."""
+
+    key: Key
+    index: int
+    seed: int
+
+
+def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
+    """Hash a run's seed, the step, the prompt and the draw's index to 63 random bits.
+
+    Neighbouring draws get unrelated seeds: servers in use add a sample's index to the seed they
+    are given, so that consecutive seeds would share all but one of their samples. Equal keys get
+    equal seeds, whether they are Python's or NumPy's; 1 and "1" are different keys.
+    """
+    return hash_index(spell_seed(seed, step, key), index)
+
+
+def spell_seed(seed: int, step: int, key: Key) -> str:
+    """Spell out what the seeds of a prompt's draws are hashed from, before the index."""
+    kind = "str" if isinstance(key, str) else "int"
+    return f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f"
+
+
+def hash_index(name: str, index: int) -> int:
+    """Hash the spelt seed of a prompt's draws, and the index of one, to 63 random bits."""
+    whole = f"{name}{index}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big") >> 1

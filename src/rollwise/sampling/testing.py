@@ -1,0 +1,201 @@
+"""What any exit rule, schedule, objective or allocation must do; call it on yours in a test.
+
+    from rollwise.sampling.testing import check_exit_rule
+
+    def test_my_rule():
+        check_exit_rule(MyRule(positives=3))
+
+Each check raises an `AssertionError` that says what is wrong. They need no test framework.
+"""
+
+import pickle
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from rollwise.sampling.draws import Draw
+from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, as_exit_rule
+from rollwise.sampling.objectives import Objective
+from rollwise.sampling.pool import Pool
+from rollwise.sampling.schedules import Schedule, Streamed
+from rollwise.sampling.selection import select_group
+from rollwise.sampling.session import RolloutSession
+
+PROMPTS = 7
+"""Prompts of the sessions that the checks run."""
+
+
+def check_exit_rule(rule: Any) -> None:
+    """Check an exit rule: its answers, for single counts and arrays, and its pools.
+
+    Args:
+        rule: An `ExitRule`, or an object that has `satisfied` alone.
+
+    Raises:
+        AssertionError: Says what it does wrong.
+    """
+    _check_value(rule)
+    _check_answers(as_exit_rule(rule))
+    _check_order_of_arrival(rule, Streamed(12))
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Check a schedule: its budget, that all prompts end, and that timing changes no pool.
+
+    Args:
+        schedule: One with at most a few hundred draws of a prompt.
+
+    Raises:
+        AssertionError: Says what it does wrong.
+    """
+    _check_value(schedule)
+    most = schedule.max_samples
+    assert isinstance(most, int), f"max_samples must be an integer, got {most!r}"
+    assert most >= 1, f"max_samples must be at least 1, got {most}"
+    for rule in (FixedCount(most), Balanced(1, 1)):
+        _check_order_of_arrival(rule, schedule)
+    session = RolloutSession(range(PROMPTS), FixedCount(most), schedule)
+    _play(session, Random(0))
+    drawn = {len(pool) for pool in session.pools.values()}
+    assert drawn == {most}, f"a rule that takes all {most} draws got {sorted(drawn)}"
+    _check_certain_draws(schedule)
+    _check_total_draws(schedule)
+
+
+def check_objective(objective: Objective) -> None:
+    """Check an objective: shape, finite values, untouched inputs, and groups of equal rewards.
+
+    Raises:
+        AssertionError: Says what it does wrong.
+    """
+    _check_value(objective)
+    rng = np.random.default_rng(0)
+    for rewards in (rng.integers(0, 2, 12).astype(float), rng.random(12)):
+        pool = Pool("a", rewards)
+        group = select_group(pool, 4)
+        values = objective.advantages(pool, group)
+        assert np.shape(values) == (4,), f"advantages must have shape (4,), got {np.shape(values)}"
+        assert np.all(np.isfinite(values)), f"advantages must be finite, got {values}"
+        assert pool.rewards.tolist() == rewards.tolist(), "the pool's rewards were changed"
+        again = select_group(pool, 4).rewards
+        assert group.rewards.tolist() == again.tolist(), "the group's rewards were changed"
+    for reward in (0.0, 1.0):
+        pool = Pool("a", [reward] * 6)
+        values = objective.advantages(pool, select_group(pool, 4))
+        assert np.shape(values) == (4,), f"advantages must have shape (4,), got {np.shape(values)}"
+        if objective.needs_variance:
+            assert not np.any(values), f"rewards that are all {reward} must give 0, got {values}"
+
+
+def check_allocation(allocation: Any) -> None:
+    """Check an allocation: whole counts between its limits, near its mean, the same each time.
+
+    Args:
+        allocation: With `counts(pass_rates)`, `mean_draws`, `minimum` and `maximum`.
+
+    Raises:
+        AssertionError: Says what it does wrong.
+    """
+    _check_value(allocation)
+    rates_P = np.array([0.05, 0.2, 0.5, 0.8, 0.95, np.nan])
+    counts_P = allocation.counts(rates_P)
+    assert np.issubdtype(counts_P.dtype, np.integer), f"counts must be integers, got {counts_P}"
+    assert counts_P.shape == rates_P.shape, f"counts must have shape (6,), got {counts_P.shape}"
+    least, most = counts_P.min(), counts_P.max()
+    assert least >= 0, f"counts must be at least 0, got {least}"
+    assert most <= allocation.maximum, f"counts must be at most {allocation.maximum}, got {most}"
+    expected = round(allocation.mean_draws * len(rates_P))
+    assert counts_P.sum() <= expected, f"{expected} draws were to share out, got {counts_P.sum()}"
+    assert np.array_equal(allocation.counts(rates_P), counts_P), "a second call gave other counts"
+
+
+def _check_value(plugin: Any) -> None:
+    """Check that it can be sent to another process and stays equal to itself."""
+    name = type(plugin).__name__
+    try:
+        copy = pickle.loads(pickle.dumps(plugin))
+    except Exception as error:
+        raise AssertionError(f"{name} must be picklable: {error}") from error
+    assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
+
+
+def _check_answers(rule: ExitRule) -> None:
+    positives, negatives = np.indices((9, 9))
+    table = np.asarray(rule.satisfied(positives, negatives))
+    assert table.dtype == np.bool_, f"satisfied must give booleans for arrays, got {table.dtype}"
+    assert table.shape == (9, 9), f"satisfied must keep the arrays' shape, got {table.shape}"
+    for correct in range(9):
+        for incorrect in range(9):
+            one = rule.satisfied(correct, incorrect)
+            assert bool(one) == table[correct, incorrect], (
+                f"satisfied({correct}, {incorrect}) is {one}, but in an array it is not"
+            )
+    chances = np.linspace(0, 1, 11)
+    gives_up = np.asarray(rule.gives_up(chances))
+    assert gives_up.dtype == np.bool_, f"gives_up must give booleans, got {gives_up.dtype}"
+    assert gives_up.shape == (11,), f"gives_up must keep the array's shape, got {gives_up.shape}"
+    assert np.all(np.diff(gives_up.astype(int)) <= 0), "gives_up must not prefer better chances"
+    if rule.looks_at_rewards:
+        rewards = np.array([0.0, 0.5, 1.0])
+        answer = rule.satisfied_by(rewards)
+        assert isinstance(answer, bool | np.bool_), f"satisfied_by must give a bool, got {answer!r}"
+        assert rewards.tolist() == [0.0, 0.5, 1.0], "satisfied_by must not change the rewards"
+
+
+def _check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
+    """Check that pools are those of one draw after another, whatever the slots and the order."""
+    pools = []
+    for slots, seed in ((1, 0), (3, 1), (50, 2), (None, 3)):
+        session = RolloutSession(range(PROMPTS), rule, schedule)
+        _play(session, Random(seed), slots)
+        found = [(pool.rewards.tolist(), pool.exit_reason) for pool in session.pools.values()]
+        pools.append(found)
+        sizes = [len(rewards) for rewards, _ in found]
+        assert max(sizes) <= schedule.max_samples, (
+            f"a prompt may have {schedule.max_samples} draws, one got {max(sizes)}"
+        )
+    assert all(found == pools[0] for found in pools), "pools depend on the order of arrival"
+
+
+def _check_certain_draws(schedule: Schedule) -> None:
+    """Check that without a number of slots only draws that are certain to be needed come."""
+    session = RolloutSession(range(PROMPTS), Balanced(1, 1), schedule)
+    _play(session, Random(0))
+    assert not session.surplus, f"draws that were to be certain: {session.surplus} were surplus"
+
+
+def _check_total_draws(schedule: Schedule) -> None:
+    """Check that each prompt gets a draw where the batch has few, those added later as well."""
+    total = PROMPTS + 5
+    for slots in (None, 1, 3):
+        most = schedule.max_samples
+        session = RolloutSession(range(PROMPTS), FixedCount(most), schedule, total_draws=total)
+        in_flight = session.next_draws(PROMPTS + 2)
+        if len({draw.key for draw in in_flight}) == PROMPTS:
+            session.add([PROMPTS, PROMPTS + 1, PROMPTS + 2])
+        _play(session, Random(0), slots, in_flight)
+        sizes = [len(pool) for pool in session.pools.values()]
+        assert sum(sizes) + session.surplus <= total, f"{total} draws were allowed, got {sizes}"
+        assert min(sizes) >= 1, f"each prompt must get a draw, they got {sizes}"
+
+
+def _play(
+    session: RolloutSession,
+    random: Random,
+    slots: int | None = None,
+    in_flight: list[Draw] | None = None,
+) -> None:
+    """Sample to the end; draws arrive in random order, their rewards follow from their seeds."""
+    in_flight = in_flight or []
+    while not session.done:
+        free = None if slots is None else slots - len(in_flight)
+        if free is None or free > 0:
+            in_flight += session.next_draws(free)
+        assert in_flight, (
+            "nothing is in flight and no draw is handed out, but prompts have not ended"
+        )
+        draw = in_flight.pop(random.randrange(len(in_flight)))
+        reward = round(Random(draw.seed).random(), 2)
+        surplus = session.record(draw, reward)
+        in_flight[:] = [draw for draw in in_flight if draw not in surplus]

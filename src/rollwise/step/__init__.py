@@ -1,0 +1,24 @@
+"""One training step, written once: ask, draw, choose groups, compute advantages, tell, measure.
+
+The built-in trainer, TRL, verl and Tinker all take their steps here. NumPy only.
+"""
+
+from rollwise.step.cost import RolloutCost
+from rollwise.step.groups import Example, Response, TrainedGroup, make_group
+from rollwise.step.recipe import StepRecipe
+from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
+from rollwise.step.step import Step, take_step
+
+__all__ = [
+    "Example",
+    "Response",
+    "RollOut",
+    "RolloutCost",
+    "Rollouts",
+    "Step",
+    "StepRecipe",
+    "TrainedGroup",
+    "draw_rollouts",
+    "make_group",
+    "take_step",
+]

@@ -1,0 +1,26 @@
+"""What rollouts cost, in seconds and tokens."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class RolloutCost:
+    """What rollouts cost; costs add up with `+`.
+
+    Attributes:
+        sampling: Seconds of generation, without those of grading.
+        grading: Seconds spent waiting for rewards while nothing was generated. Grading that runs
+            in worker processes beside generation costs none.
+        tokens: Tokens of all responses, including surplus and cancelled ones.
+    """
+
+    sampling: float = 0.0
+    grading: float = 0.0
+    tokens: int = 0
+
+    def __add__(self, other: "RolloutCost") -> "RolloutCost":
+        return RolloutCost(
+            self.sampling + other.sampling,
+            self.grading + other.grading,
+            self.tokens + other.tokens,
+        )

@@ -1,0 +1,124 @@
+"""From the pools of a step to the learner's examples."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.sampling import Group, Pool, select_group
+from rollwise.sampling.draws import Key
+from rollwise.step.recipe import StepRecipe
+
+
+class Response(Protocol):
+    """What a step needs of a response.
+
+    Attributes:
+        tokens: Its T token ids.
+        logprobs: The log-probability of each where it was drawn, shape (T,); empty if unknown.
+        truncated: Whether it was cut at the limit of new tokens.
+    """
+
+    @property
+    def tokens(self) -> Sequence[int]: ...  # noqa: D102
+
+    @property
+    def logprobs(self) -> NDArray[np.float32]: ...  # noqa: D102
+
+    @property
+    def truncated(self) -> bool: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A response to learn from.
+
+    Attributes:
+        prompt: Token ids of the prompt.
+        response: Token ids of the response, T of them.
+        logprobs: The engine's log-probability of each, shape (T,).
+        advantage: How much better it did than expected.
+    """
+
+    prompt: Sequence[int]
+    response: Sequence[int]
+    logprobs: NDArray[np.float32]
+    advantage: float
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.response)
+
+
+@dataclass(frozen=True)
+class TrainedGroup:
+    """A prompt's group, with the advantages of its members.
+
+    Attributes:
+        pool: All responses to the prompt.
+        members: Those chosen for training.
+        advantages: Of the members, shape (k,).
+        dropped: Whether the group is left out because it carries no signal.
+    """
+
+    pool: Pool
+    members: Group
+    advantages: NDArray[np.float64]
+    dropped: bool
+
+    @property
+    def responses(self) -> list[Any]:
+        """The members' responses, k of them."""
+        return [self.pool.responses[place] for place in self.members.indices]
+
+    def examples(self, prompts: Mapping[Key, Sequence[int]]) -> Iterable[Example]:
+        """Turn the members into what the learner takes; nothing if the group is dropped.
+
+        Args:
+            prompts: The token ids of each prompt.
+        """
+        if self.dropped:
+            return
+        prompt = prompts[self.pool.key]
+        for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
+            yield Example(prompt, response.tokens, response.logprobs, advantage)
+
+    def records(self, step: int, question: str, answer: str) -> Iterable[dict[str, Any]]:
+        """Describe every response in the pool, members or not, in one row each.
+
+        The responses must have `draw` and `text` as well.
+        """
+        advantage = dict(zip(self.members.indices.tolist(), self.advantages.tolist(), strict=True))
+        rewards = self.pool.rewards.tolist()
+        for place, (response, reward) in enumerate(zip(self.pool.responses, rewards, strict=True)):
+            yield {
+                "step": step,
+                "key": str(self.pool.key),
+                "question": question,
+                "answer": answer,
+                "index": response.draw.index,
+                "response": response.text,
+                "reward": reward,
+                "advantage": advantage.get(place),
+                "tokens": len(response.tokens),
+                "truncated": response.truncated,
+                "exit_reason": self.pool.exit_reason,
+            }
+
+
+def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> TrainedGroup:
+    """Choose a pool's group, and compute its advantages.
+
+    Args:
+        recipe: How to choose, and which advantages.
+        pool: All responses to one prompt.
+        rng: Chooses the members with `order="random"`.
+    """
+    chosen_by = rng if recipe.order == "random" else None
+    members = select_group(pool, recipe.group_size, recipe.strategy, chosen_by)
+    objective = recipe.resolved_objective
+    values = objective.advantages(pool, members)
+    # Against a belief, equal rewards teach as well, and leaving them out would bias the gradient.
+    dropped = recipe.unresolved != "keep" and pool.zero_variance and not objective.uses_priors
+    return TrainedGroup(pool, members, values, dropped)

@@ -1,0 +1,207 @@
+"""Figures of a step: how good the policy is, how much signal there was, what it cost."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.prompts import PromptSampler
+from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
+from rollwise.sampling.draws import Key
+from rollwise.step.groups import Response, TrainedGroup
+from rollwise.step.rollouts import Rollouts
+
+PARTS = 8
+"""Parts of a step's prompts that beliefs and pass rates are averaged over."""
+
+
+@dataclass(frozen=True)
+class ResponseFigures:
+    """What the metrics need of a response.
+
+    Attributes:
+        tokens: How many.
+        surprisal: The sum of −log p over them, in nats; NaN where it is not known.
+        truncated: Whether it was cut at the limit of new tokens.
+    """
+
+    tokens: int
+    surprisal: float
+    truncated: bool
+
+    @classmethod
+    def of(cls, response: Response) -> "ResponseFigures":
+        """Take the figures of a response."""
+        known = len(response.logprobs) > 0 or not len(response.tokens)
+        surprisal = -float(np.sum(response.logprobs, dtype=np.float64)) if known else np.nan
+        return cls(len(response.tokens), surprisal, response.truncated)
+
+
+def rollout_metrics(
+    rollouts: Rollouts, groups: Sequence[TrainedGroup], first: int
+) -> dict[str, Any]:
+    """Summarise the rollouts of a step (see `pool_metrics`).
+
+    Args:
+        rollouts: Their pools hold responses.
+        groups: The groups chosen from them.
+        first: The draws of a prompt that count as first.
+    """
+    session, pools = rollouts.session, rollouts.pools
+    return pool_metrics(
+        pools,
+        [ResponseFigures.of(response) for pool in pools for response in pool.responses[:first]],
+        zero_variance_groups=[group.members.zero_variance for group in groups],
+        trained_groups=sum(not group.dropped for group in groups),
+        first=first,
+        schedule=session.schedule,
+        surplus=session.surplus,
+        piloted=sum(len(pool) for pilot in rollouts.pilots for pool in pilot.pools.values()),
+        failures=session.failures,
+        lost=session.lost,
+        tokens=rollouts.cost.tokens,
+    )
+
+
+def pool_metrics(
+    pools: Sequence[Pool],
+    first_draws: Sequence[ResponseFigures],
+    *,
+    zero_variance_groups: Sequence[bool],
+    trained_groups: int,
+    first: int,
+    schedule: Schedule,
+    surplus: int,
+    piloted: int = 0,
+    failures: int = 0,
+    lost: int = 0,
+    tokens: int,
+) -> dict[str, Any]:
+    """Summarise the pools of a step.
+
+    How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is measured on the
+    first draws of each prompt alone. They are an ordinary sample; a pool that stopped because of
+    what it held is not.
+
+    Args:
+        pools: One for each prompt.
+        first_draws: The first responses of each.
+        zero_variance_groups: For each prompt, whether all members of its group have one reward.
+        trained_groups: Groups that are trained on.
+        first: The draws of a prompt that count as first.
+        schedule: By which they were drawn.
+        surplus: Draws beyond a prompt's exit.
+        piloted: Draws of pilots, which are in no pool.
+        failures: Failed attempts at draws.
+        lost: Draws that were given up after repeated failures.
+        tokens: Of all responses, surplus included.
+    """
+    draws = sum(len(pool) for pool in pools) + surplus + piloted
+    exits = Counter(pool.exit_reason for pool in pools)
+    return {
+        "reward": _mean([reward for pool in pools for reward in pool.rewards[:first]]),
+        "zero_variance_first": _mean([has_zero_variance(pool.rewards[:first]) for pool in pools]),
+        "zero_variance_after": _mean(zero_variance_groups),
+        "prompts": len(pools),
+        "trained_groups": trained_groups,
+        "draws": draws,
+        "draws_per_prompt": draws / max(len(pools), 1),
+        "draws_by_round": _draws_by_round(pools, schedule),
+        "surplus_draws": surplus,
+        "tokens": tokens,
+        "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
+        "failed_draws": failures,
+        "lost_draws": lost,
+        **_entropy(first_draws),
+        "response_tokens": _mean([response.tokens for response in first_draws]),
+        "truncated": _mean([response.truncated for response in first_draws]),
+    }
+
+
+def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
+    """Estimate the policy's entropy a token, in nats; nothing where no probability is known."""
+    known = [response for response in first_draws if not np.isnan(response.surprisal)]
+    if first_draws and not known:
+        return {}
+    tokens = sum(response.tokens for response in known)
+    return {"entropy": sum(response.surprisal for response in known) / max(tokens, 1)}
+
+
+def tell(
+    sampler: PromptSampler,
+    keys: Sequence[Key],
+    correct: Sequence[int],
+    drawn: Sequence[int],
+    lengths: Sequence[Sequence[int]],
+) -> dict[str, Any]:
+    """Tell a sampler the results of a step's prompts.
+
+    Args:
+        sampler: Chose the prompts.
+        keys: The prompts, each once.
+        correct: Correct responses of each, shape (P,).
+        drawn: All responses of each, shape (P,).
+        lengths: Tokens of each response to each prompt, or of its first ones.
+
+    Returns:
+        What it believed of the prompts before (`belief_metrics`), and its own metrics after.
+    """
+    believed = belief_metrics(sampler, keys, correct, drawn)
+    sampler.tell(keys, correct=correct, drawn=drawn)
+    sampler.tell_tokens(keys, [sum(each) for each in lengths], [len(each) for each in lengths])
+    return believed | sampler.metrics()
+
+
+def belief_metrics(
+    sampler: PromptSampler,
+    keys: Sequence[Key],
+    correct: Sequence[int],
+    drawn: Sequence[int],
+) -> dict[str, Any]:
+    """Compare what a sampler believed of a step's prompts with their results.
+
+    Averages over up to 8 equal parts of the prompts, in order of what was believed: the expected
+    pass rate, and the difficulty where the sampler has one.
+
+    Args:
+        sampler: Before it gets the results.
+        keys: The prompts.
+        correct: Correct responses of each, shape (P,).
+        drawn: All responses of each, shape (P,).
+    """
+    correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
+    figures = {"pass_rate_by_expected": _by(sampler.expected_pass_rates(keys), correct_P, drawn_P)}
+    difficulties = sampler.difficulties(keys)
+    if difficulties is not None:
+        figures["pass_rate_by_difficulty"] = _by(difficulties, correct_P, drawn_P)
+    return figures
+
+
+def _by(
+    believed_P: NDArray[np.float64], correct_P: NDArray[np.int64], drawn_P: NDArray[np.int64]
+) -> list[list[float]]:
+    """Pairs of what was believed and the pass rate, each averaged over a part of the prompts."""
+    known = np.flatnonzero((drawn_P > 0) & ~np.isnan(believed_P))
+    order = known[np.argsort(believed_P[known], kind="stable")]
+    parts = [part for part in np.array_split(order, PARTS) if len(part)]
+    return [
+        [float(believed_P[part].mean()), float(correct_P[part].sum() / drawn_P[part].sum())]
+        for part in parts
+    ]
+
+
+def _draws_by_round(pools: Sequence[Pool], schedule: Schedule) -> list[float]:
+    """Draws a prompt in each round, averaged over all prompts."""
+    if not isinstance(schedule, Rounds):
+        return []
+    size = schedule.size
+    drawn_P = np.array([len(pool) for pool in pools])
+    rounds = range(schedule.rounds)
+    return [float(np.clip(drawn_P - r * size, 0, size).mean()) for r in rounds]
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0

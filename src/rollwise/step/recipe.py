@@ -1,0 +1,203 @@
+"""The recipe of a training step, declared once for every trainer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from numpy.typing import ArrayLike
+
+from rollwise.sampling import (
+    GVM,
+    Balanced,
+    Estimated,
+    ExitRule,
+    FixedCount,
+    RolloutSession,
+    Rounds,
+    Schedule,
+    as_exit_rule,
+)
+from rollwise.sampling.checks import at_least, one_of
+from rollwise.sampling.draws import Key
+from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
+from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.sampling.schedules import check_reachable
+from rollwise.sampling.selection import Strategy, check_size
+
+Order = Literal["draw", "random"]
+Unresolved = Literal["drop", "keep", "refill"]
+
+
+def _setting(name: str, help: str, **limits: Any) -> dict[str, Any]:
+    """Say what a field's name is in a settings file, what it means, and its limits (`ge=1`)."""
+    return {"setting": name, "help": help, "limits": limits}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecipe:
+    """How the prompts of a step are sampled, and what is learned from their responses.
+
+    Fields with `help` in their metadata are settings; `setting` is their name in a settings file.
+
+    Args:
+        exit_rule: When a prompt has been sampled enough. By default `Balanced`, with half a group
+            of each kind; with an allocation, once the prompt's count is drawn.
+        schedule: In what portions responses are drawn. By default `Rounds(8, 4)`; with an
+            allocation, one round.
+        allocation: Sets the number of draws of each prompt in advance.
+        objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance.
+        estimates: For an objective given by name: see `PassRateObjective`.
+        scale_by_std: For an objective given by name: divide by the standard deviation.
+        baseline: For an objective given by name: see `PassRateObjective`.
+
+    Raises:
+        ValueError: A setting is out of range, or two settings exclude each other.
+    """
+
+    exit_rule: ExitRule | None = None
+    schedule: Schedule | None = None
+    allocation: Estimated | GVM | None = None
+    group_size: int = field(
+        default=4, metadata=_setting("group.size", "Members of a group, k.", ge=1)
+    )
+    strategy: Strategy = field(
+        default="balanced",
+        metadata=_setting(
+            "group.strategy",
+            "`balanced`: half correct, half incorrect, where there are enough; `max_variance`: "
+            "those whose rewards differ most; `positives`: correct ones alone; `all`: every "
+            "response.",
+        ),
+    )
+    order: Order = field(
+        default="draw",
+        metadata=_setting(
+            "group.order", "Which members of each kind: the first drawn (`draw`), or `random` ones."
+        ),
+    )
+    unresolved: Unresolved = field(
+        default="drop",
+        metadata=_setting(
+            "group.unresolved",
+            "What becomes of a prompt whose responses all have one reward: left out (`drop`), kept "
+            "at advantage 0 (`keep`), or left out and replaced by further prompts (`refill`, "
+            "DAPO's dynamic sampling).",
+        ),
+    )
+    refills: int = field(
+        default=3,
+        metadata=_setting(
+            "group.refills", "For `refill`: how often a step draws further prompts, at most.", ge=1
+        ),
+    )
+    objective: str | Objective = "reference"
+    estimates: EstimateMethod = "plug_in"
+    scale_by_std: bool = False
+    baseline: Baseline = "pool"
+    total_draws: int | None = field(
+        default=None,
+        metadata=_setting(
+            "schedule.total_draws",
+            "The most draws of a step, all prompts together; those of a pilot (`gvm`) come on top.",
+            ge=1,
+        ),
+    )
+    positive_threshold: float = field(
+        default=POSITIVE_THRESHOLD,
+        metadata=_setting(
+            "grading.positive_threshold",
+            "A response is correct where its reward is above this.",
+            allow_inf_nan=False,
+        ),
+    )
+    seed: int = field(default=0, metadata=_setting("seed", "Seed of everything random.", ge=0))
+
+    def __post_init__(self) -> None:
+        self.check_choices()
+        check_size(self.group_size, self.strategy)
+        check_reachable(self.resolved_exit_rule, self.resolved_schedule)
+
+    def check_choices(self) -> None:
+        """Check what does not depend on the size of a group.
+
+        Raises:
+            ValueError: Names the setting.
+        """
+        one_of("strategy", self.strategy, get_args(Strategy))
+        one_of("order", self.order, get_args(Order))
+        one_of("unresolved", self.unresolved, get_args(Unresolved))
+        at_least("refills", self.refills, 1)
+        if self.resolved_objective.uses_priors and self.strategy != "all":
+            raise ValueError(
+                "a baseline by belief needs strategy='all': a group chosen by outcome would bias "
+                f"it; got {self.strategy!r}"
+            )
+        if self.resolved_objective.uses_priors and self.unresolved == "refill":
+            raise ValueError(
+                "unresolved='refill' replaces prompts without signal; with a baseline by belief "
+                "every prompt has some"
+            )
+        if isinstance(self.allocation, GVM) and self.unresolved == "refill":
+            raise ValueError(
+                "unresolved='refill' cannot be combined with GVM: prompts added later have no "
+                "pilot to share out draws by"
+            )
+
+    @property
+    def resolved_exit_rule(self) -> ExitRule:
+        """The exit rule, or its default."""
+        if self.exit_rule is not None:
+            return as_exit_rule(self.exit_rule)
+        if self.allocation is not None:
+            return FixedCount(self.allocation.maximum)
+        half = max(self.group_size // 2, 1)
+        return Balanced(half, half)
+
+    @property
+    def resolved_schedule(self) -> Schedule:
+        """The schedule, or its default."""
+        if self.schedule is not None:
+            return self.schedule
+        return Rounds() if self.allocation is None else Rounds(self.allocation.maximum, rounds=1)
+
+    @property
+    def resolved_objective(self) -> Objective:
+        """The objective, made if it is given by name."""
+        return make_objective(self.objective, self.scale_by_std, self.estimates, self.baseline)
+
+    @property
+    def uses_priors(self) -> bool:
+        """Whether sampling or advantages depend on what is believed of the prompts' pass rates."""
+        return (
+            self.resolved_exit_rule.uses_priors
+            or self.resolved_schedule.uses_priors
+            or self.resolved_objective.uses_priors
+        )
+
+    def session(
+        self,
+        keys: Iterable[Key],
+        step: int,
+        *,
+        priors: ArrayLike | None = None,
+        budgets: ArrayLike | None = None,
+    ) -> RolloutSession:
+        """Start to sample prompts.
+
+        Args:
+            keys: The prompts, P of them.
+            step: The number of the training step; draws' seeds depend on it.
+            priors: α and β of a Beta distribution of each pass rate, shape (P, 2).
+            budgets: The most draws of each prompt, shape (P,).
+        """
+        return RolloutSession(
+            keys,
+            exit_rule=self.resolved_exit_rule,
+            schedule=self.resolved_schedule,
+            seed=self.seed,
+            step=step,
+            positive_threshold=self.positive_threshold,
+            priors=priors,
+            budgets=budgets,
+            total_draws=self.total_draws,
+        )

@@ -1,0 +1,55 @@
+"""One training step: ask for prompts, draw, choose groups, tell the sampler, measure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rollwise.prompts import PromptSampler
+from rollwise.sampling.draws import Key
+from rollwise.step.groups import Example, TrainedGroup, make_group
+from rollwise.step.metrics import rollout_metrics, tell
+from rollwise.step.recipe import StepRecipe
+from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step whose responses are drawn and can be learned from.
+
+    Attributes:
+        rollouts: All responses.
+        groups: One for each prompt, dropped ones included.
+        metrics: Figures of the step.
+    """
+
+    rollouts: Rollouts
+    groups: list[TrainedGroup]
+    metrics: dict[str, Any]
+
+    def examples(self, prompts: Mapping[Key, Sequence[int]]) -> list[Example]:
+        """Return what the learner takes; `prompts` holds the token ids of each prompt."""
+        return [example for group in self.groups for example in group.examples(prompts)]
+
+
+def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, number: int) -> Step:
+    """Ask, draw, choose groups, compute advantages, tell.
+
+    The sampler gets the results before this returns, so its beliefs are never a step behind.
+
+    Args:
+        recipe: How to sample, and what to learn from.
+        sampler: Chooses the prompts.
+        roll_out: Draws and grades until every prompt of a session has ended.
+        number: The number of the step, from 1.
+    """
+    rollouts = draw_rollouts(recipe, sampler, roll_out, number)
+    rng = np.random.default_rng((recipe.seed, number))
+    groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
+    metrics = {
+        **rollout_metrics(rollouts, groups, first=recipe.group_size),
+        **tell(sampler, *rollouts.counts(), rollouts.lengths()),
+        "seconds": {"sampling": rollouts.cost.sampling, "grading": rollouts.cost.grading},
+    }
+    return Step(rollouts, groups, metrics)

@@ -1,0 +1,54 @@
+"""The backend in this process: the built-in learner, and an engine beside it."""
+
+from pathlib import Path
+
+import torch
+
+from rollwise.config import TrainConfig
+from rollwise.engines import Engine
+from rollwise.engines.factory import can_train, make_engine, needs_model
+from rollwise.errors import ConfigError
+from rollwise.models.loading import for_sampling, load_model, model_path
+from rollwise.training.learner import Learner
+
+
+class LocalBackend:
+    """Trains with the built-in learner in this process, with an engine beside it.
+
+    Args:
+        config: The settings.
+        checkpoint: The checkpoint to load the model from, if the run is resumed.
+
+    Raises:
+        ConfigError: The settings name an engine that cannot train.
+        ModelError: The model cannot be loaded.
+    """
+
+    def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
+        if not can_train(config.engine):
+            raise ConfigError(
+                "`engine.type` must be `transformers` or `vllm` to train: the engine "
+                f"`{config.engine.type}` cannot take the learner's weights"
+            )
+        torch.manual_seed(config.seed)  # new adapters draw their weights from it
+        weights = checkpoint / "model" if checkpoint else None
+        model, self.tokenizer = load_model(config.model, weights)
+        self.context: int | None = getattr(model.config, "max_position_embeddings", None)
+        self._config, self._needs_model = config, needs_model(config.engine)
+        self.learner = Learner(
+            model, config.learner, config.engine.temperature, merged=not self._needs_model
+        )
+
+    def make_engine(self) -> Engine:
+        """Make the engine that the settings name, with the learner's model or its weights."""
+        config, model = self._config, self.learner.model
+        engine = make_engine(
+            config.engine,
+            model_path(config.model.path),
+            for_sampling(model) if self._needs_model else model,
+            self.tokenizer,
+            config.data.max_prompt_tokens,
+        )
+        if not self._needs_model:  # a resumed run has other weights than the model it started from
+            engine.load_weights(self.learner.weights())
+        return engine

@@ -1,0 +1,37 @@
+"""An optimizer's state as tensors by name, so that it is saved without pickle."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Name an optimizer's tensors by the index of their parameter; add torch's random state."""
+    tensors = {
+        f"{place}.{name}": value.contiguous()
+        for place, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+    return tensors | {"random_state": torch.get_rng_state()}
+
+
+def load_optimizer_state(
+    optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], tensors: dict[str, Tensor]
+) -> None:
+    """Restore what `optimizer_state` returned, torch's random state included.
+
+    Raises:
+        ValueError, KeyError: The state is broken or of another model.
+    """
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name != "random_state":
+            place, part = name.split(".")
+            state.setdefault(int(place), {})[part] = value
+    shapes = {place: parameter.shape for place, parameter in enumerate(parameters)}
+    if any(parts["exp_avg"].shape != shapes.get(place) for place, parts in state.items()):
+        raise ValueError("the optimizer's state is of another model")
+    torch.set_rng_state(tensors["random_state"])
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

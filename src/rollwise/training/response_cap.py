@@ -1,0 +1,131 @@
+"""A bound on how much a single response can move the weights."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from rollwise.errors import ModelError
+
+GROWTH = 1.05
+"""The most that a bound grows from one update to the next."""
+
+
+class ResponseCap:
+    """Bounds the gradient of each response while it flows back through the model.
+
+    Gradients of responses have heavy tails: at times one response out of a hundred has a gradient
+    tens of times larger than the median one. It then decides the direction of the whole update, and
+    scaling the update to a fixed norm (`learner.max_grad_norm`) leaves nothing of the others.
+    Small batches of single responses suffer most, because nothing in them balances it.
+
+    At the input of each layer of the model, and at the output of the last one, the gradient of a
+    response whose norm exceeds the bound there is scaled down to it, before it flows on. That
+    happens within the one backward pass and costs next to nothing.
+
+    A bound is `ratio` times the median norm of the update before, so that it does not depend on how
+    responses are split into micro-batches; it falls at once, but grows by at most 5 % an update, so
+    that an update in which many responses are extreme is bounded by those before it. The first
+    update takes the median of each micro-batch.
+
+    Args:
+        model: A causal language model of `transformers`.
+        ratio: The bound, in gradients of the median response.
+
+    Attributes:
+        bounds: At each place, shape (layers + 1,): on the norm of the gradient of one response's
+            summed token losses; infinite until something was measured there.
+        capped: Responses scaled down so far, at the place where most were in each update.
+
+    Raises:
+        ModelError: The layers of the model cannot be found.
+    """
+
+    def __init__(self, model: PreTrainedModel, ratio: float) -> None:
+        self.ratio, self.capped = ratio, 0
+        self._layers = decoder_layers(model)
+        self._places = len(self._layers) + 1
+        self.bounds: NDArray[np.float64] = np.full(self._places, np.inf)
+        self._norms: list[list[Tensor]] = []
+        self._scaled: list[list[Tensor]] = []
+        self._tokens = 1
+
+    @contextmanager
+    def bounding(self, tokens: int) -> Iterator[None]:
+        """Bound the gradients of an update's backward passes; then move the bounds.
+
+        Args:
+            tokens: Of the whole update, over which the loss is averaged.
+        """
+        self._tokens = tokens
+        self._norms = [[] for _ in range(self._places)]
+        self._scaled = [[] for _ in range(self._places)]
+        handles = [
+            layer.register_forward_pre_hook(partial(self._see_input, place), with_kwargs=True)
+            for place, layer in enumerate(self._layers)
+        ]
+        last = len(self._layers)
+        handles.append(self._layers[-1].register_forward_hook(partial(self._see_output, last)))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        self._move_bounds()
+
+    def _see_input(self, place: int, _: nn.Module, args: Any, kwargs: Any) -> None:
+        self._watch(place, args[0] if args else kwargs["hidden_states"])
+
+    def _see_output(self, place: int, _: nn.Module, __: Any, output: Any) -> None:
+        self._watch(place, output[0] if isinstance(output, tuple) else output)
+
+    def _watch(self, place: int, states: Tensor) -> None:
+        if torch.is_grad_enabled() and states.requires_grad:
+            states.register_hook(partial(self._bounded, place))
+
+    def _bounded(self, place: int, gradient: Tensor) -> Tensor:
+        """Scale down what exceeds the bound; gradient of shape (R, columns, hidden)."""
+        norms = gradient.detach().float().flatten(1).norm(dim=1) * self._tokens
+        known = self.bounds[place]
+        bound = norms.new_tensor(known) if np.isfinite(known) else self.ratio * _median(norms)
+        too_large = norms > bound
+        self._norms[place].append(norms)
+        self._scaled[place].append(too_large.sum())
+        scale = torch.where(too_large, bound / norms, 1.0)
+        return gradient * scale.to(gradient.dtype)[:, None, None]
+
+    def _move_bounds(self) -> None:
+        scaled = [int(sum(counts)) for counts in self._scaled]
+        self.capped += max(scaled)
+        medians = [float(_median(torch.cat(norms))) if norms else np.inf for norms in self._norms]
+        self.bounds = np.minimum(GROWTH * self.bounds, self.ratio * np.array(medians))
+
+
+def _median(norms: Tensor) -> Tensor:
+    """The median of what is above 0; infinite if nothing is."""
+    positive = norms[(norms > 0) & norms.isfinite()]
+    return positive.median() if len(positive) else norms.new_tensor(torch.inf)
+
+
+def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
+    """Find the layers of a causal language model, in order.
+
+    They are the modules that `transformers` never splits over devices.
+
+    Raises:
+        ModelError: The model does not say which these are.
+    """
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    layers = [module for module in model.modules() if type(module).__name__ in names]
+    if not layers:
+        raise ModelError(
+            f"response_cap bounds the gradient between the layers of a model, and those of "
+            f"{type(model).__name__} are not known: set learner.response_cap = 0"
+        )
+    return layers

@@ -1,0 +1,143 @@
+"""Every belief here keeps the contract; and the contract notices who does not."""
+
+import numpy as np
+import pytest
+
+from rollwise.beliefs import (
+    Constant,
+    DecayedBeta,
+    HiddenStates,
+    LatestPassRate,
+    LogitKalman,
+    Ratings,
+)
+from rollwise.beliefs.belief import priors_around
+from rollwise.beliefs.testing import BeliefContract, assert_same
+
+
+def evens(total):
+    """Places whose remainders by 3 and by 2 make counts that can be."""
+    return [place if place % 2 else 0 for place in range(total)]
+
+
+class TestDecayedBeta(BeliefContract):
+    def make(self, total):
+        return DecayedBeta(total)
+
+
+class TestDecayedBetaWithAPrior(BeliefContract):
+    def make(self, total):
+        return DecayedBeta(total, decay=1.0, prior_correct=0.5, prior_incorrect=3.0)
+
+
+class TestLatestPassRate(BeliefContract):
+    def make(self, total):
+        return LatestPassRate(total)
+
+
+class TestRatings(BeliefContract):
+    def make(self, total):
+        return Ratings(total)
+
+
+class TestCalibratedRatings(BeliefContract):
+    def make(self, total):
+        return Ratings(total, form="calibrated", step_floor=0.2)
+
+
+class TestLogitKalman(BeliefContract):
+    def make(self, total):
+        return LogitKalman(total)
+
+
+class TestLogitKalmanWithoutDrift(BeliefContract):
+    def make(self, total):
+        return LogitKalman(total, drift_gain=0.0, noise=0.0, initial_pass_rate=0.1)
+
+
+class TestLogitKalmanWithLevels(BeliefContract):
+    def make(self, total):
+        return LogitKalman(total, levels=[None, 1, 3, *[5] * (total - 3)])
+
+
+class TestLogitKalmanFromMeasuredPassRates(BeliefContract):
+    def make(self, total):
+        return LogitKalman(total, measured=[(place % 3, 4 * (place % 2)) for place in evens(total)])
+
+
+class TestHiddenStates(BeliefContract):
+    def make(self, total):
+        return HiddenStates(total, states=3)
+
+
+class TestConstant(BeliefContract):
+    def make(self, total):
+        return Constant(total)
+
+    def test_it_learns(self):
+        """Of all prompts alike."""
+        belief = self.make(3)
+        belief.learn(np.array([1]), np.array([4]), np.array([4]))
+        assert belief.mean(np.arange(3)).tolist() == [belief.mean(np.array([0]))[0]] * 3
+        assert belief.mean(np.array([0])) > 0.5
+
+    def test_hardness_falls_with_the_pass_rate(self):
+        """It is the same for all."""
+        hardness, aim = self.make(3).hardness(0.25)
+        assert (hardness.tolist(), aim) == ([0.5] * 3, 0.75)
+
+
+class Forgetful(DecayedBeta):
+    def load_state_dict(self, state):
+        super().load_state_dict({**state, "correct": 0 * state["correct"]})
+
+
+class Certain(LatestPassRate):
+    def priors(self, places):
+        return super().priors(places) - 1
+
+
+class Deaf(DecayedBeta):
+    def learn(self, places, correct, drawn):
+        """Learns nothing."""
+
+
+class OfOnePlace(DecayedBeta):
+    def believe(self, places):
+        return super().believe(np.sort(np.atleast_1d(np.arange(self.total)[places])))
+
+
+class Shared(LatestPassRate):
+    def state_dict(self):
+        return {"pass_rates": self._pass_rates}
+
+
+@pytest.mark.parametrize(
+    ("belief", "test"),
+    [
+        (Forgetful, "test_a_state_resumes_exactly"),
+        (Shared, "test_a_state_resumes_exactly"),
+        (Certain, "test_means_strengths_and_priors_are_possible"),
+        (Deaf, "test_it_learns"),
+        (OfOnePlace, "test_places_come_in_any_order_and_as_a_slice"),
+    ],
+)
+def test_the_contract_notices(belief, test):
+    class Suite(BeliefContract):
+        def make(self, total):
+            return belief(total)
+
+    with pytest.raises(AssertionError):
+        getattr(Suite(), test)()
+
+
+def test_a_mean_counts_as_so_many_responses():
+    """α = 1 + w·p̂ and β = 1 + w·(1 − p̂), by default with w = 4."""
+    mean = np.array([1.0, np.nan, 0.25])
+    assert priors_around(mean).tolist() == [[5, 1], [1, 1], [2, 4]]
+    assert priors_around(mean, np.array([2, 0, 8])).tolist() == [[3, 1], [1, 1], [3, 7]]
+
+
+def test_a_state_with_a_table_in_it_is_told_so():
+    with pytest.raises(AssertionError, match="counts is a dict; a state holds arrays and scalars"):
+        assert_same({"counts": {"a": 1}}, {"counts": {"a": 1}})

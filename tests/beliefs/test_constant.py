@@ -1,0 +1,47 @@
+"""The belief that tells no prompt from another."""
+
+import numpy as np
+import pytest
+
+from rollwise.beliefs.constant import Constant
+
+
+def test_the_share_of_correct_responses_older_steps_counting_half():
+    """(1 + 0)/(2 + 0) = ½; then (½ + 6)/(1 + 8) = 13/18; then (3¼ + 0)/(4½ + 1) = 13/22."""
+    belief, places = Constant(5, decay=0.5), np.arange(5)
+    assert belief.believe(places)[0].tolist() == [0.5] * 5
+    belief.learn(np.array([0, 3]), np.array([2, 4]), np.array([4, 4]))
+    assert belief.believe(places)[0] == pytest.approx([13 / 18] * 5)
+    belief.learn(np.array([1]), [0], [1])
+    assert belief.believe(places)[0] == pytest.approx([13 / 22] * 5)
+    assert belief.metrics()["belief_share"] == pytest.approx(13 / 22)
+
+
+def test_a_step_without_draws_changes_nothing():
+    belief = Constant(2)
+    belief.learn(np.array([0]), [0], [0])
+    assert belief.state_dict() == Constant(2).state_dict()
+
+
+def test_its_strength_is_a_setting():
+    assert Constant(3, strength=7.0).believe(np.arange(3))[1].tolist() == [7.0] * 3
+
+
+def test_a_state_resumes_exactly():
+    belief, other = Constant(2), Constant(2)
+    belief.learn(np.array([0]), [3], [4])
+    other.load_state_dict(belief.state_dict())
+    assert other.believe(np.arange(2))[0].tolist() == belief.believe(np.arange(2))[0].tolist()
+    with pytest.raises(ValueError, match="lacks 'drawn'"):
+        other.load_state_dict({"total": 2, "correct": 1.0})
+    with pytest.raises(ValueError, match="over 2 prompts, this one has 3"):
+        Constant(3).load_state_dict(belief.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [({"decay": 1.1}, "decay must lie between"), ({"strength": 0.0}, "strength must be finite")],
+)
+def test_settings_out_of_range_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        Constant(3, **setting)

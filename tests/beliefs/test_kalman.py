@@ -1,0 +1,251 @@
+"""The filter on logits: its posterior, its drift, what it forgets, and how it is kept."""
+
+import numpy as np
+import pytest
+
+from rollwise.beliefs.kalman import LogitKalman, laplace_step, posterior
+from rollwise.beliefs.ratings import logistic
+
+
+def seeded(seed):
+    return np.random.default_rng(seed)
+
+
+def log_posterior(logit, mean, variance, correct, drawn):
+    return correct * logit - drawn * np.logaddexp(0, logit) - (logit - mean) ** 2 / (2 * variance)
+
+
+def test_a_posterior_worked_out_by_hand():
+    """At z = log 3, σ(z) = ¾. With m = 0 and one correct response the mode solves ¼ = z/v, so that
+    v = 4·log 3 has it there; the curvature is ¾·¼ + 1/v."""
+    variance = 4 * np.log(3)
+    mode, after = laplace_step(np.zeros(2), np.full(2, variance), np.array([1, 0]), np.ones(2))
+    assert mode == pytest.approx([np.log(3), -np.log(3)])
+    assert after == pytest.approx([1 / (3 / 16 + 1 / variance)] * 2)
+
+
+def test_the_posterior_is_the_one_found_by_search():
+    rng = np.random.default_rng(0)
+    mean, variance = rng.normal(0, 4, 40), rng.uniform(0.05, 4, 40)
+    drawn = rng.integers(0, 17, 40)
+    correct = rng.binomial(drawn, rng.random(40))
+    mode, after = laplace_step(mean, variance, correct, drawn)
+    grid = np.linspace(-15, 15, 30_001)
+    found = log_posterior(grid[:, None], mean, variance, correct, drawn)
+    assert mode == pytest.approx(grid[found.argmax(axis=0)], abs=1e-3)
+    step = 1e-3
+    around = [
+        log_posterior(mode + shift, mean, variance, correct, drawn) for shift in (-step, 0, step)
+    ]
+    curvature = -(around[0] - 2 * around[1] + around[2]) / step**2
+    assert after == pytest.approx(1 / curvature, rel=1e-3)
+
+
+def test_nothing_drawn_leaves_the_prior():
+    mode, after = laplace_step(np.array([1.0]), np.array([0.5]), np.zeros(1), np.zeros(1))
+    assert (mode[0], after[0]) == pytest.approx((1.0, 0.5))
+
+
+def test_the_posterior_has_the_moments_found_by_integration():
+    """Also where the prior is far wider than the likelihood, or far from what was observed."""
+    mean = np.array([0.0, 0.0, -1.0, 3.0, -4.0])
+    variance = np.array([1.5, 8.0, 1.0, 4.0, 2.0])
+    correct, drawn = np.array([1, 30, 0, 0, 1]), np.array([1, 64, 4, 2, 1])
+    found = posterior(mean, variance, correct, drawn)
+    grid = np.linspace(-25, 25, 50_001)
+    for i in range(len(mean)):
+        logs = log_posterior(grid, mean[i], variance[i], correct[i], drawn[i])
+        weight = np.exp(logs - logs.max())
+        centre = np.average(grid, weights=weight)
+        width = np.average((grid - centre) ** 2, weights=weight)
+        assert found[0][i] == pytest.approx(centre, abs=0.01 * width**0.5)
+        assert found[1][i] == pytest.approx(width, rel=0.02)
+
+
+def test_the_first_step_finds_the_level_of_prompts_not_yet_drawn():
+    """Of 100 responses 25 are correct where ½ was expected: the shift is (25 − 50)/Σ ∂p̂/∂L, where
+    p̂ = σ(m/√(1 + π·1.5/8)) has the derivative ¼/√(1 + π·1.5/8) at ½."""
+    belief = LogitKalman(200)
+    belief.learn(np.arange(100), np.arange(100) % 4 == 0, np.ones(100))
+    mean, _ = belief.logits(np.array([150]))
+    shift = -np.sqrt(1 + np.pi * 1.5 / 8)
+    assert mean == pytest.approx([shift])
+    assert belief.metrics()["belief_drift"] == pytest.approx(shift)
+
+
+def test_later_drifts_are_smoothed():
+    """After many steps without surprise, 2 of 4 at ½, a step of 3 of 4 has the drift
+    gain·(3 − 2)/(4·¼/√(1 + πv/8))."""
+    belief = LogitKalman(40_000, drift_gain=0.3)
+    for step in range(10):
+        belief.learn(np.arange(4) + 4 * step, [1, 0, 1, 0], [1] * 4)
+    belief.learn(np.arange(4) + 40, [1, 1, 1, 0], [1] * 4)
+    assert belief.metrics()["belief_drift"] == pytest.approx(0.3 * np.sqrt(1 + np.pi * 1.5 / 8))
+
+
+def test_a_steady_drift_is_expected_again():
+    """Logits rise by 0.03 a step: with the trend the level stops lagging behind."""
+    lags = {}
+    for gain in (0.0, 0.02):
+        belief, rng = LogitKalman(40_000, trend_gain=gain, learn_variance=False), seeded(0)
+        lag = []
+        for step in range(150):
+            places, truth = np.arange(200) + 200 * step, logistic(-2 + 0.03 * step)
+            lag.append(float(np.mean(truth - belief.believe(places)[0])))
+            belief.learn(places, rng.binomial(16, truth, 200), np.full(200, 16))
+        lags[gain] = np.mean(lag[-50:])
+    assert lags[0.0] > 0.01
+    assert abs(lags[0.02]) < 0.3 * lags[0.0]
+
+
+@pytest.mark.parametrize("variance", [0.3, 4.0])
+def test_the_variance_of_the_set_is_learnt_from_single_draws(variance):
+    """Started at 1.5, it comes within a third of the true one; without, it stays."""
+    rng = seeded(1)
+    truth = rng.normal(0, variance**0.5, 1500)
+    belief, fixed = (LogitKalman(1500, noise=0.0, learn_variance=given) for given in (True, False))
+    for _ in range(300):
+        places = rng.choice(1500, 64, replace=False)
+        correct = rng.random(64) < logistic(truth[places])
+        for each in (belief, fixed):
+            each.learn(places, correct, np.ones(64))
+    assert belief.variance == pytest.approx(variance, rel=1 / 3)
+    assert belief.metrics()["belief_spread"] == pytest.approx(belief.variance**0.5)
+    assert fixed.variance == 1.5
+
+
+def test_expectations_are_right_on_average_in_each_part_of_their_range():
+    """With single draws from a set three times as wide as expected: ten gaps within 2 points."""
+    rng = seeded(2)
+    logits = rng.normal(-1, 4.5**0.5, 1000)
+    belief, expected, truths = LogitKalman(1000), [], []
+    for step in range(400):
+        places = rng.choice(1000, 64, replace=False)
+        truth = logistic(logits[places])
+        if step > 20:
+            expected.append(belief.believe(places)[0])
+            truths.append(truth)
+        belief.learn(places, rng.random(64) < truth, np.ones(64))
+        logits += 0.01
+    expected, truths = np.concatenate(expected), np.concatenate(truths)
+    parts = np.array_split(np.argsort(expected), 10)
+    gaps = [expected[part].mean() - truths[part].mean() for part in parts]
+    assert np.abs(gaps).max() < 0.02
+
+
+def test_without_drift_others_teach_nothing():
+    belief = LogitKalman(10, drift_gain=0.0)
+    belief.learn(np.arange(5), [0] * 5, [4] * 5)
+    assert belief.believe(np.arange(5, 10))[0] == pytest.approx(0.5)
+
+
+def test_what_was_learnt_is_forgotten_and_the_set_stays_as_wide():
+    """With V = 1 and noise 0.1, f² = e^(−0.1) a step: m and v of a visit become f·m and
+    f²·v + 1 − f². A prompt never visited stays at V."""
+    belief = LogitKalman(3, noise=0.1, initial_variance=1.0, drift_gain=0.0, learn_variance=False)
+    belief.learn(np.array([0]), [7], [8])
+    (mean,), (variance,) = belief.logits(np.array([0]))
+    for age in range(1, 9):
+        belief.learn(np.array([1]), [4], [8])
+        kept = np.exp(-0.1 * age)
+        means, variances = belief.logits(np.array([0, 2]))
+        assert means == pytest.approx([kept**0.5 * mean, 0.0])
+        assert variances == pytest.approx([kept * variance + 1 - kept, 1.0])
+
+
+def test_strength_is_that_of_the_beta_with_this_logit_variance():
+    """s = 1/(v·p(1 − p)): at p = ½ and v = 1, 4 pseudo-counts, and 4/v after 2 of 4 correct."""
+    belief = LogitKalman(1, initial_variance=1.0, noise=0.0, drift_gain=0.0)
+    assert belief.believe(np.array([0]))[1] == pytest.approx([4.0])
+    belief.learn(np.array([0]), [2], [4])
+    (_,), (variance,) = belief.logits(np.array([0]))
+    assert belief.believe(np.array([0]))[1] == pytest.approx([4.0 / variance])
+
+
+def test_the_mean_is_that_of_the_logit_normal():
+    """σ(m/√(1 + πv/8)) is within 0.02 of the integral of σ over N(m, v)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    for rate in (0.05, 0.3, 0.5, 0.8):
+        belief = LogitKalman(1, initial_pass_rate=rate, initial_variance=2.0)
+        mean, variance = belief.logits(np.array([0]))
+        exact = logistic(mean + np.sqrt(variance) * nodes) @ weights / weights.sum()
+        assert belief.believe(np.array([0]))[0] == pytest.approx([exact], abs=0.02)
+
+
+def test_a_state_of_an_earlier_release_is_taken():
+    """It has no trend and no scale: they start anew."""
+    belief = LogitKalman(400)
+    for places, correct, _ in history(steps=5):
+        belief.learn(places, correct, np.ones(len(places)))
+    state = belief.state_dict()
+    older = {k: v for k, v in state.items() if k not in ("trend", "scale", "information")}
+    resumed = LogitKalman(400)
+    resumed.load_state_dict(older)
+    assert resumed.variance == 1.5
+    assert np.array_equal(resumed.state_dict()["offset"], state["offset"])
+
+
+def history(steps=150, total=400, batch=64, seed=1):
+    """Single draws from logits that start apart, drift up together and wander apart."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(-1.5, 1.2, total)
+    for _ in range(steps):
+        places = rng.choice(total, batch, replace=False)
+        correct = rng.random(batch) < logistic(logits[places])
+        yield places, correct.astype(int), logistic(logits[places])
+        logits += 0.02 + rng.normal(0, 0.1, total)
+
+
+def test_it_tracks_a_learning_policy_closer_with_the_drift_than_without():
+    errors = {}
+    for gain in (0.0, 0.3):
+        belief, squares, bias = LogitKalman(400, drift_gain=gain), [], []
+        for places, correct, truth in history():
+            expected = belief.believe(places)[0]
+            squares.append(np.mean((expected - truth) ** 2))
+            bias.append(np.mean(expected - truth))
+            belief.learn(places, correct, np.ones(len(places)))
+        errors[gain] = np.mean(squares), abs(np.mean(bias[5:]))
+    assert errors[0.3][0] < 0.8 * errors[0.0][0]
+    assert errors[0.3][1] < 0.5 * errors[0.0][1]
+
+
+def test_a_state_resumes_exactly():
+    whole, resumed = LogitKalman(400), LogitKalman(400)
+    for step, (places, correct, _) in enumerate(history(steps=20)):
+        if step == 10:
+            resumed.load_state_dict(whole.state_dict())
+        whole.learn(places, correct, np.ones(len(places)))
+        if step >= 10:
+            resumed.learn(places, correct, np.ones(len(places)))
+    places = np.arange(400)
+    assert np.array_equal(whole.believe(places), resumed.believe(places))
+
+
+def test_a_state_is_a_copy_and_refuses_other_prompts():
+    belief = LogitKalman(3)
+    state = belief.state_dict()
+    belief.learn(np.array([0]), [1], [1])
+    assert state["offset"].tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="over 3 prompts, this one has 4"):
+        LogitKalman(4).load_state_dict(state)
+
+
+def test_twelve_bytes_a_prompt():
+    state = LogitKalman(1000).state_dict()
+    assert sum(value.nbytes for value in state.values() if isinstance(value, np.ndarray)) == 12_000
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"initial_pass_rate": 1.0}, "initial_pass_rate must lie within"),
+        ({"initial_variance": 0.0}, "initial_variance must be finite and above 0"),
+        ({"noise": -0.1}, "noise must be finite and at least 0"),
+        ({"drift_gain": 1.5}, "drift_gain must lie between 0 and 1"),
+        ({"trend_gain": -0.1}, "trend_gain must lie between 0 and 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        LogitKalman(3, **setting)

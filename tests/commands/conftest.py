@@ -1,0 +1,160 @@
+"""Runs of `rollwise evaluate` and `rollwise prepare` that take a second, and fakes for them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from rollwise.cli import main
+from rollwise.commands import responses
+from rollwise.engines import Completion, LostDraw
+
+# The models here are so small that a second thread for a matrix product only waits.
+torch.set_num_threads(1)
+
+REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
+
+
+@pytest.fixture
+def real_data():
+    """The folder of real problems, where there is one."""
+    if not REAL_DATA.exists():
+        pytest.skip(f"the real problems are not there: {REAL_DATA}")
+    return REAL_DATA
+
+
+class FakeEngine:
+    """Answers by a table: key -> the texts of its responses; a text of None is a lost draw."""
+
+    def __init__(self, texts):
+        self.texts, self._waiting = texts, []
+
+    @property
+    def free_slots(self):
+        return None
+
+    def submit(self, draws, prompts):
+        self._waiting += draws
+
+    def wait(self):
+        drawn, self._waiting = [self._draw(draw) for draw in self._waiting], []
+        return drawn
+
+    def _draw(self, draw):
+        texts = self.texts(draw.key) if callable(self.texts) else self.texts[draw.key]
+        text = texts[draw.index % len(texts)]
+        if text is None:
+            return LostDraw(draw, "as told")
+        return Completion(draw, [5, 1], np.zeros(2, dtype=np.float32), text, truncated=False)
+
+    def cancel(self, draws):
+        return 0
+
+    def load_weights(self, weights):
+        pass
+
+
+@pytest.fixture
+def speak(monkeypatch):
+    """Has the engine say what a table says: `speak({key: [text, ...]})`."""
+
+    def speak(texts):
+        monkeypatch.setattr(
+            "rollwise.commands.components.make_engine", lambda *_: FakeEngine(texts)
+        )
+
+    return speak
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory):
+    """The folder of a tiny random model that can read anything, byte by byte."""
+    folder = tmp_path_factory.mktemp("reader")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {"<end>": 0} | {letter: i for i, letter in enumerate(alphabet, 1)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 2048,
+        "initializer_range": 0.2,
+        "eos_token_id": 0,
+        "bos_token_id": None,
+        "pad_token_id": None,
+    }
+    Qwen2ForCausalLM(Qwen2Config(**shape)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def write_lines(tmp_path):
+    """Writes rows to a JSON Lines file: `write_lines("name.jsonl", row, ...)`."""
+
+    def write(name, *rows):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def say(capsys):
+    """Runs a command: `say("evaluate", folder, *options)` -> exit code and what was shown."""
+
+    def run(command, folder, *options):
+        code = main([command, "--output", str(folder), *map(str, options)])
+        shown = capsys.readouterr()
+        return code, " ".join((shown.out + shown.err).split())
+
+    return run
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+@pytest.fixture
+def kill_after(monkeypatch):
+    """Has the run die in the midst of writing a portion: `kill_after(portions)`."""
+    write = responses._write
+
+    def arm(portions):
+        left = [portions]
+
+        def write_or_die(path, *content):
+            if left[0] == 0:
+                monkeypatch.setattr(responses, "_write", write)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.with_name(f".{path.name}.partial").write_text("half of it")
+                raise Killed
+            left[0] -= 1
+            write(path, *content)
+
+        monkeypatch.setattr(responses, "_write", write_or_die)
+
+    arm.error = Killed
+    return arm
+
+
+def contents(folder):
+    """All files of a folder, to the bit."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def contents_of():
+    return contents

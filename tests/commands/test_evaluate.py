@@ -1,0 +1,286 @@
+"""`rollwise evaluate`: what it writes and shows, how it resumes, what it refuses."""
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from rollwise.cli import main
+from rollwise.commands.evaluate import results_of
+from rollwise.commands.responses import Responses
+from rollwise.config import EvaluateConfig, make_config, make_settings
+from rollwise.records import RunFolder
+from rollwise.tasks import find_benchmarks, read_benchmark, read_problems
+
+TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An evaluation of the built-in model that was not interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert main(["evaluate", "--output", str(folder), *TINY]) == 0
+    return folder
+
+
+def test_what_is_in_the_folder(whole):
+    files = {str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()}
+    assert files == {
+        "config.json",
+        "problems/running-sums.parquet",
+        *(f"responses/running-sums/part-0000{i}.parquet" for i in range(3)),
+        "summary.json",
+        "report.html",
+    }
+    rows = pq.read_table(whole / "responses").to_pylist()
+    assert len(rows) == 12 * 4
+    assert {row["index"] for row in rows} == {0, 1, 2, 3}
+    problems = read_problems(whole / "problems/running-sums.parquet").problems
+    answers = {problem.key: problem.answer for problem in problems}
+    for row in rows:
+        assert row["reward"] == (row["response"].rpartition("=")[2].strip() == answers[row["key"]])
+
+
+def test_the_summary_is_of_the_responses(whole):
+    rows = pq.read_table(whole / "responses").to_pylist()
+    figures = summary_of(whole)["benchmarks"]["running-sums"]
+    mean = sum(row["reward"] for row in rows) / len(rows)
+    assert figures["avg@4"]["value"] == pytest.approx(mean)
+    assert figures["avg@4"]["low"] < mean < figures["avg@4"]["high"]
+    assert figures["tokens"] == sum(row["tokens"] for row in rows) / len(rows)
+    names = [
+        f"{kind}@{k}" for kind in ("pass", "maj", "all_correct", "all_wrong") for k in (1, 2, 4)
+    ]
+    assert [name for name in names if name not in figures] == []
+    assert {int(level) for level in figures["level"]} == set(range(2, 11))
+    assert (figures["problems"], figures["lost_draws"], figures["grader_failures"]) == (12, 0, 0)
+
+
+def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rollwise.commands.responses._write", interrupt)
+    code, shown = say("evaluate", tmp_path / "run", *TINY)
+    assert code == 130
+    assert "to resume: rollwise evaluate --output" in shown and "--resume" in shown
+
+
+def test_a_finished_evaluation_needs_no_model(whole, monkeypatch, say):
+    monkeypatch.setattr("rollwise.models.saved.load_model", None)
+    assert say("evaluate", whole, "--resume")[0] == 0
+
+
+def test_other_settings_are_another_evaluation(whole, say):
+    code, shown = say("evaluate", whole, *TINY, "--seed", 1)
+    assert code == 2
+    assert "`seed` cannot change when a run is resumed" in shown
+    assert "has 0, given was 1" in shown
+
+
+@pytest.mark.parametrize("how", [[], ["--resume"]])
+def test_a_folder_of_something_else_is_left_alone(tmp_path, say, how):
+    (tmp_path / "notes.txt").write_text("mine")
+    code, shown = say("evaluate", tmp_path, *how)
+    assert code == 2
+    assert "give another --output" in shown
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_broken_portion_is_named(tmp_path, whole, say):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / "responses/running-sums/part-00001.parquet").write_bytes(b"PAR1 no")
+    code, shown = say("evaluate", folder, "--resume")
+    assert code == 2
+    assert "part-00001.parquet" in shown.replace(" ", "")
+    assert "remove it to have them drawn again" in shown
+
+
+# Two models.
+
+
+def test_two_models_are_compared_on_the_same_problems(tmp_path, whole, say, make_checkpoint):
+    options = ["--model.path", make_checkpoint, "--engine.max_new_tokens", "16", *TINY[2:]]
+    options += ["--benchmarks", "running-sums", "--data.problems", "9", "--baseline", whole]
+    code, shown = say("evaluate", tmp_path / "other", *options)
+    assert code == 0
+    assert "on the same problems" in shown
+    found = summary_of(tmp_path / "other")["baseline"]
+    assert found["folder"] == str(whole)
+    comparison = found["benchmarks"]["running-sums"]
+    assert comparison["problems"] == 9
+    assert -1 <= comparison["avg"]["low"] <= comparison["avg"]["value"] <= 1
+    assert "Difference to" in (tmp_path / "other/report.html").read_text()
+
+
+@pytest.fixture(params=["0", "2"], ids=["all weights", "adapters"])
+def make_checkpoint(request, tmp_path):
+    """A run of `rollwise train` that has one checkpoint."""
+    folder = tmp_path / "trained"
+    options = {
+        "--steps": "1",
+        "--prompts.batch_size": "2",
+        "--evaluation.problems": "2",
+        "--evaluation.samples": "1",
+        "--data.problems": "8",
+        "--engine.max_new_tokens": "16",
+        "--model.lora_rank": request.param,
+    }
+    arguments = [part for pair in options.items() for part in pair]
+    assert main(["train", "--output", str(folder), *arguments]) == 0
+    return folder
+
+
+def test_a_baseline_without_the_same_problems_is_refused_before_anything_is_drawn(
+    tmp_path, whole, write_lines, say
+):
+    other = write_lines("other.jsonl", {"problem": "1+1?", "answer": "2"})
+    options = ["--benchmarks", f"running-sums={other}", "--baseline", whole, "--grading.type"]
+    code, shown = say("evaluate", tmp_path / "run", *options, "exact")
+    assert code == 2
+    assert "has no problem of this one; it has the benchmarks running-sums" in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_baseline_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, say):
+    code, shown = say("evaluate", tmp_path / "run", "--baseline", tmp_path / "nothing")
+    assert code == 2
+    assert "there is no run in" in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_folder_of_another_command_is_no_baseline(tmp_path, say):
+    other = RunFolder(tmp_path / "other")
+    other.path.mkdir()
+    other.write_config(make_config().model_dump(mode="json"))
+    code, shown = say("evaluate", tmp_path / "run", "--baseline", other.path)
+    assert code == 2
+    assert "is the folder of another command, not an evaluation" in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_prompts_that_leave_no_room_for_a_response_are_said_to(tmp_path, write_lines, say):
+    file = write_lines("long.jsonl", {"problem": "1" + "+1" * 30 + "?", "answer": "31"})
+    options = ["--benchmarks", file, "--engine.max_new_tokens", "120"]
+    code, shown = say("evaluate", tmp_path / "run", *options)
+    assert code == 2
+    assert "`engine.max_new_tokens` = 120 leaves 8 of them; lower it" in shown
+
+
+def test_an_evaluation_is_not_resumed_by_train_nor_reported(whole, say, capsys):
+    code, shown = say("train", whole, "--resume")
+    assert code == 2
+    assert "is the folder of another command" in shown
+    assert main(["report", str(whole)]) == 2
+    assert "the folder is of another command than `rollwise train`" in capsys.readouterr().err
+
+
+# Real problems, and hostile responses.
+
+
+def test_a_tiny_model_on_math_500(tmp_path, real_data, reader, say):
+    options = ["--model.path", reader, "--benchmarks", f"math500={real_data / 'math500.jsonl'}"]
+    options += ["--data.problems", "5", "--samples", "2", "--engine.max_new_tokens", "8"]
+    code, shown = say("evaluate", tmp_path / "run", *options, "--grading.workers", "1")
+    assert code == 0, shown
+    figures = summary_of(tmp_path / "run")["benchmarks"]["math500"]
+    assert figures["problems"] == 5
+    assert sum(row["problems"] for row in figures["subject"].values()) == 5
+    problems = read_problems(tmp_path / "run/problems/math500.parquet").problems
+    assert all(p.messages[-1]["content"].endswith(r"within \boxed{}.") for p in problems)
+
+
+def test_the_figures_of_known_responses(tmp_path, real_data, reader, speak, say):
+    """Each problem gets its answer twice, a wrong one once, and one draw is lost."""
+    file = real_data / "math500.jsonl"
+    settings = make_settings(EvaluateConfig, {"data": {"problems": 6}})
+    problems = read_benchmark(find_benchmarks([str(file)])[0], settings.data)
+    right = {p.key: rf"\boxed{{{p.answer}}}" for p in problems}
+    speak({key: [text, r"\boxed{-987}", text, None] for key, text in right.items()})
+    options = ["--model.path", reader, "--benchmarks", file, "--data.problems", "6"]
+    options += ["--samples", "4", "--portion", "4", "--grading.workers", "1"]
+    code, shown = say("evaluate", tmp_path / "run", *options)
+    assert code == 0, shown
+    figures = summary_of(tmp_path / "run")["benchmarks"]["math500"]
+    assert figures["avg@4"]["value"] == pytest.approx(2 / 3)
+    assert figures["pass@2"]["value"] == 1.0
+    assert figures["maj@2"]["value"] == pytest.approx((1 + 0.5 + 0.5) / 3)
+    assert figures["all_correct@2"]["value"] == pytest.approx(1 / 3)
+    assert "pass@4" not in figures  # nothing has four responses
+    assert figures["lost_draws"] == 6
+
+
+def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, say):
+    evil = "<script>alert(1)</script>[bold red]\x1b[31m`"
+    rows = [
+        {"problem": f"{i}+1?", "answer": "2", "subject": evil if i else "plain"} for i in range(2)
+    ]
+    file = write_lines("a<b>[red].jsonl", *rows)
+    speak(lambda key: [f"{evil}=2", f"{evil}=\ud7ff"])
+    code, shown = say(
+        "evaluate",
+        tmp_path / "run",
+        "--benchmarks",
+        file,
+        "--samples",
+        2,
+        "--grading.type",
+        "exact",
+    )
+    assert code == 0, shown
+    page = (tmp_path / "run/report.html").read_text()
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert "<b>" not in page
+    assert "\x1b" not in page and "\x1b" not in shown
+    assert "[bold red]" in shown
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('{"problem": "1+1?", "answer": "2"}\n{"problem": \n', "line 2: broken JSON"),
+        ('{"problem": "1+1?", "answer": ["2"]}\n', "line 1: `answer` must be text or a number"),
+        ('{"question": "1+1?"}\n', "fit neither schema"),
+        ("", "holds no problem that can be used"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, say, lines, words):
+    file = tmp_path / "bad.jsonl"
+    file.write_text(lines)
+    code, shown = say("evaluate", tmp_path / "run", "--benchmarks", file)
+    assert code == 2
+    assert words in shown and "bad.jsonl" in shown.replace(" ", "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_setting_of_another_command_is_unknown(tmp_path, say, capsys):
+    with pytest.raises(SystemExit) as ended:
+        say("evaluate", tmp_path / "run", "--sampels", "3")
+    assert ended.value.code == 2
+    assert "did you mean `samples`?" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_without_a_checkpoint_has_no_model(tmp_path, say):
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    code, shown = say("evaluate", tmp_path / "e", "--model.path", tmp_path / "run")
+    assert code == 2
+    assert "has no checkpoint yet" in shown
+
+
+def test_problems_without_a_response_are_left_out_of_the_figures():
+    problems = read_benchmark(
+        find_benchmarks(["running-sums"])[0],
+        make_settings(EvaluateConfig, {"data": {"problems": 2}}).data,
+    )
+    found = Responses({problems[1].key: [{"reward": 1.0, "response": "=1"}]})
+    results = results_of(problems, found, make_settings(EvaluateConfig).grading)
+    assert [outcome.key for outcome in results] == [problems[1].key]

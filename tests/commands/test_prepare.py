@@ -1,0 +1,267 @@
+"""`rollwise prepare`: what is left out, what is measured, what is chosen, and how it resumes."""
+
+import dataclasses
+import json
+
+import datasets
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from rollwise.cli import main
+from rollwise.commands.prepare import histogram
+from rollwise.config import PassRateRange
+from rollwise.evaluation import binomial_intervals
+from rollwise.reports.card import code
+from rollwise.tasks import read_problems
+
+TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
+QUESTION = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def prepared(folder):
+    return pq.read_table(folder / "prepared.parquet").to_pylist()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A preparation of the built-in task that was not interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert main(["prepare", "--output", str(folder), *TINY]) == 0
+    return folder
+
+
+def test_what_is_in_the_folder(whole):
+    files = {str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()}
+    assert files == {
+        "config.json",
+        "problems.parquet",
+        *(f"responses/part-0000{i}.parquet" for i in range(3)),
+        "prepared.parquet",
+        "summary.json",
+        "README.md",
+    }
+
+
+def test_pass_rates_are_those_of_the_responses(whole):
+    rewards = {}
+    for row in pq.read_table(whole / "responses").to_pylist():
+        rewards.setdefault(row["key"], []).append(row["reward"])
+    rows = prepared(whole)
+    assert len(rows) == 12
+    for row in rows:
+        exact = stats.binomtest(int(sum(rewards[row["key"]])), 4).proportion_ci(method="exact")
+        assert row["drawn"] == 4
+        assert row["pass_rate"] == np.mean(rewards[row["key"]])
+        assert row["pass_rate_low"] == pytest.approx(exact.low)
+        assert row["pass_rate_high"] == pytest.approx(exact.high)
+
+
+def test_what_is_written_is_what_trainers_read(whole):
+    """verl's columns; the same problems for `rollwise train`; and `datasets` finds the one file."""
+    first = prepared(whole)[0]
+    assert {"data_source", "prompt", "ability", "reward_model", "extra_info"} <= first.keys()
+    assert first["prompt"][0].keys() == {"role", "content"}
+    assert first["reward_model"].keys() == {"ground_truth", "style"}
+    problems = read_problems(whole / "prepared.parquet").problems
+    measured = [(row["pass_rate"] * row["drawn"], row["drawn"]) for row in prepared(whole)]
+    assert [problem.measured for problem in problems] == measured
+    unmeasured = [dataclasses.replace(problem, measured=(0.0, 0.0)) for problem in problems]
+    assert unmeasured == read_problems(whole / "problems.parquet").problems
+    loaded = datasets.load_dataset(str(whole), split="train")
+    assert loaded["key"] == [problem.key for problem in problems]
+
+
+def test_a_run_trains_on_it(tmp_path, whole):
+    options = ["--steps", "1", "--data.train", str(whole / "prepared.parquet")]
+    options += ["--prompts.batch_size", "2", "--grading.type", "exact", "--evaluation.samples", "1"]
+    options += ["--engine.max_new_tokens", "16"]
+    assert main(["train", "--output", str(tmp_path / "run"), *options]) == 0
+
+
+def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
+    folder = tmp_path / "run"
+    assert say("prepare", folder, *TINY)[0] == 0
+    rows = {row["key"]: row for row in prepared(folder)}
+    monkeypatch.setattr("rollwise.models.saved.load_model", None)
+    assert say("prepare", folder, "--resume", "--selection.range", "[0, 0.25)")[0] == 0
+    assert {row["key"] for row in prepared(folder)} == {
+        key for key, row in rows.items() if row["pass_rate"] < 0.25
+    }
+    code, shown = say("prepare", folder, "--resume", "--selection.range", "[0.001, 0.002]")
+    assert code == 2
+    assert "no problem has a pass rate within `selection.range` = '[0.001, 0.002]'" in shown
+    assert not (folder / "prepared.parquet").exists()
+    assert "| pass rate out of range | 12 | 0 |" in (folder / "README.md").read_text()
+
+
+# What is left out.
+
+
+def test_every_stage_is_counted(tmp_path, reader, write_lines, speak, say):
+    """Known problems: each reason once or more, and the pass rates 0, ¼, ½ and 1."""
+    kept = [
+        {"problem": QUESTION, "answer": "60", "solution": r"So \boxed{60}."},
+        {"problem": "What is one half of one?", "answer": r"\frac{1}{2}", "level": "Level 2"},
+        {"problem": "What is the root of sixteen?", "answer": "4"},
+        {"problem": "Which number is the loneliest?", "answer": "1"},
+    ]
+    first = write_lines(
+        "first.jsonl",
+        *kept,
+        {"problem": QUESTION, "answer": "61"},
+        {"problem": QUESTION.lower(), "answer": "60"},
+        {"problem": "No answer?", "answer": ""},
+        {"problem": " ", "answer": "3"},
+        {"problem": "What do two and two make?", "answer": "4", "solution": r"\boxed{5}"},
+        {"problem": "long " * 500, "answer": "3"},
+    )
+    second = write_lines("second.jsonl", kept[2], {"problem": "Lost?", "answer": "0"})
+    keys = {p.messages[0]["content"]: p.key for p in read_problems(second).problems}
+    keys |= {p.messages[0]["content"]: p.key for p in read_problems(first).problems}
+    correct = {
+        keys[row["problem"]]: [rf"\boxed{{{row['answer']}}}"] * n + [r"\boxed{-7}"] * (4 - n)
+        for row, n in zip(kept, (0, 1, 2, 4), strict=True)
+    }
+    speak(correct | {keys["Lost?"]: [None]})
+    options = ["--data.sources", first, "--data.sources", second, "--model.path", reader]
+    options += ["--samples", 4, "--selection.range", "hard", "--engine.max_new_tokens", 8]
+    options += ["--grading.workers", 1, "--selection.range", "(0, 0.5]"]
+    exit_code, shown = say("prepare", tmp_path / "run", *options)
+    assert exit_code == 0, shown
+    found = summary_of(tmp_path / "run")
+    counts = {
+        "read": 12,
+        "empty_problems": 1,
+        "missing_answers": 1,
+        "duplicates": 2,
+        "conflicting_answers": 1,
+        "near_duplicates": 1,
+        "checked_solutions": 2,
+        "refuted_solutions": 1,
+        "too_long": 1,
+        "undrawn": 1,
+        "out_of_range": 2,
+        "chosen": 2,
+    }
+    assert {name: found[name] for name in counts} == counts
+    assert found["pass_rate"]["value"] == pytest.approx((0 + 0.25 + 0.5 + 1) / 4)
+    assert found["lost_draws"] == 4
+    rows = prepared(tmp_path / "run")
+    assert [(row["pass_rate"], row["drawn"], row["level"]) for row in rows] == [
+        (0.25, 4, 2),
+        (0.5, 4, None),
+    ]
+    assert {row["data_source"] for row in rows} == {"first"}
+    card = (tmp_path / "run/README.md").read_text()
+    assert "2 problems of" in card and "| read | | 12 |" in card
+    assert "| pass rate out of range | 2 | 2 |" in card
+
+
+def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, write_lines, say):
+    file = write_lines("s.jsonl", {"problem": "1+1?", "answer": "2", "solution": "two"})
+    options = ["--data.sources", file, "--grading.type", "exact"]
+    exit_code, shown = say("prepare", tmp_path / "run", *options)
+    assert exit_code == 2
+    assert "no reference solution comes to its answer by the grader `exact`" in shown
+    options += ["--selection.check_solutions", "false", "--samples", "1"]
+    assert say("prepare", tmp_path / "run", *options)[0] == 0
+
+
+def test_real_solutions_verify(tmp_path, real_data, reader, speak, say):
+    """100 real problems, all of whose solutions are right, wrongly answered by a fake engine."""
+    file = tmp_path / "math100.jsonl"
+    lines = (real_data / "math500.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[::5]), encoding="utf-8")
+    speak(lambda key: [r"\boxed{-987654321}"])
+    options = ["--data.sources", file, "--model.path", reader, "--engine.max_new_tokens", 8]
+    options += ["--samples", 2, "--data.max_prompt_tokens", 2000]
+    exit_code, shown = say("prepare", tmp_path / "run", *options)
+    assert exit_code == 0, shown
+    found = summary_of(tmp_path / "run")
+    assert (found["read"], found["checked_solutions"], found["refuted_solutions"]) == (100, 100, 0)
+    assert found["histogram"]["0"] == 100 - found["too_long"]
+    assert found["too_long"] < 5
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "text", ["", "half", "(0, 2)", "[0.5, 0.1]", "0, 1", "(a, b)", "(0, 1..2)"]
+)
+def test_a_range_that_is_none_is_refused(tmp_path, say, text):
+    exit_code, shown = say("prepare", tmp_path / "run", "--selection.range", text)
+    assert exit_code == 2
+    assert "range should be all, easy, hard, or an interval within [0, 1]" in shown
+
+
+def test_a_broken_parquet_file_is_named(tmp_path, say):
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
+    exit_code, shown = say("prepare", tmp_path / "run", "--data.sources", tmp_path / "bad.parquet")
+    assert exit_code == 2
+    assert "bad.parquet: cannot be read as parquet" in shown.replace("bad.par quet", "bad.parquet")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_folder_of_an_evaluation_is_refused(tmp_path, say):
+    options = ["--data.problems", "2", "--samples", "1"]
+    assert say("evaluate", tmp_path / "run", *options)[0] == 0
+    exit_code, shown = say("prepare", tmp_path / "run", *options)
+    assert exit_code == 2
+    assert "is the folder of another command" in shown
+
+
+# The parts.
+
+
+@pytest.mark.parametrize(
+    ("text", "within"),
+    [
+        ("all", [0, 0.125, 0.25, 0.3125, 0.5, 1]),
+        ("easy", [0.125, 0.25, 0.3125]),
+        ("hard", [0.125]),
+        ("[0, 0.5)", [0, 0.125, 0.25, 0.3125]),
+        (" ( .25 , 1 ] ", [0.3125, 0.5, 1]),
+    ],
+)
+def test_ranges(text, within):
+    """Of 16 responses, 5 correct ones (0.3125) are within 0.313: so the paper rounds."""
+    rates = np.array([0, 0.125, 0.25, 0.3125, 0.5, 1, np.nan])
+    assert rates[PassRateRange.parse(text).holds(rates)].tolist() == within
+
+
+def test_the_histogram_has_every_rate_once():
+    rates = np.array([0, 0, 0.1, 0.3, 0.30001, 0.95, 1])
+    found = histogram(rates)
+    assert found["0"] == 2 and found["1"] == 1
+    assert (found["(0, 0.1]"], found["(0.2, 0.3]"], found["(0.3, 0.4]"]) == (1, 1, 1)
+    assert found["(0.9, 1)"] == 1
+    assert sum(histogram(np.arange(17) / 16).values()) == 17
+
+
+def test_intervals_of_pass_rates_are_exact():
+    low, high = binomial_intervals([0, 3, 16, 0], [16, 16, 16, 0])
+    for i, correct in enumerate((0, 3, 16)):
+        exact = stats.binomtest(correct, 16).proportion_ci(method="exact")
+        assert (low[i], high[i]) == pytest.approx((exact.low, exact.high))
+    assert np.isnan([low[3], high[3]]).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "`plain`"),
+        ("a`b", "`` a`b ``"),
+        ("``", "``` `` ```"),
+        ("a\nb\x1b\u202e", "`a b  `"),
+        ("<b>", "`<b>`"),
+    ],
+)
+def test_text_of_strangers_in_a_card_is_code(text, shown):
+    assert code(text) == shown

@@ -1,0 +1,41 @@
+"""`rollwise evaluate` and `prepare`, killed and resumed: the files are those of one run."""
+
+import signal
+import sys
+
+import pytest
+from forked import Command
+
+TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
+FIRST_LAST = {
+    "evaluate": ("responses/running-sums/part-00001.parquet", "summary.json"),
+    "prepare": ("responses/part-00001.parquet", "prepared.parquet"),
+}
+"""A file of the first portion, and one that is written at the end."""
+
+
+@pytest.mark.parametrize("command", FIRST_LAST)
+def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, contents_of, say, command):
+    assert say(command, tmp_path / "whole", *TINY)[0] == 0
+    for portions, how in [(0, TINY), (1, ["--resume"]), (2, TINY)]:
+        folder = tmp_path / f"after {portions}"
+        kill_after(portions)
+        with pytest.raises(kill_after.error):
+            say(command, folder, *TINY)
+        assert not (folder / FIRST_LAST[command][1]).exists()
+        assert say(command, folder, *how)[0] == 0
+        assert contents_of(folder) == contents_of(tmp_path / "whole")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+@pytest.mark.parametrize("command", FIRST_LAST)
+def test_a_process_that_is_killed_resumes_to_the_same_files(tmp_path, contents_of, say, command):
+    options = ["--data.problems", "16", "--samples", "4", "--portion", "1"]
+    where = ["--output", str(tmp_path / "run")]
+    process = Command(command, *where, *options, shown=tmp_path / "shown")
+    process.wait_for((tmp_path / "run" / FIRST_LAST[command][0]).exists)
+    process.send(signal.SIGKILL)
+    assert process.end()[0] == -signal.SIGKILL
+    for folder in ("run", "whole"):
+        assert say(command, tmp_path / folder, *options)[0] == 0
+    assert contents_of(tmp_path / "run") == contents_of(tmp_path / "whole")

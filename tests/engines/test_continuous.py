@@ -1,0 +1,264 @@
+"""Continuous batching: what is filled again, kept, moved, and split over processes."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import END, KINDS, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
+from transformers import Gemma2Config, Gemma2ForCausalLM, GenerationConfig, Qwen2ForCausalLM
+
+from rollwise.engines.cpu.pages import PagedCache
+from rollwise.engines.kv_cache import NARROWEST, widths
+from rollwise.engines.transformers import TransformersEngine, make_built_in_engine, unfit_reason
+from rollwise.engines.whole_batches import WholeBatchEngine
+
+
+def input_shapes(engine):
+    """The shapes of what the slots' model is run on from now on."""
+    shapes = []
+    engine._batch._forward._embed.register_forward_pre_hook(
+        lambda _, args: shapes.append(tuple(args[0].shape))
+    )
+    return shapes
+
+
+def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
+    """With draws in line steps run on all rows but the few that are yet to be reported."""
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=32, processes=1)
+    shapes = input_shapes(engine)
+    draws = make_draws(40)
+    engine.submit(draws, PROMPTS)
+    rows_while_waiting, responses = [], []
+    while completions := engine.wait():
+        steps = [rows for rows, width in shapes if width == 1]
+        if engine._waiting:
+            rows_while_waiting += steps
+        shapes.clear()
+        responses += completions
+        assert engine.free_slots == max(0, 32 - len(engine._batch.drawing) - len(engine._waiting))
+    assert {c.draw for c in responses} == set(draws)
+    assert np.mean(rows_while_waiting) >= 32 - 4
+    assert max(rows_while_waiting) == 32
+
+
+def test_no_row_is_computed_in_vain(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16, processes=1)
+    shapes = input_shapes(engine)
+    lengths = [len(c.tokens) for c in complete(engine, make_draws(20)).values()]
+    assert sum(rows for rows, width in shapes if width == 1) == sum(lengths) - len(lengths)
+
+
+def test_a_prompt_is_run_once_however_late_its_draws_come(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT, processes=1)
+    shapes = input_shapes(engine)
+    complete(engine, make_draws(2))
+    complete(engine, make_draws(2, seed=1))
+    assert [rows for rows, width in shapes if width > 1] == [3]
+    engine.load_weights({})
+    complete(engine, make_draws(1, ["short"]))
+    assert [rows for rows, width in shapes if width > 1] == [3, 1]
+
+
+def test_a_prompt_that_has_changed_is_run_again(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT)
+    draws = make_draws(3, ["short"])
+    complete(engine, draws)
+    changed = {"short": PROMPTS["long"]}
+    fresh = TransformersEngine(model, tokenizer, LIMIT)
+    engine.submit(draws, changed)
+    found = {c.draw: c for completions in iter(engine.wait, []) for c in completions}
+    fresh.submit(draws, changed)
+    wanted = {c.draw: c for completions in iter(fresh.wait, []) for c in completions}
+    assert as_tokens(found) == as_tokens(wanted)
+
+
+def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.prefixes.KEPT_TOKENS", 40)
+    engine = TransformersEngine(model, tokenizer, LIMIT, processes=1)
+    prompts = {key: PROMPTS["long"] for key in range(20)}
+    for key in prompts:
+        engine.submit(make_draws(1, [key]), prompts)
+        complete(engine, [])
+        assert sum(len(prefix.tokens) for prefix in engine._batch._prompts._known.values()) <= 40
+    assert list(engine._batch._prompts._known) == [16, 17, 18, 19]
+
+
+def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, tokenizer):
+    """Two of four responses go, after one token of the prefill and six of steps."""
+    endless = copy.deepcopy(model)
+    endless.generation_config = GenerationConfig(eos_token_id=17)
+    mute = copy.deepcopy(tokenizer)
+    mute.eos_token = None
+    engine = TransformersEngine(endless, mute, 20, batch_size=4, processes=1)
+    draws = make_draws(4, ["short"])
+    engine.submit(draws, PROMPTS)
+    engine._fill()
+    with torch.inference_mode():
+        for _ in range(6):
+            engine._batch._step()
+    waiting = make_draws(1, ["middle"])
+    engine.submit(waiting, PROMPTS)
+    assert engine.cancel(draws[:2] + waiting) == 14
+    assert engine.free_slots == 2
+    assert engine.cancel(draws[:2]) == 0
+    done = {c.draw: c for completions in iter(engine.wait, []) for c in completions}
+    assert done.keys() == set(draws[2:])
+    alone = complete(TransformersEngine(endless, mute, 20), draws[2:])
+    assert as_tokens(done) == as_tokens(alone)
+
+
+@pytest.mark.parametrize("worth", [1, 8])
+@pytest.mark.parametrize("processes", [2, 3, 64])
+def test_processes_draw_the_same(processes, worth, model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.cpu.processes.WORTH_SPLITTING", worth)
+    draws = make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT, processes=1), draws))
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=7, processes=processes)
+    slots = sorted(part.free_slots for part in engine._batch.parts)
+    assert slots == {2: [3, 4], 3: [2, 2, 3]}.get(processes, [1] * 7)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert engine.free_slots == 7
+
+
+def test_many_draws_are_split_over_the_processes_and_few_are_not(model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.cpu.processes.WORTH_SPLITTING", 3)
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=20, processes=2)
+    assert [engine._batch._shares(count) for count in (0, 1, 5, 6, 9, 20)] == [
+        [0, 0],
+        [1, 0],
+        [5, 0],
+        [3, 3],
+        [4, 5],
+        [10, 10],
+    ]
+    engine.submit(make_draws(4, ["short"]), PROMPTS)
+    engine._fill()
+    assert [engine._batch._shares(count) for count in (1, 5)] == [[0, 1], [0, 5]]
+
+
+def test_a_process_that_fails_leaves_no_draw_behind(model, tokenizer, monkeypatch):
+    """Memory is short once, in this process, while the other continues."""
+    draws = make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16, processes=2)
+    advance = engine._batch.own.advance
+
+    def fail_once(steps):
+        monkeypatch.setattr(engine._batch.own, "advance", advance)
+        raise torch.OutOfMemoryError("too much")
+
+    monkeypatch.setattr(engine._batch.own, "advance", fail_once)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert engine.batch_size == 8
+
+
+def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer):
+    """Prompts of 2 and 30 tokens, responses of up to 100: through four widths."""
+    model = make_model()
+    model.config.max_position_embeddings = 256
+    prompts = {"short": [5, 9], "long": [3, 14, 4, 7, 11, 6] * 5}
+    model.generation_config = GenerationConfig(eos_token_id=17)
+    mute = copy.deepcopy(tokenizer)
+    mute.eos_token = None
+    assert widths(131) == [NARROWEST, 48, 80, 128, 192]
+    found = []
+    for engine_class, batch_size in ((TransformersEngine, 5), (WholeBatchEngine, 12)):
+        engine = engine_class(model, mute, 100, batch_size=batch_size)
+        engine.submit(make_draws(6, prompts), prompts)
+        done = [c for completions in iter(engine.wait, []) for c in completions]
+        found.append({c.draw: c.tokens for c in done})
+        assert {len(c.tokens) for c in done} == {100}
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_memory_stays_flat_over_steps(compiled, model, tokenizer, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda _: compiled)
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16, processes=1)
+    sizes = []
+    for step in range(4):
+        complete(engine, make_draws(20, seed=step))
+        engine.load_weights({})
+        cache = engine._batch._cache
+        banks = [cache] if compiled else cache._buckets
+        sizes.append(
+            [
+                bank._store.size if compiled else bank.store.numel()
+                for bank in banks
+                if compiled or bank.store is not None
+            ]
+        )
+    assert sizes[0]
+    assert sizes[1:] == [sizes[0]] * 3
+
+
+def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
+    model, tokenizer, monkeypatch, caplog
+):
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16, processes=1)
+    draws = make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    begin_step = PagedCache.begin_step
+
+    def bounded(cache):
+        if len(cache.order) > 5:
+            raise torch.OutOfMemoryError("too much")
+        return begin_step(cache)
+
+    monkeypatch.setattr(PagedCache, "begin_step", bounded)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert engine.batch_size == 4
+    assert [r.args for r in caplog.records] == [(8,), (4,)]
+
+
+def test_new_weights_begin_responses_anew(tokenizer):
+    model, learner = make_model(), make_model(seed=1)
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8)
+    draws = make_draws(8)
+    engine.submit(draws, PROMPTS)
+    early = {c.draw: c.tokens for c in engine.wait()}
+    assert engine._batch.drawing
+    engine.load_weights(learner.state_dict())
+    late = {c.draw: c.tokens for completions in iter(engine.wait, []) for c in completions}
+    assert early.keys() | late.keys() == set(draws)
+    wanted = as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
+    assert late == {draw: wanted[draw] for draw in late}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_models_fit_into_slots(kind, tokenizer):
+    assert unfit_reason(make_model(kind)) is None
+    assert isinstance(make_built_in_engine(make_model(kind), tokenizer, LIMIT), TransformersEngine)
+
+
+def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
+    config = Gemma2Config(
+        vocab_size=17,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=64,
+        eos_token_id=END,
+    )
+    capped = Gemma2ForCausalLM(config).eval()
+    engine = make_built_in_engine(capped, tokenizer, LIMIT)
+    assert isinstance(engine, WholeBatchEngine)
+    assert "softcap" in caplog.text
+    assert len(complete(engine, make_draws(2))) == 6
+
+
+def test_a_model_whose_logits_would_differ_does_not_fit():
+    class Biased(Qwen2ForCausalLM):
+        """Adds a bias that only whole sequences get."""
+
+        def forward(self, input_ids, **options):
+            output = super().forward(input_ids=input_ids, **options)
+            output.logits = output.logits + (input_ids.shape[1] > 1)
+            return output
+
+    torch.manual_seed(0)
+    assert unfit_reason(Biased(make_model().config)) == "its logits differ in slots"

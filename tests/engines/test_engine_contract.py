@@ -1,0 +1,102 @@
+"""Our engines against the contract, and broken ones that it must catch."""
+
+import sys
+
+import pytest
+from tiny_models import LIMIT, PROMPTS, make_model
+from transformers import PreTrainedTokenizerFast
+
+from rollwise.engines.simulated import Lengths, SimulatedEngine
+from rollwise.engines.testing import EngineContract
+from rollwise.engines.transformers import TransformersEngine
+from rollwise.engines.whole_batches import WholeBatchEngine
+from rollwise.models.loading import model_path
+
+
+def make_tokenizer():
+    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+
+
+class TestContinuousBatching(EngineContract):
+    prompts = PROMPTS
+
+    def make(self):
+        return TransformersEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5, processes=1)
+
+    def weights(self):
+        return make_model(seed=1).state_dict()
+
+
+class TestUnchangedWeights(TestContinuousBatching):
+    def weights(self):
+        return {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+class TestProcesses(TestContinuousBatching):
+    def make(self):
+        return TransformersEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5, processes=2)
+
+
+class TestWholeBatches(TestContinuousBatching):
+    def make(self):
+        return WholeBatchEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5)
+
+
+class SimulatedContract(EngineContract):
+    engine_class = SimulatedEngine
+
+    def make(self):
+        lengths = Lengths(median=20, sigma=0.5, longest=100, incorrect_factor=2.0)
+        return self.engine_class({"short": 0.5, "long": 0.2}, lengths, slots=5)
+
+
+class TestSimulated(SimulatedContract):
+    pass
+
+
+class Forgetful(SimulatedEngine):
+    """Goes on with what was cancelled."""
+
+    def cancel(self, draws):
+        return 0
+
+
+class Repetitive(SimulatedEngine):
+    """Returns completions twice."""
+
+    def wait(self):
+        done = super().wait()
+        return [*done, *done]
+
+
+class Sociable(SimulatedEngine):
+    """Adds a token for each response in flight."""
+
+    def _completion(self, response):
+        completion = super()._completion(response)
+        completion.tokens.extend([0] * len(self._running))
+        return completion
+
+
+class Hoarder(SimulatedEngine):
+    """Never reports a slot as taken."""
+
+    free_slots = 5
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (Forgetful, "nothing_comes_of_a_cancelled_draw"),
+        (Repetitive, "each_draw_completes_once"),
+        (Sociable, "a_response_does_not_depend_on_its_company"),
+        (Sociable, "completions_are_whole"),
+        (Hoarder, "free_slots_are_free_again"),
+    ],
+)
+def test_a_broken_engine_is_caught(broken, test):
+    contract = SimulatedContract()
+    contract.engine_class = broken
+    with pytest.raises(AssertionError):
+        getattr(contract, f"test_{test}")()

@@ -1,0 +1,86 @@
+"""What slots keep of their responses, in rows or on pages, and the attention to it."""
+
+import numpy as np
+import pytest
+import torch
+from closeness import assert_close
+
+from rollwise.engines.cpu.kernels import PAGE
+from rollwise.engines.cpu.pages import PagedCache
+from rollwise.engines.kv_cache import BucketedCache
+
+SLOTS, LAYERS, HEADS, GROUP, SIZE = 24, 2, 2, 3, 8
+
+
+def in_rows():
+    return BucketedCache(SLOTS, longest=160, device=torch.device("cpu"))
+
+
+def on_pages():
+    return PagedCache(SLOTS)
+
+
+def attention_of(query, keys, values, window):
+    """Attention of one token, by definition; shapes (heads, size) and (key heads, T, size)."""
+    seen = slice(None) if window is None else slice(-window, None)
+    scores = query.view(HEADS, GROUP, SIZE) @ keys[:, seen].transpose(1, 2) * SIZE**-0.5
+    return (scores.softmax(-1) @ values[:, seen]).reshape(-1, SIZE)
+
+
+@pytest.mark.parametrize("window", [None, 5, 40])
+@pytest.mark.parametrize("make_cache", [in_rows, on_pages])
+def test_a_step_attends_to_all_that_each_slot_holds(make_cache, window):
+    """Slots of prompts of many lengths are filled and emptied at random, and rows grow."""
+    rng, random = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    cache = make_cache()
+    lengths = [1, 3, 30, 31, 60, 110]
+    prefixes = [
+        torch.randn((2, LAYERS, 1, HEADS, length, SIZE), generator=random) for length in lengths
+    ]
+    held = {}
+    for _ in range(60):
+        leaving = [slot for slot in held if rng.random() < 0.05 or held[slot].shape[3] >= 150]
+        if leaving:
+            cache.release(np.array(leaving))
+            held = {slot: states for slot, states in held.items() if slot not in leaving}
+        free = rng.permutation([slot for slot in range(SLOTS) if slot not in held])
+        begun = free[: rng.integers(0, len(free) + 1)]
+        if len(begun):
+            prefix = prefixes[rng.integers(len(prefixes))]
+            cache.fill(begun, prefix)
+            held |= {int(slot): prefix[:, :, 0] for slot in begun}
+        if not held:
+            continue
+        step, order = cache.begin_step(), cache.order
+        assert sorted(order) == sorted(held)
+        assert cache.lengths[order].tolist() == [held[slot].shape[3] for slot in order]
+        new = torch.randn((2, LAYERS, len(order), HEADS, 1, SIZE), generator=random)
+        query = torch.randn((LAYERS, len(order), HEADS * GROUP, 1, SIZE), generator=random)
+        for row, slot in enumerate(order):
+            held[slot] = torch.cat([held[slot], new[:, :, row]], dim=3)
+        for layer in range(LAYERS):
+            found = step.attend(layer, query[layer], *new[:, layer], None, window)
+            for row, slot in enumerate(order):
+                wanted = attention_of(query[layer, row, :, 0], *held[slot][:, layer], window)
+                assert_close(found[row, :, 0], wanted)
+        cache.lengths[order] += 1
+
+
+def test_a_prompt_is_on_the_same_pages_for_all_its_responses():
+    cache, prefix = on_pages(), torch.ones((2, LAYERS, 1, HEADS, PAGE + 4, SIZE))
+
+    def pages_in_use():
+        return cache._store.shape[2] - len(cache._free)
+
+    cache.fill(np.arange(8), prefix)
+    assert pages_in_use() == 2
+    cache.begin_step()
+    assert pages_in_use() == 2 + 8
+    cache.fill(np.array([20]), prefix)
+    cache.release(np.arange(1, 8))
+    assert pages_in_use() == 2 + 1
+    cache.fill(np.array([3]), prefix.clone())
+    assert pages_in_use() == 2 + 1 + 2
+    cache.release(cache.order)
+    assert pages_in_use() == 0
+    assert not cache._prompts

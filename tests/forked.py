@@ -1,0 +1,58 @@
+"""The command line in a process of its own that is forked: it imports nothing anew.
+
+Another interpreter would import torch and transformers first, for seconds.
+"""
+
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+from rollwise.cli import main
+
+PATIENCE = 300.0  # seconds for what must come; nothing waits that long unless it is broken
+
+
+class Command:
+    """A command that runs beside the test: `Command("train", "--output", folder)`.
+
+    Args:
+        *arguments: The command's.
+        shown: A file for what the command shows.
+    """
+
+    def __init__(self, *arguments: str, shown: Path):
+        self._shown = shown
+        self._process = multiprocessing.get_context("fork").Process(
+            target=_run, args=(arguments, shown)
+        )
+        self._process.start()
+
+    def wait_for(self, condition):
+        """Wait until a condition holds, while the command runs."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert self._process.is_alive(), self._shown.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    def send(self, number):
+        """Send a signal."""
+        os.kill(self._process.pid, number)
+
+    def end(self):
+        """Wait for the end; returns the exit code and what was shown."""
+        self._process.join(PATIENCE)
+        code = self._process.exitcode
+        if code is None:
+            self._process.kill()
+        return code, self._shown.read_text(encoding="utf-8")
+
+
+def _run(arguments, shown):
+    with shown.open("w", encoding="utf-8", buffering=1) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        sys.stdout = sys.stderr = file
+        sys.exit(main(arguments))

@@ -1,0 +1,98 @@
+"""Prompts as tokens: with and without a chat template, and never cut off."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from rollwise.errors import DataError
+from rollwise.models.encoding import encode_prompts
+from rollwise.tasks import Problem
+
+CHARACTERS = ["<bos>", "\n", *"0123456789+-?=", *"abcdefghijklmnopqrstuvwxyz", *"<>: "]
+TEMPLATE = (
+    "{% for message in messages %}<{{ message['role'] }}:{{ message['content'] }}>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant:{% endif %}"
+)
+
+
+def make_tokenizer(template=None, begins=False):
+    """One token a character; with `begins`, plain text starts with a special token."""
+    vocabulary = {character: i for i, character in enumerate(CHARACTERS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<bos>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    if begins:
+        tokenizer.post_processor = processors.TemplateProcessing("<bos> $A", None, [("<bos>", 0)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template)
+
+
+def spell(text):
+    return [CHARACTERS.index(character) for character in text]
+
+
+def encode_one(problem, tokenizer):
+    return encode_prompts([problem], tokenizer, 1000).token_ids[problem.key]
+
+
+def converse(*messages):
+    return Problem("key", tuple({"role": r, "content": c} for r, c in messages), "12")
+
+
+def test_one_question_without_a_template_is_just_its_text():
+    ids = encode_one(Problem.ask("7+5?", "12"), make_tokenizer())
+    assert ids == spell("7+5?")
+    assert type(ids) is list
+    assert all(type(token) is int for token in ids)
+
+
+def test_a_conversation_without_a_template_is_joined_by_newlines():
+    problem = converse(("system", "add"), ("user", "7+5?"))
+    assert encode_one(problem, make_tokenizer()) == spell("add\n7+5?")
+
+
+def test_plain_text_begins_as_the_tokenizer_has_it():
+    ids = encode_one(Problem.ask("7+5?", "12"), make_tokenizer(begins=True))
+    assert ids == [0, *spell("7+5?")]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_template_renders_the_conversation_and_opens_the_answer(begins):
+    problem = converse(("system", "add"), ("user", "7+5?"))
+    ids = encode_one(problem, make_tokenizer(TEMPLATE, begins))
+    assert ids == spell("<system:add><user:7+5?><assistant:")
+    assert type(ids) is list
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE])
+@given(lengths=st.sets(st.integers(1, 40), min_size=1), limit=st.integers(1, 60))
+def test_a_prompt_is_kept_whole_or_dropped_and_counted(template, lengths, limit):
+    tokenizer = make_tokenizer(template)
+    around = len("<user:><assistant:") if template else 0
+    problems = [Problem.ask("1" * length, "") for length in sorted(lengths, reverse=True)]
+    fitting = [p for p in problems if len(p.messages[0]["content"]) + around <= limit]
+    if not fitting:
+        with pytest.raises(DataError):
+            encode_prompts(problems, tokenizer, limit)
+        return
+    result = encode_prompts(problems, tokenizer, limit)
+    assert result.problems == fitting
+    assert result.too_long == len(problems) - len(fitting)
+    assert {key: len(ids) - around for key, ids in result.token_ids.items()} == {
+        problem.key: len(problem.messages[0]["content"]) for problem in fitting
+    }
+
+
+def test_nothing_left_says_how_far_off_the_limit_is():
+    problems = [Problem.ask("1" * length, "") for length in (9, 7, 8)]
+    with pytest.raises(DataError) as caught:
+        encode_prompts(problems, make_tokenizer(), 6)
+    assert str(caught.value) == (
+        "all 3 prompts are longer than data.max_prompt_tokens = 6, and the shortest has 7 tokens: "
+        "raise data.max_prompt_tokens"
+    )
+
+
+def test_no_problems_are_an_error_of_their_own():
+    with pytest.raises(DataError, match=r"^there are no problems to encode$"):
+        encode_prompts([], make_tokenizer(), 6)

@@ -1,0 +1,201 @@
+"""What samplers over a fixed set share: other counts, leaving out, states that do not fit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import rollwise.prompts as rp
+from rollwise.beliefs import BELIEFS, Belief, LatestPassRate
+from rollwise.prompts import CDAS, Curriculum, FixedSetSampler, Posterior, Prioritized, Uniform
+from rollwise.prompts.testing import play
+
+
+class FirstOfAll(FixedSetSampler):
+    """The least that a sampler of one's own must write."""
+
+    def _choose(self, count, exclude):
+        allowed = np.ones(len(self.keys), dtype=bool) if exclude is None else ~exclude
+        return np.flatnonzero(allowed)[:count]
+
+
+def test_a_sampler_of_ones_own_needs_one_method():
+    sampler = FirstOfAll("abc", 2)
+    assert sampler.ask() == ["a", "b"]
+    assert sampler.ask(1, ["a"]) == ["b"]
+    sampler.tell(["b"], [1], [2])
+    assert sampler.metrics() == {"visited": 1 / 3}
+    other = FirstOfAll("abc", 2)
+    other.load_state_dict(sampler.state_dict())
+    assert other.asks == 2
+
+
+def test_more_or_fewer_can_be_asked_for():
+    for sampler in (Uniform(range(9), 2), CDAS(range(9), 2), Prioritized(range(9), 2)):
+        assert len(set(sampler.ask(5))) == 5
+        assert len(set(sampler.ask(100))) == 9
+        with pytest.raises(ValueError, match=r"^count must be at least 1, got 0$"):
+            sampler.ask(0)
+
+
+def test_a_second_batch_of_a_step_without_those_of_the_first():
+    """As refilling needs it: CDAS alone would choose the same prompts again."""
+    sampler = CDAS(range(9), 3, warmup_epochs=0)
+    first = sampler.ask()
+    assert sampler.ask() == first
+    second = sampler.ask(exclude=first)
+    assert len(set(first + second)) == 6
+
+
+def test_what_to_leave_out_are_keys_in_any_collection():
+    for exclude in (["a", "b"], {"a", "b"}, {"a": 1, "b": 2}, np.array(["a", "b"])):
+        assert Uniform("abc", 3).ask(exclude=exclude) == ["c"]
+    with pytest.raises(ValueError, match=r"^not among the 3 prompts of this sampler: 'd'$"):
+        Uniform("abc", 3).ask(exclude=["a", "d"])
+
+
+def test_a_mask_is_still_taken_in_this_release():
+    sampler = Uniform("abc", 3)
+    with pytest.warns(DeprecationWarning, match=r"^exclude takes keys; a mask is deprecated$"):
+        assert sampler.ask(exclude=np.array([True, False, True])) == ["b"]
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match=r"shape \(2,\)$"):
+        sampler.ask(exclude=np.array([True, False]))
+
+
+def test_the_old_name_of_the_base_still_serves():
+    with pytest.warns(DeprecationWarning, match="BatchSampler is now FixedSetSampler"):
+        assert rp.BatchSampler is FixedSetSampler
+
+
+@dataclass(eq=False)
+class AllTime(Belief):
+    """The least that a belief of one's own must write."""
+
+    def __post_init__(self):
+        self.counts = np.zeros((self.total, 2))
+
+    def believe(self, places):
+        correct, drawn = self.counts[places].T
+        return (correct + 1) / (drawn + 2), drawn
+
+    def learn(self, places, correct, drawn):
+        self.counts[places] += np.stack([correct, drawn], axis=1)
+
+
+CHOICES = {
+    "uniform": Uniform,
+    "curriculum": lambda *given, **settings: Curriculum(*given, levels=[5] * 20, **settings),
+    "prioritized": Prioritized,
+    "cdas": lambda *given, **settings: CDAS(*given, warmup_epochs=0, target=0.4, **settings),
+    "posterior": Posterior,
+    "own": FirstOfAll,
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("belief", [AllTime, *BELIEFS.values()])
+def test_any_belief_goes_with_any_choice(choice, belief):
+    """The sampler answers what the belief does, and teaches it."""
+    known = belief(20)
+    sampler = CHOICES[choice](range(20), 4, belief=known)
+    assert sampler.belief is known
+    for _ in range(6):
+        batch = sampler.ask()
+        assert len(set(batch)) == 4
+        sampler.tell(batch, [place * 4 // 20 for place in batch], [4] * 4)
+    places = np.arange(3, 15)
+    expected = known.mean(places).astype(float)
+    assert np.array_equal(sampler.expected_pass_rates(places), expected, equal_nan=True)
+    assert sampler.pass_rate_priors(places).tolist() == known.priors(places).tolist()
+    assert known.metrics().items() <= sampler.metrics().items()
+
+
+def test_the_choice_follows_the_belief_that_it_is_given():
+    """Expected are 1/6 to 5/6 in steps of 1/12; half just above 0.4 come, half just below."""
+    belief = AllTime(9)
+    belief.learn(np.arange(9), np.arange(9) / 2, np.full(9, 4))
+    harder, easier = [1, 2], [3, 4]
+    assert CDAS(range(9), 4, belief=belief, warmup_epochs=0, target=0.4).ask() == harder + easier
+
+
+def test_a_belief_may_be_taught_by_its_sampler_and_asked_by_others():
+    belief = AllTime(3)
+    Uniform("abc", 1, belief=belief).tell(["b"], [4], [4])
+    assert belief.mean(slice(None)).tolist() == [0.5, 5 / 6, 0.5]
+
+
+def test_a_belief_of_other_prompts_is_refused():
+    message = r"^belief must be of as many prompts as there are \(3\), got one of 4$"
+    with pytest.raises(ValueError, match=message):
+        Uniform("abc", 1, belief=AllTime(4))
+    state = Uniform("abc", 1, belief=LatestPassRate(3)).state_dict()
+    with pytest.raises(ValueError, match=r"^the state is of the belief LatestPassRate, this one"):
+        Uniform("abc", 1).load_state_dict(state)
+
+
+def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
+    sampler, other = (Uniform("abc", 1, belief=AllTime(3)) for _ in range(2))
+    sampler.ask()
+    other.load_state_dict(sampler.state_dict())
+    assert other.asks == 1
+    assert "AllTime keeps no state: it starts over" in caplog.text
+
+
+EARLIER = {
+    "uniform": lambda: Uniform(range(20), 4),
+    "curriculum": lambda: Curriculum(range(20), 4, levels=[5] * 20),
+    "prioritized": lambda: Prioritized(range(20), 4),
+    "posterior": lambda: Posterior(range(20), 4),
+    "cdas": lambda: CDAS(range(20), 4, warmup_epochs=2, revisit_share=0.5),
+}
+
+
+@pytest.mark.parametrize("choice", EARLIER)
+@pytest.mark.parametrize("steps", [0, 3, 30])
+def test_states_of_earlier_releases_are_read(choice, steps):
+    """Theirs had no prefix on what is believed, and CDAS counted visits once."""
+    sampler, other = (EARLIER[choice]() for _ in range(2))
+    play(sampler, steps)
+    state = {name.removeprefix("belief."): value for name, value in sampler.state_dict().items()}
+    other.load_state_dict({name: state[name] for name in state.keys() - {"belief", "told"}})
+    assert play(other, 12) == play(sampler, 12)
+
+
+def test_a_state_of_another_sampler_is_refused():
+    with pytest.raises(ValueError, match=r"^the state is of the sampler Uniform, this one is CDAS"):
+        CDAS("abc", 1).load_state_dict(Uniform("abc", 1).state_dict())
+
+
+def test_a_state_that_lacks_something_says_what():
+    with pytest.raises(ValueError, match=r"^the state lacks 'tells'; it has asks$"):
+        CDAS("abc", 1).load_state_dict({"asks": 3})
+
+
+def test_an_array_of_another_length_is_refused_and_nothing_changes():
+    sampler = CDAS("abc", 1)
+    state = {**sampler.state_dict(), "visits": np.zeros(4), "competence": 7.0}
+    with pytest.raises(ValueError, match=r"over 4 prompts, this one has 3: 'visits' has shape"):
+        sampler.load_state_dict(state)
+    assert sampler.competence == 0
+
+
+def test_the_order_of_the_keys_matters_to_a_state():
+    with pytest.raises(ValueError, match=r"of 3 other prompts, or of these in another order"):
+        CDAS("acb", 1).load_state_dict(CDAS("abc", 1).state_dict())
+
+
+@pytest.mark.parametrize("counts", [[0.5], [np.nan], [None], ["4"], [True]])
+def test_counts_must_be_integers(counts):
+    with pytest.raises(TypeError, match=r"^correct must be integers, got \["):
+        Uniform("abc", 1).tell(["a"], counts, [4])
+
+
+def test_whole_floats_are_integers():
+    sampler = Prioritized("abc", 1)
+    sampler.tell(["a"], np.array([2.0]), np.array([4.0]))
+    assert sampler.expected_pass_rates(["a"]).tolist() == [0.5]
+
+
+def test_a_seed_is_not_negative():
+    with pytest.raises(ValueError, match=r"^seed must be at least 0, got -1$"):
+        Uniform("abc", 1, seed=-1)

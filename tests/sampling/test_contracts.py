@@ -1,0 +1,223 @@
+"""The checks for third parties: all of ours pass, and plug-ins that are wrong are found out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from rollwise.sampling import (
+    ALLOCATIONS,
+    EXIT_RULES,
+    GVM,
+    OBJECTIVES,
+    SCHEDULES,
+    Balanced,
+    Estimated,
+    ExitRule,
+    GiveUp,
+    Objective,
+    PositiveFocused,
+    RewardRule,
+    Rounds,
+    Streamed,
+)
+from rollwise.sampling.objectives import GRPO, Reference
+from rollwise.sampling.testing import (
+    check_allocation,
+    check_exit_rule,
+    check_objective,
+    check_schedule,
+)
+
+
+@dataclass(frozen=True)
+class Spread(RewardRule):
+    least: float = 0.5
+
+    def satisfied_by(self, rewards):
+        return np.ptp(rewards) >= self.least
+
+
+class SatisfiedAlone:
+    def satisfied(self, positives, negatives):
+        return positives > negatives
+
+    def __repr__(self):
+        return "SatisfiedAlone()"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *(kind() for kind in EXIT_RULES.values()),
+        GiveUp(Balanced(), 0.3),
+        Spread(),
+        GiveUp(Spread(), 0.2),
+        SatisfiedAlone(),
+        GiveUp(SatisfiedAlone(), 0.2),
+    ],
+    ids=repr,
+)
+def test_exit_rules(rule):
+    check_exit_rule(rule)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *(kind() for kind in SCHEDULES.values()),
+        Rounds(3, 2),
+        Rounds(1, 1),
+        Streamed(8, speculation=1.0),
+        Streamed(8, speculation=0.0),
+    ],
+    ids=repr,
+)
+def test_schedules(schedule):
+    check_schedule(schedule)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [*(kind() for kind in OBJECTIVES.values()), GRPO(scale_by_std=True), Reference(True)],
+    ids=repr,
+)
+def test_objectives(objective):
+    check_objective(objective)
+
+
+@pytest.mark.parametrize("allocation", [kind() for kind in ALLOCATIONS.values()], ids=repr)
+def test_allocations(allocation):
+    check_allocation(allocation)
+
+
+def test_what_is_registered_says_what_it_is():
+    for registry in (EXIT_RULES, SCHEDULES, OBJECTIVES, ALLOCATIONS):
+        for kind in registry.values():
+            assert kind.__doc__, kind
+    assert {Estimated, GVM} == set(ALLOCATIONS.values())
+
+
+# Plug-ins that are wrong
+
+
+@dataclass(frozen=True)
+class NumbersForArrays(ExitRule):
+    def satisfied(self, positives, negatives):
+        return bool(np.all(positives > 1))
+
+
+@dataclass(frozen=True)
+class OtherForArrays(ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives > (1 if np.ndim(positives) else 2)
+
+
+@dataclass(frozen=True)
+class GivesUpTheBest(PositiveFocused):
+    def gives_up(self, chance):
+        return chance > 0.5
+
+
+class Unpicklable(SatisfiedAlone):
+    def __init__(self):
+        self.rule = lambda: None
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (NumbersForArrays(), "keep the arrays' shape"),
+        (OtherForArrays(), r"satisfied\(2, 0\) is False"),
+        (GivesUpTheBest(), "must not prefer better chances"),
+        (Unpicklable(), "must be picklable"),
+    ],
+)
+def test_wrong_exit_rules_are_found_out(rule, message):
+    with pytest.raises(AssertionError, match=message):
+        check_exit_rule(rule)
+
+
+class Greedy:
+    """Hands out all draws of the first prompt before it comes to the next."""
+
+    def __init__(self):
+        self.prompts = []
+
+    def add(self, prompt):
+        self.prompts.append(prompt)
+
+    def changed(self, prompt):
+        pass
+
+    def next(self, left, ahead):
+        return next((p for p in self.prompts if p.issued < p.limit), None)
+
+
+@dataclass(frozen=True)
+class GreedyStream(Streamed):
+    def dispatcher(self):
+        return Greedy()
+
+
+class Idle(Greedy):
+    def next(self, left, ahead):
+        return None
+
+
+@dataclass(frozen=True)
+class IdleStream(Streamed):
+    def dispatcher(self):
+        return Idle()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [(GreedyStream(8), "were surplus"), (IdleStream(8), "no draw is handed out")],
+)
+def test_wrong_schedules_are_found_out(schedule, message):
+    with pytest.raises(AssertionError, match=message):
+        check_schedule(schedule)
+
+
+@dataclass(frozen=True)
+class OfTheWholePool(Objective):
+    def advantages(self, pool, group):
+        return pool.rewards - pool.rewards.mean()
+
+
+@dataclass(frozen=True)
+class Uncentred(Objective):
+    def advantages(self, pool, group):
+        return group.rewards - 0.5
+
+
+@dataclass(frozen=True)
+class InPlace(Objective):
+    def advantages(self, pool, group):
+        group.rewards[:] -= group.rewards.mean()
+        return group.rewards
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        (OfTheWholePool(), r"shape \(4,\), got \(12,\)"),
+        (Uncentred(), "all 0.0 must give 0"),
+        (InPlace(), "group's rewards were changed"),
+    ],
+)
+def test_wrong_objectives_are_found_out(objective, message):
+    with pytest.raises(AssertionError, match=message):
+        check_objective(objective)
+
+
+@dataclass(frozen=True)
+class TooMany(Estimated):
+    def counts(self, pass_rates):
+        return super().counts(pass_rates) + self.maximum
+
+
+def test_wrong_allocations_are_found_out():
+    with pytest.raises(AssertionError, match="at most 32"):
+        check_allocation(TooMany())

@@ -1,0 +1,142 @@
+"""Lost draws use up a prompt's budget: what a rule still expects counts them, and so do pools."""
+
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.sampling import (
+    Balanced,
+    Draw,
+    FixedCount,
+    GiveUp,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Streamed,
+)
+from rollwise.sampling.stopping import Stopping
+
+SCHEDULES = [Rounds(4, 3), Streamed(12), Streamed(12, speculation=0.0), Streamed(12, 1.0)]
+RULES = [Balanced(2, 2), GiveUp(Balanced(2, 2), 0.3), GiveUp(PositiveFocused(1), 0.4)]
+
+
+def test_giving_up_in_rounds_is_asked_at_the_end_of_the_round_whatever_was_lost():
+    """Sixteen incorrect responses are given up; so are fifteen, and one that was lost."""
+    session = RolloutSession(["a"], GiveUp(Balanced(2, 2), 0.3), Rounds(8, 4), max_attempts=1)
+    handed_out = 0
+    while draws := session.next_draws():
+        handed_out += len(draws)
+        for draw in draws:
+            if draw.index == 0:
+                session.record_failure(draw)
+            else:
+                session.record(draw, 0.0)
+    pool = session.pools["a"]
+    assert (handed_out, len(pool), pool.exit_reason) == (16, 15, "futile")
+
+
+@pytest.mark.parametrize("lost", [0, 1, 5, 12])
+def test_the_chance_is_that_of_the_draws_that_are_left(lost):
+    """Beta-binomial, 32 − m draws being left: 1 − Π (1 + n₋ + i)/(2 + n₋ + i), i < 32 − m."""
+    session = RolloutSession(["a"], GiveUp(PositiveFocused(1), 0.3), Streamed(32), max_attempts=1)
+    while draws := session.next_draws(1):
+        if draws[0].index < lost:
+            session.record_failure(draws[0])
+        else:
+            session.record(draws[0], 0.0)
+
+    def chance(processed: int) -> float:
+        drawn = processed - lost
+        misses = [(1 + drawn + i) / (2 + drawn + i) for i in range(32 - processed)]
+        return 1 - float(np.prod(misses))
+
+    processed = lost + len(session.pools["a"])
+    assert session.pools["a"].exit_reason == "futile"
+    assert chance(processed) < 0.3 <= chance(processed - 1)
+
+
+@pytest.mark.parametrize("rule", [*RULES, FixedCount(5)], ids=repr)
+@pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=repr)
+@pytest.mark.parametrize("lost", [0, 1, 3, 11, 12])
+def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, schedule, lost):
+    """Recursion over (n₊, n₋), draw by draw: `lost` + n₊ + n₋ draws of 12 are gone."""
+    budget = 12
+
+    @cache
+    def chance(correct: int, incorrect: int) -> float:
+        gone = lost + correct + incorrect
+        asked = gone > 0 and (gone == budget or schedule.asks(gone))
+        if asked and rule.satisfied(correct, incorrect):
+            return 1.0
+        if gone >= budget:
+            return 0.0
+        p = (1 + correct) / (2 + correct + incorrect)
+        return p * chance(correct + 1, incorrect) + (1 - p) * chance(correct, incorrect + 1)
+
+    @cache
+    def need(correct: int, incorrect: int) -> float:
+        gone = lost + correct + incorrect
+        asked = gone > 0 and (gone == budget or schedule.asks(gone))
+        below = getattr(rule, "below", 0.0)
+        over = rule.satisfied(correct, incorrect) or chance(correct, incorrect) < below
+        if gone >= budget or (asked and over):
+            return 0.0
+        p = (1 + correct) / (2 + correct + incorrect)
+        return 1 + p * need(correct + 1, incorrect) + (1 - p) * need(correct, incorrect + 1)
+
+    stopping = Stopping(rule, schedule, budget, lost=lost)
+    for correct in range(budget - lost + 1):
+        for incorrect in range(budget - lost - correct + 1):
+            state = correct, incorrect
+            assert stopping.chance[state] == pytest.approx(chance(*state), rel=1e-9)
+            assert stopping.expected_need[state] == pytest.approx(need(*state), rel=1e-9)
+
+
+def reward(draw: Draw) -> float | None:
+    """A draw's reward follows from its seed; one draw in five is always lost."""
+    random = Random(draw.seed)
+    return None if random.random() < 0.2 else float(random.random() < 0.2)
+
+
+def report(session: RolloutSession, draw: Draw) -> list[Draw]:
+    found = reward(draw)
+    return session.record_failure(draw) if found is None else session.record(draw, found)
+
+
+@given(
+    random=st.integers(0, 2**32).map(Random),
+    rule=st.sampled_from(RULES),
+    schedule=st.sampled_from(SCHEDULES),
+)
+@settings(max_examples=60, deadline=None)
+def test_pools_with_losses_do_not_depend_on_the_order_of_arrival(random, rule, schedule):
+    def session() -> RolloutSession:
+        return RolloutSession(range(6), rule, schedule, seed=3, max_attempts=2)
+
+    in_order, scrambled = session(), session()
+    while draws := in_order.next_draws(1):
+        report(in_order, draws[0])
+    in_flight: list[Draw] = []
+    while not scrambled.done:
+        if random.random() < 0.5:
+            in_flight += scrambled.next_draws(random.choice([None, 1, 3, 9]))
+        elif in_flight:
+            surplus = report(scrambled, in_flight.pop(random.randrange(len(in_flight))))
+            in_flight = [draw for draw in in_flight if draw not in surplus]
+    for key, pool in in_order.pools.items():
+        other = scrambled.pools[key]
+        assert other.rewards.tolist() == pool.rewards.tolist()
+        assert other.exit_reason == pool.exit_reason
+
+
+def test_a_prompt_with_little_budget_left_is_expected_to_need_little():
+    """Two of the 12 draws of a are left: with one of them in flight it is further than b is."""
+    session = RolloutSession(["a"], Balanced(3, 3), Streamed(12, 0.0), max_attempts=1)
+    for draw in session.next_draws(10):
+        session.record_failure(draw)
+    session.add(["b"])
+    assert [draw.key for draw in session.next_draws(5)] == ["b", "a", "b", "b", "b"]

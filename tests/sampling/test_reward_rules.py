@@ -1,0 +1,163 @@
+"""Exit rules that look at rewards: asked in draw order, and expected by a guess."""
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.sampling import (
+    Draw,
+    GiveUp,
+    RewardRule,
+    RolloutSession,
+    Rounds,
+    Streamed,
+    advantages,
+    select_group,
+)
+from rollwise.sampling.schedules import check_reachable
+from rollwise.sampling.stopping import Stopping
+
+
+@dataclass(frozen=True)
+class Spread(RewardRule):
+    """Satisfied once two rewards differ by `least`."""
+
+    least: float = 0.5
+
+    def satisfied_by(self, rewards):
+        return np.ptp(rewards) >= self.least
+
+
+@dataclass(frozen=True)
+class GuessedSpread(Spread):
+    """As `Spread`, guessed by counts: two rewards differ where both sides have one."""
+
+    def satisfied(self, positives, negatives):
+        return (positives >= 1) & (negatives >= 1)
+
+
+def play(session: RolloutSession, rewards: list[float], slots: int | None = None) -> int:
+    """Answer in draw order with these rewards; returns how many draws were handed out."""
+    handed_out = 0
+    while draws := session.next_draws(slots):
+        handed_out += len(draws)
+        for draw in draws:
+            session.record(draw, rewards[draw.index])
+            if session.done:
+                break
+    return handed_out
+
+
+def test_a_rule_is_asked_on_the_rewards_after_every_draw_of_a_stream():
+    session = RolloutSession(["a"], Spread(0.5), Streamed(8))
+    assert play(session, [0.3, 0.4, 0.1, 0.6, 0.9], slots=4) == 4
+    pool = session.pools["a"]
+    assert (pool.rewards.tolist(), pool.exit_reason) == ([0.3, 0.4, 0.1, 0.6], "satisfied")
+
+
+def test_a_rule_is_asked_on_the_rewards_at_the_end_of_a_round():
+    session = RolloutSession(["a"], Spread(0.5), Rounds(3, 3))
+    play(session, [0.3, 0.4, 0.1, 0.6, 0.5, 0.5])
+    assert (len(session.pools["a"]), session.pools["a"].exit_reason) == (6, "satisfied")
+
+
+def test_a_rule_that_is_not_satisfied_takes_the_whole_budget():
+    for schedule in (Streamed(6), Rounds(2, 3)):
+        session = RolloutSession(["a"], Spread(0.5), schedule)
+        assert play(session, [0.2] * 6, slots=3) == 6
+        assert session.pools["a"].exit_reason == "exhausted"
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_an_empty_pool_is_not_asked_about(lost):
+    session = RolloutSession(["a"], Spread(0.5), Streamed(lost), max_attempts=1)
+    for _ in range(lost):
+        session.record_failure(session.next_draws(1)[0])
+    assert (session.done, session.pools["a"].exit_reason) == (True, "exhausted")
+
+
+def test_without_a_guess_one_draw_of_a_prompt_is_in_flight():
+    """Any response may satisfy the rule, so that only the next is certain to be needed."""
+    session = RolloutSession(range(3), Spread(), Streamed(8, speculation=0.1))
+    draws = session.next_draws(30)
+    assert sorted(draw.key for draw in draws) == [0, 1, 2]
+    session.record(draws[1], 0.0)
+    assert [draw.key for draw in session.next_draws(30)] == [draws[1].key]
+
+
+def test_with_a_guess_draws_go_ahead_and_more_where_the_guess_was_wrong():
+    """One reward on either side of 0.7 is the guess; they need not differ by 0.5."""
+    session = RolloutSession(["a"], GuessedSpread(0.5), Streamed(8, speculation=0.4))
+    draws = session.next_draws(30)
+    assert len(draws) > 1
+    session.record(draws[0], 0.6)
+    session.record(draws[1], 0.8)
+    assert not session.done
+    in_flight = draws[2:]
+    while not session.done:
+        in_flight += session.next_draws(1)
+        session.record(in_flight.pop(0), 0.8)
+    assert len(session.pools["a"]) == 8
+
+
+def test_tables_expect_a_draw_more_wherever_rewards_decide():
+    stopping = Stopping(GuessedSpread(), Streamed(4), budget=4)
+    drawn = np.add.outer(np.arange(5), np.arange(5))
+    assert np.all(stopping.certain_need[drawn < 4] >= 1)
+    assert np.all(stopping.expected_need[drawn < 4] >= 1)
+    assert np.all(stopping.worthwhile(1.0)[drawn < 4] >= 1)
+    assert np.all(stopping.certain_need[drawn >= 4] == 0)
+
+
+def test_giving_up_goes_by_the_guess_and_asks_the_rewards():
+    """After n incorrect responses of 16 the chance of a correct one is (16 − n)/(17)."""
+    rule = GiveUp(GuessedSpread(0.5), below=0.3)
+    session = RolloutSession(["a", "b"], rule, Streamed(16))
+    rewards = {"a": [0.0] * 16, "b": [0.0, 0.5]}
+    while draws := session.next_draws(1):
+        session.record(draws[0], rewards[draws[0].key][draws[0].index])
+    assert [pool.exit_reason for pool in session.pools.values()] == ["futile", "satisfied"]
+    assert len(session.pools["b"]) == 2
+    n = len(session.pools["a"])
+    assert (16 - n) / 17 < 0.3 <= (16 - n + 1) / 17
+
+
+@given(random=st.integers(0, 2**32).map(Random), rule=st.sampled_from([Spread(), GuessedSpread()]))
+@settings(max_examples=40, deadline=None)
+def test_pools_do_not_depend_on_the_order_of_arrival(random, rule):
+    def reward(draw: Draw) -> float:
+        return round(Random(draw.seed).random() ** 3, 2)
+
+    alone = RolloutSession(range(5), rule, Streamed(12))
+    while draws := alone.next_draws(1):
+        alone.record(draws[0], reward(draws[0]))
+    session, in_flight = RolloutSession(range(5), rule, Streamed(12, 0.1)), []
+    while not session.done:
+        in_flight += session.next_draws(random.randint(1, 6))
+        draw = in_flight.pop(random.randrange(len(in_flight)))
+        surplus = session.record(draw, reward(draw))
+        in_flight = [draw for draw in in_flight if draw not in surplus]
+    for key, pool in alone.pools.items():
+        assert session.pools[key].rewards.tolist() == pool.rewards.tolist()
+
+
+def test_unbiased_estimates_are_refused():
+    session = RolloutSession(["a"], GiveUp(Spread(0.5), 0.0), Rounds(2, 2))
+    play(session, [0.0, 1.0])
+    pool = session.pools["a"]
+    with pytest.raises(ValueError, match=r"needs an exit rule that looks at counts.*Spread"):
+        advantages(pool, select_group(pool, 2), "linear", estimates="unbiased")
+    assert advantages(pool, select_group(pool, 2), "linear").tolist() == [-0.5, 0.5]
+
+
+def test_what_cannot_be_told_by_counts_is_not_refused_as_unreachable():
+    @dataclass(frozen=True)
+    class Never(Spread):
+        def satisfied(self, positives, negatives):
+            return positives < 0
+
+    check_reachable(Never(), Streamed(4))

@@ -1,0 +1,112 @@
+"""From a pool to what the learner and the records get."""
+
+import numpy as np
+import pytest
+
+from rollwise.engines import Completion
+from rollwise.sampling import Draw, Pool
+from rollwise.step import StepRecipe, make_group
+
+PROMPTS = {"q": [5, 6, 7]}
+
+
+def make_pool(rewards, key="q"):
+    """A pool whose i-th response is the tokens [i, i + 1], of log-probability −i each."""
+    completions = [
+        Completion(
+            Draw(key, i, seed=100 + i),
+            tokens=[i, i + 1],
+            logprobs=np.full(2, -i, dtype=np.float32),
+            text=f"response {i}",
+            truncated=i == 3,
+        )
+        for i in range(len(rewards))
+    ]
+    pool = Pool(key, rewards, completions)
+    pool.exit_reason = "satisfied"
+    return pool
+
+
+def group_of(rewards, seed=0, **recipe):
+    return make_group(StepRecipe(**recipe), make_pool(rewards), np.random.default_rng(seed))
+
+
+def test_a_balanced_group_with_the_pools_mean_as_baseline():
+    """The first two of each kind of 1 0 0 0 1 0 1 1 1 0, whose mean is ½."""
+    group = group_of([1, 0, 0, 0, 1, 0, 1, 1, 1, 0])
+    assert group.members.indices.tolist() == [0, 1, 2, 4]
+    assert group.advantages.tolist() == [0.5, -0.5, -0.5, 0.5]
+    assert not group.dropped
+
+
+def test_a_rare_side_is_filled_up_from_the_other():
+    """One correct of eight: r̄ = ⅛."""
+    group = group_of([0, 0, 0, 0, 0, 0, 1, 0])
+    assert group.members.indices.tolist() == [0, 1, 2, 6]
+    assert group.advantages.tolist() == [-0.125, -0.125, -0.125, 0.875]
+
+
+def test_grpo_takes_the_whole_pool_and_scales_it():
+    """1 0 0 0: mean ¼, sample standard deviation ½ (Σ(r − r̄)² = ¾, over 3)."""
+    group = group_of([1, 0, 0, 0], objective="grpo", scale_by_std=True, strategy="all")
+    assert group.advantages == pytest.approx(np.array([0.75, -0.25, -0.25, -0.25]) / 0.5001)
+
+
+@pytest.mark.parametrize("rewards", [[0] * 8, [1] * 8, [0.5] * 8, []])
+def test_a_pool_without_signal_is_dropped_or_kept_at_zero(rewards):
+    dropped = group_of(rewards)
+    assert dropped.dropped
+    assert list(dropped.examples(PROMPTS)) == []
+    kept = group_of(rewards, unresolved="keep")
+    assert not kept.dropped
+    assert [example.advantage for example in kept.examples(PROMPTS)] == [0] * min(4, len(rewards))
+
+
+def test_rewards_below_the_threshold_can_carry_signal():
+    """None is correct, yet they differ: a shaped reward. r̄ = .2."""
+    group = group_of([0.5, 0.1, 0.1, 0.1])
+    assert not group.dropped
+    assert group.advantages == pytest.approx([0.3, -0.1, -0.1, -0.1])
+
+
+def test_random_members_depend_on_the_generator_alone():
+    rewards = [1, 0] * 16
+    drawn = [group_of(rewards, order="random", seed=s).members.indices.tolist() for s in range(20)]
+    again = [group_of(rewards, order="random", seed=s).members.indices.tolist() for s in range(20)]
+    assert drawn == again
+    assert len({tuple(indices) for indices in drawn}) > 10
+    assert group_of(rewards, seed=1).members.indices.tolist() == [0, 1, 2, 3]
+
+
+def test_examples_are_the_members_in_draw_order():
+    examples = list(group_of([0, 0, 0, 0, 0, 1, 0, 1]).examples(PROMPTS))
+    assert [example.response for example in examples] == [[0, 1], [1, 2], [5, 6], [7, 8]]
+    assert [example.advantage for example in examples] == [-0.25, -0.25, 0.75, 0.75]
+    assert [example.logprobs.tolist() for example in examples] == [
+        [-float(i)] * 2 for i in (0, 1, 5, 7)
+    ]
+    assert all(example.prompt == [5, 6, 7] for example in examples)
+
+
+@pytest.mark.parametrize("rewards", [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]])
+def test_records_tell_of_every_response_drawn(rewards):
+    group = group_of(rewards)
+    rows = list(group.records(7, "1+1?", "2"))
+    assert [row["index"] for row in rows] == list(range(6))
+    assert [row["reward"] for row in rows] == rewards
+    advantages = dict(zip(group.members.indices, group.advantages, strict=True))
+    assert [row["advantage"] for row in rows] == [advantages.get(i) for i in range(6)]
+    assert sum(row["advantage"] is None for row in rows) == 2
+    assert rows[3] == {
+        "step": 7,
+        "key": "q",
+        "question": "1+1?",
+        "answer": "2",
+        "index": 3,
+        "response": "response 3",
+        "reward": 0.0,
+        "advantage": advantages.get(3),
+        "tokens": 2,
+        "truncated": True,
+        "exit_reason": "satisfied",
+    }

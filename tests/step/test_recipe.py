@@ -1,0 +1,159 @@
+"""The recipe of a step: its defaults, what it refuses, and that settings make it whole."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import rollwise as rw
+from rollwise.config import make_config
+from rollwise.config.step import step_recipe
+from rollwise.sampling import OBJECTIVES
+from rollwise.step import RolloutCost, StepRecipe, take_step
+
+
+def test_by_default_a_prompt_needs_half_a_group_of_each_kind():
+    recipe = StepRecipe(group_size=6)
+    assert recipe.resolved_exit_rule == rw.Balanced(3, 3)
+    assert recipe.resolved_schedule == rw.Rounds(8, 4)
+
+
+def test_with_an_allocation_its_counts_are_drawn_in_one_round():
+    recipe = StepRecipe(allocation=rw.GVM(mean_draws=4, maximum=12))
+    assert recipe.resolved_exit_rule == rw.FixedCount(12)
+    assert recipe.resolved_schedule == rw.Rounds(12, rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        ("size must be even", {"group_size": 3}),
+        ("unresolved", {"unresolved": "forget"}),
+        ("order", {"order": "reverse"}),
+        ("refills", {"refills": 0}),
+        ("objective", {"objective": "median"}),
+        ("scale_by_std", {"objective": "log", "scale_by_std": True}),
+        ("GVM", {"allocation": rw.GVM(mean_draws=4), "unresolved": "refill"}),
+    ],
+)
+def test_what_cannot_be_combined_is_refused(said, given):
+    with pytest.raises(ValueError, match=said):
+        StepRecipe(**given)
+
+
+def test_each_setting_of_the_recipe_reaches_it_from_the_settings():
+    given = {
+        "group": {"size": 6, "strategy": "max_variance", "order": "random", "unresolved": "refill"},
+        "advantage": {"objective": "grpo", "scale_by_std": True},
+        "schedule": {"total_draws": 900},
+        "grading": {"positive_threshold": 0.25},
+        "seed": 3,
+    }
+    given["group"]["refills"] = 2
+    recipe = step_recipe(make_config(given))
+    found = {
+        field.metadata["setting"]: getattr(recipe, field.name)
+        for field in dataclasses.fields(StepRecipe)
+        if "setting" in field.metadata
+    }
+    assert recipe.objective == OBJECTIVES["grpo"](scale_by_std=True)
+    del given["advantage"]
+    for section, settings in given.items():
+        if section == "seed":
+            assert found["seed"] == settings
+            continue
+        for name, value in settings.items():
+            assert found[f"{section}.{name}"] == value
+
+
+def test_a_step_tells_the_sampler_all_that_was_drawn():
+    """Rewards 1 0 1 0 … of each prompt: 4 of 8 are correct, and the group is balanced."""
+    sampler = rw.Posterior(["a", "b"], batch_size=2)
+
+    def roll_out(session):
+        while draws := session.next_draws():
+            for draw in draws:
+                session.record(draw, float(draw.index % 2 == 0), Answer())
+        return RolloutCost(tokens=48)
+
+    step = take_step(StepRecipe(), sampler, roll_out, 1)
+    assert [group.advantages.tolist() for group in step.groups] == [[0.5, -0.5, 0.5, -0.5]] * 2
+    assert (step.metrics["draws"], step.metrics["tokens"]) == (16, 48)
+    assert "entropy" not in step.metrics
+    same = rw.Posterior(["a", "b"], batch_size=2)
+    same.tell(["a", "b"], correct=[4, 4], drawn=[8, 8])
+    assert sampler.expected_pass_rates(["a", "b"]) == pytest.approx(
+        same.expected_pass_rates(["a", "b"])
+    )
+
+
+@dataclasses.dataclass
+class Answer:
+    """A response whose log-probabilities are not known."""
+
+    tokens: tuple = (1, 2, 3)
+    logprobs: tuple = ()
+    truncated: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoOrFive:
+    """An allocation of one's own, which inherits from nothing."""
+
+    mean_draws, minimum, maximum = 3.5, 2, 5
+
+    def counts(self, pass_rates):
+        return np.where(np.asarray(pass_rates) > 0.5, 2, 5)
+
+
+def test_an_allocation_of_ones_own_sets_the_counts():
+    sampler = rw.Uniform(["easy", "hard"], batch_size=2)
+    sampler.tell(["easy", "hard"], correct=[8, 0], drawn=[8, 8])
+
+    def roll_out(session):
+        while not session.done:
+            for draw in session.next_draws():
+                session.record(draw, draw.index % 2, Answer())
+        return RolloutCost()
+
+    recipe = StepRecipe(allocation=TwoOrFive(), strategy="all")
+    pools = take_step(recipe, sampler, roll_out, 1).rollouts.pools
+    assert {pool.key: len(pool) for pool in pools} == {"easy": 2, "hard": 5}
+
+
+class Answering(rw.Uniform):
+    """Answers with what it is given, whatever is asked."""
+
+    def __init__(self, answer):
+        super().__init__(["a", "b"], batch_size=2)
+        self.answer = answer
+
+    def ask(self, count=None, exclude=()):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (None, TypeError, "None, which is no list of keys"),
+        ("ab", TypeError, "'ab', which is no list of keys"),
+        ([["a"]], TypeError, r"\['a'\], which is no key"),
+        (["a", "b", "a"], ValueError, "'a' twice"),
+        ([], ValueError, "no prompts for a step"),
+    ],
+)
+def test_an_answer_that_is_no_list_of_keys_names_the_sampler(answer, error, said):
+    with pytest.raises(error, match=f"Answering.ask returned {said}"):
+        take_step(StepRecipe(), Answering(answer), lambda session: RolloutCost(), 1)
+
+
+def test_a_sampler_that_returns_excluded_prompts_is_named():
+    def roll_out(session):
+        while draws := session.next_draws():
+            for draw in draws:
+                session.record(draw, 0.0, Answer())
+        return RolloutCost()
+
+    recipe = StepRecipe(unresolved="refill")
+    with pytest.raises(ValueError, match=r"Answering\.ask returned 'a' although excluded"):
+        take_step(recipe, Answering(["a"]), roll_out, 1)

@@ -1,0 +1,212 @@
+"""Plug-ins: named in a settings file or on the command line, found, checked, and run."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from rollwise.beliefs.testing import BeliefContract
+from rollwise.cli import main
+from rollwise.config import OldSetting, make_config
+from rollwise.engines.testing import EngineContract
+from rollwise.errors import ConfigError
+from rollwise.models.loading import model_path
+from rollwise.plugins import load_plugin
+from rollwise.prompts.testing import PromptSamplerContract
+from rollwise.records import RunFolder
+from rollwise.sampling import RolloutSession, Streamed
+from rollwise.sampling.draws import Draw, draw_seed
+from rollwise.sampling.testing import check_exit_rule, check_objective, check_schedule
+
+EXAMPLES = Path(__file__).parents[1] / "examples/plugins"
+
+TINY = ["--steps", "1", "--prompts.batch_size", "8", "--data.problems", "16"]
+TINY += ["--evaluation.problems", "2", "--evaluation.samples", "2", "--engine.max_new_tokens", "24"]
+
+
+@pytest.mark.parametrize("name", ["confident", "own_choice", "own_lesson"])
+def test_an_example_trains_and_resumes_from_any_folder(name, root, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    toml = str(root / f"examples/plugins/{name}.toml")
+    assert main(["train", toml, "--output", str(run), *TINY]) == 0
+    assert RunFolder(run).read_config()["plugin_folder"] == str(root / "examples/plugins")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--output", str(run), "--resume", "--steps", "2"]) == 0
+    assert RunFolder(run).read_metrics()[-1]["step"] == 2
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The class of an example, by its `module:Class`."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return lambda name: load_plugin(name, [str(EXAMPLES)])
+
+
+def test_rules_schedules_and_objectives_of_the_examples_keep_their_contracts(example):
+    check_exit_rule(example("confident:Confident")())
+    check_exit_rule(example("spread:Spread")())
+    check_schedule(example("even_rounds:EvenRounds")())
+    check_objective(example("negatives_first:NegativesFirst")())
+
+
+class TestSamplerOfTheExamples(PromptSamplerContract):
+    def make(self, keys, batch_size, seed=0):
+        kind = load_plugin("least_seen:LeastSeen", [str(EXAMPLES)])
+        return kind(keys, batch_size, seed)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "enough"), [([0.3], False), ([0.0, 0.3], False), ([0.3, 1.0, 0.3], True)]
+)
+def test_the_example_rule_of_rewards_wants_them_half_apart(example, rewards, enough):
+    example("spread:Spread")
+    rule = make_config({"exit": {"type": "spread:Spread", "least": 0.5}}).exit.make()
+    session = RolloutSession(["a"], rule, Streamed(len(rewards)))
+    for reward in rewards:
+        for draw in session.next_draws(1):
+            session.record(draw, reward)
+    [pool] = session.pools.values()
+    assert (pool.exit_reason == "satisfied") == enough
+    assert len(pool) == (2 if enough else len(rewards))
+
+
+class TestBeliefOfTheExamples(BeliefContract):
+    def make(self, total):
+        return load_plugin("last_visits:LastVisits", [str(EXAMPLES)])(total)
+
+
+class TestEngineOfTheExamples(EngineContract):
+    def make(self):
+        kind = load_plugin("adding_engine:AddingEngine", [str(EXAMPLES)])
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+        return kind().open(SimpleNamespace(tokenizer=tokenizer))
+
+
+def test_the_example_engine_errs_as_often_as_it_is_told_to(example):
+    """Of 2,000 answers with errors = 0.4, 800 ± 22 are wrong: within 88 at four sigma."""
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    engine = example("adding_engine:AddingEngine")(errors=0.4)
+    engine = engine.open(SimpleNamespace(tokenizer=tokenizer))
+    draws = [Draw("a", index, draw_seed(0, 1, "a", index)) for index in range(2000)]
+    engine.submit(draws, {"a": tokenizer.encode("7+5-9?")})
+    texts = [completion.text for completion in engine.wait()]
+    assert {*texts} == {"7 12 3=3", "7 12 3=4"}
+    assert abs(texts.count("7 12 3=4") - 800) <= 88
+
+
+def test_an_earlier_run_with_a_function_resumes_from_its_settings_file(tmp_path, capsys):
+    """The release before recorded no `plugin_folder`; the file's own folder is given now."""
+    recorded = {"type": "function", "function": "mine:grade", "convention": "math_verify"}
+    RunFolder(tmp_path / "run").create({"grading": recorded})
+    toml = tmp_path / "run.toml"
+    toml.write_text("[grading]\ntype = 'function'\nfunction = 'mine:grade'\n")
+    assert main(["train", str(toml), "--output", str(tmp_path / "run"), "--resume"]) == 2
+    assert "no checkpoint to resume from" in " ".join(capsys.readouterr().err.split())
+
+
+def test_every_example_is_short(root):
+    files = [*(root / "examples/plugins").glob("*.py")]
+    assert files
+    assert {f.name: n for f in files if (n := len(f.read_text().splitlines())) >= 40} == {}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A module of the user's in the current folder."""
+    (tmp_path / "mine_for_plugins.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import rollwise as rw\n"
+        "@dataclass(frozen=True)\n"
+        "class AnyCorrect(rw.ExitRule):\n"
+        "    least: int = 1\n"
+        "    def satisfied(self, positives, negatives):\n"
+        "        return positives >= self.least\n"
+        "@dataclass\n"
+        "class NoTell(rw.PromptSampler):\n"
+        "    keys: list\n"
+        "    def ask(self, count=None, exclude=()):\n"
+        "        return self.keys\n"
+        "@dataclass(frozen=True)\n"
+        "class NoRule:\n"
+        "    least: int = 1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"type": "nowhere_at_all:Rule"}, "`exit.type`: 'nowhere_at_all:Rule': no module"),
+        ({"type": "mine_for_plugins:Nothing"}, "which has AnyCorrect, NoRule, NoTell"),
+        ({"type": "mine_for_plugins:NoRule"}, "should be a dataclass with `satisfied`"),
+        ({"least": "few"}, "`exit.least`: should be a valid integer"),
+        ({"most": 1}, "there is no setting `exit.most`"),
+    ],
+)
+def test_what_is_wrong_with_a_plugin_is_said_in_a_sentence(mine, settings, message):
+    with pytest.raises(ConfigError) as error:
+        make_config({"exit": {"type": "mine_for_plugins:AnyCorrect", **settings}})
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_class_that_lacks_a_method_is_told_so(mine):
+    with pytest.raises(ConfigError) as error:
+        make_config({"prompts": {"type": "mine_for_plugins:NoTell"}})
+    assert str(error.value) == "`prompts.type` 'mine_for_plugins:NoTell' lacks `tell`"
+
+
+def test_unbiased_estimates_need_a_rule_of_counts(example):
+    example("spread:Spread")
+    given = {"exit": {"type": "spread:Spread"}, "advantage": {"objective": "linear"}}
+    make_config(given)
+    given["advantage"]["estimates"] = "unbiased"
+    with pytest.raises(
+        ConfigError, match=r"`advantage\.estimates` must be `plug_in`.*spread:Spread"
+    ):
+        make_config(given)
+
+
+def test_a_belief_needs_a_sampler_that_takes_it(monkeypatch):
+    """`LeastSeen` of the examples has none; the sentence names both settings."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    given = {"prompts": {"type": "least_seen:LeastSeen"}, "belief": {"type": "constant"}}
+    with pytest.raises(ConfigError, match=r"`belief\.type` must be `own` with `prompts.type`"):
+        make_config({**given, "plugin_folder": str(EXAMPLES)})
+
+
+def test_settings_of_a_plugin_are_its_fields(mine):
+    rule = make_config({"exit": {"type": "mine_for_plugins:AnyCorrect", "least": 3}}).exit.make()
+    assert rule.least == 3
+    assert make_config().exit.type == "balanced"  # others see nothing of it
+
+
+def test_a_backend_of_the_users_trains_the_run(tmp_path, monkeypatch):
+    """It is opened with all settings, its own among them; here it stands around ours."""
+    (tmp_path / "mine_as_backend.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from rollwise.training.settings import BackendSettings, LocalSettings\n"
+        "opened = []\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(BackendSettings):\n"
+        "    zone: str = 'a'\n"
+        "    def open(self, config, checkpoint):\n"
+        "        opened.append((self.zone, config.backend.zone, checkpoint))\n"
+        "        return LocalSettings().open(config, checkpoint)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    given = ["--backend.type", "mine_as_backend:Mine", "--backend.zone", "b"]
+    assert main(["train", "--output", str(tmp_path / "run"), *given, *TINY]) == 0
+    assert sys.modules["mine_as_backend"].opened == [("b", "b", None)]
+    assert RunFolder(tmp_path / "run").read_config()["backend"]["zone"] == "b"
+
+
+def test_a_table_by_its_old_name_goes_into_the_engine():
+    with pytest.warns(OldSetting, match=r"\[vllm\] is now part of \[engine\]"):
+        config = make_config({"engine": {"type": "vllm"}, "vllm": {"restarts": 5}})
+    assert config.engine.restarts == 5
+    assert make_config({"vllm": {"restarts": 5}}) == make_config()  # it had no effect before
