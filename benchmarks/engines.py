@@ -42,16 +42,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, 
 import rollwise as rw
 from rollwise.config import BUILT_IN, ModelSettings, VLLMSettings
 from rollwise.engines import Completion
-from rollwise.engines.driver import RolloutCost
 from rollwise.engines.engine import Prompts
-from rollwise.engines.transformers import TransformersEngine, make_engine
+from rollwise.engines.rollout import RolloutCost, grade_with, run_session
+from rollwise.engines.transformers import TransformersEngine, make_built_in_engine
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.grading import ExactGrader
+from rollwise.models.encoding import encode_prompts
+from rollwise.models.loading import load_model, model_path
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
-from rollwise.tasks import encode_prompts, make_running_sums
-from rollwise.training.model import load_model, model_path
-from rollwise.training.rollouts import roll_out
+from rollwise.tasks import make_running_sums
 
 PROMPT = 20
 NEW_TOKENS = 40
@@ -239,9 +239,9 @@ def torch_threads(count: int) -> Iterator[None]:
 def make_ours(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, new_tokens: int, batch_size: int
 ) -> TransformersEngine:
-    """Make the built-in engine as `rollwise train` does on a CPU: a lane for each core."""
+    """Make the built-in engine as `rollwise train` does on a CPU: a process for each core."""
     with torch_threads(1):
-        engine = make_engine(model, tokenizer, new_tokens, batch_size=batch_size)
+        engine = make_built_in_engine(model, tokenizer, new_tokens, batch_size=batch_size)
     if not isinstance(engine, TransformersEngine):
         raise RuntimeError(f"{type(model).__name__} does not fit into slots")
     return engine
@@ -283,8 +283,8 @@ def roll_out_sums(
     prompts = encode_prompts(problems, tokenizer, LONGEST_PROMPT).token_ids
     answers = {problem.key: problem.answer for problem in problems}
     session = rw.RolloutSession(prompts, rw.Balanced(2, 2), schedule, seed)
-    cost = roll_out(session, engine, ExactGrader(), prompts, answers)
-    return cost, sum(not pool.uniform for pool in session.pools.values())
+    cost = run_session(session, engine, prompts, grade_with(ExactGrader(), answers))
+    return cost, sum(not pool.zero_variance for pool in session.pools.values())
 
 
 def sessions(pairs: int, quick: bool) -> dict[str, Estimate]:
@@ -362,13 +362,13 @@ def streamed_on_vllm(engine: VLLMEngine, count: int, pairs: int, name: str) -> d
 
 
 def profile() -> None:
-    """Print where the time of 1,024 draws on the shipped model goes, in one lane."""
+    """Print where the time of 1,024 draws on the shipped model goes, in one process."""
     model, tokenizer = load_model(ModelSettings(path=BUILT_IN, device="cpu"))
     rng = random.Random(0)
     prompts = {key: rng.choices(range(2, 17), k=PROMPT) for key in range(1024 // DRAWS)}
     draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(DRAWS)]
     with torch_threads(1):
-        engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512, lanes=1)
+        engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512, processes=1)
         profiler = cProfile.Profile()
         for _ in range(2):  # the first one reserves memory
             engine.load_weights({})

@@ -60,7 +60,7 @@ def train_arm(arm: str, seed: int, tokens: int) -> Record:
 
 def draws_per_mixed_pool(result: Record) -> float:
     """All draws of a run, surplus included, for each pool with both kinds of responses."""
-    return float(result["draws"] / (result["prompts"] * (1 - result["uniform_after"])))
+    return float(result["draws"] / (result["prompts"] * (1 - result["zero_variance_after"])))
 
 
 def main() -> None:

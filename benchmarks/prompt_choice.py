@@ -62,13 +62,13 @@ class Budget:
 
 
 def train_once(problems: str, responses: str, prompts: str, seed: int, tokens: int) -> Record:
-    """Train with one combination, in a process of its own; returns what came of it."""
+    """Train with one combination, in a process of its own; returns its figures."""
     logging.disable(logging.WARNING)
     from rollwise.config import TrainConfig
     from rollwise.config.base import merge
     from rollwise.records import RunFolder
     from rollwise.training.loop import evaluate, train
-    from rollwise.training.run import begin
+    from rollwise.training.run import start_run
 
     settings = {
         "seed": seed,
@@ -81,7 +81,7 @@ def train_once(problems: str, responses: str, prompts: str, seed: int, tokens: i
         settings = merge(settings, given)
     budget = Budget(tokens)
     with tempfile.TemporaryDirectory() as folder:
-        run = begin(TrainConfig(**settings), RunFolder(Path(folder) / "run"))
+        run = start_run(TrainConfig(**settings), RunFolder(Path(folder) / "run"))
         train(run, budget)
         after = evaluate(run).as_json()["avg@8"]["value"]
     before, *steps = budget.metrics
@@ -89,8 +89,12 @@ def train_once(problems: str, responses: str, prompts: str, seed: int, tokens: i
     return {
         "before": before["heldout"]["avg@8"]["value"],
         "after": after,
-        "uniform": float(np.average([s["uniform_first"] for s in steps], weights=prompts_of)),
-        "uniform_after": float(np.average([s["uniform_after"] for s in steps], weights=prompts_of)),
+        "zero_variance": float(
+            np.average([s["zero_variance_first"] for s in steps], weights=prompts_of)
+        ),
+        "zero_variance_after": float(
+            np.average([s["zero_variance_after"] for s in steps], weights=prompts_of)
+        ),
         "steps": len(steps),
         "prompts": sum(prompts_of),
         "draws": sum(step["draws"] for step in steps),
@@ -158,7 +162,7 @@ def main() -> None:
                 "difference": over_seeds(
                     run["after"] - other["after"] for run, other in zip(runs, base, strict=True)
                 ),
-                "uniform": over_seeds(run["uniform"] for run in runs),
+                "zero_variance": over_seeds(run["zero_variance"] for run in runs),
                 "prompts_seen": over_seeds(run["prompts"] for run in runs),
             }
             figures |= {f"{problems}/{'/'.join(arm)}/{name}": value for name, value in row.items()}
@@ -169,13 +173,13 @@ def main() -> None:
 
 def _table(title: str) -> Table:
     table = Table(title=title)
-    for column in ("responses", "prompts", "avg@8", "difference", "uniform groups", "seen"):
+    for column in ("responses", "prompts", "avg@8", "difference", "zero variance", "seen"):
         table.add_column(column)
     return table
 
 
 def _cells(row: Mapping[str, Mapping[str, float]]) -> list[str]:
-    signs = {"avg@8": "", "difference": "+", "uniform": ""}
+    signs = {"avg@8": "", "difference": "+", "zero_variance": ""}
     cells = [_shown(row[name], sign) for name, sign in signs.items()]
     return [*cells, f"{row['prompts_seen']['value']:,.0f}"]
 

@@ -29,7 +29,7 @@ from rich.table import Table
 import rollwise.prompts as rp
 
 Figure = dict[str, float]
-Sampler = rp.BatchSampler | rp.Retiring
+Sampler = rp.FixedSetSampler | rp.Retiring
 Make = Callable[[Sequence[str], int], Sampler]
 
 SAMPLERS: dict[str, Make] = {
@@ -127,7 +127,7 @@ def measure(
     """Measure all there is to one sampler."""
     held = held_bytes(make, keys, batch, rng)
     saves, loads = [], []
-    sampler = settled(make(keys, batch), rng)
+    sampler = converged(make(keys, batch), rng)
     for _ in range(files):
         with tempfile.TemporaryDirectory() as folder:
             saves.append(timed(save, sampler, Path(folder))[0])
@@ -151,7 +151,7 @@ def growth(
     keys: Sequence[str], batch: int, repeats: int, rng: np.random.Generator
 ) -> dict[str, Figure]:
     """Measure CDAS's verbs over some prompts."""
-    sampler = settled(rp.CDAS(keys, batch), rng)
+    sampler = converged(rp.CDAS(keys, batch), rng)
     asks, tells = steps(sampler, repeats, rng)
     return {"ask_ms": figure(asks, 1e3), "tell_ms": figure(tells, 1e3)}
 
@@ -160,7 +160,7 @@ def batches(
     keys: Sequence[str], sizes: Sequence[int], repeats: int, rng: np.random.Generator
 ) -> dict[int, dict[str, Figure]]:
     """Measure CDAS's verbs with batches of several sizes."""
-    sampler = settled(rp.CDAS(keys, max(sizes)), rng)
+    sampler = converged(rp.CDAS(keys, max(sizes)), rng)
     timings = {size: steps(sampler, repeats, rng, size) for size in sizes}
     return {
         size: {"ask_ms": figure(asks, 1e3), "tell_ms": figure(tells, 1e3)}
@@ -188,15 +188,16 @@ def rival(keys: Sequence[str], batch: int, rng: np.random.Generator) -> dict[str
     }
 
 
-def settled(sampler: Sampler, rng: np.random.Generator) -> Sampler:
+def converged(sampler: Sampler, rng: np.random.Generator) -> Sampler:
     """Bring CDAS to where it is after a long run, by way of its state."""
     state = sampler.state_dict()
     prefix = "wrapped." if isinstance(sampler, rp.Retiring) else ""
-    if f"{prefix}difficulty" in state:
+    belief = f"{prefix}belief."
+    if f"{belief}difficulty" in state:
         difficulty = rng.normal(0.0, 0.3, len(sampler.keys))
-        state[f"{prefix}difficulty"] = difficulty
-        state[f"{prefix}competence"] = -float(difficulty.mean())
-        state[f"{prefix}visits"] = rng.integers(1, 20, len(sampler.keys), dtype=np.uint32)
+        state[f"{belief}difficulty"] = difficulty
+        state[f"{belief}competence"] = -float(difficulty.mean())
+        state[f"{belief}visits"] = rng.integers(1, 20, len(sampler.keys), dtype=np.uint32)
         state[f"{prefix}warmup_epoch"] = 1
         sampler.load_state_dict(state)
     return sampler

@@ -147,7 +147,7 @@ def sample(setting: Setting, shape: str, seed: int) -> Outcome:
         time=engine.now,
         tokens=engine.tokens,
         busy=engine.busy / (engine.slots * engine.now),
-        mixed=np.array([not pool.uniform for pool in pools]),
+        mixed=np.array([not pool.zero_variance for pool in pools]),
         satisfied=np.array([pool.exit_reason == "satisfied" for pool in pools]),
         futile=np.array([pool.exit_reason == "futile" for pool in pools]),
         length=np.array([_length(pool.responses) for pool in pools]),
@@ -172,7 +172,7 @@ def _length(responses: Sequence[Completion]) -> float:
 
 def _group_length(pool: rw.Pool) -> float:
     group = rw.select_group(pool, 4)
-    return np.nan if group.uniform else _length([pool.responses[i] for i in group.indices])
+    return np.nan if group.zero_variance else _length([pool.responses[i] for i in group.indices])
 
 
 def simulate_by_completion(session: rw.RolloutSession, engine: SimulatedEngine) -> None:

@@ -33,8 +33,8 @@ from trl import GRPOConfig, GRPOTrainer
 import rollwise as rw
 from rollwise.config import ModelSettings
 from rollwise.integrations.trl import AdaptiveGRPOTrainer, AdaptiveSampling
+from rollwise.models.loading import load_model
 from rollwise.tasks import make_running_sums
-from rollwise.training.model import load_model
 
 Estimate = dict[str, float]
 
@@ -159,7 +159,7 @@ def _bootstrapped(statistic: Any, runs: list[Any]) -> Estimate:
 
 
 def side_by_side(seeds: int, steps: int) -> dict[str, Estimate]:
-    """Train both for some steps, and say what they drew and what came of it."""
+    """Train both for some steps, and return what they drew and learned."""
     found: dict[str, list[float]] = {}
     for seed in range(seeds):
         for name, sampling in SIDE_BY_SIDE.items():

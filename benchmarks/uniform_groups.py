@@ -17,11 +17,12 @@ from scipy import stats
 
 import rollwise as rw
 from rollwise.config import BUILT_IN, ModelSettings
+from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.grading import ExactGrader
-from rollwise.tasks import encode_prompts, make_running_sums
-from rollwise.training.model import load_model
-from rollwise.training.rollouts import roll_out
+from rollwise.models.encoding import encode_prompts
+from rollwise.models.loading import load_model
+from rollwise.tasks import make_running_sums
 
 GROUP = 4
 
@@ -41,15 +42,16 @@ def main() -> None:
         prompts, rw.Balanced(GROUP // 2, GROUP // 2), rw.Rounds(8, 4), seed=arguments.seed
     )
     engine = TransformersEngine(model, tokenizer, max_new_tokens=48, batch_size=512)
-    roll_out(session, engine, ExactGrader(), prompts, {p.key: p.answer for p in problems})
+    answers = {problem.key: problem.answer for problem in problems}
+    run_session(session, engine, prompts, grade_with(ExactGrader(), answers))
 
     pools = list(session.pools.values())
-    first = np.array([rw.is_uniform(pool.rewards[:GROUP]) for pool in pools], dtype=float)
-    after = np.array([rw.select_group(pool, GROUP).uniform for pool in pools], dtype=float)
+    first = np.array([rw.has_zero_variance(pool.rewards[:GROUP]) for pool in pools], dtype=float)
+    after = np.array([rw.select_group(pool, GROUP).zero_variance for pool in pools], dtype=float)
     drawn = np.array([len(pool) for pool in pools], dtype=float)
     figures = {
-        "uniform_first": _estimate(np.mean, first, seed=arguments.seed),
-        "uniform_after": _estimate(np.mean, after, seed=arguments.seed),
+        "zero_variance_first": _estimate(np.mean, first, seed=arguments.seed),
+        "zero_variance_after": _estimate(np.mean, after, seed=arguments.seed),
         "uniform_ratio": _estimate(_ratio, after, first, seed=arguments.seed),
         "draws_per_prompt": _estimate(np.mean, drawn, seed=arguments.seed),
     }

@@ -37,6 +37,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from rollwise.config import make_config
+from rollwise.config.step import step_recipe
 from rollwise.integrations.verl.agent_loop import choose, new_session, report
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer
@@ -88,6 +89,7 @@ def make_ours(rows: Dataset, folder: str, prompts: int) -> RollwiseTrainer:
     )
     keys = [f"{i:016x}" for i in range(SET)]
     trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.recipe = step_recipe(trainer.settings)
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * SET)
     trainer.train_dataset = rows
     trainer.replay_buffer = make_buffer(PoolReplayBuffer)
@@ -137,7 +139,7 @@ def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str,
 
 def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
     """Sample one prompt as a worker does, its pass rate by its key."""
-    session = new_session(trainer.settings, order, number)
+    session = new_session(trainer.recipe, order, number)
     threshold = (int(order.key, 16) % 97) / 97
     while draws := session.next_draws():
         for draw in draws:
@@ -150,7 +152,7 @@ def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
                 score=float(correct),
             )
             session.record(draw, float(correct), response)
-    group = choose(session.pools[order.key], trainer.settings, number)
+    group = choose(trainer.recipe, session.pools[order.key], number)
     return report(session, group, GROUP, tokens=0, records=[])
 
 

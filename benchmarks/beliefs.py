@@ -1,0 +1,219 @@
+"""Which belief predicts the next draws best, on recorded histories of real runs.
+
+A history holds which prompts a run drew, step after step, and how many responses were correct. Each
+belief says before a step what pass rates it expects, is scored, and is told what came. Log loss is
+that of one response in nats, averaged over visits: a prompt's first, second, third, and later ones.
+*Off* is how far the mean expectation lies from the pass rate in the worst of ten equal parts of the
+visits, in points, without the first step, of which nothing is known. The largest of ten gaps is
+above 0 by chance too: *by chance* is its mean, and its 95 % quantile, if responses are drawn from
+what the belief expects. *Rank* is Spearman's correlation over the visits after the first. The
+intervals are 95 %, by resampling steps in blocks of ten, and are of the difference to the best
+belief that is told no more than results.
+
+A history is a file with a line for each visit, `step,prompt,correct,drawn`, compressed by gzip if
+its name ends so. Further columns may say the prompt's level, and how many responses were correct
+and drawn before the run; then beliefs that start from these are compared too. Those in
+`benchmarks/histories` are runs of the built-in model with 1,024 prompts: GRPO on 2 to 10 terms, and
+single draws with the belief as baseline on 2 to 10 and 7 to 10 terms, chosen by worth or uniformly.
+
+    python benchmarks/beliefs.py [--quick] [--histories FILE ...] [--seed N]
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+from rollwise.beliefs import Belief, Constant, DecayedBeta, HiddenStates, LogitKalman
+
+SHIPPED = Path(__file__).parent / "histories"
+VISITS = ("first", "second", "third", "later")
+BLOCK = 10
+CERTAIN = 1e-3
+PARTS = 10
+SIMULATED = 100
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+LEVEL, MEASURED = 4, slice(5, 7)
+"""Columns of a history that not all have."""
+
+COMPARED: dict[str, Callable[[int], Belief]] = {
+    "constant": lambda total: Constant(total),
+    "decayed Beta, 0.5": lambda total: DecayedBeta(total, decay=0.5),
+    "decayed Beta, 0.7": lambda total: DecayedBeta(total, decay=0.7),
+    "decayed Beta, 0.9": lambda total: DecayedBeta(total, decay=0.9),
+    "hidden states, 3": lambda total: HiddenStates(total, states=3),
+    "hidden states, 5": lambda total: HiddenStates(total, states=5),
+    "logit Kalman, no drift": lambda total: LogitKalman(total, drift_gain=0.0),
+    "logit Kalman, no trend": lambda total: LogitKalman(total, trend_gain=0.0),
+    "logit Kalman, fixed variance": lambda total: LogitKalman(total, learn_variance=False),
+    "logit Kalman": lambda total: LogitKalman(total),
+}
+
+
+def main() -> None:
+    """Score each belief on each history; print tables and one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="the first 30 steps of each history")
+    parser.add_argument("--histories", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    files = arguments.histories or sorted(SHIPPED.glob("*.csv.gz"))
+    console, results = Console(width=150), {}
+    for file in files:
+        history = read_history(file, steps=30 if arguments.quick else None)
+        compared = COMPARED | cold_starts(history)
+        scored = {name: replay(make, history) for name, make in compared.items()}
+        name = file.name.split(".")[0]
+        results[name] = summarise(scored, np.random.default_rng(arguments.seed))
+        show(console, f"{name}: {len(history)} visits", results[name])
+    print(json.dumps({"benchmark": "beliefs", "quick": arguments.quick, "histories": results}))
+
+
+def read_history(file: Path, steps: int | None = None) -> Ints:
+    """Read step, prompt, correct, drawn and more of each visit, shape (V, C), by step."""
+    history = np.loadtxt(file, dtype=np.int64, delimiter=",", ndmin=2)
+    history = history[np.argsort(history[:, 0], kind="stable")]
+    return history if steps is None else history[history[:, 0] <= history[0, 0] + steps]
+
+
+def cold_starts(history: Ints) -> dict[str, Callable[[int], Belief]]:
+    """Make beliefs that start from what a history says of its prompts."""
+    prompts, first = np.unique(history[:, 1], return_index=True)
+    given: dict[str, Any] = {}
+    if history.shape[1] > LEVEL:
+        levels = np.full(prompts.max() + 1, -1)
+        levels[prompts] = history[first, LEVEL]
+        given["levels"] = levels.tolist()
+    if history.shape[1] >= MEASURED.stop:
+        measured = np.zeros((prompts.max() + 1, 2))
+        measured[prompts] = history[first, MEASURED]
+        given["measured"] = measured
+    starts = {name.rstrip("s"): {name: value} for name, value in given.items()}
+    if len(given) > 1:
+        starts["both"] = given
+    return {
+        f"logit Kalman, {name}": lambda total, start=start: LogitKalman(total, **start)
+        for name, start in starts.items()
+    }
+
+
+def replay(make: Callable[[int], Belief], history: Ints) -> dict[str, Floats]:
+    """Let a belief live through a history; returns what it said at each visit, shape (V,) each."""
+    total = int(history[:, 1].max()) + 1
+    belief, visits = make(total), np.zeros(total, dtype=int)
+    rows: list[Floats] = []
+    starts = np.flatnonzero(np.diff(history[:, 0], prepend=-1))
+    for part in np.split(history, starts[1:]):
+        step, places, correct, drawn = part.T[:LEVEL]
+        mean, strength = belief.believe(places)
+        expected = mean.clip(CERTAIN, 1 - CERTAIN)
+        hits = correct / drawn
+        loss = -(hits * np.log(expected) + (1 - hits) * np.log1p(-expected))
+        visit = np.minimum(visits[places], 3)
+        rows.append(np.stack([step, visit, expected, strength, drawn, hits, loss], axis=1))
+        belief.learn(places, correct, drawn)
+        visits[places] += 1
+    columns = np.concatenate(rows).T
+    names = ("step", "visit", "expected", "strength", "drawn", "hits", "loss")
+    return dict(zip(names, columns, strict=True))
+
+
+def summarise(
+    scored: dict[str, dict[str, Floats]], rng: np.random.Generator
+) -> dict[str, dict[str, Any]]:
+    """Figures of each belief on one history."""
+    best = min(COMPARED, key=lambda name: scored[name]["loss"].mean())
+    figures = {}
+    for name, visits in scored.items():
+        again = visits["visit"] > 0
+        rank = stats.spearmanr(visits["expected"][again], visits["hits"][again]).statistic
+        figures[name] = {
+            "loss": float(visits["loss"].mean()),
+            "behind_best": difference(visits, scored[best], rng),
+            "by_visit": [
+                float(visits["loss"][at].mean()) if at.any() else None
+                for at in (visits["visit"] == visit for visit in range(len(VISITS)))
+            ],
+            "off": worst_part(visits),
+            "off_by_chance": worst_part_by_chance(visits, rng),
+            "rank": float(rank),
+        }
+    return figures
+
+
+def difference(
+    visits: dict[str, Floats], best: dict[str, Floats], rng: np.random.Generator
+) -> dict[str, float]:
+    """Mean of the loss above the best belief's, with an interval by resampling blocks of steps."""
+    above, block = visits["loss"] - best["loss"], visits["step"] // BLOCK
+    _, member = np.unique(block, return_inverse=True)
+    sums, sizes = np.bincount(member, above), np.bincount(member)
+    drawn = rng.integers(0, len(sums), (2_000, len(sums)))
+    low, high = np.quantile(sums[drawn].sum(1) / sizes[drawn].sum(1), (0.025, 0.975)).tolist()
+    return {"value": float(above.mean()), "low": low, "high": high}
+
+
+def worst_part(visits: dict[str, Floats]) -> float:
+    """The largest gap between expectation and pass rate over parts by expectation, in points."""
+    order = by_expectation(visits)
+    return worst_gap((visits["expected"] - visits["hits"])[order])
+
+
+def by_expectation(visits: dict[str, Floats]) -> Ints:
+    """The visits after the first step, in order of what was expected."""
+    order = np.argsort(visits["expected"], kind="stable")
+    return order[visits["step"][order] > visits["step"].min()]
+
+
+def worst_gap(surprises: Floats) -> float:
+    """The largest mean over ten equal parts, without its sign, in points."""
+    return 100 * max(abs(float(part.mean())) for part in np.array_split(surprises, PARTS))
+
+
+def worst_part_by_chance(visits: dict[str, Floats], rng: np.random.Generator) -> dict[str, float]:
+    """What `worst_part` would be if responses came as expected: its mean and 95 % quantile.
+
+    A visit's pass rate is drawn from the Beta distribution that the belief says, and its responses
+    by this pass rate.
+    """
+    order = by_expectation(visits)
+    mean, strength, drawn = (visits[name][order] for name in ("expected", "strength", "drawn"))
+    found = []
+    for _ in range(SIMULATED):
+        single = drawn.max() == 1  # then only the mean matters
+        pass_rates = mean if single else rng.beta(strength * mean, strength * (1 - mean))
+        found.append(worst_gap(mean - rng.binomial(drawn.astype(int), pass_rates) / drawn))
+    return {"value": float(np.mean(found)), "high": float(np.quantile(found, 0.95))}
+
+
+def show(console: Console, title: str, figures: dict[str, dict[str, Any]]) -> None:
+    """Print figures as a table."""
+    table = Table(title=title)
+    for column in ("", "log loss", "above the best", *VISITS, "off", "by chance", "rank"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, row in figures.items():
+        behind = row["behind_best"]
+        table.add_row(
+            name,
+            f"{row['loss']:.4f}",
+            f"{behind['value']:.4f} [{behind['low']:.4f}, {behind['high']:.4f}]",
+            *("" if loss is None else f"{loss:.4f}" for loss in row["by_visit"]),
+            f"{row['off']:.1f}",
+            "{value:.1f}, {high:.1f}".format(**row["off_by_chance"]),
+            f"{row['rank']:.2f}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
