@@ -38,6 +38,8 @@ Some defaults depend on other settings:
 
 - With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
   `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
+- With `tokens` or `seconds`, `steps` is 1,000,000: it limits nothing. With
+  `evaluation.every_tokens`, `evaluation.every` is 0.
 - With `backend.type = "tinker"`, `model.lora_rank` is 32.
 - On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`; with
   `grading.type = "code"`, `grading.timeout` is 10.

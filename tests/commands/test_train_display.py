@@ -29,6 +29,6 @@ METRICS = {
 def test_a_step_is_one_line(draws_per_prompt, line):
     """Of single responses no variance is shown, for they can have none."""
     shown = io.StringIO()
-    display = TrainingDisplay(Console(file=shown, width=80), steps=1)
+    display = TrainingDisplay(Console(file=shown, width=80), steps=lambda: 1)
     display.on_step(METRICS | {"draws_per_prompt": draws_per_prompt})
     assert shown.getvalue().rstrip() == line

@@ -469,6 +469,46 @@ def test_a_run_cannot_end_where_it_was_not_evaluated(tmp_path, state_of, done, s
     assert (state_of(folder.path), folder.read_config()) == before
 
 
+def test_a_run_ends_once_its_tokens_are_spent(tmp_path, whole, metrics_of, state_of):
+    """It is as long as the run of as many steps, and so it is after an interruption."""
+    lines = metrics_of(whole)
+    tokens = sum(line["tokens"] for line in lines[1:3]) + 1
+    config = config_of(steps=1000, tokens=tokens)
+    folder = RunFolder(tmp_path / "run")
+    assert not train(start_run(config, folder), Observer(stop_after=1))
+    run = resume_run(config, RunFolder(folder.path))
+    assert run.expected_steps > 1
+    assert train(run, Observer())
+    found = metrics_of(folder.path)
+    assert [line["step"] for line in found] == [0, 1, 2, 3]
+    assert "heldout" in found[-1]
+    assert [line["tokens"] for line in found[1:]] == [line["tokens"] for line in lines[1:4]]
+    assert resume_run(config, RunFolder(folder.path)).ended
+
+
+def test_a_run_ends_once_its_seconds_are_spent(tmp_path, metrics_of):
+    config = config_of(steps=1000, seconds=1e-9)
+    assert train(start_run(config, RunFolder(tmp_path / "run")), Observer())
+    assert [line["step"] for line in metrics_of(tmp_path / "run")] == [0, 1]
+
+
+def test_evaluations_can_be_due_by_tokens(tmp_path, whole, metrics_of):
+    """Where as many tokens as half a run has are passed, and at its end."""
+    spent = np.cumsum([line["tokens"] for line in metrics_of(whole)[1:]])
+    every = int(spent[-1]) // 2
+    settings = SETTINGS["evaluation"] | {"every": 0, "every_tokens": every}
+    train(start_run(config_of(evaluation=settings), RunFolder(tmp_path / "run")), Observer())
+    evaluated = [line["step"] for line in metrics_of(tmp_path / "run") if "heldout" in line]
+    assert evaluated == sorted({0, int(np.searchsorted(spent, every)) + 1, 4})
+
+
+def test_tokens_cannot_end_a_run_where_it_was_not_evaluated(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    train(start_run(config_of(), folder), Observer(stop_after=3))
+    with pytest.raises(ConfigError, match=r"`tokens` must be more than the \d+ that the run in"):
+        resume_run(config_of(tokens=1), RunFolder(folder.path))
+
+
 def test_the_seed_names_the_run(tmp_path, whole, state_of):
     again, other = RunFolder(tmp_path / "again"), RunFolder(tmp_path / "other")
     torch.manual_seed(12345)  # whatever was drawn before

@@ -16,7 +16,9 @@ from rollwise.reports import write_report
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
 
-CHANGEABLE = ("steps", "checkpoint", "records", "evaluation.every", "plugin_folder")
+CHANGEABLE = (
+    *("steps", "tokens", "seconds", "checkpoint", "records", "evaluation.every", "plugin_folder"),
+)
 """Settings that may differ when a run is resumed; any other change would make it another run."""
 
 
@@ -45,7 +47,7 @@ def train(
         with (
             _held(run.engine),
             run.grader,
-            TrainingDisplay(console, config.steps, run.step) as display,
+            TrainingDisplay(console, lambda: run.expected_steps, run.step) as display,
         ):
             finished = run_to_end(run, display)
     finally:

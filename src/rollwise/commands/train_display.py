@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -24,11 +24,11 @@ class TrainingDisplay:
 
     Args:
         console: Where to show progress.
-        steps: Steps of the whole run.
+        steps: Says how many steps the whole run is expected to have; None if that is not known.
         done: Steps done before.
     """
 
-    def __init__(self, console: Console, steps: int, done: int = 0) -> None:
+    def __init__(self, console: Console, steps: Callable[[], int | None], done: int = 0) -> None:
         self.stop_requested = False
         self._console, self._steps = console, steps
         self._bar = Progress(
@@ -40,7 +40,7 @@ class TrainingDisplay:
             console=console,
             expand=True,
         )
-        self._task = self._bar.add_task("evaluating", total=steps, completed=done)
+        self._task = self._bar.add_task("evaluating", total=steps(), completed=done)
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -70,14 +70,15 @@ class TrainingDisplay:
         """Show the metrics of a finished step."""
         step = metrics["step"]
         line = _describe(metrics)
-        self._bar.update(self._task, completed=step, description=line)
+        total = self._steps()
+        self._bar.update(self._task, completed=step, total=total, description=line)
         if "heldout" in metrics:
             name, estimate = next(iter(metrics["heldout"].items()))
             self._console.print(
                 f"step {step:>4}  held-out {name} {estimate['value']:.3f} "
                 f"[{estimate['low']:.3f}, {estimate['high']:.3f}]"
             )
-        elif not self._console.is_terminal and step % max(1, self._steps // LINES) == 0:
+        elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
             self._console.print(f"step {step:>4}  {line}")
 
 

@@ -10,10 +10,17 @@ from rollwise.config.model import BUILT_IN
 from rollwise.grading import GRADERS, GraderSettings
 from rollwise.sampling import Estimated, FixedCount
 
+NO_LIMIT = 1_000_000
+"""Steps of a run that ends by something else."""
+
 
 def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults of `rollwise train` that depend on backend, model, task and exit rule."""
     defaults: dict[str, Any] = {}
+    if any(given.get(limit) is not None for limit in ("tokens", "seconds")):
+        defaults["steps"] = NO_LIMIT
+    if setting(given, "evaluation", "every_tokens", 0):
+        defaults["evaluation"] = {"every": 0}
     if setting(given, "model", "path", BUILT_IN) == BUILT_IN:
         # So small a model gains little by a second thread, and loses much by one that has to wait.
         defaults["model"] = {"cpu_threads": 1}

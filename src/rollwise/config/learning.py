@@ -51,6 +51,9 @@ class EvaluationSettings(Section):
 
     every: int = Field(20, ge=0)
     """Steps between evaluations; 0 evaluates only before and after."""
+    every_tokens: int = Field(0, ge=0)
+    """Response tokens between evaluations, for runs that are compared at equal tokens. If it is
+    set, `evaluation.every` is 0 by default."""
     problems: int = Field(256, ge=1)
     """Held-out problems used, at most."""
     samples: int = Field(8, ge=1)

@@ -26,7 +26,12 @@ class TrainConfig(CommandConfig):
 
     seed: int = from_recipe("seed")
     steps: int = Field(100, ge=1)
-    """Training steps: draw, grade, learn."""
+    """Training steps: draw, grade, learn. With `tokens` or `seconds` there is no limit by
+    default."""
+    tokens: int | None = Field(None, ge=1)
+    """End after the step in which this many response tokens have been drawn."""
+    seconds: float | None = Field(None, gt=0)
+    """End after the step in which sampling and learning have taken this long."""
     backend: CHOICES["backend"].sections() = chosen()  # type: ignore[valid-type]
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()

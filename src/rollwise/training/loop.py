@@ -27,9 +27,12 @@ class Observer(Protocol):
 
 
 def train(run: Run, observer: Observer) -> bool:
-    """Train from `run.step` to the last step; returns whether it got there.
+    """Train from `run.step` to the last step, or until its tokens or seconds are spent.
 
     A run that is asked to stop finishes its step, and can be resumed from a checkpoint.
+
+    Returns:
+        Whether the run has come to its end.
     """
     config = run.config
     began = time.perf_counter()
@@ -42,7 +45,7 @@ def train(run: Run, observer: Observer) -> bool:
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
     with Pipeline(run, config.steps_ahead) as pipeline:
         for step in range(run.step + 1, config.steps + 1):
-            if observer.stop_requested:
+            if observer.stop_requested or run.ended:
                 break
             pipeline.draw(step)
             for metrics in pipeline.finished(wait_for_all=_must_finish(config, step)):
@@ -51,7 +54,7 @@ def train(run: Run, observer: Observer) -> bool:
             saved = _end_step(run, observer, metrics, began)
     if not saved:
         save(run)
-    return run.step == config.steps
+    return run.ended
 
 
 def evaluate(run: Run) -> Evaluation:
@@ -82,7 +85,13 @@ def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     """Evaluate, log and save a finished step where due; returns whether it was saved."""
     config, failed_before = run.config, run.grader.failures
     run.step += 1
-    if run.step == config.steps or _due(run.step, config.evaluation.every):
+    tokens_before, every = run.spent.tokens, config.evaluation.every_tokens
+    run.spent.add(metrics)
+    if (
+        run.ended
+        or _due(run.step, config.evaluation.every)
+        or (every and tokens_before // every < run.spent.tokens // every)
+    ):
         since = time.perf_counter()
         metrics["heldout"] = evaluate(run).as_json()
         metrics["seconds"]["evaluation"] = time.perf_counter() - since

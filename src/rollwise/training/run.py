@@ -12,7 +12,7 @@ from rollwise.records import RunFolder, Trackers
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import load_checkpoint
 from rollwise.training.data import load_data
-from rollwise.training.state import Run
+from rollwise.training.state import Run, Spent
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +54,14 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
-    step = 0
+    step, spent = 0, Spent()
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
         folder.discard_after(step)
-        _check_end(config.steps, step, folder)
+        lines = folder.read_metrics()
+        for metrics in lines:
+            spent.add(metrics)
+        _check_end(config, step, spent, "heldout" in lines[-1], folder)
     engine = backend.make_engine()
     if checkpoint is None:
         folder.create(settings)
@@ -79,14 +82,24 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         heldout=[problem.key for problem in data.heldout],
         questions={problem.key: problem.messages[-1]["content"] for problem in problems},
         step=step,
+        spent=spent,
     )
 
 
-def _check_end(steps: int, done: int, folder: RunFolder) -> None:
-    """Refuse a last step that is past, or that has no held-out evaluation."""
-    least = done if "heldout" in folder.read_metrics()[-1] else done + 1
-    if steps < least:
+def _check_end(
+    config: TrainConfig, done: int, spent: Spent, evaluated: bool, folder: RunFolder
+) -> None:
+    """Refuse an end that is past, or that has no held-out evaluation."""
+    least = done if evaluated else done + 1
+    if config.steps < least:
         raise ConfigError(
             f"`steps` must be at least {least}, for the run in {folder.path} has done {done}; "
-            f"it is {steps}"
+            f"it is {config.steps}"
         )
+    for name in ("tokens", "seconds"):
+        limit, so_far = getattr(config, name), getattr(spent, name)
+        if limit is not None and so_far >= limit and not evaluated:
+            raise ConfigError(
+                f"`{name}` must be more than the {so_far:.6g} that the run in {folder.path} has "
+                f"spent; it is {limit}"
+            )

@@ -1,7 +1,7 @@
 """Everything a run works with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transformers import PreTrainedTokenizerBase
 
@@ -12,11 +12,25 @@ from rollwise.engines.engine import Prompts
 from rollwise.engines.rollout import grade_with, run_session
 from rollwise.grading import Grader
 from rollwise.prompts import PromptSampler
-from rollwise.records import RunFolder, Trackers
+from rollwise.records import Row, RunFolder, Trackers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, StepRecipe
 from rollwise.training.backend import StepLearner
+
+
+@dataclass
+class Spent:
+    """What the steps of a run have cost: response tokens, and seconds of sampling and learning."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, metrics: Row) -> None:
+        """Count a step by its metrics; the evaluation before training costs nothing."""
+        self.tokens += metrics.get("tokens", 0)
+        seconds = metrics.get("seconds", {})
+        self.seconds += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
 
 
 @dataclass
@@ -37,6 +51,7 @@ class Run:
         heldout: The held-out prompts.
         questions: The text of each prompt, for people to read.
         step: The number of steps done.
+        spent: What they cost.
     """
 
     config: TrainConfig
@@ -52,6 +67,29 @@ class Run:
     heldout: Sequence[Key]
     questions: Mapping[Key, str]
     step: int = 0
+    spent: Spent = field(default_factory=Spent)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is at its end: by steps, tokens or seconds, whichever comes first."""
+        return self._share_done >= 1.0
+
+    @property
+    def expected_steps(self) -> int | None:
+        """The steps of the whole run, by what those so far have cost; None if nothing is known."""
+        if self._share_done == 0.0:
+            return None if self.config.tokens or self.config.seconds else self.config.steps
+        return round(self.step / self._share_done)
+
+    @property
+    def _share_done(self) -> float:
+        """What is spent of the steps, the tokens or the seconds, wherever most is."""
+        shares = [self.step / self.config.steps]
+        if self.config.tokens is not None:
+            shares.append(self.spent.tokens / self.config.tokens)
+        if self.config.seconds is not None:
+            shares.append(self.spent.seconds / self.config.seconds)
+        return max(shares)
 
     @property
     def recipe(self) -> StepRecipe:

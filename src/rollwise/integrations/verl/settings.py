@@ -74,6 +74,7 @@ def check(config: Any, settings: TrainConfig) -> None:
 
 def unsupported(settings: TrainConfig) -> list[str]:
     """Say which settings verl cannot follow."""
+    trainer = "trainer ends by steps"
     workers, learner = "workers sample prompts separately", "learner has no such bound"
     refused: dict[str, tuple[Any, Any, tuple[Any, ...], str]] = {
         "backend.type": (settings.backend.type, "local", ("local",), workers),
@@ -85,6 +86,9 @@ def unsupported(settings: TrainConfig) -> list[str]:
         ),
         "allocation.type": (settings.allocation.type, "none", ("none",), workers),
         "schedule.total_draws": (settings.schedule.total_draws, "unset", (None,), workers),
+        "tokens": (settings.tokens, "unset", (None,), trainer),
+        "seconds": (settings.seconds, "unset", (None,), trainer),
+        "evaluation.every_tokens": (settings.evaluation.every_tokens, 0, (0,), trainer),
         "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
     return [
