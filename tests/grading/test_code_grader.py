@@ -2,20 +2,22 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from rollwise.errors import ConfigError
-from rollwise.grading import CodeGrader, conversation, sandbox
+from rollwise.grading import CodeGrader, conversation, memory_group, sandbox
 from rollwise.grading.code import code_of
-from rollwise.grading.conversation import leaks_of
-from rollwise.grading.sandbox import Bubblewrap, NoSandbox, _popen
+from rollwise.grading.conversation import MEMORY_LEAK, leaks_of, sandboxed, ways_to_hold_memory
+from rollwise.grading.sandbox import Bubblewrap, NoSandbox, ProgramLimits, _popen
+from rollwise.grading.system_calls import filter_program
 
 STDIN = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]})
 CALLS = json.dumps({"inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"], "fn_name": "add"})
@@ -96,6 +98,10 @@ HOSTILE = {
     "fills the disk": (
         "for i in range(3):\n    with open(f'{i}', 'wb') as file:\n"
         f"        for _ in range(40): file.write(bytes(2**20))\n{ADD}\n{ADDS}"
+    ),
+    "makes files in memory": (
+        "import os\nfor _ in range(60): os.posix_fallocate(os.memfd_create(''), 0, 2**24)\n"
+        f"{ADD}\n{ADDS}"
     ),
     "kills whom it can": "import os\nos.kill(-1, 9)\nos.kill(os.getppid() or 1, 9)\nos.abort()",
     "is no Python": "print(1 2)",
@@ -267,6 +273,95 @@ def test_what_is_left_open_is_found(works, change, leak):
     assert leaks_of(Changed(**change)) == [leak]
 
 
+def missing(monkeypatch, *names):
+    """Take from the sandbox what this machine may or may not have."""
+    for name in names:
+        monkeypatch.setattr(sandbox, name, lambda *_: nullcontext(None))
+
+
+@pytest.mark.parametrize("without", ["memory_group", "filter_file"])
+def test_memory_is_bounded_by_a_control_group_or_by_a_filter_alone(works, without, monkeypatch):
+    if without == "filter_file" and memory_group.parent_group() is None:
+        pytest.skip("this machine lets us make no control group")
+    missing(monkeypatch, without)
+    assert ways_to_hold_memory(Bubblewrap()) == []
+
+
+def test_without_both_memory_is_not_bounded_and_the_sandbox_is_refused(works, monkeypatch):
+    missing(monkeypatch, "memory_group", "filter_file")
+    with pytest.raises(ConfigError, match=re.escape(f"leaves open: {MEMORY_LEAK}")):
+        CodeGrader()
+
+
+CALLS_THAT_FAIL = (
+    "import ctypes, os, socket\n"
+    "libc = ctypes.CDLL(None)\n"
+    "def fails(call):\n"
+    "    try: return call() in (-1, None)\n"
+    "    except OSError: return True\n"
+    "print([name for name, call in {\n"
+    "    'memfd_create': lambda: os.memfd_create(''),\n"
+    "    'shmget': lambda: libc.shmget(0, 4096, 0o1600),\n"
+    "    'msgget': lambda: libc.msgget(0, 0o1600),\n"
+    "    'unshare': lambda: libc.unshare(0x10000000),\n"
+    "    'clone': lambda: libc.syscall(CLONE, 0x10000011, 0, 0, 0, 0),\n"
+    "    'inet': lambda: socket.socket(socket.AF_INET).close() or 0,\n"
+    "    'unix': lambda: socket.socketpair()[0].close() or 0,\n"
+    "    'fork': lambda: os.fork() or os._exit(0),\n"
+    "    'thread': lambda: __import__('threading').Thread(target=int).start() or 0,\n"
+    "}.items() if fails(call)])\n"
+)
+
+
+def test_the_filter_denies_what_holds_memory_and_nothing_that_programs_use(works):
+    if filter_program() is None:
+        pytest.skip("no filter for this machine")
+    clone = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+    request = {"mode": "program", "code": CALLS_THAT_FAIL.replace("CLONE", str(clone))}
+    with sandboxed(Bubblewrap(), ProgramLimits(60.0, 2**29, 8), request) as talk:
+        failed = talk.ask({"stdin": ""})
+    assert failed.strip() == str(["memfd_create", "shmget", "msgget", "unshare", "clone", "inet"])
+
+
+def test_a_filter_is_made_only_for_machines_whose_calls_are_known():
+    assert filter_program("riscv64") is None
+    for machine in ("x86_64", "aarch64"):
+        steps = filter_program(machine)
+        assert steps is None or (len(steps) % 8 == 0 and steps[-8] == 0x06)  # ends in a return
+
+
+def test_a_control_group_ends_what_needs_more_and_leaves_nothing():
+    parent = memory_group.parent_group()
+    if parent is None:
+        pytest.skip("this machine lets us make no control group")
+    hog = "x = bytes(1)\nwhile True: x += bytes(2**22)"
+    with memory_group.memory_group(64 * 1024**2) as group:
+        command = memory_group.joining(group, [sys.executable, "-I", "-S", "-c", hog])
+        assert subprocess.run(command, check=False).returncode == -9
+        sleeps = memory_group.joining(group, ["/bin/sh", "-c", "echo begun; exec sleep 3600"])
+        sleeper = subprocess.Popen(sleeps, stdout=subprocess.PIPE)
+        assert sleeper.stdout.readline() == b"begun\n"
+    assert sleeper.wait() == -9
+    assert not group.exists()
+
+
+@pytest.mark.parametrize(
+    ("groups", "mount", "expected"),
+    [
+        ("4:memory:/a/b", "{0} / {1} rw - cgroup cgroup rw,memory", ["a/b"]),
+        ("4:memory:/docker/x/b", "{0} /docker/x {1} rw - cgroup cgroup rw,memory", ["b"]),
+        ("0::/a/b", "{0} / {1} rw - cgroup2 cgroup2 rw", ["a/b", "a"]),
+        ("0::/", "{0} / {1} rw - cgroup2 cgroup2 rw", [""]),
+        ("3:cpu:/a", "{0} / {1} rw - cgroup cgroup rw,cpu", []),
+        ("0::/../a", "{0} /b {1} rw - cgroup2 cgroup2 rw", []),
+    ],
+)
+def test_where_a_control_group_is_sought(groups, mount, expected, monkeypatch, tmp_path):
+    texts = {"/proc/self/cgroup": groups, "/proc/self/mountinfo": mount.format("1 2 0:3", tmp_path)}
+    monkeypatch.setattr(Path, "read_text", lambda path: texts[str(path)])
+    assert [*memory_group._candidates()] == [tmp_path / name for name in expected]
+
+
 def test_a_sandbox_ends_with_the_process_that_started_it(works):
     """Killed, it cannot clean up."""
     script = (
@@ -292,6 +387,9 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
     process.wait()
     for one in descendants:
         _gone(one)
+    memory_group._parent_group.cache_clear()  # a process that begins to use groups
+    if (parent := memory_group.parent_group()) is not None:
+        assert not [*parent.glob(f"rollwise-{process.pid}-*")]
 
 
 def _descendants(pid):

@@ -125,7 +125,7 @@ def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
         "RLIMIT_AS": limits.memory,
         "RLIMIT_CPU": math.ceil(limits.seconds) + 1,
         "RLIMIT_FSIZE": 64 * 1024**2,
-        "RLIMIT_NOFILE": 256,
+        "RLIMIT_NOFILE": 64,  # each may be a socket with 200 KiB on its way
         "RLIMIT_CORE": 0,
     }
     # Outside of a sandbox, all processes of the user would count.
@@ -160,20 +160,71 @@ def find_sandbox() -> Sandbox:
 
 
 def leaks_of(sandbox: Sandbox) -> list[str]:
-    """Run a program that looks for what it must not reach; return what it found.
+    """Run programs that look for what they must not reach; return what they found.
 
     Raises:
         FileNotFoundError, RuntimeError: The sandbox does not work here.
     """
-    limits = ProgramLimits(START_TIMEOUT, 512 * 1024**2, 8)
-    call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
     try:
-        with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
-            talk.receive()
-            found = program.decode(talk.ask(call)["value"])
+        found: list[str] = _call(sandbox, _PROBE, "leaks")
     except (NoReply, KeyError) as error:
         raise RuntimeError(f"the probe of the sandbox failed: {error}") from error
-    return list(found)
+    return found + [MEMORY_LEAK] * bool(ways_to_hold_memory(sandbox))
+
+
+MEMORY_LEAK = "memory beyond the limit (it needs seccomp, or a control group)"
+
+
+def ways_to_hold_memory(sandbox: Sandbox) -> list[str]:
+    """Run a program that tries to hold more memory than it may; return how it could.
+
+    Raises:
+        FileNotFoundError, RuntimeError: The sandbox does not work here.
+    """
+    try:
+        return list(_call(sandbox, _HOLDER, "ways"))
+    except (NoReply, KeyError):  # ended by the system, for it needed too much
+        return []
+
+
+def _call(sandbox: Sandbox, code: str, function: str) -> Any:
+    limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
+    call = {"call": function, "args": [], "kwargs": ["dict", []]}
+    with sandboxed(sandbox, limits, {"mode": "functions", "code": code}) as talk:
+        talk.receive()
+        return program.decode(talk.ask(call)["value"])
+
+
+_HOLDER = """
+import ctypes, os
+
+SIZE, COUNT = 16 * 2**20, 14  # more than memory and files together may take
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+
+def memory_file(i):
+    file = os.memfd_create("")
+    os.posix_fallocate(file, 0, SIZE)
+
+def shared_memory(i):
+    segment = libc.shmget(0, SIZE, 0o1600)
+    address = ctypes.c_void_p(libc.shmat(segment, None, 0))
+    if segment < 0 or address.value in (None, 2**64 - 1):
+        raise OSError
+    ctypes.memset(address, 1, SIZE)
+    libc.shmdt(address)
+
+def ways():
+    found = []
+    for way in (memory_file, shared_memory):
+        try:
+            for i in range(COUNT):
+                way(i)
+            found.append(way.__name__)
+        except (OSError, AttributeError):
+            pass
+    return found
+"""
 
 
 _PROBE = """

