@@ -41,6 +41,13 @@ class Command:
         """Send a signal."""
         os.kill(self._process.pid, number)
 
+    def send_to_all(self, number):
+        """Send a signal to the process and those that it has started; on Linux."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in [pid, *map(int, children)]:
+            os.kill(each, number)
+
     def end(self):
         """Wait for the end; returns the exit code and what was shown."""
         self._process.join(PATIENCE)

@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from rollwise.config import (
 from rollwise.config.command_line import plain_warnings, plugins_given
 from rollwise.config.old import given_by_old_names
 from rollwise.errors import ConfigError, RollwiseError
+from rollwise.signals import Terminated, terminated_by_signals
 
 Commands = Any  # argparse's class of it is private
 Plugins = Mapping[str, Any] | None
@@ -33,17 +35,21 @@ Plugins = Mapping[str, Any] | None
 called, which is left without options, because it takes long to make them."""
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as shells have it; after another signal, 128 and its number."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with plain_warnings():
+    with plain_warnings(), terminated_by_signals():
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
         except RollwiseError as error:
             print(f"rollwise: {error}", file=sys.stderr)
             return 2
+        except Terminated as stop:
+            with suppress(OSError):  # its terminal may be gone
+                print(f"rollwise: stopped by {stop}", file=sys.stderr)
+            return 128 + stop.number
         except KeyboardInterrupt:
             print("rollwise: stopped", file=sys.stderr)
             return INTERRUPTED

@@ -89,6 +89,14 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"could not write {self.path / 'metrics.jsonl'}: {error}") from error
 
+    def replace_last(self, metrics: Row) -> None:
+        """Replace the last line of `metrics.jsonl`.
+
+        Raises:
+            RunError: It could not be read or written.
+        """
+        self._write_metrics([*self.read_metrics()[:-1], metrics])
+
     def read_metrics(self) -> list[Row]:
         """Read all lines of `metrics.jsonl`, except one that was cut off at the end.
 
@@ -155,8 +163,7 @@ class RunFolder:
         import pyarrow.parquet as pq
 
         kept = [line for line in self.read_metrics() if line["step"] <= step]
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        write_text(self.path / "metrics.jsonl", text)
+        self._write_metrics(kept)
         path = self.path / "samples.parquet"
         if path.exists():
             table = _read_table(path)
@@ -166,6 +173,10 @@ class RunFolder:
     def write_summary(self, summary: Row) -> None:
         """Write `summary.json`."""
         self._write_json("summary.json", summary)
+
+    def _write_metrics(self, lines: Iterable[Row]) -> None:
+        text = "".join(json.dumps(_finite(line), allow_nan=False) + "\n" for line in lines)
+        write_text(self.path / "metrics.jsonl", text)
 
     def _write_json(self, name: str, content: Row) -> None:
         write_text(self.path / name, json.dumps(content, indent=2) + "\n")

@@ -28,14 +28,27 @@ def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, contents_
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
-@pytest.mark.parametrize("command", FIRST_LAST)
-def test_a_process_that_is_killed_resumes_to_the_same_files(tmp_path, contents_of, say, command):
+@pytest.mark.parametrize(
+    ("command", "number", "code"),
+    [
+        ("evaluate", signal.SIGKILL, -signal.SIGKILL),
+        ("prepare", signal.SIGKILL, -signal.SIGKILL),
+        ("evaluate", signal.SIGTERM, 143),
+        ("prepare", signal.SIGHUP, 129),
+    ],
+)
+def test_a_process_that_is_ended_resumes_to_the_same_files(
+    tmp_path, contents_of, say, command, number, code
+):
     options = ["--data.problems", "16", "--samples", "4", "--portion", "1"]
     where = ["--output", str(tmp_path / "run")]
     process = Command(command, *where, *options, shown=tmp_path / "shown")
     process.wait_for((tmp_path / "run" / FIRST_LAST[command][0]).exists)
-    process.send(signal.SIGKILL)
-    assert process.end()[0] == -signal.SIGKILL
+    process.send(number)
+    found, shown = process.end()
+    assert found == code
+    if number != signal.SIGKILL:
+        assert f"to resume: rollwise {command} --output" in " ".join(shown.split())
     for folder in ("run", "whole"):
         assert say(command, tmp_path / folder, *options)[0] == 0
     assert contents_of(tmp_path / "run") == contents_of(tmp_path / "whole")

@@ -152,9 +152,17 @@ def test_a_state_of_another_sampler_is_refused(tmp_path, train, capsys):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
-def test_ctrl_c_ends_the_step_and_the_run_resumes_to_the_same_end(
-    tmp_path, train, tiny_options, state_of, monkeypatch
+@pytest.mark.parametrize(
+    ("number", "code_wanted", "said"),
+    [
+        (signal.SIGINT, 130, "stopping after this step"),
+        (signal.SIGTERM, 143, "SIGTERM: saving the run"),
+    ],
+)
+def test_a_run_that_is_asked_to_stop_is_saved_and_resumes_to_the_same_end(
+    tmp_path, train, tiny_options, state_of, monkeypatch, number, code_wanted, said
 ):
+    """All its processes get the signal, as from a terminal, and from most clusters."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # two processes draw, if there are two cores
     whole, folder = tmp_path / "whole", tmp_path / "run"
     settings = {"steps": "8", "evaluation__every": "0"}
@@ -163,13 +171,13 @@ def test_ctrl_c_ends_the_step_and_the_run_resumes_to_the_same_end(
     options = tiny_options(**settings)
     command = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
     command.wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
-    command.send(signal.SIGINT)
+    command.send_to_all(number)
     code, shown = command.end()
-    assert code == 130, shown
+    assert code == code_wanted, shown
     done = len(metrics.read_text().splitlines()) - 1
     assert 1 <= done < 8
     words = " ".join(shown.split())
-    assert "stopping after this step" in words
+    assert said in words
     assert f"stopped after step {done}" in words
     assert "rollwise train --output" in words and "--resume" in words
     assert not (folder / "summary.json").exists()
@@ -515,13 +523,25 @@ def test_a_step_on_real_problems_of_mathematics(tmp_path, metrics_of):
 
 def test_the_first_ctrl_c_asks_and_the_second_stops():
     before = signal.getsignal(signal.SIGINT)
-    display = TrainingDisplay(Console(file=io.StringIO()), steps=3)
+    display = TrainingDisplay(Console(file=io.StringIO()), steps=lambda: 3)
     with pytest.raises(KeyboardInterrupt), display:
         assert not display.stop_requested
         signal.raise_signal(signal.SIGINT)
         assert display.stop_requested
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_nothing_is_written_to_a_terminal_that_is_gone():
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    console = Console(file=Gone())
+    with TrainingDisplay(console, steps=lambda: 3) as display:
+        signal.raise_signal(signal.SIGHUP)
+        display.on_step({"step": 1, "heldout": {"avg@2": {"value": 0, "low": 0, "high": 0}}})
+    assert display.stop_requested
 
 
 def test_a_run_in_another_thread_leaves_signals_to_the_main_one(tmp_path, train):

@@ -1,9 +1,11 @@
 """The loop: a step taken apart with fakes, and whole runs that are stopped and resumed."""
 
 import copy
+import itertools
 import random
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +21,7 @@ from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import GVM, Estimated
 from rollwise.sampling.session import draw_seed
+from rollwise.signals import Dropped
 from rollwise.step import draw_rollouts
 from rollwise.training.loop import evaluate, train
 from rollwise.training.pipeline import draw_step, learn, load_learned
@@ -345,7 +348,7 @@ class Observer:
 
     def on_step(self, metrics):
         self.seen.append(metrics["step"])
-        self.stop_requested = metrics["step"] == self.stop_after
+        self.stop_requested |= metrics["step"] == self.stop_after
 
 
 SETTINGS = {
@@ -434,6 +437,52 @@ def test_a_run_that_died_resumes_from_its_last_checkpoint(tmp_path, whole, state
     assert RunFolder(folder.path).read_samples() == RunFolder(whole).read_samples()
 
 
+def dropping(entry):
+    """What is drawn at this entry into `Run.droppable` is dropped, when it is all there."""
+    entries = itertools.count(1)
+
+    @contextmanager
+    def droppable():
+        yield
+        if next(entries) == entry:
+            observer.stop_requested = True
+            raise Dropped
+
+    observer = Observer()
+    return droppable, observer
+
+
+@pytest.mark.parametrize(
+    ("entry", "seen"),
+    [(2, [0]), (3, [0, 1]), (4, [0, 1, 2]), (6, [0, 1, 2, 3]), (7, [0, 1, 2, 3, 4])],
+    ids=["step 1", "step 2", "evaluation of step 2", "step 4", "evaluation of step 4"],
+)
+def test_what_is_dropped_is_done_on_resuming(tmp_path, whole, state_of, entry, seen):
+    """As SIGTERM drops it; the end is that of a run that was not interrupted."""
+    folder = RunFolder(tmp_path / "run")
+    run = start_run(config_of(), folder)
+    run.droppable, observer = dropping(entry)
+    assert not train(run, observer)
+    assert observer.seen == seen
+    assert [p.name for p in folder.checkpoints.iterdir()] == [f"step-{seen[-1]:06d}"]
+
+    rest = RunFolder(folder.path)
+    assert train(resume_run(config_of(), rest), Observer())
+    assert state_of(folder.path) == state_of(whole)
+    assert rest.read_samples() == RunFolder(whole).read_samples()
+    elapsed = [line["elapsed"] for line in rest.read_metrics()]
+    assert elapsed == sorted(elapsed)
+
+
+def test_where_nothing_is_done_nothing_is_saved(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run = start_run(config_of(), folder)
+    run.droppable, observer = dropping(entry=1)
+    with pytest.raises(Dropped):
+        train(run, observer)
+    assert not folder.checkpoints.exists()
+
+
 def test_a_run_asked_to_stop_while_it_saves_stops_there(tmp_path, monkeypatch):
     observer = Observer()
 
@@ -457,15 +506,12 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, state_of):
     assert state_of(folder.path) == before
 
 
-@pytest.mark.parametrize(("done", "steps", "least"), [(3, 3, 4), (3, 2, 4), (2, 1, 2)])
-def test_a_run_cannot_end_where_it_was_not_evaluated(tmp_path, state_of, done, steps, least):
-    """Its figures "after" would be those of an earlier step; every second step has them."""
+def test_a_run_cannot_end_before_what_it_has_done(tmp_path, state_of):
     folder = RunFolder(tmp_path / "run")
-    train(start_run(config_of(), folder), Observer(stop_after=done))
+    train(start_run(config_of(), folder), Observer(stop_after=3))
     before = state_of(folder.path), folder.read_config()
-    message = f"`steps` must be at least {least}, .* has done {done}; it is {steps}"
-    with pytest.raises(ConfigError, match=message):
-        resume_run(config_of(steps=steps), RunFolder(folder.path))
+    with pytest.raises(ConfigError, match=r"`steps` must be at least 3, .* has done 3; it is 2"):
+        resume_run(config_of(steps=2), RunFolder(folder.path))
     assert (state_of(folder.path), folder.read_config()) == before
 
 
@@ -502,11 +548,14 @@ def test_evaluations_can_be_due_by_tokens(tmp_path, whole, metrics_of):
     assert evaluated == sorted({0, int(np.searchsorted(spent, every)) + 1, 4})
 
 
-def test_tokens_cannot_end_a_run_where_it_was_not_evaluated(tmp_path):
-    folder = RunFolder(tmp_path / "run")
+@pytest.mark.parametrize("end", [{"steps": 3}, {"tokens": 1}])
+def test_a_run_that_ends_where_it_stopped_is_evaluated_there(tmp_path, metrics_of, end):
+    """Its figures "after" would otherwise be those of an earlier step; every second has them."""
+    folder, short = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "short")
     train(start_run(config_of(), folder), Observer(stop_after=3))
-    with pytest.raises(ConfigError, match=r"`tokens` must be more than the \d+ that the run in"):
-        resume_run(config_of(tokens=1), RunFolder(folder.path))
+    assert train(resume_run(config_of(**end), RunFolder(folder.path)), Observer())
+    train(start_run(config_of(steps=3), short), Observer())
+    assert metrics_of(folder.path) == metrics_of(short.path)
 
 
 def test_the_seed_names_the_run(tmp_path, whole, state_of):

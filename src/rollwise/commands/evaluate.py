@@ -1,6 +1,7 @@
 """`rollwise evaluate`: evaluate a model on benchmarks, with 95 % intervals."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from rollwise.evaluation import (
 )
 from rollwise.records import RunFolder
 from rollwise.reports import write_evaluation_report
+from rollwise.signals import Terminated
 from rollwise.tasks import (
     Benchmark,
     Problem,
@@ -53,14 +55,18 @@ def evaluate(
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
+        Terminated: SIGTERM or SIGHUP stopped it; all portions but the last are written.
     """
     config = resolve_settings(EvaluateConfig, layers, path, resume, CHANGEABLE)
     baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
     folder = RunFolder(path)
     try:
         problems = _draw_all(config, folder, baseline, console)
-    except KeyboardInterrupt:
-        console.print(resume_hint("evaluate", path), markup=False)
+    except KeyboardInterrupt as stop:
+        with suppress(OSError):  # after SIGHUP there is no terminal
+            console.print(resume_hint("evaluate", path), markup=False)
+        if isinstance(stop, Terminated):
+            raise
         return False
     summary = as_json(_summarise(config, path, problems, baseline))
     folder.write_summary(summary)

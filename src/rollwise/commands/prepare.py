@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from rollwise.errors import ConfigError, DataError
 from rollwise.evaluation import as_json, binomial_intervals, mean_over_problems
 from rollwise.records import Row, RunFolder
 from rollwise.reports import write_data_card
+from rollwise.signals import Terminated
 from rollwise.tasks import (
     Problem,
     ProblemSet,
@@ -52,6 +54,7 @@ def prepare(
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
+        Terminated: SIGTERM or SIGHUP stopped it; all portions but the last are written.
     """
     config = resolve_settings(PrepareConfig, layers, path, resume, CHANGEABLE)
     folder = RunFolder(path)
@@ -60,8 +63,11 @@ def prepare(
             problems, counts = _cleaned(config, folder, components, console)
             with problem_progress(console, "pass rates", len(problems)) as on_portion:
                 draw_responses(path / "responses", problems, components, on_portion)
-    except KeyboardInterrupt:
-        console.print(resume_hint("prepare", path), markup=False)
+    except KeyboardInterrupt as stop:
+        with suppress(OSError):  # after SIGHUP there is no terminal
+            console.print(resume_hint("prepare", path), markup=False)
+        if isinstance(stop, Terminated):
+            raise
         return False
     rates = PassRates.of(problems, read_responses(path / "responses", MEASURED), config)
     chosen = PassRateRange.parse(config.selection.range).holds(rates.value) & (rates.drawn > 0)

@@ -1,5 +1,6 @@
 """`rollwise train`: set up a run, train, and write the summary and the report."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,6 +14,7 @@ from rollwise.engines import Engine
 from rollwise.errors import RunError
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
+from rollwise.signals import TERMINATING, Dropped, Terminated
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
 
@@ -38,6 +40,7 @@ def train(
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
+        Terminated: SIGTERM or SIGHUP stopped it; what was done is saved.
     """
     folder = RunFolder(path)
     config = _resumed_config(folder, layers) if resume else make_config(*layers)
@@ -47,15 +50,22 @@ def train(
         with (
             _held(run.engine),
             run.grader,
-            TrainingDisplay(console, lambda: run.expected_steps, run.step) as display,
+            TrainingDisplay(
+                console, lambda: run.expected_steps, run.step, config.checkpoint.grace
+            ) as display,
         ):
+            run.droppable = display.stop.droppable
             finished = run_to_end(run, display)
+    except Dropped:
+        raise Terminated(display.stop.number or signal.SIGTERM) from None
     finally:
         run.trackers.close()
     if not finished:
         console.print(
             f"stopped after step {run.step}; to resume: rollwise train --output {path} --resume"
         )
+        if display.stop.number in TERMINATING:
+            raise Terminated(display.stop.number)
         return False
     summary = summarise(folder.read_metrics())
     folder.write_summary(summary)

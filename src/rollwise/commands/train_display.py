@@ -1,9 +1,7 @@
 """The terminal display of a training run, and the table at its end."""
 
 import signal
-import threading
 from collections.abc import Callable, Mapping
-from types import FrameType, TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -11,13 +9,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rollwise.records import Row
+from rollwise.signals import TERMINATING, StopRequest
 
 LINES = 20
 """Lines printed over a run, about, where the output is not a terminal."""
 
 
 class TrainingDisplay:
-    """Shows each finished step, and asks the run to stop at Ctrl-C.
+    """Shows each finished step, and asks the run to stop at Ctrl-C, SIGTERM and SIGHUP.
 
     The first Ctrl-C stops the run after the current step, with a checkpoint; the second stops it at
     once. Python handles signals in the main thread only; in others this only shows progress.
@@ -26,10 +25,20 @@ class TrainingDisplay:
         console: Where to show progress.
         steps: Says how many steps the whole run is expected to have; None if that is not known.
         done: Steps done before.
+        grace: Seconds that a step that is being drawn has left after SIGTERM and SIGHUP.
+
+    Attributes:
+        stop: What the signals ask for.
     """
 
-    def __init__(self, console: Console, steps: Callable[[], int | None], done: int = 0) -> None:
-        self.stop_requested = False
+    def __init__(
+        self,
+        console: Console,
+        steps: Callable[[], int | None],
+        done: int = 0,
+        grace: float = 0.0,
+    ) -> None:
+        self.stop = StopRequest(grace, self._on_request)
         self._console, self._steps = console, steps
         self._bar = Progress(
             TextColumn("step"),
@@ -41,30 +50,29 @@ class TrainingDisplay:
             expand=True,
         )
         self._task = self._bar.add_task("evaluating", total=steps(), completed=done)
-        self._before: Any = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._on_interrupt)
+        self.stop.__enter__()
         if self._console.is_terminal:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        self.stop.__exit__()
 
-    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self.stop_requested:
-            raise KeyboardInterrupt
-        self.stop_requested = True
-        self._console.print("stopping after this step (Ctrl-C again: at once)")
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the run shall stop after the current step."""
+        return self.stop.number is not None
+
+    def _on_request(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            self._console.quiet = True  # its terminal is gone, and writing to it would fail
+        if number in TERMINATING:
+            self._console.print(f"{signal.Signals(number).name}: saving the run")
+        else:
+            self._console.print("stopping after this step (Ctrl-C again: at once)")
 
     def on_step(self, metrics: Row) -> None:
         """Show the metrics of a finished step."""

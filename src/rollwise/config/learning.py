@@ -67,6 +67,9 @@ class CheckpointSettings(Section):
     """Steps between checkpoints; 0 writes only the last."""
     keep: int = Field(2, ge=1)
     """The newest checkpoints that are kept."""
+    grace: float = Field(0.0, ge=0, le=86_400)
+    """Seconds that a step has left to be drawn after SIGTERM or SIGHUP; then it is dropped, and the
+    run saved as it was before it. Above 0 only where these signals reach the main process alone."""
 
 
 class RecordSettings(Section):

@@ -1,6 +1,8 @@
 """The training loop: draw a step, learn from it, evaluate, log, save."""
 
+import copy
 import time
+from contextlib import suppress
 from typing import Protocol
 
 from rollwise.config import TrainConfig
@@ -8,6 +10,7 @@ from rollwise.evaluation import Evaluation
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
+from rollwise.signals import Dropped
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.pipeline import Pipeline
 from rollwise.training.state import Run
@@ -19,7 +22,10 @@ EVALUATION_STEP = 0
 class Observer(Protocol):
     """Watches a run, and may ask it to stop."""
 
-    stop_requested: bool
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the run shall stop after the current step."""
+        ...
 
     def on_step(self, metrics: Row) -> None:
         """Receive the metrics of a finished step."""
@@ -29,16 +35,25 @@ class Observer(Protocol):
 def train(run: Run, observer: Observer) -> bool:
     """Train from `run.step` to the last step, or until its tokens or seconds are spent.
 
-    A run that is asked to stop finishes its step, and can be resumed from a checkpoint.
+    A run that is asked to stop finishes its step, or drops what it draws if `run.droppable` says
+    so, and can be resumed from a checkpoint. An evaluation that was dropped is made on resuming.
 
     Returns:
         Whether the run has come to its end.
+
+    Raises:
+        Dropped: The evaluation before training was dropped, so that there is nothing to save.
     """
     config = run.config
     began = time.perf_counter()
     saved = bool(list_checkpoints(run.folder.checkpoints))
     if saved:
-        began -= run.folder.read_metrics()[-1]["elapsed"]
+        last = run.folder.read_metrics()[-1]
+        began -= last["elapsed"]
+        if "heldout" not in last and _evaluation_due(run, run.spent.tokens - last["tokens"]):
+            line = _evaluated(run, last) | {"elapsed": time.perf_counter() - began}
+            run.folder.replace_last(line)
+            _show(run, observer, line)
     else:
         before = {"step": 0, "heldout": evaluate(run).as_json()}
         before["grader_failures"] = run.grader.failures
@@ -47,14 +62,19 @@ def train(run: Run, observer: Observer) -> bool:
         for step in range(run.step + 1, config.steps + 1):
             if observer.stop_requested or run.ended:
                 break
-            pipeline.draw(step)
+            before_step = copy.deepcopy(run.sampler.state_dict())
+            try:
+                pipeline.draw(step)
+            except Dropped:
+                run.sampler.load_state_dict(before_step)
+                break
             for metrics in pipeline.finished(wait_for_all=_must_finish(config, step)):
                 saved = _end_step(run, observer, metrics, began)
         for metrics in pipeline.finished(wait_for_all=True):
             saved = _end_step(run, observer, metrics, began)
     if not saved:
         save(run)
-    return run.ended
+    return run.ended and "heldout" in run.folder.read_metrics()[-1]
 
 
 def evaluate(run: Run) -> Evaluation:
@@ -83,24 +103,36 @@ def save(run: Run) -> None:
 
 def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     """Evaluate, log and save a finished step where due; returns whether it was saved."""
-    config, failed_before = run.config, run.grader.failures
     run.step += 1
-    tokens_before, every = run.spent.tokens, config.evaluation.every_tokens
+    tokens_before = run.spent.tokens
     run.spent.add(metrics)
-    if (
-        run.ended
-        or _due(run.step, config.evaluation.every)
-        or (every and tokens_before // every < run.spent.tokens // every)
-    ):
-        since = time.perf_counter()
-        metrics["heldout"] = evaluate(run).as_json()
-        metrics["seconds"]["evaluation"] = time.perf_counter() - since
-        metrics["grader_failures"] += run.grader.failures - failed_before
+    if _evaluation_due(run, tokens_before):
+        with suppress(Dropped):
+            metrics = _evaluated(run, metrics)
     _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
-    due = _due(run.step, config.checkpoint.every)
+    due = _due(run.step, run.config.checkpoint.every)
     if due:
         save(run)
     return due
+
+
+def _evaluated(run: Run, metrics: Row) -> Row:
+    """Add the held-out figures to the metrics of the newest step."""
+    failed_before, since = run.grader.failures, time.perf_counter()
+    heldout = evaluate(run).as_json()
+    seconds = metrics["seconds"] | {"evaluation": time.perf_counter() - since}
+    failures = metrics["grader_failures"] + run.grader.failures - failed_before
+    return metrics | {"heldout": heldout, "seconds": seconds, "grader_failures": failures}
+
+
+def _evaluation_due(run: Run, tokens_before: int) -> bool:
+    """Say whether the newest step, before which so many tokens were spent, is to be evaluated."""
+    settings, every = run.config.evaluation, run.config.evaluation.every_tokens
+    return (
+        run.ended
+        or _due(run.step, settings.every)
+        or bool(every and tokens_before // every < run.spent.tokens // every)
+    )
 
 
 def _must_finish(config: TrainConfig, step: int) -> bool:
@@ -116,5 +148,9 @@ def _due(step: int, every: int) -> bool:
 
 def _log(run: Run, observer: Observer, metrics: Row) -> None:
     run.folder.log(metrics)
+    _show(run, observer, metrics)
+
+
+def _show(run: Run, observer: Observer, metrics: Row) -> None:
     run.trackers.log(metrics)
     observer.on_step(metrics)

@@ -58,10 +58,9 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
         folder.discard_after(step)
-        lines = folder.read_metrics()
-        for metrics in lines:
+        for metrics in folder.read_metrics():
             spent.add(metrics)
-        _check_end(config, step, spent, "heldout" in lines[-1], folder)
+        _check_end(config, step, folder)
     engine = backend.make_engine()
     if checkpoint is None:
         folder.create(settings)
@@ -86,20 +85,10 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     )
 
 
-def _check_end(
-    config: TrainConfig, done: int, spent: Spent, evaluated: bool, folder: RunFolder
-) -> None:
-    """Refuse an end that is past, or that has no held-out evaluation."""
-    least = done if evaluated else done + 1
-    if config.steps < least:
+def _check_end(config: TrainConfig, done: int, folder: RunFolder) -> None:
+    """Refuse a last step that is past."""
+    if config.steps < done:
         raise ConfigError(
-            f"`steps` must be at least {least}, for the run in {folder.path} has done {done}; "
+            f"`steps` must be at least {done}, for the run in {folder.path} has done {done}; "
             f"it is {config.steps}"
         )
-    for name in ("tokens", "seconds"):
-        limit, so_far = getattr(config, name), getattr(spent, name)
-        if limit is not None and so_far >= limit and not evaluated:
-            raise ConfigError(
-                f"`{name}` must be more than the {so_far:.6g} that the run in {folder.path} has "
-                f"spent; it is {limit}"
-            )

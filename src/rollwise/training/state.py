@@ -1,6 +1,7 @@
 """Everything a run works with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from transformers import PreTrainedTokenizerBase
@@ -52,6 +53,7 @@ class Run:
         questions: The text of each prompt, for people to read.
         step: The number of steps done.
         spent: What they cost.
+        droppable: Marks the drawing of responses, which may raise `Dropped` then (`StopRequest`).
     """
 
     config: TrainConfig
@@ -68,6 +70,7 @@ class Run:
     questions: Mapping[Key, str]
     step: int = 0
     spent: Spent = field(default_factory=Spent)
+    droppable: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def ended(self) -> bool:
@@ -101,10 +104,12 @@ class Run:
 
         Raises:
             ValueError: The sampler chose a prompt that is not in the data.
+            Dropped: There is no time to finish it.
         """
         for key in session.pools:
             if key not in self.prompts:
                 sampler = type(self.sampler).__name__
                 raise ValueError(f"{sampler}.ask returned {key!r}, which is no prompt of the data")
         grade = grade_with(self.grader, self.answers)
-        return run_session(session, self.engine, self.prompts, grade)
+        with self.droppable():
+            return run_session(session, self.engine, self.prompts, grade)

@@ -10,13 +10,12 @@ import gc
 import itertools
 import mmap
 import multiprocessing
-import os
 import signal
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
@@ -201,7 +200,8 @@ class ForkedBatch:
         self._ended: list[Response] = []
         with theirs:
             self._process = _fork(_serve, batch, theirs, self._pipe)
-        weakref.finalize(self, _end, self._process, self._pipe, os.getpid())
+        # At exit this comes before multiprocessing's SIGTERM, which the process ignores.
+        Finalize(self, _end, (self._process, self._pipe), exitpriority=0)
 
     @property
     def free_slots(self) -> int:
@@ -298,11 +298,10 @@ def _fork(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     return process
 
 
-def _end(process: BaseProcess, pipe: Connection, parent: int) -> None:
+def _end(process: BaseProcess, pipe: Connection) -> None:
     pipe.close()
-    if os.getpid() == parent:  # and not another process that was forked from it later
-        process.kill()
-        process.join()
+    process.kill()
+    process.join()
 
 
 def _serve(batch: ContinuousBatch, pipe: Connection, parents: Connection) -> None:
@@ -310,8 +309,8 @@ def _serve(batch: ContinuousBatch, pipe: Connection, parents: Connection) -> Non
     parents.close()
     torch.set_num_threads(1)  # only one survives a fork
     gc.freeze()  # keep the collector off the parent's objects
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # they are for the parent, which ends this process
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             method, arguments = pipe.recv()

@@ -1,0 +1,138 @@
+"""Signals that ask a command to stop: Ctrl-C, and SIGTERM and SIGHUP, which clusters send."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Self
+
+TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that leave little time: the process is killed, or its terminal gone, soon after."""
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP has ended a command, as Ctrl-C ends it by a `KeyboardInterrupt`.
+
+    Args:
+        number: Of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Dropped(BaseException):
+    """Work is dropped that could be done again, because the process must end."""
+
+
+@contextmanager
+def terminated_by_signals() -> Iterator[None]:
+    """In this block SIGTERM and SIGHUP raise `Terminated`.
+
+    One that is ignored stays so, as SIGHUP is under `nohup`. Python handles signals in the main
+    thread only; in others this does nothing.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    before = _install(end, TERMINATING)
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
+class StopRequest:
+    """Turns signals into a wish to stop after the current step; use it as a context manager.
+
+    A second Ctrl-C stops at once. After SIGTERM and SIGHUP, work in a block `droppable` is dropped
+    once `grace` seconds have passed, so that there is time to save what was done before.
+
+    Args:
+        grace: Seconds.
+        on_request: Called with the number of a signal, if it is another than the one before.
+
+    Attributes:
+        number: Of the last signal; None as long as there was none.
+    """
+
+    def __init__(
+        self, grace: float = 0.0, on_request: Callable[[int], None] = lambda number: None
+    ) -> None:
+        self.number: int | None = None
+        self._grace, self._on_request = grace, on_request
+        self._deadline: float | None = None
+        self._droppable = False
+        self._timer: threading.Timer | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = _install(self._hear, (signal.SIGINT, *TERMINATING))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        _restore(self._before)
+
+    @contextmanager
+    def droppable(self) -> Iterator[None]:
+        """Mark work that may be dropped.
+
+        Raises:
+            Dropped: It was, or there is no time to begin it.
+        """
+        self._droppable = True
+        try:
+            self._drop_if_due()
+            yield
+        finally:
+            self._droppable = False
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.number is not None:
+            raise KeyboardInterrupt
+        if self.number != number:
+            self.number = number
+            self._on_request(number)
+        if number in TERMINATING and self._deadline is None:
+            self._deadline = time.monotonic() + self._grace
+            if self._grace:  # the same signal again wakes the main thread, whatever it waits for
+                self._timer = threading.Timer(self._grace, _send_to_main_thread, [number])
+                self._timer.daemon = True
+                self._timer.start()
+        self._drop_if_due()
+
+    def _drop_if_due(self) -> None:
+        due = self._deadline is not None and time.monotonic() >= self._deadline
+        if self._droppable and due:
+            raise Dropped
+
+
+def _send_to_main_thread(number: int) -> None:
+    ident = threading.main_thread().ident
+    if ident is not None:
+        signal.pthread_kill(ident, number)
+
+
+def _install(handler: Handler, numbers: Iterable[int]) -> dict[int, Any]:
+    """Handle signals that are not ignored; returns what handled them before."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {
+        number: signal.signal(number, handler)
+        for number in numbers
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+    }
+
+
+def _restore(before: Mapping[int, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -1,0 +1,79 @@
+"""Ctrl-C, SIGTERM and SIGHUP: what they ask for, and what is dropped."""
+
+import signal
+import threading
+
+import pytest
+
+from rollwise.signals import TERMINATING, Dropped, StopRequest, Terminated, terminated_by_signals
+
+HANDLED = (signal.SIGINT, *TERMINATING)
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_restored():
+    before = [signal.getsignal(number) for number in HANDLED]
+    yield
+    assert [signal.getsignal(number) for number in HANDLED] == before
+
+
+@pytest.mark.parametrize("number", TERMINATING)
+def test_a_command_is_ended_as_by_ctrl_c(number):
+    with pytest.raises(KeyboardInterrupt) as caught, terminated_by_signals():
+        signal.raise_signal(number)
+    assert isinstance(caught.value, Terminated)
+    assert caught.value.number == number
+    assert str(caught.value) == signal.Signals(number).name
+
+
+@pytest.mark.parametrize("number", TERMINATING)
+def test_work_is_dropped_once_a_process_must_end(number):
+    """What may be dropped is; what may not goes on, and nothing droppable is begun after it."""
+    done = []
+    with StopRequest() as stop:
+        with stop.droppable():
+            done.append("drawn")
+        with pytest.raises(Dropped), stop.droppable():
+            signal.raise_signal(number)
+            done.append("never")
+        signal.raise_signal(number)
+        done.append("saved")
+        with pytest.raises(Dropped), stop.droppable():
+            done.append("never")
+    assert done == ["drawn", "saved"]
+    assert stop.number == number
+
+
+def test_work_may_be_finished_while_there_is_time():
+    with StopRequest(grace=3600.0) as stop, stop.droppable():
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.number == signal.SIGTERM
+
+
+def test_work_that_waits_is_dropped_when_the_time_is_over():
+    with StopRequest(grace=0.05) as stop, pytest.raises(Dropped), stop.droppable():
+        signal.raise_signal(signal.SIGTERM)
+        threading.Event().wait(300)
+
+
+def test_the_first_ctrl_c_drops_nothing_and_the_second_stops_at_once():
+    heard = []
+    with StopRequest(on_request=heard.append) as stop:
+        with stop.droppable():
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Dropped), stop.droppable():
+            signal.raise_signal(signal.SIGTERM)
+    assert heard == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_what_is_ignored_stays_ignored():
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminated_by_signals(), StopRequest() as stop, stop.droppable():
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.number is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
