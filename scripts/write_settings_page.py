@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from rollwise.config import (
     Chosen,
     CommandConfig,
+    CompareConfig,
     EvaluateConfig,
     PrepareConfig,
     Section,
@@ -24,10 +25,11 @@ PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\
 # Settings
 
-Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate) and
-[`rollwise prepare`](#rollwise-prepare), with its default. In a TOML file `section.key` is `key`
-under `[section]`; on the command line it is `--section.key VALUE`, a list as `a,b` and
-a table as JSON. The command line wins over the file, the file over the defaults.
+Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate),
+[`rollwise prepare`](#rollwise-prepare) and [`rollwise compare`](#rollwise-compare), with its
+default. In a TOML file `section.key` is `key` under `[section]`; on the command line it is
+`--section.key VALUE`, a list as `a,b` and a table as JSON. The command line wins over the file,
+the file over the defaults.
 
 `backend`, `prompts`, `belief`, `exit`, `schedule`, `allocation`, `engine` and `grading` choose one
 of several kinds by `type`, `advantage` by `objective`; each may be one of your own, `module:Class`
@@ -75,13 +77,24 @@ PREPARE = f"""\
 
 {SHARED}"""
 
+COMPARE = """\
+# `rollwise compare`
+
+[compare.md](compare.md) says how it is used.
+"""
+
 HEADER = "| setting | default | meaning |\n|---|---|---|\n"
 
 
 def page() -> str:
     """Write all settings, one table a section, command by command."""
     commands: dict[str, type[CommandConfig]]
-    commands = {INTRODUCTION: TrainConfig, EVALUATE: EvaluateConfig, PREPARE: PrepareConfig}
+    commands = {
+        INTRODUCTION: TrainConfig,
+        EVALUATE: EvaluateConfig,
+        PREPARE: PrepareConfig,
+        COMPARE: CompareConfig,
+    }
     written: list[str] = []
     for introduction, command in commands.items():
         written += [introduction, *_tables(command, written)]

@@ -5,7 +5,13 @@ import re
 
 import pytest
 
-from rollwise.config import EvaluateConfig, PrepareConfig, TrainConfig, setting_names
+from rollwise.config import (
+    CompareConfig,
+    EvaluateConfig,
+    PrepareConfig,
+    TrainConfig,
+    setting_names,
+)
 
 PAGES = [
     "README.md",
@@ -35,7 +41,7 @@ def test_the_page_of_settings_is_written_from_the_settings(root):
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     assert (root / "docs/settings.md").read_text() == module.page(), f"run python {script.name}"
-    for kind in (TrainConfig, EvaluateConfig, PrepareConfig):
+    for kind in (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig):
         assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
 
 

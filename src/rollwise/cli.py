@@ -16,6 +16,7 @@ from rich.logging import RichHandler
 import rollwise
 from rollwise.config import (
     CommandConfig,
+    CompareConfig,
     EvaluateConfig,
     PrepareConfig,
     TrainConfig,
@@ -182,6 +183,25 @@ def _evaluate(layers: Layers, folder: Path, resume: bool, console: Console) -> b
     return evaluate(layers, folder, resume, console)
 
 
+def _add_compare(commands: Commands, plugins: Plugins) -> None:
+    parser = commands.add_parser(
+        "compare",
+        allow_abbrev=False,
+        usage="rollwise compare [config] [--output DIR] [--folders RUN,RUN] [--key VALUE]",
+        help="compare methods over seeds, by what they reach and what it costs",
+        description="Train methods with several seeds, or read runs that exist, and compare their "
+        "held-out accuracy at equal cost, with intervals over seeds. Interrupted, the same command "
+        "with the same --output resumes. See docs/compare.md.",
+    )
+    _add_run_options(parser, CompareConfig, plugins, _compare)
+
+
+def _compare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
+    from rollwise.commands.compare import compare
+
+    return compare(layers, folder, resume, console)
+
+
 def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
     from rollwise.commands.prepare import prepare
 
@@ -240,6 +260,7 @@ ADD = {
     "train": _add_train,
     "evaluate": _add_evaluate,
     "prepare": _add_prepare,
+    "compare": _add_compare,
     "verl": _add_verl,
 }
 """What adds each command that has settings."""

@@ -174,6 +174,14 @@ class RunFolder:
         """Write `summary.json`."""
         self._write_json("summary.json", summary)
 
+    def read_summary(self) -> Row | None:
+        """Read `summary.json`; None if the run is not finished.
+
+        Raises:
+            RunError: The file is broken.
+        """
+        return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
+
     def _write_metrics(self, lines: Iterable[Row]) -> None:
         text = "".join(json.dumps(_finite(line), allow_nan=False) + "\n" for line in lines)
         write_text(self.path / "metrics.jsonl", text)
@@ -215,6 +223,19 @@ def refuse_changes(
                 f"`{key}` cannot change when a run is resumed: the run in {path} has "
                 f"{old.get(key)!r}, given was {new[key]!r}"
             )
+
+
+def read_lines(path: Path) -> list[Row]:
+    """Read a file that has a JSON object on each line.
+
+    Raises:
+        RunError: It cannot be read, or a line is broken.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path}: {error}") from None
+    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
 
 
 def _parse(line: str, place: str) -> Row:

@@ -45,6 +45,30 @@ def train(
     folder = RunFolder(path)
     config = _resumed_config(folder, layers) if resume else make_config(*layers)
     console.print(f"setting up {config.model.path} on {config.data.train}")
+    if not train_in(folder, config, resume, console):
+        return False
+    summary = folder.read_summary() or {}
+    console.print(summary_table(summary))
+    console.print(
+        f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
+        f"{summary['seconds']:.0f} s"
+    )
+    if summary["grader_failures"]:
+        console.print(
+            f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
+            "included; each got no reward"
+        )
+    console.print(f"report: {write_report(path)}")
+    return True
+
+
+def train_in(folder: RunFolder, config: TrainConfig, resume: bool, console: Console) -> bool:
+    """Train a run to its end and write its summary; returns whether the end was reached.
+
+    Raises:
+        RollwiseError: Says what is wrong, and what to do.
+        Terminated: SIGTERM or SIGHUP stopped it, with a checkpoint.
+    """
     run = (resume_run if resume else start_run)(config, folder)
     try:
         with (
@@ -60,27 +84,15 @@ def train(
         raise Terminated(display.stop.number or signal.SIGTERM) from None
     finally:
         run.trackers.close()
-    if not finished:
-        console.print(
-            f"stopped after step {run.step}; to resume: rollwise train --output {path} --resume"
-        )
-        if display.stop.number in TERMINATING:
-            raise Terminated(display.stop.number)
-        return False
-    summary = summarise(folder.read_metrics())
-    folder.write_summary(summary)
-    console.print(summary_table(summary))
+    if finished:
+        folder.write_summary(summarise(folder.read_metrics()))
+        return True
     console.print(
-        f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
-        f"{summary['seconds']:.0f} s"
+        f"stopped after step {run.step}; to resume: rollwise train --output {folder.path} --resume"
     )
-    if summary["grader_failures"]:
-        console.print(
-            f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
-            "included; each got no reward"
-        )
-    console.print(f"report: {write_report(path)}")
-    return True
+    if display.stop.number in TERMINATING:
+        raise Terminated(display.stop.number)
+    return False
 
 
 def summarise(metrics: Sequence[Row]) -> Row:

@@ -2,6 +2,7 @@
 
 from rollwise.config.base import CommandConfig
 from rollwise.config.choices import CHOICES, EngineSection, GradingSection
+from rollwise.config.compare import CompareConfig
 from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.drawing import DrawConfig, EvaluateConfig, PassRateRange, PrepareConfig
 from rollwise.config.group import GroupSettings
@@ -31,6 +32,7 @@ __all__ = [
     "MICRO_BATCH_TOKENS",
     "Chosen",
     "CommandConfig",
+    "CompareConfig",
     "DrawConfig",
     "EngineSection",
     "EvaluateConfig",

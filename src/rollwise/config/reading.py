@@ -34,9 +34,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
-    if plugins_in(given) or is_plugin(setting(given, "grading", "function", "")):
+    if any(
+        plugins_in(table) or is_plugin(setting(table, "grading", "function", ""))
+        for table in _settings_of_runs(given)
+    ):
         given.setdefault("plugin_folder", str(path.parent.absolute()))
     return given
+
+
+def _settings_of_runs(given: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Yield each table with settings of a run: the whole, or those of a comparison's methods."""
+    yield given
+    methods = given.get("methods")
+    tables = [given.get("base"), *(methods.values() if isinstance(methods, Mapping) else ())]
+    yield from (table for table in tables if isinstance(table, Mapping))
 
 
 def is_recorded_by(kind: type[CommandConfig], recorded: Mapping[str, Any]) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from rollwise.evaluation.curves import COSTS, Curves
 from rollwise.records import Row
 
 EXIT_COLOURS = {"satisfied": "#2a9d8f", "exhausted": "#e76f51", "futile": "#8d99ae"}
@@ -53,6 +54,29 @@ def heldout(lines: Sequence[Row]) -> str:
     panels[0].set_ylabel("held-out problems")
     panels[0].legend(loc="lower right")
     return _svg(figure, "Held-out accuracy against steps, draws, tokens and minutes")
+
+
+def accuracy_of_methods(curves: Mapping[str, Curves], target: float) -> str:
+    """Held-out accuracy of each method's runs against each cost, with their mean over seeds."""
+    figure, panels = _figure(2, 2, width=11.5, height=6.4)
+    colours = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
+    for axes, cost in zip(panels, COSTS, strict=True):
+        axes.axhline(target, color="#8d99ae", linewidth=1, linestyle=":")
+        for number, (name, of_seeds) in enumerate(curves.items()):
+            colour = colours[number % len(colours)]
+            own = list(of_seeds.values())
+            for curve in own:
+                axes.plot(curve.costs[cost], curve.accuracy, color=colour, alpha=0.25, linewidth=1)
+            until = min(curve.costs[cost][-1] for curve in own)
+            grid = np.linspace(0, until, 60)
+            mean = np.mean([curve.accuracy_at(cost, grid) for curve in own], axis=0)
+            axes.plot(grid, mean, color=colour, linewidth=2, label=name)
+        axes.set(xlabel=cost, ylim=(0, None))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    panels[0].set_ylabel("held-out accuracy")
+    panels[2].set_ylabel("held-out accuracy")
+    panels[0].legend(loc="lower right")
+    return _svg(figure, "Held-out accuracy of each method against steps, draws, tokens and seconds")
 
 
 def reward(steps: Sequence[Row]) -> str:
@@ -260,9 +284,11 @@ def _plot(
     return _svg(figure, title)
 
 
-def _figure(rows: int, columns: int, width: float) -> tuple[Figure, list[Axes]]:
+def _figure(
+    rows: int, columns: int, width: float, height: float = 2.9
+) -> tuple[Figure, list[Axes]]:
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, 2.9), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False)
     return figure, list(panels.flat)
 

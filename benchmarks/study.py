@@ -1,0 +1,59 @@
+"""The study: what each method reaches for its tokens and seconds, on problem sets of three kinds.
+
+`rollwise compare` trains the built-in model by the methods of `study/methods.toml`, each at its own
+best learning rate and number of updates a step, and compares them over seeds. The records of runs
+that are done are kept in `study/SET/curves.jsonl`; what is recorded is not repeated. A run takes
+about two minutes of one core. For seconds that mean something, leave the machine to the benchmark.
+
+    python benchmarks/study.py [--quick] [--workers N] [SET ...]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from problem_sets import BY_TERMS, PROBLEM_SETS, data_settings
+
+HERE = Path(__file__).parent
+FOLDER = HERE / "study"
+RATES = {"learner.learning_rate": [1.4e-4, 2e-4, 2.8e-4]}
+UPDATES = {"learner.mini_batches": [1, 2, 4]}
+QUICK = ["--tokens", "30_000", "--seeds", "1", "--choose", "{}"]
+
+
+def command(problems: str, folder: Path, workers: int | None, quick: bool) -> list[str]:
+    """Return the command that compares the methods on one problem set."""
+    data = data_settings(problems, folder / "problems")
+    base: dict[str, Any] = {"data": data}
+    # The updates of a step that are best on hard sums are taken on the other sets too.
+    choose = RATES | (UPDATES if BY_TERMS.get(problems) else {})
+    given = ["--base", json.dumps(base), "--choose", json.dumps(choose)]
+    given += QUICK if quick else []
+    given += ["--workers", str(workers)] if workers else []
+    methods = str(FOLDER / "methods.toml")
+    return [sys.executable, "-m", "rollwise", "compare", methods, "--output", str(folder), *given]
+
+
+def main() -> None:
+    """Compare the methods on each problem set."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sets", nargs="*", help=f"some of: {', '.join(PROBLEM_SETS)}")
+    parser.add_argument("--quick", action="store_true", help="30,000 tokens, one seed, in /tmp")
+    parser.add_argument("--workers", type=int)
+    given = parser.parse_args()
+    os.chdir(HERE.parent)
+    with tempfile.TemporaryDirectory() as temporary:
+        for problems in given.sets or PROBLEM_SETS:
+            print(f"\n# {problems}\n")
+            parent = Path(temporary) if given.quick else FOLDER.relative_to(HERE.parent)
+            folder = parent / problems.replace(" ", "-")
+            subprocess.run(command(problems, folder, given.workers, given.quick), check=True)
+
+
+if __name__ == "__main__":
+    main()

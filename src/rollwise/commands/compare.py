@@ -1,0 +1,222 @@
+"""`rollwise compare`: train methods with several seeds, and say what the differences are worth."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from rollwise.commands.compare_runs import PlannedRun, Records, runs_at_a_time, train_missing
+from rollwise.commands.compare_tables import comparison_tables, in_words, markdown
+from rollwise.config import CompareConfig, is_recorded_by, make_config, make_settings
+from rollwise.errors import ConfigError, RunError
+from rollwise.evaluation.curves import COSTS, Curve, Curves, MethodResult, compare_methods
+from rollwise.files import write_text
+from rollwise.records import RunFolder
+from rollwise.reports.comparison import write_comparison_report
+from rollwise.signals import Terminated
+
+Name = TypeVar("Name", bound=tuple[Any, ...])
+
+Chosen = Mapping[str, Mapping[str, Any]]
+"""The values that each method was given of those that it could choose from."""
+
+_SEED_FOLDER = re.compile(r"seed-(\d+)")
+
+
+def compare(
+    layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
+) -> bool:
+    """Train what is missing, compare, and write tables and a report into the folder `path`.
+
+    Args:
+        layers: Settings; later layers win.
+        path: The folder of the comparison; the runs that it holds are not repeated.
+        resume: Whether to start from the settings recorded there.
+        console: Where to show progress and results.
+
+    Returns:
+        Whether all runs are done; False if it was stopped.
+
+    Raises:
+        RollwiseError: Says what is wrong, and what to do.
+        Terminated: SIGTERM or SIGHUP stopped it.
+    """
+    config = _settings(layers, path, resume)
+    chosen: Chosen = {}
+    if config.folders:
+        curves = _read_curves(config.folders)
+    else:
+        records = Records(path)
+        try:
+            chosen = choose_settings(config, records, console)
+            curves = _train_all(config, records, chosen, console)
+        except KeyboardInterrupt as stop:
+            console.print(
+                f"stopped; to resume: rollwise compare --output {escape(str(path))} --resume"
+            )
+            if isinstance(stop, Terminated):
+                raise
+            return False
+    baseline = config.baseline or next(iter(curves))
+    if baseline not in curves:
+        raise ConfigError(f"`baseline` must be one of {', '.join(curves)}; it is {baseline!r}")
+    target, results = compare_methods(curves, baseline, config.target)
+    for table in comparison_tables(results, baseline, target, chosen):
+        console.print(table)
+    for sentence in in_words(results, baseline):
+        console.print(escape(sentence), highlight=False)
+    _write(path, curves, baseline, target, results, chosen)
+    report = write_comparison_report(path, curves, baseline, target, results, chosen)
+    console.print(f"report: {escape(str(report))}")
+    return True
+
+
+def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:
+    """Resolve the settings, check those of every run, and record them in the folder."""
+    folder = RunFolder(path)
+    known = (path / "config.json").exists()
+    if (resume and not known) or (path.exists() and not known and any(path.iterdir())):
+        what = "there is nothing to resume" if resume else "it holds something else"
+        raise RunError(f"{path}: {what}; give another --output")
+    recorded = folder.read_config() if known else {}
+    if not is_recorded_by(CompareConfig, recorded):
+        raise RunError(f"{path} is the folder of another command; give another --output")
+    config = make_settings(CompareConfig, *([recorded] if resume else []), *layers)
+    config.check_methods()
+    names = [file_name(method) for method in config.methods]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"two of `methods` have the same name of a folder: {', '.join(names)}")
+    settings = config.model_dump(mode="json")
+    if recorded != settings:
+        folder.write_config(settings)
+    return config
+
+
+def choose_settings(config: CompareConfig, records: Records, console: Console) -> Chosen:
+    """Find the values with which each method is best, by successive halving on seeds of their own.
+
+    Every candidate is tried with the first seed; the better half of each method's with the next
+    one, and so on. The best mean held-out accuracy decides.
+    """
+    alive = {method: config.candidates(method) for method in config.methods}
+    scores: dict[tuple[str, str], list[float]] = {}
+    for number in range(config.choosing.seeds):
+        seed = config.choosing.first_seed + number
+        runs = {
+            (method, str(values)): PlannedRun(
+                f"choosing/{file_name(method)}/{_in_short(values)}/seed-{seed}",
+                config.run_settings(method, seed, values, choosing=True),
+            )
+            for method, candidates in alive.items()
+            for values in candidates
+            if len(candidates) > 1
+        }
+        found = _train(runs, config, records, f"Choosing settings, seed {number + 1}", console)
+        for candidate, curve in found.items():
+            scores.setdefault(candidate, []).append(curve.end)
+        for method, candidates in alive.items():
+            if len(candidates) > 1:
+                means = [float(np.mean(scores[method, str(values)])) for values in candidates]
+                best = [candidates[place] for place in np.argsort(means)[::-1]]
+                last = number + 1 == config.choosing.seeds
+                alive[method] = best[: 1 if last else (len(best) + 1) // 2]
+    return {method: candidates[0] for method, candidates in alive.items()}
+
+
+def _in_short(values: Mapping[str, Any]) -> str:
+    return file_name(",".join(f"{name.split('.')[-1]}={v}" for name, v in values.items()))
+
+
+def _train_all(
+    config: CompareConfig, records: Records, chosen: Chosen, console: Console
+) -> Mapping[str, Curves]:
+    runs = {
+        (method, seed): PlannedRun(
+            f"runs/{file_name(method)}/seed-{seed}",
+            config.run_settings(method, seed, chosen[method]),
+        )
+        for seed in range(config.seeds)
+        for method in config.methods
+    }
+    found = _train(runs, config, records, "Training", console)
+    return {m: {seed: found[m, seed] for seed in range(config.seeds)} for m in config.methods}
+
+
+def _train(
+    runs: Mapping[Name, PlannedRun],
+    config: CompareConfig,
+    records: Records,
+    what: str,
+    console: Console,
+) -> dict[Name, Curve]:
+    """Train what is missing, and return the curve of each run."""
+    if runs:
+        planned = list(runs.values())
+        workers = config.workers or runs_at_a_time(make_config(planned[0].settings))
+        done = train_missing(planned, records, min(workers, len(planned)))
+        for _ in track(done, what, total=len(planned), console=console):
+            pass
+    curves = {name: records.curve(run) for name, run in runs.items()}
+    return {name: curve for name, curve in curves.items() if curve is not None}
+
+
+def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
+    """Read runs that exist: those in `NAME/seed-N` are of the method NAME, others one each.
+
+    Raises:
+        RunError: There is no run in a folder, or it has no evaluation; or two of a method have one
+            seed.
+    """
+    curves: dict[str, dict[int, Curve]] = {}
+    for folder in map(Path, folders):
+        seed = _SEED_FOLDER.fullmatch(folder.resolve().name)
+        name = folder.resolve().parent.name if seed else folder.resolve().name
+        number = int(seed[1]) if seed else int(RunFolder(folder).read_config().get("seed", 0))
+        of_method = curves.setdefault(name, {})
+        if number in of_method:
+            raise RunError(f"{folder}: there is another run of `{name}` with seed {number}")
+        try:
+            of_method[number] = Curve.of_metrics(RunFolder(folder).read_metrics())
+        except ValueError as error:
+            raise RunError(f"{folder}: {error}") from None
+    return curves
+
+
+def _write(
+    path: Path,
+    curves: Mapping[str, Curves],
+    baseline: str,
+    target: float,
+    results: Mapping[str, MethodResult],
+    chosen: Chosen,
+) -> None:
+    """Write `comparison.json`, `comparison.md`, and `runs.csv` with a line for each run."""
+    found = {name: asdict(result) | {"verdict": result.verdict} for name, result in results.items()}
+    content = {"baseline": baseline, "target": target, "chosen": chosen, "methods": found}
+    write_text(path / "comparison.json", json.dumps(content, indent=2) + "\n")
+    write_text(path / "comparison.md", markdown(results, baseline, target, chosen))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(
+        ["method", "seed", "accuracy", "collapsed", *COSTS, *(f"{c}_to_target" for c in COSTS)]
+    )
+    for name, of_seeds in curves.items():
+        for seed, curve in sorted(of_seeds.items()):
+            spent = [curve.costs[cost][-1] for cost in COSTS]
+            needed = [curve.cost_of(target, cost) for cost in COSTS]
+            writer.writerow([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
+    write_text(path / "runs.csv", table.getvalue())
+
+
+def file_name(text: str) -> str:
+    """Turn a name into one that a folder can have."""
+    return re.sub(r"[^\w.,=+]+", "-", text).strip("-.") or "method"

@@ -1,0 +1,183 @@
+"""Train the runs of a comparison that are missing, each in a process of its own."""
+
+import ctypes
+import json
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rollwise.config import TrainConfig, make_config
+from rollwise.errors import RunError
+from rollwise.evaluation.curves import Curve
+from rollwise.files import write_text
+from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
+
+START = "spawn"
+"""How processes of runs are started: torch may have threads, which a fork would lose."""
+
+MEMORY_OF_A_RUN = 2 * 2**30
+"""Bytes of memory that a run may take, when it is decided how many run at a time."""
+
+LENGTH = ("steps", "tokens", "seconds", "evaluation.every", "checkpoint", "records")
+"""Settings that may differ from those of a run that is there: it is extended by the difference."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run of a comparison.
+
+    Attributes:
+        name: Its folder within that of the comparison.
+        settings: What is given of its settings.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+class Records:
+    """The curves of the runs that are done: `curves.jsonl` in the folder of a comparison.
+
+    A run that is recorded is not repeated, even if its own folder is gone.
+
+    Args:
+        path: The folder of the comparison.
+
+    Raises:
+        RunError: The file is broken.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path / "curves.jsonl"
+        self._lines: dict[str, dict[str, Any]] = {}
+        if self._file.exists():
+            lines = read_lines(self._file)
+            self._lines = {line["run"]: line for line in lines}
+
+    def curve(self, run: PlannedRun) -> Curve | None:
+        """Return the curve of a run; None if it is not recorded, or was of another length.
+
+        Raises:
+            ConfigError: It was made with other settings.
+        """
+        line = self._lines.get(run.name)
+        if line is None:
+            return None
+        refuse_changes(self.path / run.name, line["settings"], run.settings, LENGTH)
+        if flatten(line["settings"], ".") != flatten(run.settings, "."):
+            return None
+        return Curve.from_json(line["curve"])
+
+    def add(self, run: PlannedRun) -> None:
+        """Record a run that is done."""
+        curve = Curve.of_metrics(RunFolder(self.path / run.name).read_metrics())
+        line = {"run": run.name, "settings": run.settings, "curve": curve.as_json()}
+        self._lines[run.name] = line
+        text = "".join(json.dumps(self._lines[name]) + "\n" for name in sorted(self._lines))
+        write_text(self._file, text)
+
+
+def train_missing(
+    runs: Sequence[PlannedRun], records: Records, workers: int
+) -> Iterator[PlannedRun]:
+    """Train the runs that are not recorded, several at a time; yield each once it is.
+
+    Each run has a process of its own, on its share of the processor's cores. Ctrl-C stops each
+    after its step, with a checkpoint.
+
+    Raises:
+        RollwiseError: A run failed, or its process died. Other runs under way finish first.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP.
+    """
+    missing = [run for run in runs if records.curve(run) is None]
+    yield from (run for run in runs if run not in missing)
+    if not missing:
+        return
+    threads = str(max(1, (os.cpu_count() or 1) // workers))
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ.setdefault("OMP_NUM_THREADS", threads)
+    try:
+        with ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context(START),
+            initializer=_end_with_parent,
+            initargs=(os.getpid(),),
+        ) as pool:
+            futures: dict[Future[bool], PlannedRun] = {
+                pool.submit(_train, records.path / run.name, run.settings): run for run in missing
+            }
+            try:
+                for future in as_completed(futures):
+                    if not future.result():
+                        raise KeyboardInterrupt
+                    records.add(futures[future])
+                    yield futures[future]
+            except KeyboardInterrupt:
+                for process in multiprocessing.active_children():
+                    process.terminate()  # each stops after its step, with a checkpoint
+                raise
+            except BrokenProcessPool:
+                raise RunError(
+                    "the process of a run died, perhaps for want of memory; the same command "
+                    "trains what is missing (fewer at a time with --workers)"
+                ) from None
+            finally:
+                pool.shutdown(cancel_futures=True)
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+
+
+def _train(path: Path, settings: Mapping[str, Any]) -> bool:
+    """Train one run from the start or its checkpoint, or go on where it is longer now."""
+    from rollwise.commands.train import train_in
+
+    logging.getLogger("rollwise").setLevel(logging.WARNING)
+    folder, config = RunFolder(path), make_config(settings)
+    checkpoints = folder.checkpoints
+    resume = checkpoints.is_dir() and any(checkpoints.iterdir())
+    if resume:
+        before = make_config(folder.read_config())
+        refuse_changes(path, before.model_dump(), config.model_dump(), LENGTH)
+    elif path.exists():
+        shutil.rmtree(path)  # it was killed before its first checkpoint
+    try:
+        return train_in(folder, config, resume, Console(quiet=True))
+    except KeyboardInterrupt:
+        return False
+
+
+def _end_with_parent(parent: int) -> None:
+    """Let this process be killed when its parent ends, however that ends (Linux).
+
+    Ctrl-C ends it quietly while it trains nothing; a run that is trained handles it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it ended before that
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def runs_at_a_time(config: TrainConfig) -> int:
+    """Say how many runs fit side by side: one a GPU, or as many as cores and memory allow."""
+    import torch
+
+    if torch.cuda.is_available() and config.model.device != "cpu":
+        return 1
+    cores = (os.cpu_count() or 1) // (config.model.cpu_threads or os.cpu_count() or 1)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_OF_A_RUN
+    return max(1, min(cores, memory))

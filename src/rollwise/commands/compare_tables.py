@@ -1,0 +1,135 @@
+"""The tables of a comparison: for a terminal of 80 columns, and in Markdown."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from rollwise.evaluation import Estimate
+from rollwise.evaluation.curves import COSTS, MethodResult
+from rollwise.reports.report import shown
+
+Results = Mapping[str, MethodResult]
+Chosen = Mapping[str, Mapping[str, Any]]
+Cells = list[list[str]]
+
+
+def comparison_tables(
+    results: Results, baseline: str, target: float, chosen: Chosen
+) -> Iterator[Table]:
+    """Yield the tables of accuracy, of the cost of the target, and of what was chosen."""
+    tables = (
+        _accuracy(results, baseline, "\n"),
+        _cost(results, baseline, target, "\n"),
+        _chosen(chosen),
+    )
+    for title, header, rows in tables:
+        if not rows:
+            continue
+        table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column(header[0], overflow="fold")
+        for name in header[1:]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(escape(shown(cell)) for cell in row))
+        yield table
+
+
+def markdown(results: Results, baseline: str, target: float, chosen: Chosen) -> str:
+    """Write the same tables, and what they say, in Markdown."""
+    parts = []
+    tables = (_accuracy(results, baseline), _cost(results, baseline, target), _chosen(chosen))
+    for title, header, rows in tables:
+        if rows:
+            lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+            cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
+            parts.append("\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)]))
+    return "\n\n".join([*parts, *in_words(results, baseline)]) + "\n"
+
+
+def in_words(results: Results, baseline: str) -> Iterator[str]:
+    """Say of each method whether it is better than the baseline, and what collapsed."""
+    for name, result in results.items():
+        if result.difference is None and name != baseline:
+            yield f"{name}: one seed cannot show a difference to {baseline}."
+        elif result.difference is not None:
+            found = f"{name}: {_signed(result.difference)} to {baseline}"
+            if result.verdict == "open":
+                more = (
+                    f"; if it is real, about {result.seeds_needed} seeds would show it"
+                    if result.seeds_needed
+                    else ""
+                )
+                yield f"{found}: no difference is shown{more}."
+            else:
+                yield f"{found}: {result.verdict}."
+        if result.collapsed:
+            seeds = ", ".join(map(str, result.collapsed))
+            yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
+
+
+def _accuracy(
+    results: Results, baseline: str, separator: str = " "
+) -> tuple[str, list[str], Cells]:
+    seeds = sorted({len(result.seeds) for result in results.values()})
+    title = f"Held-out accuracy at the end, {_span(seeds)} seeds, and its difference to {baseline}"
+    header = ["method", "mean", "IQM", "worst", "difference", "verdict"]
+    rows = [
+        [
+            name,
+            _shown(result.accuracy, separator),
+            f"{result.middle:.3f}",
+            f"{result.worst:.3f}",
+            "" if result.difference is None else _signed(result.difference, separator),
+            result.verdict,
+        ]
+        for name, result in results.items()
+    ]
+    return title, header, rows
+
+
+def _cost(
+    results: Results, baseline: str, target: float, separator: str = " "
+) -> tuple[str, list[str], Cells]:
+    title = f"Cost of {target:.3f}, as a share of what {baseline} spent in all"
+    rows = [
+        [
+            name,
+            f"{result.reached['tokens'].runs}/{len(result.seeds)}",
+            *(_shown(result.reached[cost].share, separator, 2) for cost in COSTS),
+        ]
+        for name, result in results.items()
+    ]
+    return title, ["method", "reached", *COSTS], rows
+
+
+def _chosen(chosen: Chosen) -> tuple[str, list[str], Cells]:
+    names = list(dict.fromkeys(name for values in chosen.values() for name in values))
+    rows = [
+        [method, *(str(values.get(name, "")) for name in names)]
+        for method, values in chosen.items()
+        if values
+    ]
+    return "Settings chosen on other seeds", ["method", *names], rows
+
+
+def _shown(estimate: Estimate, separator: str = " ", digits: int = 3) -> str:
+    value, low, high = (
+        f"{part:.{digits}f}" for part in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value}{separator}[{low}, {high}]"
+
+
+def _signed(estimate: Estimate, separator: str = " ") -> str:
+    value, low, high = (f"{part:+.3f}" for part in (estimate.value, estimate.low, estimate.high))
+    return f"{value}{separator}[{low}, {high}]"
+
+
+def _span(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _one_line(cell: str) -> str:
+    return shown(cell).replace("|", "\\|").replace("\n", " ")

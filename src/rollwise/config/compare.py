@@ -1,0 +1,147 @@
+"""All settings of `rollwise compare`."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from rollwise.config.base import CommandConfig, merge
+from rollwise.config.reading import make_config
+from rollwise.config.sections import Section
+from rollwise.errors import ConfigError
+
+Settings = Mapping[str, Any]
+
+
+class ChoosingSettings(Section):
+    """How each method's own best settings are found, if `choose` names any."""
+
+    seeds: int = Field(2, ge=1)
+    """Seeds that candidates are tried on. After each seed the worse half of a method's candidates
+    is left out (successive halving)."""
+    first_seed: int = Field(1000, ge=0)
+    """The first of these seeds; methods are compared on others."""
+    share: float = Field(1 / 3, gt=0, le=1)
+    """Length of these runs: this share of `steps`, `tokens` or `seconds`."""
+
+
+class CompareConfig(CommandConfig):
+    """All settings of `rollwise compare`."""
+
+    base: dict[str, Any] = Field(default_factory=dict)
+    """Settings of `rollwise train` that all methods share."""
+    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of each method, by its name; they are laid over those of `base`."""
+    folders: list[str] = Field(default_factory=list)
+    """Runs that exist, to compare in place of making some. Runs in `NAME/seed-N` are of the method
+    NAME; others are one each."""
+    baseline: str | None = None
+    """The method that the others are compared with; the first by default."""
+    target: float | None = Field(None, gt=0, le=1)
+    """The held-out accuracy whose cost is compared; by default what the baseline has at the end."""
+    seeds: int = Field(4, ge=1)
+    """Runs of each method, with the seeds from 0 on."""
+    steps: int | None = Field(None, ge=1)
+    """Length of each run in steps. Give one of `steps`, `tokens` and `seconds`."""
+    tokens: int | None = Field(None, ge=1)
+    """Length of each run in response tokens."""
+    seconds: float | None = Field(None, gt=0)
+    """Length of each run in seconds of sampling and learning."""
+    evaluations: int = Field(16, ge=1)
+    """Held-out evaluations of a run, evenly spaced over its steps or tokens; with `seconds`,
+    `base.evaluation.every` decides."""
+    choose: dict[str, list[Any]] = Field(default_factory=dict)
+    """Values to choose from, by setting: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method
+    takes the combination with which it is best. A method may have a table
+    `choose` of its own, which is laid over this one."""
+    choosing: ChoosingSettings = ChoosingSettings()
+    workers: int | None = Field(None, ge=1)
+    """Runs at a time; by default as many as processor cores and memory allow, and one a GPU."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if bool(self.methods) == bool(self.folders):
+            raise ValueError("give either `methods` to train or `folders` of runs that exist")
+        if self.folders:
+            return self
+        given = [name for name in ("steps", "tokens", "seconds") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(f"`{name}`" for name in given) or "none"
+            raise ValueError(f"give one of `steps`, `tokens` and `seconds`; given is {found}")
+        if self.baseline is not None and self.baseline not in self.methods:
+            known = ", ".join(f"`{name}`" for name in self.methods)
+            raise ValueError(f"`baseline` must be one of {known}; it is {self.baseline!r}")
+        if self.choosing.first_seed < self.seeds:
+            raise ValueError(
+                f"`choosing.first_seed` must be at least `seeds`, {self.seeds}, so that no seed "
+                f"is used for both; it is {self.choosing.first_seed}"
+            )
+        return self
+
+    def candidates(self, method: str) -> list[dict[str, Any]]:
+        """List the combinations of values that a method chooses from: setting -> value."""
+        own = self.methods[method].get("choose", {})
+        grid: Mapping[str, Sequence[Any]] = {**self.choose, **own}
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+    def run_settings(
+        self, method: str, seed: int, chosen: Settings, choosing: bool = False
+    ) -> dict[str, Any]:
+        """Lay out what is given of the settings of one run.
+
+        Args:
+            method: Its method.
+            seed: Its seed.
+            chosen: One of the method's `candidates`.
+            choosing: Whether the run is one of the shorter ones, which only find the best of them.
+
+        Returns:
+            The settings, without defaults.
+        """
+        own = {key: value for key, value in self.methods[method].items() if key != "choose"}
+        layers: list[Settings] = [self.base, own, *map(_nested, chosen.items())]
+        share = self.choosing.share if choosing else 1.0
+        limits = {"seed": seed, **self._length(share, 1 if choosing else self.evaluations)}
+        if self.plugin_folder is not None:
+            limits["plugin_folder"] = self.plugin_folder
+        settings: dict[str, Any] = {}
+        for layer in (*layers, limits):
+            settings = merge(settings, layer)
+        return settings
+
+    def check_methods(self) -> None:
+        """Check the settings of every method, with each of its candidates.
+
+        Raises:
+            ConfigError: They are not settings of a run; the message names the method.
+        """
+        for method in self.methods:
+            for chosen in self.candidates(method):
+                try:
+                    make_config(self.run_settings(method, 0, chosen))
+                except ConfigError as error:
+                    raise ConfigError(f"method `{method}`: {error}") from None
+
+    def _length(self, share: float, evaluations: int) -> dict[str, Any]:
+        """Say when a run ends, and when it is evaluated."""
+        if self.steps is not None:
+            steps = max(1, round(share * self.steps))
+            return {"steps": steps, "evaluation": {"every": max(1, steps // evaluations)}}
+        if self.tokens is not None:
+            tokens = max(1, round(share * self.tokens))
+            return {
+                "tokens": tokens,
+                "evaluation": {"every": 0, "every_tokens": max(1, tokens // evaluations)},
+            }
+        assert self.seconds is not None
+        return {"seconds": share * self.seconds}
+
+
+def _nested(item: tuple[str, Any]) -> dict[str, Any]:
+    """Turn ("a.b", 1) into {"a": {"b": 1}}."""
+    *sections, key = item[0].split(".")
+    nested: dict[str, Any] = {key: item[1]}
+    for section in reversed(sections):
+        nested = {section: nested}
+    return nested

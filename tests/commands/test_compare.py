@@ -1,0 +1,263 @@
+"""`rollwise compare`: whole comparisons of tiny runs, interrupted, extended, and refused."""
+
+import csv
+import json
+import re
+import shutil
+import signal
+import sys
+import tomllib
+
+import pytest
+from forked import Command
+
+from rollwise.commands import compare_runs
+from rollwise.config import CompareConfig, make_config, make_settings
+from rollwise.errors import ConfigError
+
+TOML = """
+steps = 2
+seeds = 2
+evaluations = 2
+
+[base]
+prompts = {batch_size = 4}
+data = {problems = 32, max_terms = 4}
+engine = {max_new_tokens = 16}
+evaluation = {problems = 4, samples = 2}
+checkpoint = {every = 1}
+
+[methods.GRPO]
+exit = {type = "fixed_count", samples = 2}
+
+[methods."own | <b>rule"]
+exit = {type = "balanced"}
+schedule = {size = 2, rounds = 2}
+group = {size = 2}
+"""
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch):
+    """Processes of runs are forked: they need not import torch again."""
+    monkeypatch.setattr(compare_runs, "START", "fork")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text=TOML, name="methods.toml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The folder of a comparison that was not interrupted."""
+    from rollwise.cli import main
+
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "methods.toml").write_text(TOML, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_runs, "START", "fork")
+        out = folder / "out"
+        assert main(["compare", str(folder / "methods.toml"), "--output", str(out)]) == 0
+    return out
+
+
+def rows_of(folder):
+    """The table of runs, without seconds, which are never the same twice."""
+    with (folder / "runs.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+
+
+@pytest.mark.slow
+def test_what_a_comparison_writes(done):
+    rows = rows_of(done)
+    assert [(row["method"], row["seed"]) for row in rows] == [
+        (method, seed) for method in ("GRPO", "own | <b>rule") for seed in ("0", "1")
+    ]
+    assert all(float(row["steps"]) == 2 for row in rows)
+    assert rows[0]["tokens"] != rows[1]["tokens"]
+    content = json.loads((done / "comparison.json").read_text(encoding="utf-8"))
+    assert content["baseline"] == "GRPO"
+    ends = [float(row["accuracy"]) for row in rows[:2]]
+    assert content["target"] == pytest.approx(sum(ends) / 2)
+    assert content["methods"]["GRPO"]["accuracy"]["value"] == pytest.approx(sum(ends) / 2)
+    page = (done / "report.html").read_text(encoding="utf-8")
+    assert "own | &lt;b&gt;rule" in page
+    assert "<b>" not in page
+    assert "own \\| <b>rule" in (done / "comparison.md").read_text(encoding="utf-8")
+    config = make_config(json.loads((done / "runs/GRPO/seed-1/config.json").read_text())["config"])
+    assert (config.seed, config.steps, config.evaluation.every) == (1, 2, 1)
+
+
+@pytest.mark.slow
+def test_what_is_recorded_is_not_repeated(done, tmp_path, write, say):
+    """Even without the folders of its runs; more seeds and another method are added to it."""
+    shutil.copytree(done, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out/runs")
+    more = write(TOML + '[methods.third]\nexit = {type = "fixed_count", samples = 4}\n')
+    code, shown = say("compare", tmp_path / "out", more, "--seeds", "3")
+    assert code == 0
+    made = {p.parent.name + p.name for p in (tmp_path / "out").glob("runs/*/seed-*")}
+    assert made == {"GRPOseed-2", "own-b-ruleseed-2", *(f"thirdseed-{seed}" for seed in range(3))}
+    assert [row for row in rows_of(tmp_path / "out") if row["seed"] in "01"][:4] == rows_of(done)
+    assert "no difference is shown" in shown or "better" in shown or "worse" in shown
+
+
+@pytest.mark.slow
+def test_other_settings_are_refused(done, tmp_path, write, say):
+    shutil.copytree(done, tmp_path / "out")
+    other = write(TOML.replace("max_terms = 4", "max_terms = 5"))
+    code, shown = say("compare", tmp_path / "out", other)
+    assert code == 2
+    assert "`data.max_terms` cannot change" in shown
+    assert "has 4, given was 5" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+def test_a_comparison_that_is_killed_resumes_to_the_same_tables(done, tmp_path, write, say):
+    folder = tmp_path / "out"
+    arguments = ["compare", str(write()), "--output", str(folder)]
+    records = folder / "curves.jsonl"
+
+    def recorded():
+        return len(records.read_text().splitlines()) if records.exists() else 0
+
+    for lines in (1, 3):
+        process = Command(*arguments, shown=tmp_path / "shown")
+        process.wait_for(lambda at_least=lines: recorded() >= at_least)
+        process.send(signal.SIGKILL)
+        assert process.end()[0] == -signal.SIGKILL
+    assert say("compare", folder, "--resume")[0] == 0
+    assert rows_of(folder) == rows_of(done)
+
+
+@pytest.mark.slow
+def test_runs_that_exist_are_compared(done, tmp_path, say):
+    folders = [
+        str(done / f"runs/{name}/seed-{seed}") for name in ("GRPO", "own-b-rule") for seed in (0, 1)
+    ]
+    code, shown = say("compare", tmp_path / "out", "--folders", ",".join(folders))
+    assert code == 0
+    assert "own-b-rule" in shown
+    found = [{**row, "method": ""} for row in rows_of(tmp_path / "out")]
+    assert found == [{**row, "method": ""} for row in rows_of(done)]
+    code, shown = say("compare", tmp_path / "twice", "--folders", ",".join(folders[:1] * 2))
+    assert code == 2
+    assert "another run of `GRPO` with seed 0" in shown
+
+
+@pytest.mark.slow
+def test_each_method_takes_its_best_settings(tmp_path, write, say):
+    """The one that learns nothing at all is not it, and half of them are tried once."""
+    text = (
+        TOML.split('[methods."own')[0]
+        .replace("steps = 2", "steps = 6")
+        .replace("seeds = 2", "seeds = 1")
+    )
+    text = text.replace("problems = 4, samples = 2", "problems = 16, samples = 4")
+    text += (
+        '[choose]\n"learner.learning_rate" = [1e3, 2e-4, 1e2]\n[choosing]\nseeds = 2\nshare = 0.5\n'
+    )
+    assert say("compare", tmp_path / "out", write(text))[0] == 0
+    content = json.loads((tmp_path / "out/comparison.json").read_text(encoding="utf-8"))
+    assert content["chosen"] == {"GRPO": {"learner.learning_rate": 2e-4}}
+    tried = sorted(
+        str(p.relative_to(tmp_path / "out/choosing"))
+        for p in (tmp_path / "out").glob("choosing/*/*/*")
+    )
+    assert len(tried) == 3 + 2
+    assert "GRPO/learning_rate=0.0002/seed-1001" in tried
+    config = json.loads((tmp_path / "out/choosing" / tried[0] / "config.json").read_text())[
+        "config"
+    ]
+    assert config["steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give either `methods` to train or `folders`"),
+        ({"methods": {"a": {}}}, "give one of `steps`, `tokens` and `seconds`; given is none"),
+        ({"methods": {"a": {}}, "steps": 1, "tokens": 1}, "given is `steps` and `tokens`"),
+        ({"methods": {"a": {}}, "steps": 1, "baseline": "b"}, "one of `a`; it is `b`"),
+        (
+            {"methods": {"a": {}}, "steps": 1, "seeds": 2000},
+            "`choosing.first_seed` must be at least",
+        ),
+        ({"methods": {"a": {}}, "steps": 1, "sedes": 3}, "did you mean `seeds`"),
+    ],
+)
+def test_settings_that_are_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        make_settings(CompareConfig, given)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"exit": {"type": "fixed_cout"}}, "method `a`: `exit.type`: should be one of"),
+        ({"choose": {"learner.rate": [1]}}, "method `a`: there is no setting `learner.rate`"),
+    ],
+)
+def test_a_bad_method_is_named_before_anything_runs(tmp_path, say, method, message):
+    options = ["--steps", "1", "--methods", json.dumps({"a": method})]
+    code, shown = say("compare", tmp_path / "out", *options)
+    assert code == 2
+    assert message in shown
+    assert not (tmp_path / "out").exists()
+
+
+def test_methods_whose_folders_would_be_one(tmp_path, say):
+    options = ["--steps", "1", "--methods", json.dumps({"a b": {}, "a/b": {}})]
+    code, shown = say("compare", tmp_path / "out", *options)
+    assert code == 2
+    assert "the same name of a folder: a-b, a-b" in shown
+
+
+def test_a_folder_of_something_else(tmp_path, say):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/file").write_text("mine")
+    code, shown = say("compare", tmp_path / "out", "--steps", "1", "--methods", '{"a": {}}')
+    assert code == 2
+    assert "it holds something else" in shown
+    code, shown = say("compare", tmp_path / "none", "--resume")
+    assert code == 2
+    assert "there is nothing to resume" in shown
+
+
+def test_lengths_are_shared_out_over_the_evaluations():
+    given = {"methods": {"a": {}}, "evaluations": 4}
+    by_tokens = make_settings(CompareConfig, given, {"tokens": 1000})
+    assert by_tokens.run_settings("a", 3, {"learner.learning_rate": 1.0}) == {
+        "learner": {"learning_rate": 1.0},
+        "seed": 3,
+        "tokens": 1000,
+        "evaluation": {"every": 0, "every_tokens": 250},
+    }
+    shorter = by_tokens.run_settings("a", 3, {}, choosing=True)
+    assert (shorter["tokens"], shorter["evaluation"]["every_tokens"]) == (333, 333)
+    by_seconds = make_settings(CompareConfig, given, {"seconds": 60})
+    assert by_seconds.run_settings("a", 0, {}) == {"seed": 0, "seconds": 60}
+
+
+def test_what_the_documentation_shows_can_be_compared(root):
+    page = (root / "docs/compare.md").read_text(encoding="utf-8")
+    comparison, choice = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    config = make_settings(CompareConfig, tomllib.loads(comparison), tomllib.loads(choice))
+    config.check_methods()
+    assert len(config.candidates("belief")) == 9
+
+
+def test_plugins_of_a_method_lie_beside_the_file(tmp_path, write):
+    from rollwise.config import read_toml
+
+    path = write('steps = 1\n[methods.a]\nexit = {type = "mine:Rule"}\n')
+    assert read_toml(path)["plugin_folder"] == str(tmp_path)
+    assert "plugin_folder" not in read_toml(write("steps = 1\n[methods.a]\n"))
