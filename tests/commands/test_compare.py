@@ -100,11 +100,11 @@ def test_what_is_recorded_is_not_repeated(done, tmp_path, write, say):
     """Even without the folders of its runs; more seeds and another method are added to it."""
     shutil.copytree(done, tmp_path / "out")
     shutil.rmtree(tmp_path / "out/runs")
-    more = write(TOML + '[methods.third]\nexit = {type = "fixed_count", samples = 4}\n')
+    more = write(TOML + '[methods.third]\nseeds = 1\nexit = {type = "fixed_count", samples = 4}\n')
     code, shown = say("compare", tmp_path / "out", more, "--seeds", "3")
     assert code == 0
     made = {p.parent.name + p.name for p in (tmp_path / "out").glob("runs/*/seed-*")}
-    assert made == {"GRPOseed-2", "own-b-ruleseed-2", *(f"thirdseed-{seed}" for seed in range(3))}
+    assert made == {"GRPOseed-2", "own-b-ruleseed-2", "thirdseed-0"}
     assert [row for row in rows_of(tmp_path / "out") if row["seed"] in "01"][:4] == rows_of(done)
     assert "no difference is shown" in shown or "better" in shown or "worse" in shown
 
@@ -191,6 +191,7 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
             {"methods": {"a": {}}, "steps": 1, "seeds": 2000},
             "`choosing.first_seed` must be at least",
         ),
+        ({"methods": {"a": {"seeds": 0}}, "steps": 1}, "`methods.a.seeds` must be at least 1"),
         ({"methods": {"a": {}}, "steps": 1, "sedes": 3}, "did you mean `seeds`"),
     ],
 )

@@ -144,11 +144,12 @@ def _train_all(
             f"runs/{file_name(method)}/seed-{seed}",
             config.run_settings(method, seed, chosen[method]),
         )
-        for seed in range(config.seeds)
+        for seed in range(max(map(config.seeds_of, config.methods)))
         for method in config.methods
+        if seed < config.seeds_of(method)
     }
     found = _train(runs, config, records, "Training", console)
-    return {m: {seed: found[m, seed] for seed in range(config.seeds)} for m in config.methods}
+    return {m: {s: found[m, s] for s in range(config.seeds_of(m))} for m in config.methods}
 
 
 def _train(

@@ -32,7 +32,8 @@ class CompareConfig(CommandConfig):
     base: dict[str, Any] = Field(default_factory=dict)
     """Settings of `rollwise train` that all methods share."""
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of each method, by its name; they are laid over those of `base`."""
+    """Settings of each method, by its name; they are laid over those of `base`. A method may also
+    have `seeds` and `choose` of its own."""
     folders: list[str] = Field(default_factory=list)
     """Runs that exist, to compare in place of making some. Runs in `NAME/seed-N` are of the method
     NAME; others are one each."""
@@ -53,8 +54,7 @@ class CompareConfig(CommandConfig):
     `base.evaluation.every` decides."""
     choose: dict[str, list[Any]] = Field(default_factory=dict)
     """Values to choose from, by setting: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method
-    takes the combination with which it is best. A method may have a table
-    `choose` of its own, which is laid over this one."""
+    takes the combination with which it is best; its own table `choose` is laid over this one."""
     choosing: ChoosingSettings = ChoosingSettings()
     workers: int | None = Field(None, ge=1)
     """Runs at a time; by default as many as processor cores and memory allow, and one a GPU."""
@@ -72,12 +72,24 @@ class CompareConfig(CommandConfig):
         if self.baseline is not None and self.baseline not in self.methods:
             known = ", ".join(f"`{name}`" for name in self.methods)
             raise ValueError(f"`baseline` must be one of {known}; it is {self.baseline!r}")
-        if self.choosing.first_seed < self.seeds:
+        most = max(self.seeds_of(method) for method in self.methods)
+        if self.choosing.first_seed < most:
             raise ValueError(
-                f"`choosing.first_seed` must be at least `seeds`, {self.seeds}, so that no seed "
+                f"`choosing.first_seed` must be at least `seeds`, {most}, so that no seed "
                 f"is used for both; it is {self.choosing.first_seed}"
             )
         return self
+
+    def seeds_of(self, method: str) -> int:
+        """Return how many runs a method has.
+
+        Raises:
+            ValueError: Its own number of seeds is none.
+        """
+        seeds = self.methods[method].get("seeds", self.seeds)
+        if not isinstance(seeds, int) or seeds < 1:
+            raise ValueError(f"`methods.{method}.seeds` must be at least 1; it is {seeds!r}")
+        return seeds
 
     def candidates(self, method: str) -> list[dict[str, Any]]:
         """List the combinations of values that a method chooses from: setting -> value."""
@@ -99,7 +111,7 @@ class CompareConfig(CommandConfig):
         Returns:
             The settings, without defaults.
         """
-        own = {key: value for key, value in self.methods[method].items() if key != "choose"}
+        own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
         layers: list[Settings] = [self.base, own, *map(_nested, chosen.items())]
         share = self.choosing.share if choosing else 1.0
         limits = {"seed": seed, **self._length(share, 1 if choosing else self.evaluations)}
