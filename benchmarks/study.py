@@ -28,7 +28,7 @@ QUICK = ["--tokens", "30_000", "--seeds", "1", "--choose", "{}"]
 
 def command(problems: str, folder: Path, workers: int | None, quick: bool) -> list[str]:
     """Return the command that compares the methods on one problem set."""
-    data = data_settings(problems, folder / "problems")
+    data = data_settings(problems, folder.parent / "problems")
     base: dict[str, Any] = {"data": data}
     # The updates of a step that are best on hard sums are taken on the other sets too.
     choose = RATES | (UPDATES if BY_TERMS.get(problems) else {})
