@@ -54,3 +54,19 @@ def test_every_prompt_gets_a_draw_whenever_it_is_added(random, schedule):
             in_flight = [draw for draw in in_flight if draw not in surplus]
     assert handed_out <= total
     assert all(len(pool) >= 1 for pool in session.pools.values())
+
+
+def test_an_open_ended_session_takes_prompts_until_it_is_closed():
+    session = RolloutSession([], FixedCount(1), Streamed(1), total_draws=3, open_ended=True)
+    assert session.next_draws(4) == []
+    session.add("ab")
+    for draw in session.next_draws(4):
+        session.record(draw, 1.0)
+    assert (session.ended, session.room, session.done) == (2, 1, False)
+    session.add("c")
+    session.close()
+    assert not session.done
+    session.record(session.next_draws(4)[0], 0.0)
+    assert (session.ended, session.room, session.done) == (3, 0, True)
+    with pytest.raises(ValueError, match="at least one prompt"):
+        RolloutSession([], FixedCount(1))

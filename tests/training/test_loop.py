@@ -52,6 +52,7 @@ class FakeEngine:
     free_slots = None
 
     def submit(self, draws, prompts):
+        assert all(prompts[draw.key] for draw in draws)
         self.under_way += draws
         self.submitted += draws
 

@@ -54,6 +54,8 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
         if not by_belief:
             defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
+    if allocation == "none" and setting(given, "step", "tokens", None) not in (None, "none"):
+        defaults["schedule"] = {"type": "streamed"}
     return defaults
 
 

@@ -39,17 +39,23 @@ class _Group(Section):
         return self
 
 
-def _group_settings() -> Any:
+class _Step(Section):
+    """When a step ends."""
+
+
+def _section(name: str, base: type[Section]) -> Any:
+    """Make a section with a setting for each field of the recipe that names it."""
     hints = get_type_hints(StepRecipe)
     fields: dict[str, Any] = {
-        name.removeprefix("group."): (hints[field.name], from_recipe(name))
-        for name, field in _FIELDS.items()
-        if name.startswith("group.")
+        setting.removeprefix(f"{name}."): (hints[field.name], from_recipe(setting))
+        for setting, field in _FIELDS.items()
+        if setting.startswith(f"{name}.")
     }
+    title = f"{name.capitalize()}Settings"
     return create_model(
-        "GroupSettings", __base__=_Group, __doc__=_Group.__doc__, __cls_kwargs__=NO_SOURCE, **fields
+        title, __base__=base, __doc__=base.__doc__, __cls_kwargs__=NO_SOURCE, **fields
     )
 
 
-GroupSettings = _group_settings()
-"""The section `group`, with a setting for each field of the recipe that names it."""
+GroupSettings = _section("group", _Group)
+StepSettings = _section("step", _Step)

@@ -9,7 +9,7 @@ from rollwise.config.base import CommandConfig
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import DataSettings
 from rollwise.config.defaults import defaults_for
-from rollwise.config.group import GroupSettings, from_recipe
+from rollwise.config.group import GroupSettings, StepSettings, from_recipe
 from rollwise.config.learning import (
     CheckpointSettings,
     EvaluationSettings,
@@ -42,6 +42,7 @@ class TrainConfig(CommandConfig):
     schedule: CHOICES["schedule"].sections() = chosen()  # type: ignore[valid-type]
     allocation: CHOICES["allocation"].sections() = chosen()  # type: ignore[valid-type]
     group: GroupSettings = GroupSettings()
+    step: StepSettings = StepSettings()
     advantage: CHOICES["advantage"].sections() = chosen()  # type: ignore[valid-type]
     engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
     learner: LearnerSettings = LearnerSettings()
@@ -90,6 +91,30 @@ class TrainConfig(CommandConfig):
             raise ValueError(
                 f"`allocation.maximum` must be at most the {most} draws of a prompt that "
                 f"`schedule` allows; it is {wanted}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _prompts_can_come_one_by_one(self) -> Self:
+        if self.step.tokens is None:
+            return self
+        where = "with `step.tokens`, where prompts are asked for as slots get free"
+        if not self.schedule.make().streams:
+            raise ValueError(
+                f"`schedule.type` must stream, as `streamed` does, {where}: in a round prompts "
+                f"wait for each other; it is `{self.schedule.type}`"
+            )
+        if self.allocation.type != "none":
+            raise ValueError(
+                f"`allocation.type` must be `none` {where}: it shares out draws among all prompts "
+                f"of a step, which are not known beforehand; it is `{self.allocation.type}`"
+            )
+        if self.group.unresolved == "refill":
+            raise ValueError(f"`group.unresolved` must be `drop` or `keep` {where}; it is `refill`")
+        if getattr(self.prompts, "uniform_steps", None) is not None:
+            raise ValueError(
+                f"`prompts.uniform_steps` must be unset {where}, and do not count as steps (set "
+                f"`prompts.uniform_epochs`); it is {self.prompts.uniform_steps}"
             )
         return self
 

@@ -10,6 +10,7 @@ from rollwise.engines.engine import Completion, Engine, LostDraw, Prompts
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step.cost import RolloutCost
+from rollwise.step.supply import PromptSupply
 
 Grade = Callable[[Sequence[Completion]], Sequence[Future[float]]]
 """Starts grading completions and returns the future of each reward, in the same order."""
@@ -41,23 +42,31 @@ def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
 
 
 def run_session(
-    session: RolloutSession, engine: Engine, prompts: Prompts, grade: Grade
+    session: RolloutSession,
+    engine: Engine,
+    prompts: Prompts,
+    grade: Grade,
+    supply: PromptSupply | None = None,
 ) -> RolloutCost:
     """Draw and grade until every prompt of `session` has ended; its pools then hold completions.
 
     Responses are graded while others are drawn. With a schedule that streams, draws are submitted
     as slots come free; with any other, all at once, and the engine decides their order.
 
+    With a prompt supply, a reward is recorded when the engine next reports, however soon it is
+    known, so that which prompts come does not depend on how long grading takes.
+
     Args:
         session: What to draw. Completions are recorded as its responses.
         engine: Draws the responses.
         prompts: Token ids of each prompt.
         grade: Starts grading completions; `grade_with` makes one from a grader and answers.
+        supply: Adds prompts to an open-ended session as slots come free.
 
     Raises:
         RuntimeError: The engine has nothing in flight although draws are due.
     """
-    began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade)
+    began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade, supply)
     run.until_done()
     run.cost.sampling = time.perf_counter() - began - run.cost.grading
     return run.cost
@@ -67,31 +76,53 @@ class _SessionRun:
     """A session being run: its draws and gradings in flight."""
 
     def __init__(
-        self, session: RolloutSession, engine: Engine, prompts: Prompts, grade: Grade
+        self,
+        session: RolloutSession,
+        engine: Engine,
+        prompts: Prompts,
+        grade: Grade,
+        supply: PromptSupply | None,
     ) -> None:
         self._session, self._engine, self._prompts = session, engine, prompts
-        self._grade = grade
+        self._grade, self._supply = grade, supply
         self._streams = session.schedule.streams
         self._grading: dict[Draw, tuple[Completion, Future[float]]] = {}
         self._cancelled: set[Draw] = set()
+        self._in_engine: set[Draw] = set()
         self.cost = RolloutCost()
 
     def until_done(self) -> None:
+        self._submit_draws()
         while not self._session.done:
-            self._submit_draws()
+            known = list(self._grading)
             results = self._engine.wait()
             self._grade_results(results)
-            self._record_rewards(wait_for_one=not results)
+            if self._supply is None:
+                self._record_rewards(wait_for_one=not results)
+            else:
+                self._await_rewards(known)
+            self._submit_draws()
 
     def _submit_draws(self) -> None:
-        slots = self._engine.free_slots if self._streams else None
-        if slots != 0 and (draws := self._session.next_draws(slots)):
-            self._engine.submit(draws, self._prompts)
+        """Fill the free slots; a supply adds prompts for those that are left."""
+        adds = True
+        while adds and not self._session.done:
+            slots = self._engine.free_slots if self._streams else None
+            if slots != 0 and (draws := self._session.next_draws(slots)):
+                self._in_engine.update(draws)
+                self._engine.submit(draws, self._prompts)
+            adds = self._supply is not None and self._supply.replenish(
+                self._session,
+                self.cost.tokens,
+                self._engine.free_slots,
+                len({draw.key for draw in self._in_engine}),
+            )
 
     def _grade_results(self, results: Sequence[Completion | LostDraw]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
         if not results and not self._grading:
             raise RuntimeError(f"{type(self._engine).__name__} lost draws without saying so")
+        self._in_engine.difference_update(result.draw for result in results)
         completions = [result for result in results if isinstance(result, Completion)]
         self.cost.tokens += sum(len(completion.tokens) for completion in completions)
         # An engine may have completed a draw before it was cancelled.
@@ -110,12 +141,22 @@ class _SessionRun:
             rewards = [reward for _, reward in self._grading.values()]
             with self._grading_time():
                 wait(rewards, return_when=FIRST_COMPLETED)
-        for draw in [draw for draw, (_, reward) in self._grading.items() if reward.done()]:
+        self._record([draw for draw, (_, reward) in self._grading.items() if reward.done()])
+
+    def _await_rewards(self, draws: Sequence[Draw]) -> None:
+        """Wait for the rewards of draws, and record them."""
+        with self._grading_time():
+            wait([self._grading[draw][1] for draw in draws if draw in self._grading])
+        self._record(draws)
+
+    def _record(self, draws: Sequence[Draw]) -> None:
+        for draw in draws:
             if draw in self._grading:  # a reward recorded just now may have made it surplus
                 completion, reward = self._grading.pop(draw)
                 self._cancel(self._session.record(draw, reward.result(), completion))
 
     def _cancel(self, draws: Sequence[Draw]) -> None:
+        self._in_engine.difference_update(draws)
         for draw in draws:
             self._cancelled.add(draw)
             if draw in self._grading:

@@ -65,6 +65,8 @@ class RolloutSession:
         total_draws: The most draws of the whole batch, surplus included; at least one for each
             prompt, which it then gets. A prompt that is cut short by it is `exhausted`; under
             `Streamed` the order of arrival decides which prompts those are.
+        open_ended: Further prompts will come (`add`) until `close` is called, perhaps before any
+            prompt is known.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
@@ -91,6 +93,7 @@ class RolloutSession:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
         total_draws: int | None = None,
+        open_ended: bool = False,
     ) -> None:
         at_least("seed", seed, 0)
         at_least("step", step, 0)
@@ -110,7 +113,10 @@ class RolloutSession:
         self.failures = 0
         self.lost = 0
         self.surplus = 0
-        self.add(keys, priors=priors, budgets=budgets)
+        self._open_ended = open_ended
+        given = list(keys)
+        if given or not open_ended:
+            self.add(given, priors=priors, budgets=budgets)
 
     def add(
         self,
@@ -128,8 +134,8 @@ class RolloutSession:
         """
         added = self._new_keys(keys)
         if self.total_draws is not None:
-            without_draws = sum(not prompt.issued for prompt in self._prompts.values())
-            at_least("total_draws", self.total_draws, self._issued + without_draws + len(added))
+            needed = self.total_draws - self.room + len(added)
+            at_least("total_draws", self.total_draws, needed)
         most = self.schedule.max_samples
         tables = list(
             tables_of_prompts(self.exit_rule, self.schedule, most, len(added), priors, budgets)
@@ -171,9 +177,23 @@ class RolloutSession:
         return sys.maxsize if self.total_draws is None else self.total_draws - self._issued
 
     @property
+    def room(self) -> int:
+        """Prompts that can be added under `total_draws`: each needs a draw that no other needs."""
+        return self.draws_left - sum(not prompt.issued for prompt in self._prompts.values())
+
+    @property
+    def ended(self) -> int:
+        """Prompts that have ended."""
+        return len(self._prompts) - self._unresolved
+
+    @property
     def done(self) -> bool:
-        """Whether every prompt has ended."""
-        return self._unresolved == 0
+        """Whether every prompt has ended, and no further ones will come."""
+        return self._unresolved == 0 and not self._open_ended
+
+    def close(self) -> None:
+        """Say that no further prompts will come to an open-ended session."""
+        self._open_ended = False
 
     def next_draws(self, free_slots: int | None = None) -> list[Draw]:
         """Hand out draws, at most `free_slots` of them; [] once every prompt has ended.

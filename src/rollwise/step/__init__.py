@@ -8,9 +8,11 @@ from rollwise.step.groups import Example, Response, TrainedGroup, make_group
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 from rollwise.step.step import Step, take_step
+from rollwise.step.supply import PromptSupply
 
 __all__ = [
     "Example",
+    "PromptSupply",
     "Response",
     "RollOut",
     "RolloutCost",

@@ -15,6 +15,7 @@ from rollwise.sampling import (
     RolloutSession,
     Rounds,
     Schedule,
+    Streamed,
     as_exit_rule,
 )
 from rollwise.sampling.checks import at_least, one_of
@@ -43,7 +44,7 @@ class StepRecipe:
         exit_rule: When a prompt has been sampled enough. By default `Balanced`, with half a group
             of each kind; with an allocation, once the prompt's count is drawn.
         schedule: In what portions responses are drawn. By default `Rounds(8, 4)`; with an
-            allocation, one round.
+            allocation, one round; with `tokens`, `Streamed()`.
         allocation: Sets the number of draws of each prompt in advance.
         objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance.
         estimates: For an objective given by name: see `PassRateObjective`.
@@ -102,6 +103,15 @@ class StepRecipe:
             ge=1,
         ),
     )
+    tokens: int | None = field(
+        default=None,
+        metadata=_setting(
+            "step.tokens",
+            "Response tokens of a step: as prompts end, others are asked for, until those under "
+            "way are expected to spend the rest. Unset, a step has `prompts.batch_size` prompts.",
+            ge=1,
+        ),
+    )
     positive_threshold: float = field(
         default=POSITIVE_THRESHOLD,
         metadata=_setting(
@@ -137,11 +147,38 @@ class StepRecipe:
                 "unresolved='refill' replaces prompts without signal; with a baseline by belief "
                 "every prompt has some"
             )
+        if self.asks_again:
+            self._check_asking_again()
         if isinstance(self.allocation, GVM) and self.unresolved == "refill":
             raise ValueError(
                 "unresolved='refill' cannot be combined with GVM: prompts added later have no "
                 "pilot to share out draws by"
             )
+
+    def _check_asking_again(self) -> None:
+        """Check that prompts can come one by one, as slots get free."""
+        if self.tokens is not None:
+            at_least("tokens", self.tokens, 1)
+        if not self.resolved_schedule.streams:
+            raise ValueError(
+                "tokens needs a schedule that streams, such as Streamed(): in "
+                f"{self.resolved_schedule} prompts wait for each other"
+            )
+        if self.allocation is not None:
+            raise ValueError(
+                "tokens cannot be combined with an allocation, which shares out draws among all "
+                f"prompts of a step: they are not known beforehand; got {self.allocation}"
+            )
+        if self.unresolved == "refill":
+            raise ValueError(
+                "tokens cannot be combined with unresolved='refill': a step asks for prompts until "
+                "its tokens are spent"
+            )
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether a step asks for further prompts as slots get free."""
+        return self.tokens is not None
 
     @property
     def resolved_exit_rule(self) -> ExitRule:
@@ -158,6 +195,8 @@ class StepRecipe:
         """The schedule, or its default."""
         if self.schedule is not None:
             return self.schedule
+        if self.asks_again:
+            return Streamed()
         return Rounds() if self.allocation is None else Rounds(self.allocation.maximum, rounds=1)
 
     @property
@@ -182,7 +221,7 @@ class StepRecipe:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> RolloutSession:
-        """Start to sample prompts.
+        """Start to sample prompts; with `tokens`, further ones will come.
 
         Args:
             keys: The prompts, P of them.
@@ -200,4 +239,5 @@ class StepRecipe:
             priors=priors,
             budgets=budgets,
             total_draws=self.total_draws,
+            open_ended=self.asks_again,
         )

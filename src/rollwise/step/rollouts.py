@@ -1,10 +1,9 @@
 """A step's prompts, and the responses drawn for them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Any
+from inspect import signature
 
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import (
@@ -18,12 +17,14 @@ from rollwise.sampling import (
 from rollwise.sampling.draws import Key
 from rollwise.step.cost import RolloutCost
 from rollwise.step.recipe import StepRecipe
+from rollwise.step.supply import PromptSupply, ask, beliefs
 
 log = logging.getLogger(__name__)
 
-RollOut = Callable[[RolloutSession], RolloutCost]
-"""Draws and grades responses until every prompt of a session has ended; its pools then hold
-responses (see `rollwise.step.Response`)."""
+RollOut = Callable[..., RolloutCost]
+"""Draws and grades responses until a session is done; its pools then hold responses (see
+`rollwise.step.Response`). It is called with the `RolloutSession`, and for a step of so many tokens
+(`StepRecipe.tokens`) with the `PromptSupply` that adds prompts to it as well."""
 
 
 @dataclass
@@ -70,48 +71,41 @@ def draw_rollouts(
 
     With `unresolved="refill"`, prompts without signal are replaced by further ones until the batch
     is full, at most `refills` times; a batch that is still not full is trained on as it is (DAPO's
-    dynamic sampling, arXiv 2503.14476, section 3.2).
+    dynamic sampling, arXiv 2503.14476, section 3.2). With `tokens`, prompts are asked for until
+    these are spent.
 
     Args:
         recipe: How to sample.
         sampler: Chooses the prompts.
         roll_out: Draws and grades.
         step: The number of the step.
+
+    Raises:
+        TypeError: `roll_out` does not take the prompt supply that `tokens` needs.
     """
-    keys = _ask(sampler)
+    if recipe.asks_again:
+        _check_takes_supply(roll_out)
+    keys = ask(sampler)
     if isinstance(recipe.allocation, GVM):
         return _draw_after_pilot(recipe, recipe.allocation, sampler, roll_out, step, keys)
-    session = recipe.session(keys, step, **_beliefs(recipe, sampler, keys))
+    session = recipe.session(keys, step, **beliefs(recipe, sampler, keys))
+    if recipe.asks_again:
+        supply = PromptSupply(recipe, sampler, at_a_time=len(keys))
+        return Rollouts(session, cost=roll_out(session, supply))
     rollouts = Rollouts(session, cost=roll_out(session))
     if recipe.unresolved == "refill":
         _refill(recipe, sampler, roll_out, rollouts, len(keys))
     return rollouts
 
 
-def _ask(
-    sampler: PromptSampler, count: int | None = None, exclude: Collection[Key] = ()
-) -> list[Key]:
-    """Ask for a step's prompts, or for `count` further ones.
-
-    Raises:
-        TypeError: The answer is no list of keys.
-        ValueError: It has a prompt twice, or one of `exclude`; or it is empty, for a step.
-    """
-    answer: Any = sampler.ask(count, exclude=exclude) if exclude else sampler.ask()
-    said = f"{type(getattr(sampler, 'sampler', sampler)).__name__}.ask returned"  # not `Retiring`
-    if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise TypeError(f"{said} {answer!r}, which is no list of keys")
-    keys = list(answer)
-    if not (keys or exclude):
-        raise ValueError(f"{said} no prompts for a step")
-    seen: set[Any] = set(exclude)
-    for key in keys:
-        if not isinstance(key, str | Integral):
-            raise TypeError(f"{said} {key!r}, which is no key: keys are strings and integers")
-        if key in seen:
-            raise ValueError(f"{said} {key!r} {'although excluded' if key in exclude else 'twice'}")
-        seen.add(key)
-    return keys
+def _check_takes_supply(roll_out: RollOut) -> None:
+    try:
+        signature(roll_out).bind("session", "supply")
+    except TypeError:
+        raise TypeError(
+            "with tokens, a step asks for prompts as slots get free: roll_out must take a session "
+            f"and a PromptSupply, got {roll_out!r}"
+        ) from None
 
 
 def _refill(
@@ -125,10 +119,10 @@ def _refill(
     session = rollouts.session
     for _ in range(recipe.refills):
         missing = min(wanted - _with_signal(session), session.draws_left)
-        further = _ask(sampler, missing, session.pools) if missing > 0 else []
+        further = ask(sampler, missing, session.pools) if missing > 0 else []
         if not further:
             break
-        session.add(further, **_beliefs(recipe, sampler, further))
+        session.add(further, **beliefs(recipe, sampler, further))
         rollouts.cost += roll_out(session)
     if missing := wanted - _with_signal(session):
         log.warning(
@@ -162,19 +156,9 @@ def _draw_after_pilot(
     chosen = [key for key, count in zip(keys, counts, strict=True) if count]
     if not chosen:
         return Rollouts(pilot, cost=cost)
-    beliefs = _beliefs(recipe, sampler, chosen) | {"budgets": counts[counts > 0]}
-    session = recipe.session(chosen, step, **beliefs)
+    believed = beliefs(recipe, sampler, chosen) | {"budgets": counts[counts > 0]}
+    session = recipe.session(chosen, step, **believed)
     return Rollouts(session, pilots=[pilot], cost=cost + roll_out(session))
-
-
-def _beliefs(recipe: StepRecipe, sampler: PromptSampler, keys: Sequence[Key]) -> dict[str, Any]:
-    """Ask the sampler what it believes of the prompts, if the recipe uses it."""
-    beliefs: dict[str, Any] = {}
-    if recipe.uses_priors:
-        beliefs["priors"] = sampler.pass_rate_priors(keys)
-    if recipe.allocation is not None and not isinstance(recipe.allocation, GVM):
-        beliefs["budgets"] = recipe.allocation.counts(sampler.expected_pass_rates(keys))
-    return beliefs
 
 
 def _with_signal(session: RolloutSession) -> int:

@@ -1,6 +1,6 @@
 """Everything a run works with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from rollwise.prompts import PromptSampler
 from rollwise.records import Row, RunFolder, Trackers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import RolloutCost, StepRecipe
+from rollwise.step import PromptSupply, RolloutCost, StepRecipe
 from rollwise.training.backend import StepLearner
 
 
@@ -99,17 +99,39 @@ class Run:
         """How each step's prompts are sampled, and what is learned from them."""
         return step_recipe(self.config)
 
-    def roll_out(self, session: RolloutSession) -> RolloutCost:
+    def roll_out(self, session: RolloutSession, supply: PromptSupply | None = None) -> RolloutCost:
         """Draw and grade until every prompt of `session` has ended.
+
+        Args:
+            session: What to draw.
+            supply: Adds prompts as slots come free.
 
         Raises:
             ValueError: The sampler chose a prompt that is not in the data.
             Dropped: There is no time to finish it.
         """
-        for key in session.pools:
-            if key not in self.prompts:
-                sampler = type(self.sampler).__name__
-                raise ValueError(f"{sampler}.ask returned {key!r}, which is no prompt of the data")
+        prompts = _KnownPrompts(self.prompts, type(self.sampler).__name__)
         grade = grade_with(self.grader, self.answers)
         with self.droppable():
-            return run_session(session, self.engine, self.prompts, grade)
+            return run_session(session, self.engine, prompts, grade, supply)
+
+
+class _KnownPrompts(Mapping[Key, Sequence[int]]):
+    """The prompts of the data; another key is an error that names the sampler."""
+
+    def __init__(self, prompts: Prompts, sampler: str) -> None:
+        self._prompts, self._sampler = prompts, sampler
+
+    def __getitem__(self, key: Key) -> Sequence[int]:
+        try:
+            return self._prompts[key]
+        except KeyError:
+            raise ValueError(
+                f"{self._sampler}.ask returned {key!r}, which is no prompt of the data"
+            ) from None
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._prompts)
+
+    def __len__(self) -> int:
+        return len(self._prompts)

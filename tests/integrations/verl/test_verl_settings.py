@@ -162,6 +162,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"learner": {"response_cap": 2.5}}, "learner.response_cap"),
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
+        ({"step": {"tokens": 4096}}, "step.tokens"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
     ],
 )
