@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from rollwise.errors import RunError
-from rollwise.files import write_text, written_whole
+from rollwise.files import LOCK, locked, write_text, written_whole
 
 
 def fill(folder, **contents):
@@ -151,3 +151,39 @@ def test_a_write_that_the_system_cuts_off_leaves_what_was_there(tmp_path, write)
     assert "too large" in str(caught.value)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+# Locks; that they keep other processes out is tested with whole commands.
+
+
+def test_a_lock_leaves_nothing_behind(tmp_path):
+    with locked(tmp_path / "runs" / "new"):
+        assert f"process {os.getpid()} on " in (tmp_path / "runs" / "new" / LOCK).read_text()
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path / "runs" / "new"):
+        (tmp_path / "runs" / "new" / "config.json").write_text("{}")
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", "new", "config.json"]
+
+
+def test_a_lock_file_that_was_left_locks_nobody_out(tmp_path):
+    (tmp_path / LOCK).write_text("process 1 on another machine, long gone")
+    with locked(tmp_path):
+        assert (tmp_path / LOCK).read_text().startswith(f"process {os.getpid()} on ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, caplog):
+    def refuse(descriptor, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("rollwise.files.fcntl.lockf", refuse)
+    with locked(tmp_path):
+        pass
+    assert f"{tmp_path}: no lock" in caplog.text
+
+
+def test_a_place_that_is_no_folder_cannot_be_locked(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match="cannot write to the folder"), locked(tmp_path / "file"):
+        pass
+    assert (tmp_path / "file").read_text() == "mine"

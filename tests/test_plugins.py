@@ -103,7 +103,8 @@ def test_an_earlier_run_with_a_function_resumes_from_its_settings_file(tmp_path,
     toml = tmp_path / "run.toml"
     toml.write_text("[grading]\ntype = 'function'\nfunction = 'mine:grade'\n")
     assert main(["train", str(toml), "--output", str(tmp_path / "run"), "--resume"]) == 2
-    assert "no checkpoint to resume from" in " ".join(capsys.readouterr().err.split())
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"'mine:grade': no module 'mine' in {tmp_path}" in shown
 
 
 def test_every_example_is_short(root):

@@ -35,6 +35,13 @@ def test_an_empty_folder_is_as_good_as_none(tmp_path):
     assert RunFolder(tmp_path).read_config() == CONFIG
 
 
+def test_what_a_command_leaves_that_is_killed_at_its_start_is_as_good_as_nothing(tmp_path):
+    for name in (".lock", ".config.json.partial"):
+        (tmp_path / name).write_text("left")
+    RunFolder(tmp_path).create(CONFIG)
+    assert RunFolder(tmp_path).read_config() == CONFIG
+
+
 @pytest.mark.parametrize("kind", ["folder", "file"])
 def test_a_run_does_not_begin_where_something_is(tmp_path, kind):
     path = tmp_path / "taken"

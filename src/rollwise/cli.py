@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from rollwise.config import (
 from rollwise.config.command_line import plain_warnings, plugins_given
 from rollwise.config.old import given_by_old_names
 from rollwise.errors import ConfigError, RollwiseError
+from rollwise.files import locked
 from rollwise.signals import Terminated, terminated_by_signals
 
 Commands = Any  # argparse's class of it is private
@@ -94,7 +95,8 @@ def _add_train(commands: Commands, plugins: Plugins) -> None:
         help="train a model; with nothing else, the built-in model on the built-in task",
         description="Train a model by reinforcement learning with adaptive sampling. Settings "
         "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults "
-        "depend on the model, the task and the exit rule: docs/settings.md says how.",
+        "depend on the model, the task and the exit rule: docs/settings.md says how. Interrupted, "
+        "the same command with the same --output resumes; --resume takes the recorded settings.",
     )
     _add_run_options(parser, TrainConfig, plugins, _train)
 
@@ -150,7 +152,8 @@ def _add_run_options(
         if options.resume and options.output is None:
             raise ConfigError("--resume needs --output, the folder of the run to resume")
         folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
+        with locked(folder):
+            return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
 
     parser.set_defaults(run=run, kind=kind)
 
@@ -251,7 +254,8 @@ def _add_verl(commands: Commands, plugins: Plugins) -> None:
 
         layers = [read_toml(options.config)] if options.config else []
         layers.append(_given(settings, options))
-        return run(layers, options.output, options.resume, options.print)
+        with nullcontext() if options.print else locked(options.output):
+            return run(layers, options.output, options.resume, options.print)
 
     parser.set_defaults(run=run)
 

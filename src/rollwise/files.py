@@ -1,12 +1,20 @@
-"""Write files and folders completely or not at all."""
+"""Write files and folders completely or not at all; keep a folder to one process at a time."""
 
+import fcntl
+import logging
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rollwise.errors import RunError
+
+LOCK = ".lock"
+"""A file that is in a folder while a process writes there."""
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -44,6 +52,56 @@ def write_text(path: Path, text: str) -> None:
     """
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; one that does not exist is made, and stays if used.
+
+    The lock is the system's (`fcntl`): it ends with the process that holds it, however that ends,
+    and processes forked from it do not hold it. Where the file system has no locks, a warning says
+    so.
+
+    Raises:
+        RunError: Another process has locked the folder, or it cannot be made.
+    """
+    path, made = folder / LOCK, [p for p in (folder, *folder.parents) if not p.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _take_lock(path)
+    except OSError as error:
+        raise RunError(f"cannot write to the folder {folder}: {error}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # before the lock is let go of
+        os.close(descriptor)
+        with suppress(OSError):  # it holds something now
+            for each in made:
+                each.rmdir()
+
+
+def _take_lock(path: Path) -> int:
+    """Lock a file, which is made; returns its descriptor."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            holder = os.read(descriptor, 200).decode(errors="replace")
+            os.close(descriptor)
+            raise RunError(
+                f"{path.parent} is in use by another command ({holder}); wait until that has "
+                "ended, or give another --output"
+            ) from None
+        except OSError as error:
+            log.warning("%s: no lock (%s); run one command at a time there", path.parent, error)
+            return descriptor
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            return descriptor
+        os.close(descriptor)  # of a process that has removed it in the meantime
 
 
 def _put_in_place(partial: Path, path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import ConfigError, RunError
-from rollwise.files import write_text, written_whole
+from rollwise.files import LOCK, write_text, written_whole
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
 """Packages whose versions a run's settings record."""
@@ -39,16 +39,33 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self._samples: list[Row] = []
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is there, or only what a command leaves that is killed at its start."""
+        if not self.path.exists():
+            return True
+        leftovers = {LOCK, ".config.json.partial"}
+        return self.path.is_dir() and all(p.name in leftovers for p in self.path.iterdir())
+
+    @property
+    def has_config(self) -> bool:
+        """Whether the folder has settings."""
+        return (self.path / "config.json").exists()
+
     def create(self, config: Mapping[str, Any]) -> None:
-        """Create the folder of a new run.
+        """Create the folder of a new run, or of one that was killed before its first checkpoint.
+
+        The metrics and responses of the latter are removed: they will be the same again.
 
         Raises:
-            RunError: The folder is not empty, or cannot be written.
+            RunError: The folder holds anything else, or cannot be written.
         """
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            resumable = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-            hint = ", or --resume to continue the run in it" if resumable else ""
-            raise RunError(f"{self.path} is not empty; give another --output{hint}")
+        if not self.is_new:
+            begun = self.has_config and "learner" in self.read_config()
+            if not begun or any(self.checkpoints.glob("step-*")):
+                raise RunError(f"{self.path} is not empty; give another --output")
+            for name in ("metrics.jsonl", "samples.parquet"):
+                (self.path / name).unlink(missing_ok=True)
         self.write_config(config)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
@@ -171,16 +188,20 @@ class RunFolder:
                 pq.write_table(table.filter(pc.field("step") <= step), partial)
 
     def write_summary(self, summary: Row) -> None:
-        """Write `summary.json`."""
+        """Write `summary.json`, which says that a run has ended."""
         self._write_json("summary.json", summary)
 
     def read_summary(self) -> Row | None:
-        """Read `summary.json`; None if the run is not finished.
+        """Read `summary.json`; None if there is none.
 
         Raises:
-            RunError: The file is broken.
+            RunError: It cannot be read.
         """
         return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
+
+    def remove_summary(self) -> None:
+        """Remove `summary.json`, because the run is continued."""
+        (self.path / "summary.json").unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:
         text = "".join(json.dumps(_finite(line), allow_nan=False) + "\n" for line in lines)
@@ -221,7 +242,7 @@ def refuse_changes(
         if new[key] != old.get(key) and not key.startswith(changeable):
             raise ConfigError(
                 f"`{key}` cannot change when a run is resumed: the run in {path} has "
-                f"{old.get(key)!r}, given was {new[key]!r}"
+                f"{old.get(key)!r}, given was {new[key]!r}; for another run, give another --output"
             )
 
 

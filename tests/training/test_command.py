@@ -221,15 +221,94 @@ def test_a_full_disk_stops_the_run_and_it_can_be_resumed(
     assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, whole, capsys):
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, capsys):
     (tmp_path / "notes.txt").write_text("mine")
-    for folder in (tmp_path, whole):
-        before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
-        assert train(folder) == 2
-        message = " ".join(capsys.readouterr().err.split())
-        assert "is not empty" in message
-        assert ("--resume" in message) == (folder == whole)
-        assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+    assert train(tmp_path) == 2
+    assert "is not empty" in " ".join(capsys.readouterr().err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+def kill_in(monkeypatch, name, call):
+    """Has a run die in a call of a function."""
+    module, _, function = name.rpartition(".")
+    real, calls = getattr(sys.modules[module], function), []
+
+    def dying(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == call:
+            raise Killed
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(name, dying)
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "how"),
+    [
+        ("rollwise.training.loop.evaluate", 1, []),
+        ("rollwise.training.pipeline.learn", 2, []),
+        ("rollwise.training.pipeline.learn", 2, ["--resume"]),
+        ("rollwise.training.loop.save_checkpoint", 1, []),
+        ("rollwise.training.loop.save_checkpoint", 2, []),
+        ("rollwise.commands.train.write_report", 1, []),
+    ],
+    ids=["evaluation", "step 2", "step 2, resume", "first save", "second save", "report"],
+)
+def test_one_command_begins_resumes_and_says_that_all_is_done(
+    tmp_path, train, whole, state_of, monkeypatch, capsys, function, call, how
+):
+    """Wherever it is killed; a script that repeats it needs nothing else."""
+    folder, settings = tmp_path / "run", {"checkpoint__every": "2", "evaluation__every": "2"}
+    kill_in(monkeypatch, function, call)
+    with pytest.raises(Killed):
+        train(folder, **settings)
+    if "checkpoint" in function:  # as SIGKILL leaves it
+        (folder / "checkpoints" / ".step-000002.partial" / "model").mkdir(parents=True)
+    (folder / ".lock").write_text("process 1")
+    assert train(folder, *how, **settings) == 0
+    assert state_of(folder) == state_of(whole)
+    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+    assert not list(folder.rglob(".*"))
+    before = (folder / "summary.json").stat().st_mtime_ns
+    capsys.readouterr()
+    assert train(folder, *how, **settings) == 0
+    assert f"the run in {folder} is done" in "".join(capsys.readouterr().out.split("\n"))
+    assert (folder / "summary.json").stat().st_mtime_ns == before
+
+
+def test_a_summary_is_of_the_run_as_it_is(tmp_path, train, monkeypatch):
+    """A run that is continued has none until its new end."""
+    folder = tmp_path / "run"
+    assert train(folder, steps="1") == 0
+    kill_in(monkeypatch, "rollwise.training.pipeline.learn", 1)
+    with pytest.raises(Killed):
+        train(folder, steps="2")
+    assert not (folder / "summary.json").exists()
+    assert train(folder, steps="2") == 0
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+@pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
+def test_one_process_at_a_time_writes_to_a_folder(tmp_path, tiny_options, capsys, command):
+    """And a process that is killed locks nobody out."""
+    folder = tmp_path / "run"
+    options = tiny_options(steps="1000")
+    first = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
+    first.wait_for((folder / "config.json").exists)
+    assert main([command, "--output", str(folder), "--seed", "7"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"{folder} is in use by another command (process " in message
+    first.send(signal.SIGKILL)
+    first.end()
+    assert main([command, "--output", str(folder), "--seed", "7"]) == 2  # for another reason
+    message = " ".join(capsys.readouterr().err.split())
+    assert "in use" not in message
+    assert ("cannot change" if command == "train" else "of another command") in message
 
 
 def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, capsys):
@@ -237,11 +316,7 @@ def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, 
     assert "--output" in capsys.readouterr().err
     assert train(tmp_path / "nowhere", "--resume") == 2
     assert "there is no run in" in capsys.readouterr().err
-    config = make_config().model_dump(mode="json")
-    RunFolder(tmp_path / "new").create(config)
-    assert main(["train", "--output", str(tmp_path / "new"), "--resume"]) == 2
-    message = " ".join(capsys.readouterr().err.split())
-    assert "no checkpoint to resume from" in message and "--output" in message
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def compare(
 def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:
     """Resolve the settings, check those of every run, and record them in the folder."""
     folder = RunFolder(path)
-    known = (path / "config.json").exists()
-    if (resume and not known) or (path.exists() and not known and any(path.iterdir())):
+    known = folder.has_config
+    if not known and (resume or not folder.is_new):
         what = "there is nothing to resume" if resume else "it holds something else"
         raise RunError(f"{path}: {what}; give another --output")
     recorded = folder.read_config() if known else {}

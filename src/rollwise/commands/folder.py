@@ -11,9 +11,6 @@ from rollwise.records import RunFolder, refuse_changes
 
 Config = TypeVar("Config", EvaluateConfig, PrepareConfig)
 
-_UNFINISHED = ".config.json.partial"
-"""Left behind by a run that was killed while it wrote its settings."""
-
 
 def resolve_settings(
     kind: type[Config],
@@ -38,9 +35,9 @@ def resolve_settings(
         RunError: The folder holds something else, or, with `resume`, nothing.
     """
     folder = RunFolder(path)
-    if not resume and _is_empty(path):
+    if not resume and folder.is_new:
         return _with_model_found(make_settings(kind, *layers))
-    if not (path / "config.json").exists():
+    if not folder.has_config:
         what = "there is nothing to resume" if resume else "it holds something else"
         raise RunError(f"{path}: {what}; give another --output")
     recorded = folder.read_config()
@@ -61,7 +58,7 @@ def _with_model_found(config: Config) -> Config:
 def write_settings(folder: RunFolder, config: EvaluateConfig | PrepareConfig) -> None:
     """Write the settings, unless the folder already has them."""
     settings = config.model_dump(mode="json")
-    if not (folder.path / "config.json").exists() or folder.read_config() != settings:
+    if not folder.has_config or folder.read_config() != settings:
         folder.write_config(settings)
 
 
@@ -70,9 +67,3 @@ def resume_hint(command: str, path: Path) -> str:
     if not (path / "config.json").exists():
         return "stopped before anything was written"
     return f"stopped; to resume: rollwise {command} --output {path} --resume"
-
-
-def _is_empty(path: Path) -> bool:
-    if not path.exists():
-        return True
-    return path.is_dir() and all(entry.name == _UNFINISHED for entry in path.iterdir())

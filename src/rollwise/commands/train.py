@@ -12,15 +12,17 @@ from rollwise.commands.train_display import TrainingDisplay, summary_table
 from rollwise.config import TrainConfig, is_recorded_by, make_config
 from rollwise.engines import Engine
 from rollwise.errors import RunError
+from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
 from rollwise.signals import TERMINATING, Dropped, Terminated
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
 
-CHANGEABLE = (
-    *("steps", "tokens", "seconds", "checkpoint", "records", "evaluation.every", "plugin_folder"),
-)
+ENDS = ("steps", "tokens", "seconds")
+"""Settings that say when a run is at its end."""
+
+CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder")
 """Settings that may differ when a run is resumed; any other change would make it another run."""
 
 
@@ -30,12 +32,14 @@ def train(
     resume: bool,
     console: Console,
 ) -> bool:
-    """Train, or resume training, in the folder `path`; returns whether the last step was reached.
+    """Train in the folder `path`, or resume training there; returns whether it came to its end.
+
+    The same command can be repeated: it begins the run, or resumes it, or says that it is done.
 
     Args:
         layers: Settings; later layers win.
         path: The run's folder.
-        resume: Whether to resume the run that is there.
+        resume: Start from the settings that are recorded in the folder, which must exist.
         console: Where to show progress.
 
     Raises:
@@ -43,11 +47,19 @@ def train(
         Terminated: SIGTERM or SIGHUP stopped it; what was done is saved.
     """
     folder = RunFolder(path)
-    config = _resumed_config(folder, layers) if resume else make_config(*layers)
-    console.print(f"setting up {config.model.path} on {config.data.train}")
-    if not train_in(folder, config, resume, console):
-        return False
-    summary = folder.read_summary() or {}
+    begun = resume or not folder.is_new
+    config = _resumed_config(folder, layers, resume) if begun else make_config(*layers)
+    summary = _summary_of_end(folder, config) if begun else None
+    if summary:
+        console.print(f"the run in {path} is done", markup=False)
+    else:
+        console.print(f"setting up {config.model.path} on {config.data.train}", markup=False)
+        has_checkpoint = bool(list_checkpoints(folder.checkpoints))
+        if begun and not has_checkpoint:
+            console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
+        if not train_in(folder, config, has_checkpoint, console):
+            return False
+        summary = folder.read_summary() or {}
     console.print(summary_table(summary))
     console.print(
         f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
@@ -58,7 +70,7 @@ def train(
             f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
             "included; each got no reward"
         )
-    console.print(f"report: {write_report(path)}")
+    console.print(f"report: {write_report(path)}", markup=False)
     return True
 
 
@@ -88,7 +100,8 @@ def train_in(folder: RunFolder, config: TrainConfig, resume: bool, console: Cons
         folder.write_summary(summarise(folder.read_metrics()))
         return True
     console.print(
-        f"stopped after step {run.step}; to resume: rollwise train --output {folder.path} --resume"
+        f"stopped after step {run.step}; to resume: rollwise train --output {folder.path} --resume",
+        markup=False,
     )
     if display.stop.number in TERMINATING:
         raise Terminated(display.stop.number)
@@ -115,10 +128,21 @@ def _held(engine: Engine) -> AbstractContextManager[Any]:
     return engine if isinstance(engine, AbstractContextManager) else nullcontext()
 
 
-def _resumed_config(folder: RunFolder, layers: Sequence[Mapping[str, Any]]) -> TrainConfig:
+def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
+    """Return the summary of a run that has ended where the settings want it to end, if it has."""
+    recorded = make_config(folder.read_config())
+    same_end = all(getattr(recorded, name) == getattr(config, name) for name in ENDS)
+    return folder.read_summary() if same_end else None
+
+
+def _resumed_config(
+    folder: RunFolder, layers: Sequence[Mapping[str, Any]], resume: bool
+) -> TrainConfig:
+    if not resume and not folder.has_config:
+        raise RunError(f"{folder.path} is not empty, and holds no run; give another --output")
     recorded = folder.read_config()
     if not is_recorded_by(TrainConfig, recorded):
         raise RunError(f"{folder.path} is the folder of another command; give another --output")
-    before, now = make_config(recorded), make_config(recorded, *layers)
+    before, now = make_config(recorded), make_config(*([recorded] if resume else []), *layers)
     refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
     return now

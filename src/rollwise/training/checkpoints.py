@@ -59,8 +59,8 @@ def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) ->
 
 
 def prune_checkpoints(folder: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints."""
-    for path in list_checkpoints(folder)[:-keep]:
+    """Remove all but the newest `keep` checkpoints, and what a killed process left of others."""
+    for path in [*list_checkpoints(folder)[:-keep], *folder.glob(".step-*.partial")]:
         shutil.rmtree(path)
 
 

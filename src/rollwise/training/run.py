@@ -65,6 +65,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     if checkpoint is None:
         folder.create(settings)
     else:
+        folder.remove_summary()
         folder.write_config(settings)
     trackers.start(folder, settings)
     return Run(
