@@ -248,7 +248,7 @@ def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, sa
     ("lines", "words"),
     [
         ('{"problem": "1+1?", "answer": "2"}\n{"problem": \n', "line 2: broken JSON"),
-        ('{"problem": "1+1?", "answer": ["2"]}\n', "line 1: `answer` must be text or a number"),
+        ('{"problem": "1+1?", "answer": {}}\n', "line 1: `answer` must be text or a number"),
         ('{"question": "1+1?"}\n', "fit neither schema"),
         ("", "holds no problem that can be used"),
     ],

@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.grading import MathGrader, mathematics
+from rollwise.grading.answer_forms import bare_reference, number_of, tidied, values_of
 from rollwise.grading.final_answers import (
     box_of,
     boxed,
+    final_boxes,
     minerva_answer,
     plainly_different,
     plainly_equal,
 )
-from rollwise.grading.mathematics import verify_math, verify_minerva
+from rollwise.grading.mathematics import last_answer, verify_answer, verify_math, verify_minerva
 from rollwise.grading.worker_grader import NeedsWholeResponse, _LatestResults
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
@@ -26,6 +28,12 @@ MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 @pytest.fixture(scope="module")
 def grader():
     with MathGrader(timeout=20.0, workers=2) as grader:
+        yield grader
+
+
+@pytest.fixture(scope="module")
+def plain():
+    with MathGrader(timeout=20.0, workers=1, convention="math_verify") as grader:
         yield grader
 
 
@@ -137,7 +145,7 @@ def by_part(response, answer):
     if content is None:
         return verify_math(response, answer)
     try:
-        verdict = mathematics._verify_part(boxed(content), answer)
+        verdict = mathematics._verify_part(mathematics._BOX + content, answer)
     except NeedsWholeResponse:
         return verify_math(response, answer)
     assert verdict == 1.0 or not plainly_equal(content, answer)
@@ -276,6 +284,17 @@ def test_real_solutions_get_the_verdicts_of_plain_math_verify(math500):
             assert by_part(row["solution"], answer) == verify_math(row["solution"], answer)
 
 
+@pytest.mark.parametrize("content", [r"\approx 10", r"\frac{4}{3}.", "10", "@#"])
+def test_a_box_that_cannot_be_read_gets_math_verifys_verdict_even_if_it_is_all_there_is(
+    plain, content
+):
+    """The whole response, which is the box, is read by its default rules, too."""
+    for answer in ("10", r"\frac{4}{3}", "4"):
+        wanted = verify_math(boxed(content), answer)
+        assert plain.grade([boxed(content)], [answer]).tolist() == [wanted]
+    assert verify_math(boxed(r"\approx 10"), "10") == 1.0
+
+
 def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
     """All that are accepted, plain Math-Verify also says to be the same answer."""
     pick = random.Random(1)
@@ -290,7 +309,7 @@ def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
         assert verify_math(boxed(found), answer) == 1.0
 
 
-def test_the_same_verdicts_from_every_thread_and_in_any_order(grader, math500):
+def test_the_same_verdicts_from_every_thread_and_in_any_order(plain, math500):
     rows = math500[:60]
     answers = [row["answer"] for row in rows]
     pairs = [(row["solution"], answer) for row in rows for answer in (row["answer"], answers[0])]
@@ -298,7 +317,7 @@ def test_the_same_verdicts_from_every_thread_and_in_any_order(grader, math500):
 
     def in_order(seed):
         order = random.Random(seed).sample(range(len(pairs)), len(pairs))
-        futures = grader.submit(*zip(*(pairs[i] for i in order), strict=True))
+        futures = plain.submit(*zip(*(pairs[i] for i in order), strict=True))
         return [futures[order.index(i)].result() for i in range(len(pairs))]
 
     with ThreadPoolExecutor(4) as threads:
@@ -373,6 +392,163 @@ def test_verdicts_are_remembered_and_forgotten():
     assert [verdicts.get(key) for key in (b"a", b"b", b"c")] == [1.0, None, 1.0]
 
 
+RIGHT = [
+    ("4.", "4"),
+    (r"\approx 10", "10"),
+    (r"\frac{4}{3}.", r"\frac43"),
+    (r"\mathbf{12}", "12"),
+    (r"\boldsymbol{\frac{1}{2}}", r"\frac{1}{2}"),
+    (r"\text{1.75}", "1.75"),
+    (r"\text{5 cm}", "5"),
+    (r"1\,525", "1525"),
+    (r"\$1{,}525.50", "1525.5"),
+    ("4.5E33", "4.5e33"),
+    (r"4.5 \times 10^{33}", "4.5e33"),
+    (r"4.5\cdot10^{33}", "4.5e33"),
+    ("4.5*10^(33)", "4.5e33"),
+    ("4.5 × 10^33", "4.5e33"),
+    ("4.5e33", r"4.5 \times 10^{33}"),
+    (r"4.5\times10^{33}\ \mathrm{erg}\,\mathrm{s}^{-1}", "4.5e33"),
+    (r"6 \times 10^{-3}", "0.006"),
+    (r"10^{-3}", "1e-3"),
+    ("2", "['2']"),
+    (r"\frac{1}{4}, 64", r"['$64,\\frac{1}{4}$']"),
+    ("(3,2), (1,1)", "$(1,1)$, $(3,2)$"),
+    ("10", r"10 \mathrm{~cm}"),
+    (r"2\sqrt{3}\,\text{cm}^2", r"2\sqrt3"),
+    ("12 dollars", "12"),
+    ("12.5", r"12.5\%"),
+    ("EAST", r"\text{East}"),
+    (r"\textbf{(B)}", "B"),
+    ("\u22125", "-5"),
+    ("-1/3", "-1./3"),
+    (r"\angle ABC = 90^\circ", "90"),
+    (r"9^{9^{9^{9}}}", r"9^{9^{9^{9}}}"),
+    ("1.6", "$$s = 3600 = \\boxed{1.6} \\mathrm{~cm}$$"),
+]
+
+
+@pytest.mark.parametrize(("found", "answer"), RIGHT)
+def test_forms_that_people_use(found, answer):
+    assert verify_answer(found, answer) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        ("4.5e32", "4.5e33"),
+        (r"1.6 \times 10^{-19}", r"9.1 \times 10^{-31}"),  # both round to 0
+        ("4.5e33", "-4.5e33"),
+        ("0.0000012", "0.0000014"),
+        ("1234567.1", "1234567.2"),
+        (r"1\,525", "1, 525, 7"),
+        (r"12.5\%", "12.5"),
+        (r"\mathbf{12}", "13"),
+        (r"\text{West}", r"\text{East}"),
+        ("(A)", "B"),
+        (r"5 \text{ million}", "5000"),
+        ("(1,2)", "(2,1)"),
+        ("2", "2, 3"),
+        ("", "4"),
+        (".", "4"),
+    ],
+)
+def test_what_stays_wrong_in_any_form(found, answer):
+    assert verify_answer(found, answer) == 0.0
+
+
+def test_values_that_round_to_one_another_are_math_verifys():
+    assert verify_answer("0.3333333", "0.33333333") == verify_math(boxed("0.3333333"), "0.33333333")
+
+
+@pytest.mark.parametrize(
+    ("response", "answer", "final"),
+    [
+        (r"first $\boxed{3}$, so $\boxed{5}$", "5", "5"),
+        (r"first \boxed{3}, so \boxed{5}", "5", "5"),
+        (r"\boxed{3}, \boxed{5}", "3", "5"),
+        (r"$\boxed{5}$, as in case 2 with $n = 3$.", "5", "5"),
+        (r"The final answer is $7$. I hope it is correct. \boxed{5}", "5", "5"),
+        (r"$\fbox{3}$ it is", "3", "3"),
+        (r"\boxed 5 is it", "5", "5"),
+        (r"$\boxed{50}$ percent", "50", r"50\%"),
+        (r"\boxed{5}, to be put into \boxed{}", "5", "5"),
+        (r"\boxed{5} and then \boxed{cut off", "5", "5"),
+        (r"$\boxed{2}$ or $\boxed{-3}$", "-3, 2", "2, -3"),
+        (r"$\boxed{2}$, again $\boxed{2}$", "2, 3", "2"),
+        (r"$x = \boxed{7}$; so they are $\boxed{2, 3}$", "2, 3", "2, 3"),
+        (r"$\boxed{2}$ or $\boxed{-3}$", "(2, -3)", "-3"),
+        (r"$\boxed{2}$ or $\boxed{-3}$", "1,525", "-3"),
+        ("no box", "5", None),
+        (r"\boxed{" + "x" * 2000 + "}", "5", None),
+    ],
+)
+def test_the_last_box_is_the_final_answer(response, answer, final):
+    assert last_answer(response, answer) == final
+
+
+def test_the_grader_takes_the_last_box_wherever_it_stands(grader):
+    responses = [r"say \boxed{3}, no, \boxed{5}", r"\boxed{5}, no, \boxed{3}", "so $5$"]
+    assert grader.grade(responses, ["5"] * 3).tolist() == [1.0, 0.0, 1.0]
+    assert grader.grade([r"\boxed{4.5 \times 10^{33}}"], ["['4.5e33']"]).tolist() == [1.0]
+
+
+def test_many_boxes_that_are_not_closed_are_looked_at_only_in_part():
+    assert final_boxes(r"\boxed{5} " + r"\boxed{" * 100_000, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "bare", "values"),
+    [
+        ("['2']", "2", 1),
+        ('["2, 3"]', "2, 3", 2),
+        ("['2', '3']", "['2', '3']", 1),
+        (r"['$\\frac{1}{2}$']", r"$\frac{1}{2}$", 1),
+        (r"['\frac{1}{2}']", r"\frac{1}{2}", 1),
+        (r"so $\boxed{7}$ cm", "7", 1),
+        ("1,525", "1,525", 1),
+        ("1,2,3", "1,2,3", 3),
+        ("(1,2), (3,4)", "(1,2), (3,4)", 2),
+        ("[2]", "[2]", 1),
+    ],
+)
+def test_what_a_reference_says(answer, bare, values):
+    assert bare_reference(answer) == bare
+    assert values_of(bare) == values
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from([*PIECES, *ANSWERS, "\\", "^", "e9"])).map("".join)
+)
+def test_any_text_is_tidied_once(text):
+    """What is in the common form stays, and nothing raises."""
+    common = tidied(text[:1000])
+    number_of(common)
+    assert isinstance(common, str)
+    assert len(common) < 2 * len(text) + 20
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    digits=st.decimals("0.001", "9.999", places=3),
+    power=st.integers(-30, 30),
+    shift=st.integers(-3, 3),
+)
+def test_a_number_has_one_value_in_all_of_its_notations(digits, power, shift):
+    value = number_of(tidied(f"{digits}e{power}"))
+    moved = digits.scaleb(shift)
+    for form in (
+        "{0:f}e{1}",
+        r"{0:f} \times 10^{{{1}}}",
+        r"{0:f}\cdot 10^{{{1}}}",
+        "{0:f} * 10^({1})",
+    ):
+        assert number_of(tidied(form.format(moved, power - shift))) == value
+    assert number_of(tidied(f"-{digits}E{power}")) == -value
+
+
 MINERVA = "work\nFinal Answer: The final answer is {}. I hope it is correct."
 
 
@@ -385,6 +561,10 @@ MINERVA = "work\nFinal Answer: The final answer is {}. I hope it is correct."
         (MINERVA.format("$1,000$"), "1000", 1.0),
         (MINERVA.format(r"$0.5$"), r"\frac{1}{2}", 1.0),
         (MINERVA.format("$24$"), "25", 0.0),
+        (MINERVA.format(r"$4.5 \times 10^{33}$"), "4.5e33", 1.0),
+        (MINERVA.format(r"$4.5 \times 10^{32}$"), "4.5e33", 0.0),
+        (MINERVA.format("$1.6$"), "\\[s = 36 = \\boxed{1.6} \\mathrm{~cm}\\] as asked", 1.0),
+        (MINERVA.format("$2$"), "['2']", 1.0),
         (MINERVA.format("$24$").removesuffix("I hope it is correct."), "24", 1.0),
         (r"$\boxed{24}$", "24", 0.0),
         (MINERVA.format("$1$") + "\n" + MINERVA.format("$2$"), "1", 1.0),
@@ -397,9 +577,10 @@ def test_minervas_convention(response, answer, verdict):
     assert (0.0 if found is None else verify_minerva(found, answer)) == verdict
 
 
-def test_minervas_convention_can_be_chosen():
+def test_minervas_convention_can_be_chosen(caplog):
     with MathGrader(convention="minerva", workers=1) as grader:
-        rewards = grader.grade([MINERVA.format("$24$"), r"$\boxed{24}$"], ["24", "24"])
-        assert rewards.tolist() == [1.0, 0.0]
-    with pytest.raises(ValueError, match="convention must be one of math_verify, minerva; got 'x'"):
+        responses = [MINERVA.format("$24$"), r"$\boxed{24}$", r"it is $\boxed{24}$"]
+        assert grader.grade(responses, ["24"] * 3).tolist() == [1.0, 0.0, 0.0]
+    assert caplog.text.count("has its answer in a box, and gets 0") == 1
+    with pytest.raises(ValueError, match="must be one of last_box, math_verify, minerva; got 'x'"):
         MathGrader(convention="x")

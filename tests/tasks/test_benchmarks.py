@@ -7,8 +7,9 @@ import pytest
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import ConfigError, DataError
+from rollwise.grading.settings import INSTRUCTION, MINERVA_INSTRUCTION, MathSettings
 from rollwise.tasks import find_benchmarks, read_benchmark
-from rollwise.tasks.benchmarks import INSTRUCTION, NAMED
+from rollwise.tasks.benchmarks import NAMED
 
 
 def settings(**data):
@@ -55,6 +56,32 @@ def test_a_named_benchmark_is_read_from_the_hub(hub, name):
     [problem] = read_benchmark(benchmark, settings())
     assert problem.messages == ({"role": "user", "content": f"1+1?\n\n{INSTRUCTION}"},)
     assert calls == [(NAMED[name].source, NAMED[name].split)]
+
+
+def test_a_benchmark_asks_for_the_answer_where_the_grader_looks(hub):
+    hub({"problem": "1+1?", "answer": "2"})
+    [benchmark] = find_benchmarks(["minerva"])
+    instruction = MathSettings(convention="minerva").instruction
+    [problem] = read_benchmark(benchmark, settings(), instruction)
+    assert problem.messages[-1]["content"] == f"1+1?\n\n{MINERVA_INSTRUCTION}"
+    assert MathSettings().instruction == INSTRUCTION
+
+
+@pytest.mark.parametrize("answer", [["$2$"], "$2$"])
+def test_an_answer_may_be_a_list_of_one(tmp_path, answer):
+    path = tmp_path / "olympiad.jsonl"
+    path.write_text(json.dumps({"problem": "1+1?", "answer": answer}))
+    [problem] = read_benchmark(*find_benchmarks([str(path)]), settings())
+    assert problem.answer == "$2$"
+
+
+def test_a_list_of_several_answers_is_refused(tmp_path):
+    path = tmp_path / "several.jsonl"
+    path.write_text(json.dumps({"problem": "1+1?", "answer": ["2", "3"]}))
+    with pytest.raises(
+        DataError, match=r"line 1: `answer` must be one answer, got list: \['2', '3"
+    ):
+        read_benchmark(*find_benchmarks([str(path)]), settings())
 
 
 def test_a_hub_out_of_reach_says_how_to_use_a_file(hub):

@@ -380,12 +380,12 @@ def test_a_line_ends_at_a_newline_and_nowhere_else(tmp_path):
 @pytest.mark.parametrize(
     ("row", "error"),
     [
-        (plain(answer=["2"]), "`answer` must be text or a number, got list: ['2']"),
+        (plain(answer=["2", "3"]), "`answer` must be one answer, got list: ['2', '3']"),
         (plain(answer={"value": 2}), "`answer` must be text or a number, got dict: {'value': 2}"),
         (plain(answer=True), "`answer` must be text or a number, got bool: True"),
         (plain(problem=["1+1?"]), "`problem` must be text or a number, got list: ['1+1?']"),
         (plain(key=[1]), "`key` must be text or a number, got list: [1]"),
-        (verl(ground_truth=["2"]), "`ground_truth` must be text or a number, got list: ['2']"),
+        (verl(ground_truth=["2", "3"]), "`ground_truth` must be one answer, got list: ['2', '3']"),
         (
             verl() | {"reward_model": "2"},
             "`reward_model` must be an object {ground_truth}, got str: '2'",
@@ -461,8 +461,10 @@ def test_a_name_that_is_no_path_is_read_from_the_hub(hub, read, rows):
 
 
 def test_errors_of_the_hubs_rows_name_data_set_and_row(hub):
-    hub([plain(answer=["2"])])
-    assert refusal("owner/name").startswith("owner/name, row 0 (from 0): `answer` must be text")
+    hub([plain(answer=["2", "3"])])
+    assert refusal("owner/name").startswith(
+        "owner/name, row 0 (from 0): `answer` must be one answer"
+    )
     hub([{"question": "1+1?", "answer": "2"}])
     assert refusal("owner/name").startswith(
         "owner/name: its columns (question, answer) fit neither"

@@ -108,7 +108,8 @@ def _problems_of(
     known = _problem_file(path, benchmark.name)
     if known.exists():
         return read_problems(known).problems
-    found = components.encode(read_benchmark(benchmark, config.data))
+    instruction = config.grading.make().instruction
+    found = components.encode(read_benchmark(benchmark, config.data, instruction))
     if found.too_long:
         left_out = f"{found.too_long} prompts are over {found.limit} tokens, and left out"
         console.print(f"{benchmark.name}: {left_out}")

@@ -8,10 +8,14 @@ import re
 from collections.abc import Sequence
 
 from rollwise.config import GradingSection
-from rollwise.grading.final_answers import LONGEST_BOX, minerva_answer, minerva_normalised
+from rollwise.grading.final_answers import (
+    LONGEST_BOX,
+    final_boxes,
+    minerva_answer,
+    minerva_normalised,
+)
 from rollwise.grading.settings import ExactSettings, MathSettings
 
-_BOX = r"\boxed{"
 _LAST = re.compile(r"\$([^$\n]{1,200})\$|(?<![\w.])(-?\d[\d,]*+(?:\.\d+)?+(?:/\d+)?+)")
 _NOTHING = re.compile(r"\s+|\\left|\\right|\\[!,;: ]|\\\$|\$|[.,;:]+\Z")
 
@@ -20,8 +24,8 @@ def final_answers(responses: Sequence[str], grading: GradingSection) -> list[str
     r"""Extract the final answer of each response; "" means that there is none.
 
     `exact`: the text after the last `=`. `math`: what Minerva's convention encloses, or the content
-    of the last `\boxed{}`, else the last formula or number. None for graders of other kinds, which
-    do not tell two wrong answers apart.
+    of the last box, as for the grader, else the last formula or number. None for graders of other
+    kinds, which do not tell two wrong answers apart.
     """
     grader = grading.make()
     if isinstance(grader, ExactSettings):
@@ -30,7 +34,7 @@ def final_answers(responses: Sequence[str], grading: GradingSection) -> list[str
         return None
     if grader.convention == "minerva":
         return [_minerva(response) for response in responses]
-    return [_normalised(_box(response) or _last(response)) for response in responses]
+    return [_normalised(_final(response)) for response in responses]
 
 
 def _minerva(response: str) -> str:
@@ -38,17 +42,9 @@ def _minerva(response: str) -> str:
     return minerva_normalised(answer) if len(answer) <= LONGEST_BOX else answer
 
 
-def _box(response: str) -> str:
-    """Return the content of the last box, "" where there is none or it is not closed."""
-    start = response.rfind(_BOX)
-    if start < 0:
-        return ""
-    start, depth = start + len(_BOX), 1
-    for end in range(start, min(len(response), start + LONGEST_BOX)):
-        depth += (response[end] == "{") - (response[end] == "}")
-        if depth == 0:
-            return response[start:end]
-    return ""
+def _final(response: str) -> str:
+    boxes = final_boxes(response, 1)
+    return boxes[0] if boxes else _last(response)
 
 
 def _last(response: str) -> str:

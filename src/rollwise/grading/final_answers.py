@@ -34,7 +34,7 @@ def box_of(response: str) -> str | None:
     start = response.find(r"\boxed{")
     if start < 0 or len(_BOXES.findall(response)) > 1:
         return None
-    end = _closing_brace(response, start + len(r"\boxed{"))
+    end = closing_brace(response, start + len(r"\boxed{"))
     if end is None:
         return None
     content, before = response[start + len(r"\boxed{") : end].strip(), response[:start]
@@ -44,7 +44,46 @@ def box_of(response: str) -> str | None:
     return content if alone else None
 
 
-def _closing_brace(text: str, start: int) -> int | None:
+_BOX = re.compile(r"\\(?:boxed|fbox)\b\s*(?:\{|(?P<bare>[^\s${}\\]+))?")
+_PERCENT = re.compile(r"\s*(?:\$|\\\)|\\\])?\s*(?:\\?%|[Pp]ercent\b|[Pp]ct\b)")
+_TRIED = 8
+
+
+def final_boxes(text: str, count: int) -> list[str] | None:
+    r"""Return the contents of the last boxes (`\boxed{}`, `\fbox{}`) of a text, in its order.
+
+    Boxes that are empty or not closed do not count, nor does one that repeats the one before it. A
+    percentage right after a box belongs to it.
+
+    Args:
+        text: A response.
+        count: The most boxes; at most 8 of the last are looked at.
+
+    Returns:
+        None if there is no box, or if the last one is longer than `LONGEST_BOX`.
+    """
+    found: list[str] = []
+    for box in reversed(list(_BOX.finditer(text))[-_TRIED:]):
+        content, end = box["bare"], box.end()
+        if content is None:
+            closed = closing_brace(text, end) if box[0].endswith("{") else None
+            if closed is None:
+                if not found and len(text) - end > LONGEST_BOX:
+                    return None
+                continue
+            content, end = text[box.end() : closed].strip(), closed + 1
+        if not content:
+            continue
+        if _PERCENT.match(text, end):
+            content += r"\%"
+        if not found or found[0] != content:
+            found.insert(0, content)
+        if len(found) == count:
+            break
+    return found or None
+
+
+def closing_brace(text: str, start: int) -> int | None:
     """Find the brace that closes the one before `start`, within `LONGEST_BOX` characters."""
     depth = 1
     for i in range(start, min(len(text), start + LONGEST_BOX)):

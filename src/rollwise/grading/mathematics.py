@@ -1,5 +1,6 @@
-"""Grading mathematics by Math-Verify."""
+"""Grading mathematics: by Math-Verify, and in more of the ways in which people write answers."""
 
+import contextlib
 import functools
 import gc
 import logging
@@ -9,9 +10,19 @@ import signal
 import warnings
 from typing import Any, Literal
 
+from rollwise.grading.answer_forms import (
+    bare_reference,
+    number_of,
+    same_number,
+    tidied,
+    values_of,
+    words_of,
+)
 from rollwise.grading.final_answers import (
+    LONGEST_BOX,
     box_of,
     boxed,
+    final_boxes,
     minerva_answer,
     minerva_normalised,
     plainly_different,
@@ -21,9 +32,11 @@ from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.worker_grader import NeedsWholeResponse, WorkerGrader
 from rollwise.sampling.checks import one_of
 
-Convention = Literal["math_verify", "minerva"]
+Convention = Literal["last_box", "math_verify", "minerva"]
 
-CONVENTIONS: tuple[Convention, ...] = ("math_verify", "minerva")
+CONVENTIONS: tuple[Convention, ...] = ("last_box", "math_verify", "minerva")
+
+logger = logging.getLogger(__name__)
 
 MEMORY = 1024**3
 """Bytes that grading one response may take."""
@@ -67,6 +80,10 @@ def _reference(answer: str) -> list[Any]:
     return reference
 
 
+# What a worker is given is a box or a whole response; the first letter says which.
+_BOX, _WHOLE = "B", "W"
+
+
 def _verify_part(text: str, answer: str) -> float:
     r"""Do the same as `verify_math`, for a whole response or the `\boxed{}` that `box_of` found.
 
@@ -76,39 +93,147 @@ def _verify_part(text: str, answer: str) -> float:
     """
     from math_verify import verify
 
-    content = box_of(text)
-    if content is None or text != boxed(content):
-        return verify_math(text, answer)
-    found = _box(text)
+    if text[0] == _WHOLE:
+        return verify_math(text[1:], answer)
+    found = _read_box(text[1:])
     if verify(_reference(answer), found, timeout_seconds=None):
         return 1.0
-    if all(isinstance(reading, str) for reading in found):
+    if _is_unread(found):
         raise NeedsWholeResponse
     return 0.0
 
 
 @functools.lru_cache(maxsize=1024)
-def _box(text: str) -> list[Any]:
+def _read_box(content: str) -> list[Any]:
     """Parse a box alone; some answers (1/2, 90°) come up for many references."""
     from math_verify import LatexExtractionConfig, parse
 
     box_alone = [LatexExtractionConfig(try_extract_without_anchor=False)]
-    found: list[Any] = parse(text, box_alone, parsing_timeout=None)
+    found: list[Any] = parse(boxed(content), box_alone, parsing_timeout=None)
     return found
+
+
+def _is_unread(found: list[Any]) -> bool:
+    return all(isinstance(reading, str) for reading in found)
+
+
+def verify_answer(found: str, answer: str) -> float:
+    r"""Give 1.0 to a final answer that equals the reference, in any form that `tidied` knows.
+
+    Two numbers in digits are compared by value, words as words, and all else by Math-Verify, which
+    may read each side as it is written or in its common form.
+
+    Args:
+        found: The answer alone, without its `\boxed{}`.
+        answer: The reference, as for `verify_math`; a list of one and a whole solution also do.
+
+    Raises:
+        ValueError: Nothing can be read from `answer`.
+    """
+    if len(found) > LONGEST_BOX or len(answer) > LONGEST_BOX:
+        return verify_math(boxed(found), bare_reference(answer))
+    first, second = tidied(found), _tidied_reference(answer)
+    number, wanted = number_of(first), number_of(second.removesuffix("%").rstrip("\\ "))
+    if number is not None and wanted is not None:
+        return float(same_number(number, wanted))
+    if first and _squeezed(first) == _squeezed(second):
+        return 1.0
+    words = words_of(first)
+    if words is not None and words == words_of(second):
+        return 1.0
+    return _verify_readings(first, found, answer)
+
+
+def _verify_readings(first: str, found: str, answer: str) -> float:
+    """Ask Math-Verify, with an answer in its common form, and as it is."""
+    from math_verify import parse, verify
+
+    references = _references(answer)
+    readings = _read_box(first)
+    if verify(references, readings, timeout_seconds=None):
+        return 1.0
+    if _squeezed(found) != _squeezed(first):
+        readings = _read_box(found)
+        if verify(references, readings, timeout_seconds=None):
+            return 1.0
+    if _is_unread(readings):  # then it looks for a number or formula inside
+        readings = parse(boxed(found), parsing_timeout=None)
+        return float(verify(references, readings, timeout_seconds=None))
+    return 0.0
+
+
+def _squeezed(text: str) -> str:
+    return _SHORT_FRACTIONS.sub(r"\\frac", text).replace(" ", "")
+
+
+_SHORT_FRACTIONS = re.compile(r"\\[dtc]frac")
+
+
+@functools.lru_cache(maxsize=1024)
+def _tidied_reference(answer: str) -> str:
+    return tidied(bare_reference(answer))
+
+
+@functools.lru_cache(maxsize=1024)
+def _references(answer: str) -> list[Any]:
+    """Parse a reference as it is and in its common form."""
+    bare, common = bare_reference(answer), _tidied_reference(answer)
+    try:
+        readings = _reference(bare)
+    except ValueError:
+        return _reference(common)
+    if common and common != bare:
+        with contextlib.suppress(ValueError):
+            return [*_reference(common), *readings]
+    return readings
+
+
+def _verify_last_box(text: str, answer: str) -> float:
+    """Compare what `MathGrader` took for the final answer; or find it as Math-Verify does."""
+    if text[0] == _BOX:
+        return verify_answer(text[1:], answer)
+    from math_verify import parse, verify
+
+    if len(answer) > LONGEST_BOX:
+        return verify_math(text[1:], bare_reference(answer))
+    found = parse(text[1:], parsing_timeout=None)
+    return float(verify(_references(answer), found, timeout_seconds=None))
+
+
+@functools.lru_cache(maxsize=4096)
+def _values_wanted(answer: str) -> int:
+    return values_of(bare_reference(answer))
+
+
+def last_answer(response: str, answer: str) -> str | None:
+    r"""Return the content of the last box; None if there is none, or a very long one.
+
+    If the reference has several values and the last box has one, those of as many of the last boxes
+    are joined: "$\boxed{2}$ or $\boxed{-3}$".
+    """
+    wanted = _values_wanted(answer)
+    boxes = final_boxes(response, wanted)
+    if boxes is None:
+        return None
+    joined = 1 < wanted == len(boxes) and all(values_of(box) == 1 for box in boxes)
+    return ", ".join(boxes) if joined and r"\pm" not in boxes[-1] else boxes[-1]
 
 
 def verify_minerva(found: str, answer: str) -> float:
     """Give 1.0 to a final answer that equals the reference after Minerva's normalisation.
 
-    Equal means the same text, or equal according to Math-Verify.
+    Equal means the same text, or equal according to Math-Verify, or by `verify_answer`.
 
     Raises:
         ValueError: Nothing is left of `answer` once it is normalised.
     """
-    found, answer = minerva_normalised(found), minerva_normalised(answer)
-    if found and found == answer:
+    reference = bare_reference(answer)
+    first, second = minerva_normalised(found), minerva_normalised(reference)
+    if first and first == second:
         return 1.0
-    return verify_math(boxed(found), boxed(answer))
+    if verify_math(boxed(first), boxed(second)):
+        return 1.0
+    return verify_answer(found, reference)
 
 
 def _refuse_huge_numbers(timeout: float) -> None:
@@ -143,22 +268,37 @@ def _load(convention: Convention, timeout: float) -> GradeFunction:
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
     _refuse_huge_numbers(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    return _verify_part if convention == "math_verify" else verify_minerva
+    return _FUNCTIONS[convention]
+
+
+_FUNCTIONS: dict[Convention, GradeFunction] = {
+    "last_box": _verify_last_box,
+    "math_verify": _verify_part,
+    "minerva": verify_minerva,
+}
+
+
+_NO_PHRASE = (
+    "MathGrader: a response without Minerva's words has its answer in a box, and gets 0; if all "
+    'do, ask for "Final Answer: The final answer is ... I hope it is correct.", or choose another '
+    "convention"
+)
 
 
 class MathGrader(WorkerGrader):
     r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
-    `verify_math` says how answers may be written. If a response's only answer is a `\boxed{}`, that
-    box alone is graded, once for each reference, since results are remembered. The results are
-    those that Math-Verify gives for the whole response.
+    The final answer is the last `\boxed{}` (or `\fbox{}`), wherever it stands, compared by
+    `verify_answer`; without any box, what Math-Verify finds in the response. Results are
+    remembered, once for each answer and reference.
 
     Args:
         timeout: Seconds of processor time for one response, so that other load on the machine
             changes no result; by the clock, ten times as many. A response that takes longer fails.
         workers: Processes; None means one for each CPU, at most 16.
-        convention: `math_verify`, or `minerva`: the final answer is between "Final Answer: The
-            final answer is" and "I hope it is correct.", and is compared by `verify_minerva`.
+        convention: `last_box`, as above. `math_verify`: verdicts are those of Math-Verify alone.
+            `minerva`: the final answer is between "Final Answer: The final answer is" and "I hope
+            it is correct.", and is compared by `verify_minerva`.
         memory: Bytes that grading one response may take (on Linux).
 
     Raises:
@@ -169,11 +309,12 @@ class MathGrader(WorkerGrader):
         self,
         timeout: float = 2.0,
         workers: int | None = None,
-        convention: Convention = "math_verify",
+        convention: Convention = "last_box",
         memory: int = MEMORY,
     ) -> None:
         one_of("convention", convention, CONVENTIONS)
         self.convention = convention
+        self._warned = False
         limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)
         load = functools.partial(_load, convention, timeout)
         super().__init__(load, limits, workers, REMEMBERED, shared=True)
@@ -181,10 +322,17 @@ class MathGrader(WorkerGrader):
     def _part(self, response: str, answer: str) -> str | float:
         if self.convention == "minerva":
             found = minerva_answer(response)
+            if found is None and not self._warned and final_boxes(response, 1):
+                self._warned = True
+                logger.warning(_NO_PHRASE)
             return 0.0 if found is None else found
-        content = box_of(response)
+        by_last_box = self.convention == "last_box"
+        content = last_answer(response, answer) if by_last_box else box_of(response)
         if content is None:
-            return response
+            return self._whole(response)
         if plainly_equal(content, answer):
             return 1.0
-        return 0.0 if plainly_different(content, answer) else boxed(content)
+        return 0.0 if plainly_different(content, answer) else _BOX + content
+
+    def _whole(self, response: str) -> str:
+        return response if self.convention == "minerva" else _WHOLE + response

@@ -32,6 +32,14 @@ class GraderInputs:
     folder: str | None = None
 
 
+INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+
+MINERVA_INSTRUCTION = (
+    "Please reason step by step, and end with a line of this form: Final Answer: The final answer "
+    "is $ANSWER$. I hope it is correct."
+)
+
+
 class GraderSettings:
     """A grader of ours to choose by `grading.type`: a frozen dataclass that inherits from this.
 
@@ -42,6 +50,11 @@ class GraderSettings:
     """
 
     timeout: ClassVar[float] = 2.0
+
+    @property
+    def instruction(self) -> str:
+        """What benchmarks add below each problem, so that the grader finds the final answer."""
+        return INSTRUCTION
 
     def open(self, inputs: GraderInputs) -> Grader:
         """Make the grader.
@@ -66,12 +79,18 @@ class MathSettings(GraderSettings):
     """Mathematics, by Math-Verify."""
 
     convention: Convention = field(
-        default="math_verify",
+        default="last_box",
         metadata={
-            "help": 'Where the final answer is sought; `minerva`: between "Final Answer: The final '
-            'answer is" and "I hope it is correct.".'
+            "help": "Where the final answer is sought, and how it may be written. `last_box`: the "
+            "last `\\boxed{}`, in any usual form; `math_verify`: as Math-Verify alone does; "
+            '`minerva`: between "Final Answer: The final answer is" and "I hope it is correct.".'
         },
     )
+
+    @property
+    def instruction(self) -> str:
+        """See `GraderSettings`."""
+        return MINERVA_INSTRUCTION if self.convention == "minerva" else INSTRUCTION
 
     def open(self, inputs: GraderInputs) -> Grader:
         """Make the grader."""

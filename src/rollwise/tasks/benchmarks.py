@@ -10,13 +10,11 @@ from rollwise.config import BUILT_IN, ENVIRONMENT
 from rollwise.config.drawing import BenchmarkSettings
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
+from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
 from rollwise.tasks.readers import read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED, make_problems
 from rollwise.tasks.tables import is_path
-
-INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
-"""Added below each problem of the benchmarks that are known by name."""
 
 BUILT_IN_PROBLEMS = 256
 
@@ -32,14 +30,14 @@ class Benchmark:
         source: A file, or a data set on the hub.
         split: The split of a data set.
         problem_column: The column of the problems, if it is not `problem`.
-        instruction: Added below each problem unless the settings say otherwise.
+        asks: Whether an instruction of ours is added below each problem.
     """
 
     name: str
     source: str
     split: str | None = None
     problem_column: str | None = None
-    instruction: str = ""
+    asks: bool = False
 
 
 _NAMED = (
@@ -52,7 +50,7 @@ _NAMED = (
     # Reinforce-Ada's: AIME 24 and 25, HMMT 24 and 25, BRUMO 25, AMC 23 and CMIMC 25.
     Benchmark("aime_like", "weqweasdas/aime_hmmt_brumo_cmimc_amc23", "train"),
 )
-NAMED = {b.name: dataclasses.replace(b, instruction=INSTRUCTION) for b in _NAMED}
+NAMED = {b.name: dataclasses.replace(b, asks=True) for b in _NAMED}
 """The benchmarks that are known by name, each with a column `answer`."""
 
 
@@ -93,20 +91,29 @@ def _find(text: str) -> Benchmark:
     )
 
 
-def read_benchmark(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
+def read_benchmark(
+    benchmark: Benchmark, settings: BenchmarkSettings, instruction: str = INSTRUCTION
+) -> list[Problem]:
     """Read the problems of a benchmark, each keyed by its text without any instruction.
 
     A problem has the same key whatever is added to it, so that models which are asked in different
     ways can be compared problem by problem.
+
+    Args:
+        benchmark: Where they are.
+        settings: How they are read.
+        instruction: Added below each problem of a benchmark known by name, unless the settings say
+            otherwise; the grader's (`GraderSettings.instruction`).
 
     Raises:
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
     problems = _made(settings) if benchmark.source == BUILT_IN else _read(benchmark, settings)
-    given = settings.instruction
-    instruction = benchmark.instruction if given is None else given
-    asked = [_ask(problem, instruction, settings.system_prompt) for problem in problems]
+    added = instruction if benchmark.asks else ""
+    if settings.instruction is not None:
+        added = settings.instruction
+    asked = [_ask(problem, added, settings.system_prompt) for problem in problems]
     return asked[: settings.problems]
 
 

@@ -124,7 +124,8 @@ def read_problems(
     else:
         _require_plain(table, question, answer)
         pairs = (
-            (row, _question(row, question, instruction), row.text(answer)) for row in table.rows
+            (row, _question(row, question, instruction), row.answer(answer, row.cells.get(answer)))
+            for row in table.rows
         )
     return ProblemSet.of(_problem(row, asked, truth, system_prompt) for row, asked, truth in pairs)
 
@@ -170,7 +171,7 @@ def _ground_truth(row: Row) -> str:
     reward_model = row.cells.get("reward_model")
     if not isinstance(reward_model, dict | None):
         raise row.error("`reward_model` must be an object {ground_truth}", reward_model)
-    return row.as_text("ground_truth", (reward_model or {}).get("ground_truth"))
+    return row.answer("ground_truth", (reward_model or {}).get("ground_truth"))
 
 
 def _level(row: Row) -> int | None:

@@ -37,6 +37,16 @@ class Row:
             return str(value)
         raise self.error(f"`{name}` must be text or a number", value)
 
+    def answer(self, name: str, value: Any) -> str:
+        """Return an answer as text; it may be the one item of a list, as in OlympiadBench.
+
+        Raises:
+            DataError: It is something else.
+        """
+        if isinstance(value, list) and len(value) != 1:
+            raise self.error(f"`{name}` must be one answer", value)
+        return self.as_text(name, value[0] if isinstance(value, list) else value)
+
     def note(self, column: str) -> str:
         """Return the text in a cell; "" if there is none or it is something else."""
         value = self.cells.get(column)
