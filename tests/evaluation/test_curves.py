@@ -62,8 +62,9 @@ def test_methods_are_compared_seed_by_seed():
     """By hand: differences .1 and .3 have mean .2 and deviation .1 times the root of two."""
     base = {0: curve([0.2, 0.4]), 1: curve([0.2, 0.6])}
     other = {0: curve([0.4, 0.5]), 1: curve([0.4, 0.9]), 7: curve([0.1, 0.1])}
-    target, found = compare_methods({"base": base, "other": other}, "base")
-    assert target == pytest.approx(0.5)
+    comparison = compare_methods({"base": base, "other": other}, "base")
+    found = comparison.results
+    assert comparison.target == pytest.approx(0.5)
     half = stats.t.ppf(0.975, 1) * 0.1
     difference = found["other"].difference
     assert [difference.low, difference.high] == pytest.approx([0.2 - half, 0.2 + half])
@@ -77,7 +78,7 @@ def test_methods_are_compared_seed_by_seed():
 def test_a_target_that_is_not_reached_counts_with_all_that_was_spent():
     base = {0: curve([0.2, 0.4], [1, 2]), 1: curve([0.2, 0.4], [1, 2])}
     other = {0: curve([0.4, 0.5], [1, 2]), 1: curve([0.1, 0.1], [1, 4])}
-    _, found = compare_methods({"base": base, "other": other}, "base", target=0.4)
+    found = compare_methods({"base": base, "other": other}, "base", target=0.4).results
     reached = found["other"].reached["tokens"]
     assert reached.runs == 1
     assert reached.share.value == pytest.approx(np.sqrt(1 / 2 * 4 / 2))
@@ -85,21 +86,21 @@ def test_a_target_that_is_not_reached_counts_with_all_that_was_spent():
 
 
 def test_a_target_that_was_there_before_training_costs_nothing():
-    _, found = compare_methods({"a": {0: curve([0.5, 0.6], [0, 2])}}, "a", target=0.4)
+    found = compare_methods({"a": {0: curve([0.5, 0.6], [0, 2])}}, "a", target=0.4).results
     assert found["a"].reached["tokens"].share.value == 0.0
 
 
 def test_a_shown_difference_has_a_verdict():
     base = {seed: curve([0.5 + 0.01 * seed]) for seed in range(4)}
     better = {seed: curve([0.7 + 0.01 * seed + 0.001 * (-1) ** seed]) for seed in range(4)}
-    _, found = compare_methods({"base": base, "better": better}, "base")
+    found = compare_methods({"base": base, "better": better}, "base").results
     assert (found["better"].verdict, found["better"].seeds_needed) == ("better", None)
-    _, found = compare_methods({"better": better, "base": base}, "better")
+    found = compare_methods({"better": better, "base": base}, "better").results
     assert found["base"].verdict == "worse"
 
 
 def test_one_seed_shows_no_difference():
-    _, found = compare_methods({"a": {0: curve([0.1])}, "b": {0: curve([0.9])}}, "a")
+    found = compare_methods({"a": {0: curve([0.1])}, "b": {0: curve([0.9])}}, "a").results
     assert found["b"].difference is None
     assert found["b"].verdict == ""
 

@@ -18,7 +18,7 @@ from rollwise.commands.compare_runs import PlannedRun, Records, runs_at_a_time, 
 from rollwise.commands.compare_tables import comparison_tables, in_words, markdown
 from rollwise.config import CompareConfig, is_recorded_by, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
-from rollwise.evaluation.curves import COSTS, Curve, Curves, MethodResult, compare_methods
+from rollwise.evaluation.curves import COSTS, Comparison, Curve, Curves, compare_methods
 from rollwise.files import write_text
 from rollwise.records import RunFolder
 from rollwise.reports.comparison import write_comparison_report
@@ -69,13 +69,13 @@ def compare(
     baseline = config.baseline or next(iter(curves))
     if baseline not in curves:
         raise ConfigError(f"`baseline` must be one of {', '.join(curves)}; it is {baseline!r}")
-    target, results = compare_methods(curves, baseline, config.target)
-    for table in comparison_tables(results, baseline, target, chosen):
+    comparison = compare_methods(curves, baseline, config.target, chosen)
+    for table in comparison_tables(comparison):
         console.print(table)
-    for sentence in in_words(results, baseline):
-        console.print(escape(sentence), highlight=False)
-    _write(path, curves, baseline, target, results, chosen)
-    report = write_comparison_report(path, curves, baseline, target, results, chosen)
+    for sentence in in_words(comparison):
+        console.print(escape(sentence))
+    _write(path, comparison)
+    report = write_comparison_report(path, comparison)
     console.print(f"report: {escape(str(report))}")
     return True
 
@@ -192,25 +192,26 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
     return curves
 
 
-def _write(
-    path: Path,
-    curves: Mapping[str, Curves],
-    baseline: str,
-    target: float,
-    results: Mapping[str, MethodResult],
-    chosen: Chosen,
-) -> None:
+def _write(path: Path, comparison: Comparison) -> None:
     """Write `comparison.json`, `comparison.md`, and `runs.csv` with a line for each run."""
-    found = {name: asdict(result) | {"verdict": result.verdict} for name, result in results.items()}
-    content = {"baseline": baseline, "target": target, "chosen": chosen, "methods": found}
+    target = comparison.target
+    content = {
+        "baseline": comparison.baseline,
+        "target": target,
+        "chosen": comparison.chosen,
+        "methods": {
+            name: asdict(result) | {"verdict": result.verdict}
+            for name, result in comparison.results.items()
+        },
+    }
     write_text(path / "comparison.json", json.dumps(content, indent=2) + "\n")
-    write_text(path / "comparison.md", markdown(results, baseline, target, chosen))
+    write_text(path / "comparison.md", markdown(comparison))
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(
         ["method", "seed", "accuracy", "collapsed", *COSTS, *(f"{c}_to_target" for c in COSTS)]
     )
-    for name, of_seeds in curves.items():
+    for name, of_seeds in comparison.curves.items():
         for seed, curve in sorted(of_seeds.items()):
             spent = [curve.costs[cost][-1] for cost in COSTS]
             needed = [curve.cost_of(target, cost) for cost in COSTS]

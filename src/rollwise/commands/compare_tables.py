@@ -8,24 +8,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from rollwise.evaluation import Estimate
-from rollwise.evaluation.curves import COSTS, MethodResult
+from rollwise.evaluation.curves import COSTS, Comparison
 from rollwise.reports.report import shown
 
-Results = Mapping[str, MethodResult]
-Chosen = Mapping[str, Mapping[str, Any]]
 Cells = list[list[str]]
 
+SHOWN_COSTS = tuple(cost for cost in COSTS if cost != "draws")
+"""What there is room for; draws are in `runs.csv` and the report."""
 
-def comparison_tables(
-    results: Results, baseline: str, target: float, chosen: Chosen
-) -> Iterator[Table]:
+
+def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     """Yield the tables of accuracy, of the cost of the target, and of what was chosen."""
-    tables = (
-        _accuracy(results, baseline, "\n"),
-        _cost(results, baseline, target, "\n"),
-        _chosen(chosen),
-    )
-    for title, header, rows in tables:
+    for title, header, rows in _tables(comparison, "\n"):
         if not rows:
             continue
         table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
@@ -37,21 +31,21 @@ def comparison_tables(
         yield table
 
 
-def markdown(results: Results, baseline: str, target: float, chosen: Chosen) -> str:
+def markdown(comparison: Comparison) -> str:
     """Write the same tables, and what they say, in Markdown."""
     parts = []
-    tables = (_accuracy(results, baseline), _cost(results, baseline, target), _chosen(chosen))
-    for title, header, rows in tables:
+    for title, header, rows in _tables(comparison, " "):
         if rows:
             lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
             cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
             parts.append("\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)]))
-    return "\n\n".join([*parts, *in_words(results, baseline)]) + "\n"
+    return "\n\n".join([*parts, *in_words(comparison)]) + "\n"
 
 
-def in_words(results: Results, baseline: str) -> Iterator[str]:
+def in_words(comparison: Comparison) -> Iterator[str]:
     """Say of each method whether it is better than the baseline, and what collapsed."""
-    for name, result in results.items():
+    baseline = comparison.baseline
+    for name, result in comparison.results.items():
         if result.difference is None and name != baseline:
             yield f"{name}: one seed cannot show a difference to {baseline}."
         elif result.difference is not None:
@@ -70,11 +64,18 @@ def in_words(results: Results, baseline: str) -> Iterator[str]:
             yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
 
 
-def _accuracy(
-    results: Results, baseline: str, separator: str = " "
-) -> tuple[str, list[str], Cells]:
-    seeds = sorted({len(result.seeds) for result in results.values()})
-    title = f"Held-out accuracy at the end, {_span(seeds)} seeds, and its difference to {baseline}"
+def _tables(comparison: Comparison, separator: str) -> Iterator[tuple[str, list[str], Cells]]:
+    """Yield title, header and rows of each table; an interval follows its value's `separator`."""
+    yield _accuracy(comparison, separator)
+    yield _cost(comparison, separator)
+    yield _chosen(comparison.chosen)
+
+
+def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
+    results = comparison.results
+    seeds = _span(sorted({len(result.seeds) for result in results.values()}))
+    title = f"Held-out accuracy at the end, {seeds} seeds, and its difference to "
+    title += comparison.baseline
     header = ["method", "mean", "IQM", "worst", "difference", "verdict"]
     rows = [
         [
@@ -90,22 +91,21 @@ def _accuracy(
     return title, header, rows
 
 
-def _cost(
-    results: Results, baseline: str, target: float, separator: str = " "
-) -> tuple[str, list[str], Cells]:
-    title = f"Cost of {target:.3f}, as a share of what {baseline} spent in all"
+def _cost(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
+    spent = f"what {comparison.baseline} spent in all"
+    title = f"Cost of {comparison.target:.3f}, as a share of {spent}"
     rows = [
         [
             name,
             f"{result.reached['tokens'].runs}/{len(result.seeds)}",
-            *(_shown(result.reached[cost].share, separator, 2) for cost in COSTS),
+            *(_shown(result.reached[cost].share, separator, 2) for cost in SHOWN_COSTS),
         ]
-        for name, result in results.items()
+        for name, result in comparison.results.items()
     ]
-    return title, ["method", "reached", *COSTS], rows
+    return title, ["method", "reached", *SHOWN_COSTS], rows
 
 
-def _chosen(chosen: Chosen) -> tuple[str, list[str], Cells]:
+def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[str], Cells]:
     names = list(dict.fromkeys(name for values in chosen.values() for name in values))
     rows = [
         [method, *(str(values.get(name, "")) for name in names)]
@@ -115,7 +115,7 @@ def _chosen(chosen: Chosen) -> tuple[str, list[str], Cells]:
     return "Settings chosen on other seeds", ["method", *names], rows
 
 
-def _shown(estimate: Estimate, separator: str = " ", digits: int = 3) -> str:
+def _shown(estimate: Estimate, separator: str, digits: int = 3) -> str:
     value, low, high = (
         f"{part:.{digits}f}" for part in (estimate.value, estimate.low, estimate.high)
     )

@@ -156,9 +156,31 @@ class MethodResult:
         return "worse" if self.difference.high < 0 else "open"
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Methods compared with a baseline.
+
+    Attributes:
+        curves: Of each method, by seed.
+        baseline: The method that the others are compared with.
+        target: The accuracy whose cost is compared.
+        results: Of each method.
+        chosen: The settings that each method was given of those that it could choose from.
+    """
+
+    curves: Mapping[str, Curves]
+    baseline: str
+    target: float
+    results: Mapping[str, MethodResult]
+    chosen: Mapping[str, Mapping[str, Any]]
+
+
 def compare_methods(
-    curves: Mapping[str, Curves], baseline: str, target: float | None = None
-) -> tuple[float, dict[str, MethodResult]]:
+    curves: Mapping[str, Curves],
+    baseline: str,
+    target: float | None = None,
+    chosen: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Comparison:
     """Compare methods with a baseline, seed by seed.
 
     Intervals are 95 % over seeds, by Student's t.
@@ -167,17 +189,16 @@ def compare_methods(
         curves: Of each method, by seed.
         baseline: The method that the others are compared with.
         target: The accuracy whose cost is compared; by default the baseline's mean at the end.
-
-    Returns:
-        The target, and the result of each method.
+        chosen: The settings that each method was given of those that it could choose from.
     """
     base = curves[baseline]
     if target is None:
         target = float(np.mean([curve.end for curve in base.values()]))
-    return target, {
+    results = {
         name: _result(own, base if name != baseline else None, base, target)
         for name, own in curves.items()
     }
+    return Comparison(curves, baseline, target, results, chosen or {})
 
 
 def _result(own: Curves, others: Curves | None, base: Curves, target: float) -> MethodResult:
