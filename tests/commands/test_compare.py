@@ -186,11 +186,15 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
         ({}, "give either `methods` to train or `folders`"),
         ({"methods": {"a": {}}}, "give one of `steps`, `tokens` and `seconds`; given is none"),
         ({"methods": {"a": {}}, "steps": 1, "tokens": 1}, "given is `steps` and `tokens`"),
-        ({"methods": {"a": {}}, "steps": 1, "baseline": "b"}, "one of `a`; it is `b`"),
+        (
+            {"methods": {"a": {}}, "steps": 1, "baseline": "b"},
+            "`baseline` must be of the methods `a`; it is `b`",
+        ),
         (
             {"methods": {"a": {}}, "steps": 1, "seeds": 2000},
             "`choosing.first_seed` must be at least",
         ),
+        ({"methods": {"a": {}}, "steps": 1, "only": ["b"]}, "`only` must be of the methods `a`"),
         ({"methods": {"a": {"seeds": 0}}, "steps": 1}, "`methods.a.seeds` must be at least 1"),
         ({"methods": {"a": {}}, "steps": 1, "sedes": 3}, "did you mean `seeds`"),
     ],

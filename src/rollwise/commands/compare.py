@@ -92,7 +92,7 @@ def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> 
         raise RunError(f"{path} is the folder of another command; give another --output")
     config = make_settings(CompareConfig, *([recorded] if resume else []), *layers)
     config.check_methods()
-    names = [file_name(method) for method in config.methods]
+    names = [file_name(method) for method in config.compared]
     if len(set(names)) < len(names):
         raise ConfigError(f"two of `methods` have the same name of a folder: {', '.join(names)}")
     settings = config.model_dump(mode="json")
@@ -107,7 +107,7 @@ def choose_settings(config: CompareConfig, records: Records, console: Console) -
     Every candidate is tried with the first seed; the better half of each method's with the next
     one, and so on. The best mean held-out accuracy decides.
     """
-    alive = {method: config.candidates(method) for method in config.methods}
+    alive = {method: config.candidates(method) for method in config.compared}
     scores: dict[tuple[str, str], list[float]] = {}
     for number in range(config.choosing.seeds):
         seed = config.choosing.first_seed + number
@@ -144,12 +144,12 @@ def _train_all(
             f"runs/{file_name(method)}/seed-{seed}",
             config.run_settings(method, seed, chosen[method]),
         )
-        for seed in range(max(map(config.seeds_of, config.methods)))
-        for method in config.methods
+        for seed in range(max(map(config.seeds_of, config.compared)))
+        for method in config.compared
         if seed < config.seeds_of(method)
     }
     found = _train(runs, config, records, "Training", console)
-    return {m: {s: found[m, s] for s in range(config.seeds_of(m))} for m in config.methods}
+    return {m: {s: found[m, s] for s in range(config.seeds_of(m))} for m in config.compared}
 
 
 def _train(

@@ -34,6 +34,8 @@ class CompareConfig(CommandConfig):
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of each method, by its name; they are laid over those of `base`. A method may also
     have `seeds` and `choose` of its own."""
+    only: list[str] = Field(default_factory=list)
+    """The methods to compare, of those that are given; all by default."""
     folders: list[str] = Field(default_factory=list)
     """Runs that exist, to compare in place of making some. Runs in `NAME/seed-N` are of the method
     NAME; others are one each."""
@@ -69,16 +71,25 @@ class CompareConfig(CommandConfig):
         if len(given) != 1:
             found = " and ".join(f"`{name}`" for name in given) or "none"
             raise ValueError(f"give one of `steps`, `tokens` and `seconds`; given is {found}")
-        if self.baseline is not None and self.baseline not in self.methods:
-            known = ", ".join(f"`{name}`" for name in self.methods)
-            raise ValueError(f"`baseline` must be one of {known}; it is {self.baseline!r}")
-        most = max(self.seeds_of(method) for method in self.methods)
+        for key, names, among in (
+            ("only", self.only, self.methods),
+            ("baseline", [self.baseline] if self.baseline else [], self.compared),
+        ):
+            for name in set(names) - set(among):
+                known = ", ".join(f"`{method}`" for method in among)
+                raise ValueError(f"`{key}` must be of the methods {known}; it is {name!r}")
+        most = max(self.seeds_of(method) for method in self.compared)
         if self.choosing.first_seed < most:
             raise ValueError(
                 f"`choosing.first_seed` must be at least `seeds`, {most}, so that no seed "
                 f"is used for both; it is {self.choosing.first_seed}"
             )
         return self
+
+    @property
+    def compared(self) -> list[str]:
+        """The methods that are compared."""
+        return [method for method in self.methods if not self.only or method in self.only]
 
     def seeds_of(self, method: str) -> int:
         """Return how many runs a method has.
@@ -128,7 +139,7 @@ class CompareConfig(CommandConfig):
         Raises:
             ConfigError: They are not settings of a run; the message names the method.
         """
-        for method in self.methods:
+        for method in self.compared:
             for chosen in self.candidates(method):
                 try:
                     make_config(self.run_settings(method, 0, chosen))
