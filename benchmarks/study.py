@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 FOLDER = HERE / "study"
 RATES = {"learner.learning_rate": [1.4e-4, 2e-4, 2.8e-4]}
 UPDATES = {"learner.mini_batches": [1, 2, 4]}
-ONLY = dict.fromkeys(("2 to 10 terms", BIMODAL), ["GRPO n=4", "belief"])
+ONLY = {problems: ["GRPO n=4", "belief"] for problems in ("2 to 10 terms", BIMODAL)}
 """What is compared on the other sets, where the whole table would take hours more."""
 
 QUICK = ["--tokens", "30_000", "--seeds", "1", "--choose", "{}"]
