@@ -1,7 +1,7 @@
 """The study: what each method reaches for its tokens and seconds, on problem sets of three kinds.
 
-`rollwise compare` trains the built-in model by the methods of `study/methods.toml`, each at its own
-best learning rate and number of updates a step, and compares them over seeds. The records of runs
+`rollwise compare` trains the built-in model by the methods of `study/methods.toml`, each rival at
+its own best learning rate, and compares them over seeds. The records of runs
 that are done are kept in `study/SET/curves.jsonl`; what is recorded is not repeated. A run takes
 about two minutes of one core. For seconds that mean something, leave the machine to the benchmark.
 
@@ -15,14 +15,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from problem_sets import BIMODAL, BY_TERMS, PROBLEM_SETS, data_settings
+from problem_sets import BIMODAL, PROBLEM_SETS, data_settings
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "study"
-RATES = {"learner.learning_rate": [1.4e-4, 2e-4, 2.8e-4]}
-UPDATES = {"learner.mini_batches": [1, 2, 4]}
 ONLY = {problems: ["GRPO n=4", "belief"] for problems in ("2 to 10 terms", BIMODAL)}
 """What is compared on the other sets, where the whole table would take hours more."""
 
@@ -34,10 +31,7 @@ def command(
 ) -> list[str]:
     """Return the command that compares the methods on one problem set."""
     data = data_settings(problems, folder.parent / "problems")
-    base: dict[str, Any] = {"data": data}
-    # The updates of a step that are best on hard sums are taken on the other sets too.
-    choose = RATES | (UPDATES if BY_TERMS.get(problems) else {})
-    given = ["--base", json.dumps(base), "--choose", json.dumps(choose)]
+    given = ["--base", json.dumps({"data": data})]
     given += ["--only", ",".join(only)] if only else []
     given += QUICK if quick else []
     given += ["--workers", str(workers)] if workers else []

@@ -170,10 +170,10 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
     assert content["chosen"] == {"GRPO": {"learner.learning_rate": 2e-4}}
     tried = sorted(
         str(p.relative_to(tmp_path / "out/choosing"))
-        for p in (tmp_path / "out").glob("choosing/*/*/*")
+        for p in (tmp_path / "out").glob("choosing/*/*")
     )
     assert len(tried) == 3 + 2
-    assert "GRPO/learning_rate=0.0002/seed-1001" in tried
+    assert "GRPO,learning_rate=0.0002/seed-1001" in tried
     config = json.loads((tmp_path / "out/choosing" / tried[0] / "config.json").read_text())[
         "config"
     ]

@@ -113,7 +113,7 @@ def choose_settings(config: CompareConfig, records: Records, console: Console) -
         seed = config.choosing.first_seed + number
         runs = {
             (method, str(values)): PlannedRun(
-                f"choosing/{file_name(method)}/{_in_short(values)}/seed-{seed}",
+                f"choosing/{file_name(_in_short(method, values))}/seed-{seed}",
                 config.run_settings(method, seed, values, choosing=True),
             )
             for method, candidates in alive.items()
@@ -132,8 +132,9 @@ def choose_settings(config: CompareConfig, records: Records, console: Console) -
     return {method: candidates[0] for method, candidates in alive.items()}
 
 
-def _in_short(values: Mapping[str, Any]) -> str:
-    return file_name(",".join(f"{name.split('.')[-1]}={v}" for name, v in values.items()))
+def _in_short(method: str, values: Mapping[str, Any]) -> str:
+    """Name a method with the values that it was given: `GRPO,learning_rate=0.0002`."""
+    return ",".join([method, *(f"{name.split('.')[-1]}={v}" for name, v in values.items())])
 
 
 def _train_all(
@@ -141,7 +142,7 @@ def _train_all(
 ) -> Mapping[str, Curves]:
     runs = {
         (method, seed): PlannedRun(
-            f"runs/{file_name(method)}/seed-{seed}",
+            f"runs/{file_name(_in_short(method, chosen[method]))}/seed-{seed}",
             config.run_settings(method, seed, chosen[method]),
         )
         for seed in range(max(map(config.seeds_of, config.compared)))
