@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 
 import pyarrow.parquet as pq
@@ -108,6 +109,68 @@ def test_metrics_that_are_not_there_are_an_error(folder, content):
     with pytest.raises(RunError) as caught:
         folder.read_metrics()
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", '"text"', "7", '{"step": "one"}', '{"step": null}'])
+def test_a_line_that_is_no_step_is_named(folder, line):
+    folder.log({"step": 0})
+    path = folder.path / "metrics.jsonl"
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(RunError, match="line 2, is broken: it"):
+        folder.read_metrics()
+
+
+LINES = [{"step": step, "draws": 8 * step} for step in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ([0, 1, 4], "steps 2 to 3"),
+        ([0, 1], "steps 2 to 3"),
+        ([1, 2, 3], "steps 0"),
+        ([0, 1, 1, 2, 3], "steps 1"),
+        ([0, 0, 2, 3, 4], "steps 0 to 1"),
+        ([], "holds no metrics"),
+        (None, "there is no"),
+        ("nonsense", "line 1, is broken"),
+    ],
+)
+def test_metrics_that_were_lost_come_back_from_the_checkpoint(folder, tmp_path, caplog, left, said):
+    """Of step 3; or an error says which are lost. Totals would be false otherwise."""
+    path, saved = folder.path / "metrics.jsonl", tmp_path / "copy"
+    for line in LINES[:4]:
+        folder.log(line)
+    content = path.read_bytes()
+    path.unlink()
+    for step in left if isinstance(left, list) else []:
+        folder.log(LINES[step])
+    if left == []:
+        path.touch()
+    elif isinstance(left, str):
+        path.write_text(left + "\n")
+    with pytest.raises(RunError, match="is not complete") as caught:
+        folder.complete_metrics(3, saved)
+    assert said in str(caught.value)
+    saved.write_bytes(content)
+    folder.complete_metrics(3, saved)
+    assert folder.read_metrics() == LINES[:4]
+    assert said in caplog.text
+
+
+def test_metrics_that_are_complete_stay(folder, tmp_path, caplog):
+    for line in LINES:
+        folder.log(line)
+    folder.complete_metrics(3, tmp_path / "no copy")
+    assert folder.read_metrics() == LINES
+    assert not caplog.records
+
+
+def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
+    synced = []
+    monkeypatch.setattr("rollwise.records.os.fsync", lambda number: synced.append(os.fstat(number)))
+    folder.log({"step": 0})
+    assert [state.st_size for state in synced] == [len('{"step": 0}\n')]
 
 
 def test_metrics_of_earlier_releases_are_read_by_the_names_of_today(folder):

@@ -1,11 +1,13 @@
 """Write files and folders completely or not at all; keep a folder to one process at a time."""
 
 import fcntl
+import hashlib
 import logging
 import os
 import shutil
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +15,9 @@ from rollwise.errors import RunError
 
 LOCK = ".lock"
 """A file that is in a folder while a process writes there."""
+
+CHECKSUMS = "checksums.txt"
+"""In a folder: the SHA-256 of each file, as `sha256sum --check checksums.txt` reads it."""
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +57,41 @@ def write_text(path: Path, text: str) -> None:
     """
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def write_checksums(folder: Path) -> None:
+    """Write `checksums.txt` into a folder: the SHA-256 of each file in it."""
+    sums = _checksums(sorted(path for path in folder.rglob("*") if path.is_file()))
+    lines = [f"{found}  {path.relative_to(folder).as_posix()}\n" for path, found in sums.items()]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def damaged_files(folder: Path, within: str = "") -> list[str] | None:
+    """List the files of a folder that are not as they were written; None if it has no checksums.
+
+    Args:
+        folder: That `write_checksums` was called for.
+        within: Only files whose path in the folder begins with this are read.
+    """
+    try:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        return [CHECKSUMS]
+    wanted = {name: found for found, _, name in (line.partition("  ") for line in lines)}
+    paths = {folder / name: name for name in wanted if name.startswith(within)}
+    found = _checksums([path for path in paths if path.is_file()])
+    return [name for path, name in paths.items() if found.get(path) != wanted[name]]
+
+
+def _checksums(paths: list[Path]) -> dict[Path, str]:
+    def checksum(path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    with ThreadPoolExecutor(4) as threads:  # hashing leaves other threads free to run
+        return dict(zip(paths, threads.map(checksum, paths), strict=True))
 
 
 @contextmanager

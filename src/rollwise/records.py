@@ -1,9 +1,12 @@
 """The folder of a run: settings, metrics, samples and summary, written and read back."""
 
 import json
+import logging
 import math
+import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "mat
 """Packages whose versions a run's settings record."""
 
 Row = dict[str, Any]
+
+log = logging.getLogger(__name__)
 
 FORMER_METRICS = {
     "uniform_first": "zero_variance_first",
@@ -95,7 +100,7 @@ class RunFolder:
         return config
 
     def log(self, metrics: Row) -> None:
-        """Append a line to `metrics.jsonl` at once; NaN and infinity become null.
+        """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null.
 
         Raises:
             RunError: It could not be written.
@@ -103,6 +108,8 @@ class RunFolder:
         try:
             with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_finite(metrics), allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"could not write {self.path / 'metrics.jsonl'}: {error}") from error
 
@@ -133,8 +140,12 @@ class RunFolder:
         # A line without an end was being written when the run was killed.
         lines = text.split("\n")[:-1]
         if not lines:
-            raise RunError(f"{path} holds no metrics: the run had not done anything yet")
-        return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+            raise RunError(f"{path} holds no metrics")
+        rows = [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row.get("step"), int):
+                raise RunError(f"{path}, line {number}, is broken: it has no number of a `step`")
+        return rows
 
     def keep_samples(self, rows: Iterable[Row]) -> None:
         """Remember responses for `samples.parquet` (see `flush_samples`)."""
@@ -169,6 +180,37 @@ class RunFolder:
         path = self.path / "samples.parquet"
         rows: list[Row] = _read_table(path).to_pylist() if path.exists() else []
         return rows
+
+    @property
+    def records(self) -> list[Path]:
+        """The files that a checkpoint keeps copies of."""
+        return [self.path / "metrics.jsonl", self.path / "config.json"]
+
+    def complete_metrics(self, step: int, saved: Path) -> None:
+        """Make sure that there is one line for each step up to `step`, and for that before them.
+
+        Args:
+            step: Of the checkpoint to resume from.
+            saved: The copy in the checkpoint, which replaces metrics that are not complete.
+
+        Raises:
+            RunError: They are not complete, and there is no copy.
+        """
+        try:
+            found = [line["step"] for line in self.read_metrics() if line["step"] <= step]
+            wrong = missing_steps(found, step)
+        except RunError as error:
+            wrong = str(error)
+        if not wrong:
+            return
+        path = self.path / "metrics.jsonl"
+        if not saved.exists():
+            raise RunError(
+                f"{path} is not complete ({wrong}), and the checkpoint of step {step} has no copy; "
+                "put back what was removed, or give another --output for a new run"
+            )
+        write_text(path, saved.read_text(encoding="utf-8"))
+        log.warning("%s was not complete (%s): it is taken from the checkpoint", path, wrong)
 
     def discard_after(self, step: int) -> None:
         """Remove what was written after `step`, to resume from its checkpoint.
@@ -246,6 +288,21 @@ def refuse_changes(
             )
 
 
+def missing_steps(found: Sequence[int], last: int) -> str:
+    """Say which steps from 0 to `last` are missing or there twice; "" if each is there once."""
+    counts = Counter(found)
+    spans: list[list[int]] = []
+    for step in range(last + 1):
+        if counts[step] == 1:
+            continue
+        if spans and spans[-1][1] == step - 1:
+            spans[-1][1] = step
+        else:
+            spans.append([step, step])
+    shown = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
+    return f"missing or more than once: steps {shown}" if spans else ""
+
+
 def read_lines(path: Path) -> list[Row]:
     """Read a file that has a JSON object on each line.
 
@@ -261,10 +318,12 @@ def read_lines(path: Path) -> list[Row]:
 
 def _parse(line: str, place: str) -> Row:
     try:
-        row: Row = json.loads(line)
+        row: Any = json.loads(line)
     except ValueError as error:
         raise RunError(f"{place}, is broken: {error}") from None
-    return {FORMER_METRICS.get(name, name): value for name, value in row.items()}
+    if not isinstance(row, dict):
+        raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")
+    return {FORMER_METRICS.get(str(name), str(name)): value for name, value in row.items()}
 
 
 def _read_table(path: Path) -> Any:

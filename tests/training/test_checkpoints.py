@@ -1,6 +1,7 @@
 """Checkpoints: to the bit, without pickle, whole or not at all."""
 
 import errno
+import hashlib
 import json
 import resource
 
@@ -12,11 +13,13 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 
 from rollwise.config import LearnerSettings
-from rollwise.errors import RunError
-from rollwise.models.saved import list_checkpoints
+from rollwise.config.model import ModelSource
+from rollwise.errors import ModelError, RunError
+from rollwise.models.saved import list_checkpoints, load_saved
 from rollwise.prompts import Uniform
 from rollwise.step.groups import Example
 from rollwise.training.checkpoints import (
+    check_checkpoint,
     load_checkpoint,
     prune_checkpoints,
     save_checkpoint,
@@ -196,6 +199,57 @@ def test_a_file_cut_short_is_noticed(trained, tokenizer, tmp_path):
     (path / "optimizer.safetensors").write_bytes(content[: len(content) // 2])
     with pytest.raises(RunError, match="cannot resume"):
         load(path)
+
+
+FILES = ["model/model.safetensors", "optimizer.safetensors", "sampler.safetensors", "state.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [(name, how) for name in FILES for how in ("one bit", "removed")]
+    + [("checksums.txt", "one bit")],
+)
+def test_a_damaged_checkpoint_names_itself_and_the_one_before(
+    trained, tokenizer, tmp_path, name, how
+):
+    before, path = (
+        save_checkpoint(tmp_path, step, trained[0], tokenizer, trained[1]) for step in (6, 7)
+    )
+    check_checkpoint(path, before)
+    content = bytearray((path / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (path / name).unlink()
+    if how == "one bit":
+        (path / name).write_bytes(content)
+    with pytest.raises(RunError) as caught:
+        check_checkpoint(path, before)
+    assert f"the checkpoint {path} is damaged: " in str(caught.value)
+    assert name in str(caught.value) or name == "checksums.txt"
+    assert f"the one before it is {before}" in str(caught.value)
+    with pytest.raises(RunError, match="there is none before it"):
+        check_checkpoint(path, None)
+    if name.startswith("model/"):
+        with pytest.raises(ModelError, match=r"step-000007 is damaged: model/model\.safetensors"):
+            load_saved(ModelSource(path=str(path / "model")))
+
+
+def test_the_checksums_are_those_of_sha256sum(trained, tokenizer, tmp_path):
+    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+    files = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
+    lines = (path / "checksums.txt").read_text().splitlines()
+    assert {line.split("  ")[1] for line in lines} == files - {"checksums.txt"}
+    for line in lines:
+        found, name = line.split("  ")
+        assert found == hashlib.sha256((path / name).read_bytes()).hexdigest()
+
+
+def test_a_checkpoint_without_checksums_is_taken_with_a_warning(
+    trained, tokenizer, tmp_path, caplog
+):
+    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+    (path / "checksums.txt").unlink()
+    check_checkpoint(path, None)
+    assert f"{path} has no checksums" in caplog.text
 
 
 def test_a_data_set_of_another_size_is_refused(trained, tokenizer, tmp_path):

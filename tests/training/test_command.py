@@ -4,6 +4,7 @@ import errno
 import importlib.util
 import io
 import json
+import shutil
 import signal
 import sys
 import threading
@@ -319,6 +320,33 @@ def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, 
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, capsys, metrics_of):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    settings = {"steps": "5", "evaluation__every": "2"}
+
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"path": "running-sums"', '"path": "my"'))
+    assert train(folder, "--resume", **settings) == 2
+    assert "`model.path` cannot change" in " ".join(capsys.readouterr().err.split())
+    (folder / "config.json").write_text(config)
+
+    optimizer = folder / "checkpoints" / "step-000004" / "optimizer.safetensors"
+    content = optimizer.read_bytes()
+    optimizer.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert train(folder, "--resume", **settings) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "step-000004 is damaged: optimizer.safetensors" in message
+    optimizer.write_bytes(content)
+
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:3]))
+    assert train(folder, "--resume", **settings) == 0
+    assert metrics_of(folder)[:5] == metrics_of(whole)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["draws"] == sum(line["draws"] for line in metrics_of(folder)[1:])
+
+
 @pytest.mark.parametrize(
     ("name", "changed", "was", "given"),
     [
@@ -422,6 +450,7 @@ def test_broken_adapters_are_named(tmp_path, train, capsys):
     assert train(folder, steps="1", model__lora_rank="2") == 0
     model = folder / "checkpoints" / "step-000001" / "model"
     (model / "adapter_model.safetensors").write_text("nonsense")
+    (model.parent / "checksums.txt").unlink()  # which would have noticed before
     assert train(folder, "--resume", model__lora_rank="2") == 2
     assert f"the adapters in {model} cannot be read" in " ".join(capsys.readouterr().err.split())
 

@@ -145,4 +145,8 @@ def _resumed_config(
         raise RunError(f"{folder.path} is the folder of another command; give another --output")
     before, now = make_config(recorded), make_config(*([recorded] if resume else []), *layers)
     refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
+    for checkpoint in list_checkpoints(folder.checkpoints)[-1:]:
+        if (checkpoint / "run" / "config.json").exists():  # config.json may have been edited since
+            saved = make_config(RunFolder(checkpoint / "run").read_config())
+            refuse_changes(checkpoint, saved.model_dump(), now.model_dump(), CHANGEABLE)
     return now

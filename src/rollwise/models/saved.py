@@ -10,6 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from rollwise.config import ModelSettings, ModelSource
 from rollwise.errors import ConfigError, ModelError
+from rollwise.files import damaged_files
 from rollwise.models.loading import load_model, load_tokenizer, model_path
 
 ADAPTERS = "adapter_config.json"
@@ -48,8 +49,9 @@ def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
     """Load a model to draw from, or adapters together with the model that they are for.
 
     Raises:
-        ModelError: What is missing, and what to do.
+        ModelError: What is missing or damaged, and what to do.
     """
+    _check(source.path)
     adapters = Path(source.path).expanduser()
     if not (adapters / ADAPTERS).exists():
         return load_model(ModelSettings(**source.model_dump()))
@@ -66,8 +68,9 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
 
     Raises:
         ConfigError: The folder holds adapters, which such an engine cannot load.
-        ModelError: There is no tokenizer.
+        ModelError: There is no tokenizer, or a file of a checkpoint is damaged.
     """
+    _check(source.path)
     path = model_path(source.path)
     if (Path(path) / ADAPTERS).exists():
         raise ConfigError(
@@ -81,6 +84,17 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
     except OSError:  # the model has no such file
         generation = GenerationConfig.from_model_config(config)
     return SimpleNamespace(config=config, generation_config=generation), tokenizer
+
+
+def _check(path: str) -> None:
+    """Refuse the model of a checkpoint if a file of it is damaged."""
+    model = Path(path).expanduser()
+    damaged = damaged_files(model.parent, within="model/") if model.name == "model" else None
+    if damaged:
+        raise ModelError(
+            f"model.path: the checkpoint {model.parent} is damaged: {', '.join(damaged)} differ "
+            "from what was written"
+        )
 
 
 def _base_of(adapters: Path) -> str:

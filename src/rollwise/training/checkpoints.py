@@ -1,12 +1,14 @@
 """Checkpoints: all that a run needs to resume exactly where it stopped.
 
 A checkpoint is a folder `step-000050` with `model/` (weights as safetensors, configuration,
-tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safetensors` and
-`state.json`. Nothing in it is pickled.
+tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safetensors`,
+`state.json`, copies of the run's records in `run/`, and `checksums.txt`. Nothing in it is pickled.
 """
 
 import json
+import logging
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,12 @@ from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.errors import RunError
-from rollwise.files import written_whole
+from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.models.saved import list_checkpoints
 from rollwise.prompts import PromptSampler, State
 from rollwise.training.backend import StepLearner
+
+log = logging.getLogger(__name__)
 
 
 def save_checkpoint(
@@ -28,8 +32,17 @@ def save_checkpoint(
     learner: StepLearner,
     tokenizer: PreTrainedTokenizerBase,
     sampler: PromptSampler,
+    records: Sequence[Path] = (),
 ) -> Path:
     """Write the checkpoint of a step into `folder`, completely or not at all.
+
+    Args:
+        folder: Of the run's checkpoints.
+        step: The steps done.
+        learner: Writes its model and optimizer.
+        tokenizer: Of the model.
+        sampler: Its state is written.
+        records: Files of the run that are copied into `run/`.
 
     Raises:
         RunError: It could not be written.
@@ -40,7 +53,33 @@ def save_checkpoint(
         learner.save(partial)
         tokenizer.save_pretrained(partial / "model")
         save_sampler(partial, sampler, step=step, updates=learner.updates)
+        (partial / "run").mkdir()
+        for record in records:
+            shutil.copyfile(record, partial / "run" / record.name)
+        write_checksums(partial)
     return path
+
+
+def check_checkpoint(path: Path, before: Path | None) -> None:
+    """Refuse a checkpoint whose files are not as they were written.
+
+    Args:
+        path: The checkpoint.
+        before: The one before it, if there is one.
+
+    Raises:
+        RunError: It is damaged; names the files, and the checkpoint before.
+    """
+    damaged = damaged_files(path)
+    if damaged is None:
+        log.warning("%s has no checksums, so that damage to it would go unnoticed", path)
+    if damaged:
+        rest = f"the one before it is {before}: to resume from that, remove {path}"
+        alone = "there is none before it"
+        raise RunError(
+            f"the checkpoint {path} is damaged: {', '.join(damaged)} differ from what was written; "
+            f"{rest if before else alone}"
+        )
 
 
 def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) -> int:

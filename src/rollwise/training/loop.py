@@ -96,8 +96,8 @@ def evaluate(run: Run) -> Evaluation:
 def save(run: Run) -> None:
     """Write a checkpoint, and the responses drawn since the last one."""
     run.folder.flush_samples()
-    folder = run.folder.checkpoints
-    save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler)
+    folder, records = run.folder.checkpoints, run.folder.records
+    save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler, records)
     prune_checkpoints(folder, run.config.checkpoint.keep)
 
 

@@ -10,7 +10,7 @@ from rollwise.grading.factory import make_grader
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.training.backend import Backend
-from rollwise.training.checkpoints import load_checkpoint
+from rollwise.training.checkpoints import check_checkpoint, load_checkpoint
 from rollwise.training.data import load_data
 from rollwise.training.state import Run, Spent
 
@@ -37,6 +37,7 @@ def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
         raise RunError(
             f"{folder.path} has no checkpoint to resume from; start a new run with another --output"
         )
+    check_checkpoint(found[-1], found[-2] if len(found) > 1 else None)
     return _assemble(config, folder, checkpoint=found[-1])
 
 
@@ -57,6 +58,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     step, spent = 0, Spent()
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
+        folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
         folder.discard_after(step)
         for metrics in folder.read_metrics():
             spent.add(metrics)

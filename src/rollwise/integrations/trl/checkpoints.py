@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from rollwise.errors import RunError
-from rollwise.files import written_whole
+from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.prompts import PromptSampler
 from rollwise.training.checkpoints import split_state
 
@@ -41,6 +41,7 @@ def save_sampler(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:
         safetensors.numpy.save_file(arrays, partial / "sampler.safetensors")
         state = {"sampling_steps": steps, "sampler": scalars}
         (partial / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+        write_checksums(partial)
 
 
 def load_sampler(checkpoint: str | Path, sampler: PromptSampler) -> int:
@@ -50,6 +51,8 @@ def load_sampler(checkpoint: str | Path, sampler: PromptSampler) -> int:
         RunError: It is missing or broken, or belongs to other prompts or another sampler.
     """
     folder = Path(checkpoint) / FOLDER
+    if damaged := damaged_files(folder):
+        raise RunError(f"cannot load the prompt sampler from {folder}: {damaged} are damaged")
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")

@@ -20,7 +20,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
 from rollwise.evaluation import Evaluation
-from rollwise.files import written_whole
+from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.verl.client import CancellingClient
 from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
 from rollwise.integrations.verl.reports import Order
@@ -144,6 +144,7 @@ class RollwiseTrainer(PPOTrainerSync):
             partial.mkdir(parents=True)
             save_sampler(partial, self.sampler, step=self.global_steps)
             (partial / LINE).write_text(json.dumps(self._line()), encoding="utf-8")
+            write_checksums(partial)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -155,6 +156,8 @@ class RollwiseTrainer(PPOTrainerSync):
         if trainer.resume_mode == "resume_path":
             folder = trainer.resume_from_path
         path = Path(os.path.abspath(folder)) / NAME
+        if damaged := damaged_files(path):
+            raise RunError(f"cannot resume from the checkpoint {path}: {damaged} are damaged")
         try:
             load_sampler(path, self.sampler)
             self._last = json.loads((path / LINE).read_text(encoding="utf-8"))
