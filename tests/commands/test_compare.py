@@ -100,6 +100,7 @@ def test_what_is_recorded_is_not_repeated(done, tmp_path, write, say):
     """Even without the folders of its runs; more seeds and another method are added to it."""
     shutil.copytree(done, tmp_path / "out")
     shutil.rmtree(tmp_path / "out/runs")
+    (tmp_path / "out/config.json").unlink()
     more = write(TOML + '[methods.third]\nseeds = 1\nexit = {type = "fixed_count", samples = 4}\n')
     code, shown = say("compare", tmp_path / "out", more, "--seeds", "3")
     assert code == 0

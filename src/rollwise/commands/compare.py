@@ -14,7 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from rollwise.commands.compare_runs import PlannedRun, Records, runs_at_a_time, train_missing
+from rollwise.commands.compare_runs import (
+    RECORDS,
+    PlannedRun,
+    Records,
+    runs_at_a_time,
+    train_missing,
+)
 from rollwise.commands.compare_tables import comparison_tables, in_words, markdown
 from rollwise.config import CompareConfig, is_recorded_by, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
@@ -83,10 +89,11 @@ def compare(
 def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:
     """Resolve the settings, check those of every run, and record them in the folder."""
     folder = RunFolder(path)
-    known = folder.has_config
-    if not known and (resume or not folder.is_new):
-        what = "there is nothing to resume" if resume else "it holds something else"
-        raise RunError(f"{path}: {what}; give another --output")
+    known = (path / "config.json").exists()
+    if resume and not known:
+        raise RunError(f"{path}: there is nothing to resume; give another --output")
+    if not known and not (path / RECORDS).exists() and path.exists() and any(path.iterdir()):
+        raise RunError(f"{path}: it holds something else; give another --output")
     recorded = folder.read_config() if known else {}
     if not is_recorded_by(CompareConfig, recorded):
         raise RunError(f"{path} is the folder of another command; give another --output")

@@ -26,6 +26,9 @@ from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 START = "spawn"
 """How processes of runs are started: torch may have threads, which a fork would lose."""
 
+RECORDS = "curves.jsonl"
+"""The file in the folder of a comparison that has the curve of each run that is done."""
+
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
 
@@ -47,7 +50,7 @@ class PlannedRun:
 
 
 class Records:
-    """The curves of the runs that are done: `curves.jsonl` in the folder of a comparison.
+    """The curves of the runs that are done, in the folder of a comparison.
 
     A run that is recorded is not repeated, even if its own folder is gone.
 
@@ -60,7 +63,7 @@ class Records:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path / "curves.jsonl"
+        self._file = path / RECORDS
         self._lines: dict[str, dict[str, Any]] = {}
         if self._file.exists():
             lines = read_lines(self._file)
