@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -13,11 +14,18 @@ from pathlib import Path
 import pytest
 
 from rollwise.errors import ConfigError
-from rollwise.grading import CodeGrader, conversation, memory_group, sandbox
+from rollwise.grading import CodeGrader, conversation, memory_group, program_time, sandbox
 from rollwise.grading.code import code_of
-from rollwise.grading.conversation import MEMORY_LEAK, leaks_of, sandboxed, ways_to_hold_memory
+from rollwise.grading.conversation import (
+    LONGEST_REPLY,
+    MEMORY_LEAK,
+    leaks_of,
+    sandboxed,
+    ways_to_hold_memory,
+)
 from rollwise.grading.sandbox import Bubblewrap, NoSandbox, ProgramLimits, _popen
 from rollwise.grading.system_calls import filter_program
+from rollwise.grading.testcases import value_of
 
 STDIN = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]})
 CALLS = json.dumps({"inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"], "fn_name": "add"})
@@ -126,6 +134,104 @@ def test_endless_programs_end_at_the_limit(grader):
         rewards = quick.grade([fenced(code) for code in programs], [STDIN, CALLS, ASSERTS, CALLS])
         assert rewards.tolist() == [0.0] * 4
         assert quick.failures == 0
+
+
+class Clock:
+    """A clock and a table of processes that say what a test wants."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.used = 0.0, (0.0, True)
+        monkeypatch.setattr(program_time.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(program_time, "time_used", lambda pid: self.used)
+
+
+@pytest.mark.parametrize(
+    ("used", "left"),
+    [
+        ((0.0, True), 2.0),  # it waits for a processor all the time
+        ((1.5, True), 0.5),  # it had one for a while
+        ((2.0, True), 0.0),
+        ((0.5, False), 0.0),  # it sleeps
+        (None, 0.0),  # nobody knows
+    ],
+)
+def test_time_of_processors_counts_while_a_program_computes_else_the_clock(used, left, monkeypatch):
+    clock = Clock(monkeypatch)
+    limit = program_time.ProgramTime(1, 2.0)
+    clock.now, clock.used = 10.0, used
+    assert limit.left() == left
+
+
+def test_a_program_that_never_gets_a_processor_ends_at_ten_times_its_limit(monkeypatch):
+    clock = Clock(monkeypatch)
+    limit = program_time.ProgramTime(1, 2.0)
+    clock.now = 19.5
+    assert limit.left() == 0.5
+    clock.now = 20.0
+    assert limit.left() == 0.0
+
+
+def test_the_time_of_descendants_counts_even_of_those_that_ended():
+    burn = (
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    while time.process_time() < 0.3: pass\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "if os.fork() == 0:\n"
+        "    while time.process_time() < 0.3: pass\n"
+        "    print('done', flush=True)\n"
+        "time.sleep(3600)\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", burn]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout.readline() == b"done\n"
+        seconds, _ = program_time.time_used(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert seconds > 0.5
+    assert program_time.time_used(process.pid) is None
+
+
+def test_what_returns_is_bounded_and_no_number_of_it_is_hashed(grader):
+    with pytest.raises(ValueError, match="'set' is not in JSON"):
+        value_of(["set", [["int", "0x1"]]])
+    found = value_of(["dict", [[["int", hex(2**61 - 1)], ["tuple", [["float", "1.5"]]]]]])
+    assert found == {str(2**61 - 1): [1.5]}
+    tests = json.dumps({"inputs": [[]], "outputs": [["x"]], "fn_name": "f"})
+    codes = [f"def f(): return ['x' * {size}]" for size in (1, LONGEST_REPLY)]
+    failures = grader.failures
+    assert grader.grade([fenced(code) for code in codes], [tests] * 2).tolist() == [1.0, 0.0]
+    assert grader.failures == failures
+    assert grader.limits.cpu == 20.0  # for what the worker does with it
+
+
+ORPHANS = """
+import ctypes, os, sys
+from pathlib import Path
+from rollwise.grading import CodeGrader
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are ours, and we wait for none
+code = "import os\\nif os.fork() == 0:\\n    os.setsid()\\n    os.close(1)\\n    os.read(0, 1)"
+tests = '{"inputs": [""], "outputs": [""]}'
+with CodeGrader(uncontained=True, workers=1) as grader:
+    assert grader.grade([code, code + "\\n"], [tests] * 2).tolist() == [1.0, 1.0]
+children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+print([Path(f"/proc/{pid}/stat").read_text() for pid in children])
+"""
+
+
+def test_orphans_of_programs_leave_no_zombies():
+    if not Path("/proc/self/task").exists():
+        pytest.skip("needs /proc")
+    source = str(Path(sandbox.__file__).parents[2])
+    found = subprocess.run(
+        [sys.executable, "-c", ORPHANS],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+        check=False,
+    )
+    assert (found.stdout.strip(), found.returncode) == ("[]", 0), found.stderr
 
 
 SEEN = {

@@ -6,9 +6,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from rollwise.grading.conversation import Conversation, NoReply, find_sandbox, sandboxed
+from rollwise.grading.conversation import (
+    LONGEST_OUTPUT,
+    Conversation,
+    NoReply,
+    find_sandbox,
+    sandboxed,
+)
 from rollwise.grading.limits import GradeFunction, Limits
-from rollwise.grading.program import decode, encode
+from rollwise.grading.program import encode
+from rollwise.grading.program_time import BUSY
 from rollwise.grading.sandbox import NoSandbox, ProgramLimits, Sandbox
 from rollwise.grading.testcases import (
     AssertTests,
@@ -17,6 +24,7 @@ from rollwise.grading.testcases import (
     read_tests,
     same_output,
     same_value,
+    value_of,
 )
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import at_least
@@ -28,7 +36,7 @@ PROCESSES = 8
 """Processes and threads that a program may have at a time."""
 
 OVERHEAD = 30.0
-"""Seconds that a worker may take beyond a program's own, to start, read and compare."""
+"""Seconds by the clock that a worker may take beyond a program's own, to start and compare."""
 
 _FENCED = re.compile(r"^[ \t]*+```[^\n`]*+\n(.*?)(?:^[ \t]*+```|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -48,7 +56,9 @@ class CodeGrader(WorkerGrader):
     count as `failures`.
 
     Args:
-        timeout: Seconds for all tests of one response.
+        timeout: Seconds for all tests of one response: of processors while the program computes, so
+            that other load on the machine changes no result, and by the clock while it sleeps. By
+            the clock in all, ten times as many.
         workers: Programs that run at a time; None means one for each CPU, at most 16.
         memory: Bytes of each process of a program.
         processes: Processes and threads that a program may have at a time.
@@ -71,12 +81,13 @@ class CodeGrader(WorkerGrader):
         sandbox: Sandbox | None = None,
         uncontained: bool = False,
     ) -> None:
-        limits = Limits(wall=timeout)  # checks it
+        Limits(wall=timeout)  # checks it
+        limits = Limits(wall=BUSY * timeout + OVERHEAD, cpu=timeout)
         at_least("memory", memory, 64 * 1024**2)
         at_least("processes", processes, 1)
         place = NoSandbox() if uncontained else sandbox or find_sandbox()
         load = _Load(place, ProgramLimits(timeout, memory, processes))
-        super().__init__(load, Limits(wall=limits.wall + OVERHEAD), workers)
+        super().__init__(load, limits, workers)
 
     def _part(self, response: str, answer: str) -> str:
         return code_of(response)
@@ -117,7 +128,7 @@ def _passes(tests: ProgramTests | CallTests | AssertTests, code: str, start: Sta
 def _prints(tests: ProgramTests, code: str, start: Start) -> bool:
     with start("program", code) as talk:
         for given, expected in zip(tests.inputs, tests.outputs, strict=True):
-            printed = talk.ask({"stdin": given})
+            printed = talk.ask({"stdin": given}, LONGEST_OUTPUT)
             if not isinstance(printed, str) or not same_output(printed, expected):
                 return False
     return True
@@ -130,7 +141,7 @@ def _returns(tests: CallTests, code: str, start: Start) -> bool:
         for arguments, expected in zip(tests.arguments, tests.expected, strict=True):
             call = {"call": tests.name, "args": [*map(encode, arguments)], "kwargs": encode({})}
             reply = _reply(talk.ask(call))
-            if "value" not in reply or not same_value(decode(reply["value"]), expected):
+            if "value" not in reply or not same_value(value_of(reply["value"]), expected):
                 return False
     return True
 

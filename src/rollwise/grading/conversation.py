@@ -13,10 +13,17 @@ from typing import IO, Any
 
 from rollwise.errors import ConfigError
 from rollwise.grading import program
+from rollwise.grading.program_time import ProgramTime
 from rollwise.grading.sandbox import Bubblewrap, ProgramLimits, Sandbox
 
-LONGEST_REPLY = 4 * program.MOST_OUTPUT
-"""Bytes of one line from inside; JSON may need more than the output that it holds."""
+LONGEST_OUTPUT = 4 * program.MOST_OUTPUT
+"""Bytes of a line with what a program printed; JSON may need more than the output that it holds."""
+
+LONGEST_REPLY = 8 * 1024**2
+"""Bytes of any other line from inside."""
+
+STEP = 0.05
+"""Seconds between two looks at how much time a program has taken."""
 
 START_TIMEOUT = 30.0
 """Seconds for a sandbox to be ready."""
@@ -31,27 +38,29 @@ class Conversation:
 
     Args:
         process: Its stdin and stdout are unbuffered pipes.
-        seconds: From now to the deadline; `extend` sets another.
+        seconds: That it may take, see `ProgramTime`; `extend` begins again.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+        self._pid = process.pid
         self._stdin, self._stdout = _number(process.stdin), _number(process.stdout)
         os.set_blocking(self._stdin, False)
         self._unread = b""
         self.extend(seconds)
 
     def extend(self, seconds: float) -> None:
-        """Set the deadline, from now."""
-        self._deadline = time.monotonic() + seconds
+        """Let it take so many seconds from now on."""
+        self._time = ProgramTime(self._pid, seconds)
+        self._looked = time.monotonic()
 
-    def ask(self, message: Any) -> Any:
+    def ask(self, message: Any, longest: int = LONGEST_REPLY) -> Any:
         """Send a message, and wait for the answer.
 
         Raises:
             NoReply: None came.
         """
         self.send(message)
-        return self.receive()
+        return self.receive(longest)
 
     def send(self, message: Any) -> None:
         """Send a message; if nobody reads it, `receive` will raise."""
@@ -63,8 +72,11 @@ class Conversation:
         except BrokenPipeError:
             return
 
-    def receive(self) -> Any:
+    def receive(self, longest: int = LONGEST_REPLY) -> Any:
         """Wait for a message.
+
+        Args:
+            longest: The most bytes that it may have.
 
         Raises:
             NoReply: None came.
@@ -75,7 +87,7 @@ class Conversation:
             self._wait(self._stdout, selectors.EVENT_READ)
             parts.append(os.read(self._stdout, 65536))
             size += len(parts[-1])
-            if not parts[-1] or size > LONGEST_REPLY:
+            if not parts[-1] or size > longest:
                 raise NoReply("it ended" if not parts[-1] else "it said too much")
         line, _, self._unread = b"".join(parts).partition(b"\n")
         try:
@@ -86,8 +98,13 @@ class Conversation:
     def _wait(self, file: int, event: int) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(file, event)
-            if not selector.select(max(0.0, self._deadline - time.monotonic())):
-                raise NoReply("it took too long")
+            while True:
+                if time.monotonic() - self._looked >= STEP:
+                    if not self._time.left():
+                        raise NoReply("it took too long")
+                    self._looked = time.monotonic()
+                if selector.select(STEP):
+                    return
 
 
 def _number(pipe: IO[bytes] | None) -> int:

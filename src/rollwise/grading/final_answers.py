@@ -45,7 +45,9 @@ def box_of(response: str) -> str | None:
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\b\s*(?:\{|(?P<bare>[^\s${}\\]+))?")
-_PERCENT = re.compile(r"\s*(?:\$|\\\)|\\\])?\s*(?:\\?%|[Pp]ercent\b|[Pp]ct\b)")
+_PERCENT = re.compile(
+    r"\s*(?:\\%|(?:\$|\\\)|\\\])?\s*(?:[Pp]ercent|[Pp]ct)\b|(?:\$|\\\)|\\\])\s*\\?%)"
+)
 _TRIED = 8
 
 

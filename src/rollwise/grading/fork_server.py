@@ -18,9 +18,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
+from pathlib import Path
 from typing import Any
 
 from rollwise.grading.limits import GradeFunction, Limits, Load
@@ -153,12 +155,14 @@ def main(control_number: int) -> None:
         load = functools.partial(_return, function)
     else:
         send(control, "")
+    _adopt_orphans()
     gc.freeze()  # or a worker's first collection would copy all that it shares
     workers: set[int] = set()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         while True:
             request = json.loads(control.recv_bytes())
+            _wait_for_ended(_children() - workers)
             if request == "fork":
                 pid = _fork(control, load, limits)
                 workers.add(pid)
@@ -174,6 +178,47 @@ def main(control_number: int) -> None:
         for pid in workers:
             with contextlib.suppress(ProcessLookupError):  # it was being ended already
                 _end(pid)
+        deadline = time.monotonic() + PATIENCE
+        while (left := _children()) and time.monotonic() < deadline:
+            _wait_for_ended(left)
+            time.sleep(0.005)
+
+
+PATIENCE = 1.0
+"""Seconds, at the end, for what workers started to end with them."""
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what workers started once they have ended.
+
+    Else that is process 1, which in a container may be a trainer that waits for no such child, so
+    that they stay as zombies.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(ImportError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _children() -> set[int]:
+    """List the children of this process; none where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return {
+            int(pid)
+            for thread in Path("/proc/self/task").iterdir()
+            for pid in (thread / "children").read_text().split()
+        }
+    return set()
+
+
+def _wait_for_ended(pids: set[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _return(function: GradeFunction) -> GradeFunction:

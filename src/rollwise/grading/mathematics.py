@@ -135,7 +135,9 @@ def verify_answer(found: str, answer: str) -> float:
     first, second = tidied(found), _tidied_reference(answer)
     number, wanted = number_of(first), number_of(second.removesuffix("%").rstrip("\\ "))
     if number is not None and wanted is not None:
-        return float(same_number(number, wanted))
+        is_same = same_number(number, wanted)
+        if is_same or not second.endswith("%"):  # 12.5% is also 0.125, which Math-Verify knows
+            return float(is_same)
     if first and _squeezed(first) == _squeezed(second):
         return 1.0
     words = words_of(first)
