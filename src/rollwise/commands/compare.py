@@ -89,10 +89,10 @@ def compare(
 def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:
     """Resolve the settings, check those of every run, and record them in the folder."""
     folder = RunFolder(path)
-    known = (path / "config.json").exists()
+    known = folder.has_config
     if resume and not known:
         raise RunError(f"{path}: there is nothing to resume; give another --output")
-    if not known and not (path / RECORDS).exists() and path.exists() and any(path.iterdir()):
+    if not (known or folder.is_new or (path / RECORDS).exists()):
         raise RunError(f"{path}: it holds something else; give another --output")
     recorded = folder.read_config() if known else {}
     if not is_recorded_by(CompareConfig, recorded):
