@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(sys.argv[1:] if arguments is None else arguments)
         except RollwiseError as error:
             print(f"rollwise: {error}", file=sys.stderr)
-            return 2
+            return error.exit_code
         except Terminated as stop:
             with suppress(OSError):  # its terminal may be gone
                 print(f"rollwise: stopped by {stop}", file=sys.stderr)

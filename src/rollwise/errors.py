@@ -4,7 +4,13 @@ import textwrap
 
 
 class RollwiseError(Exception):
-    """An error that a user can act on; the command line prints it without a traceback."""
+    """An error that a user can act on; the command line prints it without a traceback.
+
+    Attributes:
+        exit_code: Of the command that it ends.
+    """
+
+    exit_code = 2
 
 
 class ConfigError(RollwiseError):
@@ -25,6 +31,12 @@ class RunError(RollwiseError):
 
 class EngineError(RollwiseError):
     """An engine cannot be started, or does not stay alive."""
+
+
+class PolicyError(RollwiseError):
+    """A policy's probabilities are no longer finite."""
+
+    exit_code = 3
 
 
 def one_line(error: BaseException) -> str:

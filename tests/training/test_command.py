@@ -24,6 +24,7 @@ from rollwise.config import make_config
 from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
+from rollwise.training.learner import Learner
 
 PATIENCE = 120.0  # seconds for what must come; nothing waits that long unless it is broken
 MATH = Path(__file__).parents[3] / "shared" / "data" / "math_train.parquet"
@@ -227,6 +228,39 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, capsys):
     assert train(tmp_path) == 2
     assert "is not empty" in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_policy_that_is_no_longer_finite_ends_the_run(tmp_path, train, capsys):
+    settings = {"learner__learning_rate": "1e30", "learner__warmup_updates": "1"}
+    assert train(tmp_path / "run", **settings) == 3
+    message = " ".join(capsys.readouterr().err.split())
+    assert "step 1: the policy draws tokens whose probabilities are not finite" in message
+    assert "nothing is saved" in message and "it is 1e+30" in message
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("noticed", ["when it is saved", "when it draws"])
+def test_a_checkpoint_from_before_the_policy_broke_is_kept(
+    tmp_path, train, monkeypatch, capsys, noticed
+):
+    folder, updates = tmp_path / "run", []
+    step = Learner._step
+
+    def breaking(self):
+        updates.append(step(self))
+        if len(updates) == 3:
+            self.parameters[0].data.fill_(float("nan"))
+        return updates[-1]
+
+    monkeypatch.setattr(Learner, "_step", breaking)
+    if noticed == "when it draws":
+        monkeypatch.setattr(Learner, "_refuse_if_not_finite", lambda self: None)
+    every = "1" if noticed == "when it is saved" else "2"
+    assert train(folder, checkpoint__every=every, checkpoint__keep="1") == 3
+    message = " ".join(capsys.readouterr().err.split())
+    assert "step 3: the " in message
+    assert f"the last checkpoint, {folder / 'checkpoints' / 'step-000002'}, is from" in message
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-000002"]
 
 
 class Killed(BaseException):

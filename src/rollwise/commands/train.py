@@ -11,13 +11,14 @@ from rich.console import Console
 from rollwise.commands.train_display import TrainingDisplay, summary_table
 from rollwise.config import TrainConfig, is_recorded_by, make_config
 from rollwise.engines import Engine
-from rollwise.errors import RunError
+from rollwise.errors import PolicyError, RunError
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
 from rollwise.signals import TERMINATING, Dropped, Terminated
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
+from rollwise.training.state import Run
 
 ENDS = ("steps", "tokens", "seconds")
 """Settings that say when a run is at its end."""
@@ -92,6 +93,8 @@ def train_in(folder: RunFolder, config: TrainConfig, resume: bool, console: Cons
         ):
             run.droppable = display.stop.droppable
             finished = run_to_end(run, display)
+    except PolicyError as error:
+        raise PolicyError(_without_policy(run, error)) from None
     except Dropped:
         raise Terminated(display.stop.number or signal.SIGTERM) from None
     finally:
@@ -106,6 +109,16 @@ def train_in(folder: RunFolder, config: TrainConfig, resume: bool, console: Cons
     if display.stop.number in TERMINATING:
         raise Terminated(display.stop.number)
     return False
+
+
+def _without_policy(run: Run, error: PolicyError) -> str:
+    """Say at which step a policy broke, and what is left."""
+    kept = list_checkpoints(run.folder.checkpoints)
+    left = f"the last checkpoint, {kept[-1]}, is from before it" if kept else "nothing is saved"
+    return (
+        f"step {run.step}: {error}; {left}. A lower `learner.learning_rate` (it "
+        f"is {run.config.learner.learning_rate:g}) makes smaller updates"
+    )
 
 
 def summarise(metrics: Sequence[Row]) -> Row:

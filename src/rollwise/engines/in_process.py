@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Completion, Prompts
+from rollwise.errors import PolicyError
 from rollwise.sampling import Draw
 
 
@@ -86,7 +87,13 @@ class InProcessEngine:
         return int(min(self.max_new_tokens, self.context - len(prompt)))
 
     def _completions(self, responses: Sequence[Response]) -> list[Completion]:
-        """Decode finished responses."""
+        """Decode finished responses.
+
+        Raises:
+            PolicyError: A probability is not finite.
+        """
+        if not all(np.isfinite(response.logprobs).all() for response in responses):
+            raise PolicyError("the policy draws tokens whose probabilities are not finite")
         ends = set(self._end_tokens.tolist())
         texts = self.tokenizer.batch_decode(
             [response.tokens for response in responses], skip_special_tokens=True
@@ -106,13 +113,14 @@ def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         Tokens and their log-probabilities, shape (B,) each. A token of probability 0 is never
-        drawn.
+        drawn. In a row whose logits are not finite, the log-probability is NaN.
     """
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     cumulative = logprobs.exp().cumsum(dim=-1)
     # Even the largest number below 1 leaves the target below the total, whatever it rounds to.
     target = uniforms * cumulative[:, -1]
     tokens = torch.searchsorted(cumulative, target[:, None], right=True)
+    tokens.clamp_(max=logits.shape[-1] - 1)  # beyond it only if the total is NaN
     return tokens.squeeze(1), logprobs.gather(1, tokens).squeeze(1)
 
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
+from rollwise.errors import PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.loss import importance_weights, policy_loss
@@ -60,6 +61,7 @@ class Learner:
             self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
         )
         self.updates = 0
+        self._learnt_from: Example | None = None
         self._cap = ResponseCap(model, settings.response_cap) if settings.response_cap else None
         count = threads or core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
@@ -89,10 +91,12 @@ class Learner:
         capped_before = self._cap.capped if self._cap else 0
         parts = np.array_split(np.arange(len(examples)), self.settings.mini_batches)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
-        totals = _Totals()
+        totals, updates_before = _Totals(), self.updates
         for part in parts:
             if len(part):
                 self._update([examples[i] for i in part], [old[i] for i in part], totals)
+        if self.updates > updates_before:
+            self._learnt_from = examples[0]
         capped = {"capped_responses": self._cap.capped - capped_before} if self._cap else {}
         return totals.metrics() | capped
 
@@ -102,7 +106,12 @@ class Learner:
         return merged_weights(self.model) if self.merged else weights
 
     def save(self, folder: Path) -> None:
-        """Write the model and the optimizer's state into a checkpoint's folder."""
+        """Write the model and the optimizer's state into a checkpoint's folder.
+
+        Raises:
+            PolicyError: The weights have become such that probabilities are not finite.
+        """
+        self._refuse_if_not_finite()
         self.model.save_pretrained(folder / "model")
         tensors = optimizer_state(self.optimizer)
         if self._cap:
@@ -205,6 +214,15 @@ class Learner:
             self.optimizer.step()
         self.optimizer.zero_grad()
         return float(norm)
+
+    @torch.no_grad()
+    def _refuse_if_not_finite(self) -> None:
+        """Run a response of the last update, because a policy that is broken is so for all."""
+        if self._learnt_from is None:
+            return
+        logprobs, _ = self._forward([self._learnt_from])
+        if not torch.isfinite(logprobs).all():
+            raise PolicyError("the update left a policy whose probabilities are not finite")
 
     def _old_logprobs(self, examples: Sequence[Example]) -> list[Tensor | None]:
         if self.settings.old_logprobs == "engine":
