@@ -233,9 +233,10 @@ def verify_minerva(found: str, answer: str) -> float:
     first, second = minerva_normalised(found), minerva_normalised(reference)
     if first and first == second:
         return 1.0
-    if verify_math(boxed(first), boxed(second)):
-        return 1.0
-    return verify_answer(found, reference)
+    with contextlib.suppress(ValueError):  # it may be readable once it is normalised
+        if verify_answer(found, reference):
+            return 1.0
+    return verify_math(boxed(first), boxed(second))
 
 
 def _refuse_huge_numbers(timeout: float) -> None:
