@@ -52,7 +52,7 @@ Some defaults depend on other settings:
   `advantage.objective` is `grpo` and `advantage.scale_by_std` is true; or, with
   `advantage.baseline = "belief"`, each response is compared with what was expected of its prompt:
   `advantage.objective` is `linear` ([belief.md](belief.md)).
-- With `step.tokens`, `schedule.type` is `streamed`.
+- With `step.tokens` or `step.carry_over`, `schedule.type` is `streamed`.
 - With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy` is
   `all`.
 

@@ -258,16 +258,25 @@ def test_other_runs_of_fixed_counts_of_one_are_accepted(others):
     assert make_config({"exit": {"type": "fixed_count", "samples": 1}} | others).exit.samples == 1
 
 
-@pytest.mark.parametrize("further", [[], ["--step.tokens", "300"]])
-def test_a_run_of_single_responses_by_belief_resumes_to_the_same_weights(tmp_path, further):
+@pytest.mark.parametrize(
+    ("every", "further"), [(1, []), (2, ["--step.tokens", "200", "--step.carry_over", "true"])]
+)
+def test_a_run_of_single_responses_by_belief_resumes_to_the_same_weights(tmp_path, every, further):
     options = ["--prompts.type", "worth", "--belief.type", "logit_kalman", "--exit.samples", "1"]
     options += ["--exit.type", "fixed_count", "--advantage.baseline", "belief", "--data.problems"]
     options += ["16", "--prompts.batch_size", "8", "--evaluation.problems", "2", "--seed", "3"]
-    options += ["--evaluation.samples", "1", "--data.max_terms", "3", "--checkpoint.every", "1"]
+    options += [
+        "--evaluation.samples",
+        "1",
+        "--data.max_terms",
+        "3",
+        "--checkpoint.every",
+        str(every),
+    ]
     options += further
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(["train", *options, "--steps", "3", "--output", str(whole)]) == 0
-    assert main(["train", *options, "--steps", "1", "--output", str(parts)]) == 0
+    assert main(["train", *options, "--steps", str(every), "--output", str(parts)]) == 0
     assert main(["train", "--resume", "--steps", "3", "--output", str(parts)]) == 0
     last = [list_checkpoints(folder / "checkpoints")[-1] for folder in (whole, parts)]
     found = [load_file(checkpoint / "model/model.safetensors") for checkpoint in last]

@@ -70,3 +70,54 @@ def test_an_open_ended_session_takes_prompts_until_it_is_closed():
     assert (session.ended, session.room, session.done) == (3, 0, True)
     with pytest.raises(ValueError, match="at least one prompt"):
         RolloutSession([], FixedCount(1))
+
+
+@given(random=st.integers(0, 2**32).map(Random), rule=st.sampled_from([FixedCount(3), Balanced()]))
+@settings(max_examples=60, deadline=None)
+def test_prompts_that_another_session_takes_over_end_as_they_would_have(random, rule):
+    """Sessions of steps 2, 3 and 4 hand over what is under way; draws may fail in between."""
+
+    def reward(draw):
+        return float(Random(draw.seed).random() < 0.5)
+
+    alone = RolloutSession(range(6), rule, Streamed(8), seed=1, step=2)
+    while draws := alone.next_draws():
+        for draw in draws:
+            alone.record(draw, reward(draw))
+    session = RolloutSession(range(6), rule, Streamed(8), seed=1, step=2)
+    ended, in_flight, failed = {}, [], set()
+    while not session.done:
+        in_flight += session.next_draws(random.randint(1, 5))
+        draw = in_flight.pop(random.randrange(len(in_flight)))
+        if draw not in failed and random.random() < 0.3:
+            failed.add(draw)
+            surplus = session.record_failure(draw)
+        else:
+            surplus = session.record(draw, reward(draw))
+        in_flight = [draw for draw in in_flight if draw not in surplus]
+        if session.step < 4 and random.random() < 0.2:
+            under_way = session.hand_over()
+            assert session.done
+            assert session.next_draws(9) == []
+            assert sorted(map(str, under_way.in_flight)) == sorted(map(str, in_flight))
+            ended |= session.pools
+            session = RolloutSession(
+                [], rule, Streamed(8), seed=1, step=session.step + 1, open_ended=True
+            )
+            session.take_over(under_way)
+            session.close()
+    ended |= session.pools
+    assert {key: pool.rewards.tolist() for key, pool in ended.items()} == {
+        key: pool.rewards.tolist() for key, pool in alone.pools.items()
+    }
+
+
+def test_a_session_takes_over_each_prompt_once_and_only_if_it_streams():
+    session = RolloutSession("ab", FixedCount(1), Streamed(1))
+    under_way = session.hand_over()
+    rounds = RolloutSession("c", FixedCount(1), Rounds(1, 1))
+    with pytest.raises(ValueError, match="does not stream"):
+        rounds.take_over(under_way)
+    other = RolloutSession("a", FixedCount(1), Streamed(1))
+    with pytest.raises(ValueError, match="'a' twice"):
+        other.take_over(under_way)

@@ -54,9 +54,16 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
         if not by_belief:
             defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
-    if allocation == "none" and setting(given, "step", "tokens", None) not in (None, "none"):
+    if allocation == "none" and _asks_again(given):
         defaults["schedule"] = {"type": "streamed"}
     return defaults
+
+
+def _asks_again(given: Mapping[str, Any]) -> bool:
+    """Say whether a step asks for prompts as slots get free; values may come as text."""
+    tokens = str(setting(given, "step", "tokens", None)).lower()
+    carries = str(setting(given, "step", "carry_over", False)).lower()
+    return tokens != "none" or carries in ("true", "1", "yes", "on")
 
 
 def drawing_defaults(

@@ -96,9 +96,10 @@ class TrainConfig(CommandConfig):
 
     @model_validator(mode="after")
     def _prompts_can_come_one_by_one(self) -> Self:
-        if self.step.tokens is None:
+        if self.step.tokens is None and not self.step.carry_over:
             return self
-        where = "with `step.tokens`, where prompts are asked for as slots get free"
+        name = "carry_over" if self.step.tokens is None else "tokens"
+        where = f"with `step.{name}`, where prompts are asked for as slots get free"
         if not self.schedule.make().streams:
             raise ValueError(
                 f"`schedule.type` must stream, as `streamed` does, {where}: in a round prompts "
@@ -115,6 +116,22 @@ class TrainConfig(CommandConfig):
             raise ValueError(
                 f"`prompts.uniform_steps` must be unset {where}, and do not count as steps (set "
                 f"`prompts.uniform_epochs`); it is {self.prompts.uniform_steps}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_carried_over_can_be_learnt_from(self) -> Self:
+        if not self.step.carry_over:
+            return self
+        if self.backend.type == "tinker" or self.steps_ahead:
+            raise ValueError(
+                "`backend.type` must be `local` with `step.carry_over`; another backend runs ahead "
+                f"by steps of its own; it is `{self.backend.type}`"
+            )
+        if self.learner.importance_cap == 0:
+            raise ValueError(
+                "`learner.importance_cap` must be above 0 with `step.carry_over`, whose responses "
+                "are drawn by older weights than those that learn from them; it is 0"
             )
         return self
 

@@ -104,6 +104,10 @@ class ContinuousBatch:
         """Forget the keys and values of prompts, because the weights have changed."""
         self._prompts.clear()
 
+    def renew(self) -> None:
+        """Go on with the model's weights as they are now; keys and values in slots stay."""
+        self.forget_prompts()
+
     @torch.inference_mode()
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
         """Begin draws, given their prompts; no more than there are free slots."""

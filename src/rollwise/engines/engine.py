@@ -50,6 +50,9 @@ class Engine(Protocol):
 
     A response must depend only on the weights, the prompt and the draw's seed, not on what else is
     drawn beside it.
+
+    An engine may have a method `continue_with(weights)` as well, which uses the learner's weights
+    for all further tokens while draws in flight go on; `step.carry_over` needs it.
     """
 
     @property

@@ -54,7 +54,8 @@ def run_session(
     as slots come free; with any other, all at once, and the engine decides their order.
 
     With a prompt supply, a reward is recorded when the engine next reports, however soon it is
-    known, so that which prompts come does not depend on how long grading takes.
+    known, so that which prompts come does not depend on how long grading takes. Where the supply
+    carries prompts over, their draws are still in flight when this returns.
 
     Args:
         session: What to draw. Completions are recorded as its responses.
@@ -88,7 +89,7 @@ class _SessionRun:
         self._streams = session.schedule.streams
         self._grading: dict[Draw, tuple[Completion, Future[float]]] = {}
         self._cancelled: set[Draw] = set()
-        self._in_engine: set[Draw] = set()
+        self._in_engine = set[Draw]() if supply is None else set(session.in_flight)
         self.cost = RolloutCost()
 
     def until_done(self) -> None:
@@ -105,13 +106,16 @@ class _SessionRun:
 
     def _submit_draws(self) -> None:
         """Fill the free slots; a supply adds prompts for those that are left."""
-        adds = True
+        supply, adds = self._supply, True
+        if supply is not None and supply.ends(self._session, self.cost.tokens):
+            self._await_rewards(list(self._grading))
+            supply.end(self._session)
         while adds and not self._session.done:
             slots = self._engine.free_slots if self._streams else None
             if slots != 0 and (draws := self._session.next_draws(slots)):
                 self._in_engine.update(draws)
                 self._engine.submit(draws, self._prompts)
-            adds = self._supply is not None and self._supply.replenish(
+            adds = supply is not None and supply.replenish(
                 self._session,
                 self.cost.tokens,
                 self._engine.free_slots,

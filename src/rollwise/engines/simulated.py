@@ -178,6 +178,9 @@ class SimulatedEngine:
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Do nothing: pass rates are fixed."""
 
+    def continue_with(self, weights: Mapping[str, Any]) -> None:
+        """Do nothing: pass rates are fixed, and draws in flight go on."""
+
     def _begin(self) -> None:
         """Give free slots to waiting draws.
 

@@ -126,6 +126,22 @@ class EngineContract:
         assert set(after) == set(draws)
         assert not self.repeatable or weights or after == before, "no weights change responses"
 
+    def test_draws_in_flight_go_on_with_new_weights(self) -> None:
+        """If there is `continue_with`, draws in flight are completed after it, each once."""
+        draws = self.draws(6)
+        with self.engine() as engine:
+            go_on = getattr(engine, "continue_with", None)
+            if go_on is None:
+                return
+            undisturbed = tokens_of(self.complete(engine, draws))
+            engine.submit(draws, self.prompts)
+            first = [result for result in engine.wait() if isinstance(result, Completion)]
+            go_on({})
+            done = {completion.draw: completion for completion in first}
+            rest = [draw for draw in draws if draw not in done]
+            completed = tokens_of(done | self.complete(engine, [], in_flight=rest))
+        assert not self.repeatable or completed == undisturbed, "no weights change responses"
+
     def test_sessions_get_the_same_pools_in_rounds_and_streamed(self) -> None:
         """Pools hold the same responses in draw order, under any schedule."""
         with self.engine() as engine:

@@ -139,6 +139,17 @@ class TransformersEngine(InProcessEngine):
             self._restart(self.batch_size)
         self._pace = Pace()
 
+    def continue_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy `weights` into the model for all further tokens; responses in flight go on.
+
+        The keys and values of their tokens so far stay those of the weights that drew them (as in
+        PipelineRL, arXiv 2509.19128, section 3); each token's log-probability is that of the
+        distribution it was drawn from.
+        """
+        super().load_weights(weights)
+        self._batch.renew()
+        self._pace = Pace()
+
     def _restart(self, batch_size: int) -> None:
         """Start all draws over, at most `batch_size` at a time."""
         self.batch_size = batch_size

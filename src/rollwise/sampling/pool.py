@@ -49,10 +49,13 @@ class Pool:
         stopping: The rule and budget by which sampling stopped, if known; a session sets it.
         prior: α and β of the Beta distribution that the pass rate was believed to have before the
             first draw; None if nothing was said. The session sets it.
+        begun: The step in which its first draw was handed out; None before that. The session sets
+            it.
     """
 
     __slots__ = (
         "_rewards",
+        "begun",
         "exit_reason",
         "key",
         "positive_threshold",
@@ -76,6 +79,7 @@ class Pool:
         self.exit_reason: ExitReason | None = None
         self.stopping: Stopping | None = None
         self.prior: tuple[float, float] | None = None
+        self.begun: int | None = None
         self._rewards: list[float] = []
         known = np.asarray(rewards, dtype=float).tolist()
         responses = [None] * len(known) if responses is None else responses

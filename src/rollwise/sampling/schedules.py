@@ -17,7 +17,7 @@ class Dispatcher(Protocol):
     """Decides whose draw comes next, within one session; it can be pickled."""
 
     def add(self, prompt: SampledPrompt) -> None:
-        """Take in a prompt, which has no draws yet."""
+        """Take in a prompt; if the schedule streams, it may have draws of another session."""
         ...
 
     def changed(self, prompt: SampledPrompt) -> None:

@@ -14,7 +14,7 @@ from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Draw, Key, draw_seed, spell_seed
 from rollwise.sampling.exits import ExitRule, as_exit_rule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
-from rollwise.sampling.prompt import Result, SampledPrompt
+from rollwise.sampling.prompt import Result, SampledPrompt, UnderWay
 from rollwise.sampling.schedules import Rounds, Schedule
 from rollwise.sampling.stopping_tables import tables_of_prompts
 
@@ -124,8 +124,16 @@ class RolloutSession:
         *,
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
+        steps: Iterable[int] | None = None,
     ) -> None:
         """Sample more prompts, for instance in place of those that turned out to carry no signal.
+
+        Args:
+            keys: The prompts, P of them.
+            priors: See the constructor.
+            budgets: See the constructor.
+            steps: The step that makes the seeds of each prompt's draws, P of them; by default the
+                session's.
 
         Raises:
             ValueError: No keys, a key that the session has already, or what the constructor
@@ -141,11 +149,12 @@ class RolloutSession:
             tables_of_prompts(self.exit_rule, self.schedule, most, len(added), priors, budgets)
         )
         believed = [None] * len(added) if priors is None else np.asarray(priors, float).tolist()
-        for key, own_tables, prior in zip(added, tables, believed, strict=True):
+        seed_steps = [self.step] * len(added) if steps is None else list(steps)
+        for key, own_tables, prior, step in zip(added, tables, believed, seed_steps, strict=True):
             pool = Pool(key, positive_threshold=self.positive_threshold)
             pool.stopping, pool.prior = own_tables.stopping, prior and tuple(prior)
-            seed_prefix = spell_seed(self.seed, self.step, key)
-            prompt = SampledPrompt(pool, own_tables, len(self._prompts), seed_prefix)
+            seed_prefix = spell_seed(self.seed, step, key)
+            prompt = SampledPrompt(pool, own_tables, len(self._prompts), seed_prefix, step)
             self._prompts[key], self.pools[key] = prompt, pool
             self._dispatcher.add(prompt)
         self._unresolved += len(added)
@@ -160,6 +169,48 @@ class RolloutSession:
         if not added:
             raise ValueError("keys must name at least one prompt, got none")
         return list(added)
+
+    def hand_over(self) -> UnderWay:
+        """Give up the prompts that have not ended, for another session to `take_over`.
+
+        Their draws stay in flight. The session is done then, and takes no further prompts.
+        """
+        left = [prompt for prompt in self._prompts.values() if not prompt.ended]
+        for prompt in left:
+            del self._prompts[prompt.pool.key], self.pools[prompt.pool.key]
+        keys = {prompt.pool.key for prompt in left}
+        repeats = [draw for draw in self._repeats if draw.key in keys]
+        attempts = {draw: count for draw, count in self._attempts.items() if draw.key in keys}
+        self._unresolved, self._dispatcher = 0, self.schedule.dispatcher()
+        self._repeats.clear()
+        self.close()
+        return UnderWay(left, repeats, attempts)
+
+    def take_over(self, under_way: UnderWay) -> None:
+        """Sample on prompts that another session, of the same rule and schedule, has begun.
+
+        Their draws keep their seeds, and are recorded here.
+
+        Raises:
+            ValueError: The session has one of the prompts already; or the schedule does not stream,
+                so that it cannot take in prompts that have draws.
+        """
+        if not self.schedule.streams:
+            raise ValueError(f"{self.schedule} cannot take over prompts, for it does not stream")
+        if under_way.prompts:
+            self._new_keys(prompt.pool.key for prompt in under_way.prompts)
+        for prompt in under_way.prompts:
+            prompt.place = len(self._prompts)
+            self._prompts[prompt.pool.key], self.pools[prompt.pool.key] = prompt, prompt.pool
+            self._dispatcher.add(prompt)
+        self._unresolved += len(under_way.prompts)
+        self._repeats.extend(under_way.repeats)
+        self._attempts |= under_way.attempts
+
+    @property
+    def in_flight(self) -> list[Draw]:
+        """The draws handed out and not reported."""
+        return [draw for prompt in self._prompts.values() for draw in prompt.in_flight.values()]
 
     @property
     def draws_ahead(self) -> bool:
@@ -224,6 +275,8 @@ class RolloutSession:
         prompt = self._dispatcher.next(left, ahead) if left else None
         if prompt is None:
             return None
+        if prompt.pool.begun is None:
+            prompt.pool.begun = self.step
         draw = prompt.issue()
         self._issued += 1
         self._dispatcher.changed(prompt)
@@ -279,7 +332,7 @@ class RolloutSession:
     def _why_refused(self, draw: Draw, prompt: SampledPrompt | None) -> str:
         if prompt is None:
             return "is of no prompt of this session"
-        if draw.seed != draw_seed(self.seed, self.step, draw.key, draw.index):
+        if draw.seed != draw_seed(self.seed, prompt.seed_step, draw.key, draw.index):
             return "is of another session: this one gives it another seed"
         if draw in self._repeats:
             return "has failed and waits to be handed out again"

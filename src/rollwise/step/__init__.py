@@ -3,6 +3,7 @@
 The built-in trainer, TRL, verl and Tinker all take their steps here. NumPy only.
 """
 
+from rollwise.step.carried import Carried
 from rollwise.step.cost import RolloutCost
 from rollwise.step.groups import Example, Response, TrainedGroup, make_group
 from rollwise.step.recipe import StepRecipe
@@ -11,6 +12,7 @@ from rollwise.step.step import Step, take_step
 from rollwise.step.supply import PromptSupply
 
 __all__ = [
+    "Carried",
     "Example",
     "PromptSupply",
     "Response",

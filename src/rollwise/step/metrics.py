@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
+from rollwise.step.carried import Carried
 from rollwise.step.groups import Response, TrainedGroup
 from rollwise.step.rollouts import Rollouts
 
@@ -118,6 +119,25 @@ def pool_metrics(
         **_entropy(first_draws),
         "response_tokens": _mean([response.tokens for response in first_draws]),
         "truncated": _mean([response.truncated for response in first_draws]),
+    }
+
+
+def carried_metrics(pools: Sequence[Pool], carried: Carried, step: int) -> dict[str, int]:
+    """Say how old the responses of a step are, and what goes on in the next.
+
+    Args:
+        pools: That ended in the step.
+        carried: What goes on.
+        step: The number of the step.
+
+    Returns:
+        `steps_off_policy`, the number of steps whose updates were missing from the weights that
+        drew the first token of the step's oldest response, and `carried_draws`.
+    """
+    ages = [step - pool.begun for pool in pools if pool.begun is not None]
+    return {
+        "steps_off_policy": max(ages, default=0),
+        "carried_draws": len(carried.in_flight),
     }
 
 

@@ -44,7 +44,7 @@ class StepRecipe:
         exit_rule: When a prompt has been sampled enough. By default `Balanced`, with half a group
             of each kind; with an allocation, once the prompt's count is drawn.
         schedule: In what portions responses are drawn. By default `Rounds(8, 4)`; with an
-            allocation, one round; with `tokens`, `Streamed()`.
+            allocation, one round; with `tokens` or `carry_over`, `Streamed()`.
         allocation: Sets the number of draws of each prompt in advance.
         objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance.
         estimates: For an objective given by name: see `PassRateObjective`.
@@ -112,6 +112,23 @@ class StepRecipe:
             ge=1,
         ),
     )
+    carry_over: bool = field(
+        default=False,
+        metadata=_setting(
+            "step.carry_over",
+            "What is under way when a step's tokens are spent (without `step.tokens`: when as many "
+            "prompts have ended as it has) goes on in the next step, instead of being awaited.",
+        ),
+    )
+    max_steps_off_policy: int = field(
+        default=4,
+        metadata=_setting(
+            "step.max_steps_off_policy",
+            "For `step.carry_over`: the updates of at most so many steps may be missing from the "
+            "weights that drew a response's first token; what would be older is awaited.",
+            ge=1,
+        ),
+    )
     positive_threshold: float = field(
         default=POSITIVE_THRESHOLD,
         metadata=_setting(
@@ -147,6 +164,7 @@ class StepRecipe:
                 "unresolved='refill' replaces prompts without signal; with a baseline by belief "
                 "every prompt has some"
             )
+        at_least("max_steps_off_policy", self.max_steps_off_policy, 1)
         if self.asks_again:
             self._check_asking_again()
         if isinstance(self.allocation, GVM) and self.unresolved == "refill":
@@ -157,28 +175,29 @@ class StepRecipe:
 
     def _check_asking_again(self) -> None:
         """Check that prompts can come one by one, as slots get free."""
+        name = "carry_over" if self.tokens is None else "tokens"
         if self.tokens is not None:
             at_least("tokens", self.tokens, 1)
         if not self.resolved_schedule.streams:
             raise ValueError(
-                "tokens needs a schedule that streams, such as Streamed(): in "
+                f"{name} needs a schedule that streams, such as Streamed(): in "
                 f"{self.resolved_schedule} prompts wait for each other"
             )
         if self.allocation is not None:
             raise ValueError(
-                "tokens cannot be combined with an allocation, which shares out draws among all "
+                f"{name} cannot be combined with an allocation, which shares out draws among all "
                 f"prompts of a step: they are not known beforehand; got {self.allocation}"
             )
         if self.unresolved == "refill":
             raise ValueError(
-                "tokens cannot be combined with unresolved='refill': a step asks for prompts until "
-                "its tokens are spent"
+                f"{name} cannot be combined with unresolved='refill': a step asks for prompts "
+                "until it ends"
             )
 
     @property
     def asks_again(self) -> bool:
         """Whether a step asks for further prompts as slots get free."""
-        return self.tokens is not None
+        return self.tokens is not None or self.carry_over
 
     @property
     def resolved_exit_rule(self) -> ExitRule:
@@ -221,7 +240,7 @@ class StepRecipe:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> RolloutSession:
-        """Start to sample prompts; with `tokens`, further ones will come.
+        """Start to sample prompts; with `tokens` or `carry_over`, further ones will come.
 
         Args:
             keys: The prompts, P of them.

@@ -15,6 +15,7 @@ from rollwise.sampling import (
     draw_seed,
 )
 from rollwise.sampling.draws import Key
+from rollwise.step.carried import Carried
 from rollwise.step.cost import RolloutCost
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.supply import PromptSupply, ask, beliefs
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 RollOut = Callable[..., RolloutCost]
 """Draws and grades responses until a session is done; its pools then hold responses (see
 `rollwise.step.Response`). It is called with the `RolloutSession`, and for a step of so many tokens
-(`StepRecipe.tokens`) with the `PromptSupply` that adds prompts to it as well."""
+or one that carries over (`StepRecipe.asks_again`) with the `PromptSupply` that adds prompts."""
 
 
 @dataclass
@@ -35,11 +36,13 @@ class Rollouts:
         session: Its pools are trained on.
         pilots: Pilot draws, by which the others were shared out; not trained on.
         cost: Of all rollouts, pilots included.
+        carried: With `carry_over`, what goes on in the next step.
     """
 
     session: RolloutSession
     pilots: list[RolloutSession] = field(default_factory=list)
     cost: RolloutCost = field(default_factory=RolloutCost)
+    carried: Carried | None = None
 
     @property
     def pools(self) -> list[Pool]:
@@ -65,7 +68,11 @@ class Rollouts:
 
 
 def draw_rollouts(
-    recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, step: int
+    recipe: StepRecipe,
+    sampler: PromptSampler,
+    roll_out: RollOut,
+    step: int,
+    carried: Carried | None = None,
 ) -> Rollouts:
     """Ask for a step's prompts, and sample them.
 
@@ -79,23 +86,44 @@ def draw_rollouts(
         sampler: Chooses the prompts.
         roll_out: Draws and grades.
         step: The number of the step.
+        carried: With `carry_over`, what the step before has left.
 
     Raises:
-        TypeError: `roll_out` does not take the prompt supply that `tokens` needs.
+        TypeError: `roll_out` does not take the prompt supply that `tokens` and `carry_over` need.
     """
     if recipe.asks_again:
-        _check_takes_supply(roll_out)
+        return _draw_as_slots_get_free(recipe, sampler, roll_out, step, carried)
     keys = ask(sampler)
     if isinstance(recipe.allocation, GVM):
         return _draw_after_pilot(recipe, recipe.allocation, sampler, roll_out, step, keys)
     session = recipe.session(keys, step, **beliefs(recipe, sampler, keys))
-    if recipe.asks_again:
-        supply = PromptSupply(recipe, sampler, at_a_time=len(keys))
-        return Rollouts(session, cost=roll_out(session, supply))
     rollouts = Rollouts(session, cost=roll_out(session))
     if recipe.unresolved == "refill":
         _refill(recipe, sampler, roll_out, rollouts, len(keys))
     return rollouts
+
+
+def _draw_as_slots_get_free(
+    recipe: StepRecipe,
+    sampler: PromptSampler,
+    roll_out: RollOut,
+    step: int,
+    carried: Carried | None,
+) -> Rollouts:
+    """Begin with what was carried, or else with a whole batch, and ask for prompts as they end."""
+    _check_takes_supply(roll_out)
+    session = recipe.session([], step)
+    if carried is None:
+        keys = ask(sampler)
+        session.add(keys, **beliefs(recipe, sampler, keys))
+        carried = Carried(at_a_time=len(keys))
+    else:
+        carried.join(session)
+    supply = PromptSupply(recipe, sampler, carried.at_a_time)
+    cost = roll_out(session, supply)
+    if recipe.carry_over and supply.carried is None:  # all prompts have ended
+        supply.carried = Carried(carried.at_a_time)
+    return Rollouts(session, cost=cost, carried=supply.carried)
 
 
 def _check_takes_supply(roll_out: RollOut) -> None:
@@ -103,8 +131,8 @@ def _check_takes_supply(roll_out: RollOut) -> None:
         signature(roll_out).bind("session", "supply")
     except TypeError:
         raise TypeError(
-            "with tokens, a step asks for prompts as slots get free: roll_out must take a session "
-            f"and a PromptSupply, got {roll_out!r}"
+            "with tokens or carry_over, a step asks for prompts as slots get free: roll_out must "
+            f"take a session and a PromptSupply, got {roll_out!r}"
         ) from None
 
 

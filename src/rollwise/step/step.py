@@ -8,8 +8,9 @@ import numpy as np
 
 from rollwise.prompts import PromptSampler
 from rollwise.sampling.draws import Key
+from rollwise.step.carried import Carried
 from rollwise.step.groups import Example, TrainedGroup, make_group
-from rollwise.step.metrics import rollout_metrics, tell
+from rollwise.step.metrics import carried_metrics, rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 
@@ -28,12 +29,23 @@ class Step:
     groups: list[TrainedGroup]
     metrics: dict[str, Any]
 
+    @property
+    def carried(self) -> Carried | None:
+        """With `carry_over`, what goes on in the next step."""
+        return self.rollouts.carried
+
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> list[Example]:
         """Return what the learner takes; `prompts` holds the token ids of each prompt."""
         return [example for group in self.groups for example in group.examples(prompts)]
 
 
-def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, number: int) -> Step:
+def take_step(
+    recipe: StepRecipe,
+    sampler: PromptSampler,
+    roll_out: RollOut,
+    number: int,
+    carried: Carried | None = None,
+) -> Step:
     """Ask, draw, choose groups, compute advantages, tell.
 
     The sampler gets the results before this returns, so its beliefs are never a step behind.
@@ -43,8 +55,9 @@ def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, num
         sampler: Chooses the prompts.
         roll_out: Draws and grades until every prompt of a session has ended.
         number: The number of the step, from 1.
+        carried: With `recipe.carry_over`, what the step before has left (`Step.carried`).
     """
-    rollouts = draw_rollouts(recipe, sampler, roll_out, number)
+    rollouts = draw_rollouts(recipe, sampler, roll_out, number, carried)
     rng = np.random.default_rng((recipe.seed, number))
     groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
     metrics = {
@@ -52,4 +65,6 @@ def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, num
         **tell(sampler, *rollouts.counts(), rollouts.lengths()),
         "seconds": {"sampling": rollouts.cost.sampling, "grading": rollouts.cost.grading},
     }
+    if rollouts.carried is not None:
+        metrics |= carried_metrics(rollouts.pools, rollouts.carried, number)
     return Step(rollouts, groups, metrics)

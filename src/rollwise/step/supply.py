@@ -12,6 +12,7 @@ from typing import Any
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import GVM, Pool, RolloutSession
 from rollwise.sampling.draws import Key
+from rollwise.step.carried import Carried
 from rollwise.step.recipe import StepRecipe
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class PromptSupply:
     As prompts end, others are asked for, so that as many are under way as at first, until what is
     under way is expected to spend the rest: by the mean over the prompts that have ended. All of it
     is finished: whether a response counts never depends on its own length. Whoever runs the session
-    calls `replenish` whenever slots may be free:
+    calls `replenish` whenever slots may be free (with `carry_over` see `run_session` as well):
 
         while supply.replenish(session, tokens, engine.free_slots, in_engine):
             engine.submit(session.next_draws(engine.free_slots))
@@ -69,11 +70,15 @@ class PromptSupply:
         recipe: Says when the step's tokens are spent.
         sampler: Is asked for prompts.
         at_a_time: The most prompts under way at a time.
+
+    Attributes:
+        carried: With `carry_over`, what was under way when the step ended.
     """
 
     recipe: StepRecipe
     sampler: PromptSampler
     at_a_time: int
+    carried: Carried | None = field(default=None, init=False)
     _runs_out: bool = field(default=False, init=False)
     _open: list[Pool] = field(default_factory=list, init=False)
     _ended: int = field(default=0, init=False)
@@ -90,9 +95,13 @@ class PromptSupply:
             free_slots: Draws that could begin now; None if there is no bound.
             in_engine: Prompts with a draw in the engine; others only wait for grading.
         """
-        missing = min(self._prompts_missing(session, tokens, in_engine), session.room)
+        if self.recipe.carry_over:
+            missing = 0 if self._is_over(session, tokens) else session.room
+        else:
+            missing = min(self._prompts_missing(session, tokens, in_engine), session.room)
         if missing <= 0 or self._runs_out:
-            session.close()
+            if not self.recipe.carry_over or session.room <= 0:
+                session.close()
             return False
         count = min(missing, self.at_a_time - in_engine)
         if free_slots is not None:
@@ -105,6 +114,28 @@ class PromptSupply:
         if keys:
             session.add(keys, **beliefs(self.recipe, self.sampler, keys))
         return bool(keys)
+
+    def ends(self, session: RolloutSession, tokens: int) -> bool:
+        """Say whether the step ends now, with `carry_over`: it is over, and nothing is too old.
+
+        All results that the engine has reported are to be recorded then, and `end` called.
+        """
+        if not self.recipe.carry_over or not self._is_over(session, tokens):
+            return False
+        oldest = session.step - self.recipe.max_steps_off_policy
+        return not any(
+            pool.exit_reason is None and pool.begun is not None and pool.begun <= oldest
+            for pool in session.pools.values()
+        )
+
+    def end(self, session: RolloutSession) -> None:
+        """End the step: what is under way leaves the session, which is done then."""
+        self.carried = Carried(self.at_a_time, session.hand_over())
+
+    def _is_over(self, session: RolloutSession, tokens: int) -> bool:
+        if self.recipe.tokens is None:
+            return session.ended >= self.at_a_time
+        return tokens >= self.recipe.tokens and session.ended > 0
 
     def _prompts_missing(self, session: RolloutSession, tokens: int, in_engine: int) -> int:
         """Say how many prompts more the step's tokens are expected to suffice for."""
@@ -128,9 +159,8 @@ class PromptSupply:
         self._runs_out = True
         session.close()
         log.warning(
-            "step %d: the prompt sampler has no further prompts; the step ends after those that "
-            "are under way, %d of its %s tokens are drawn",
+            "step %d: the prompt sampler has no further prompts; the step may end before its "
+            "tokens or prompts are done, after %d tokens and those of the prompts under way",
             session.step,
             tokens,
-            self.recipe.tokens,
         )

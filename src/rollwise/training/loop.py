@@ -97,23 +97,41 @@ def save(run: Run) -> None:
     """Write a checkpoint, and the responses drawn since the last one."""
     run.folder.flush_samples()
     folder, records = run.folder.checkpoints, run.folder.records
-    save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler, records)
+    save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler, records, run.carried)
     prune_checkpoints(folder, run.config.checkpoint.keep)
 
 
 def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     """Evaluate, log and save a finished step where due; returns whether it was saved."""
+    config = run.config
     run.step += 1
     tokens_before = run.spent.tokens
     run.spent.add(metrics)
+    saved = _due(run.step, config.checkpoint.every)
+    if saved:
+        metrics = _begin_again(run, metrics)
     if _evaluation_due(run, tokens_before):
+        metrics = _begin_again(run, metrics)
         with suppress(Dropped):
             metrics = _evaluated(run, metrics)
     _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
-    due = _due(run.step, run.config.checkpoint.every)
-    if due:
+    if saved:
         save(run)
-    return due
+    return saved
+
+
+def _begin_again(run: Run, metrics: Row) -> Row:
+    """Have the engine forget what is under way; the next step draws it again, with its seeds.
+
+    So the engine is free for an evaluation, and a run that is resumed draws what it would have
+    drawn. The tokens drawn in vain are added to the metrics of the newest step.
+    """
+    if run.carried is None:
+        return metrics
+    forgotten = run.engine.cancel(run.carried.in_flight)
+    run.carried = run.carried.begun_again()
+    run.spent.tokens += forgotten
+    return metrics | {"tokens": metrics["tokens"] + forgotten}
 
 
 def _evaluated(run: Run, metrics: Row) -> Row:

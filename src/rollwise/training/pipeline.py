@@ -80,7 +80,8 @@ class Pipeline:
 def draw_step(run: Run, number: int) -> tuple[Row, list[Example]]:
     """Draw and grade a step; returns its metrics, and what is learned from."""
     failed_before = run.grader.failures
-    step = take_step(run.recipe, run.sampler, run.roll_out, number)
+    step = take_step(run.recipe, run.sampler, run.roll_out, number, run.carried)
+    run.carried = step.carried
     _keep_samples(run, step, number)
     failed = run.grader.failures - failed_before
     metrics = {"step": number, **step.metrics, "grader_failures": failed}
@@ -97,7 +98,10 @@ def learn(learner: StepLearner, examples: Sequence[Example]) -> Learned:
 def load_learned(run: Run, metrics: Row, learned: Learned) -> Row:
     """Load the new weights into the engine; returns the metrics of the whole step."""
     began = time.perf_counter()
-    run.engine.load_weights(learned.weights)
+    if run.carried is None:
+        run.engine.load_weights(learned.weights)
+    else:
+        run.engine.continue_with(learned.weights)  # type: ignore[attr-defined]
     seconds = learned.seconds + time.perf_counter() - began
     return metrics | learned.metrics | {"seconds": metrics["seconds"] | {"learning": seconds}}
 

@@ -10,7 +10,7 @@ from rollwise.grading.factory import make_grader
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.training.backend import Backend
-from rollwise.training.checkpoints import check_checkpoint, load_checkpoint
+from rollwise.training.checkpoints import check_checkpoint, load_carried, load_checkpoint
 from rollwise.training.data import load_data
 from rollwise.training.state import Run, Spent
 
@@ -55,15 +55,22 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
-    step, spent = 0, Spent()
+    step, spent, carried = 0, Spent(), None
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
+        carried = load_carried(checkpoint)
         folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
         folder.discard_after(step)
         for metrics in folder.read_metrics():
             spent.add(metrics)
         _check_end(config, step, folder)
     engine = backend.make_engine()
+    if config.step.carry_over and not hasattr(engine, "continue_with"):
+        raise ConfigError(
+            "`step.carry_over` must be false here: responses of the engine "
+            f"{type(engine).__name__} cannot go on with new weights; the built-in engine's can "
+            "(`engine.type = transformers`, unless it draws in whole batches)"
+        )
     if checkpoint is None:
         folder.create(settings)
     else:
@@ -84,6 +91,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         heldout=[problem.key for problem in data.heldout],
         questions={problem.key: problem.messages[-1]["content"] for problem in problems},
         step=step,
+        carried=carried,
         spent=spent,
     )
 

@@ -16,7 +16,7 @@ from rollwise.prompts import PromptSampler
 from rollwise.records import Row, RunFolder, Trackers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import PromptSupply, RolloutCost, StepRecipe
+from rollwise.step import Carried, PromptSupply, RolloutCost, StepRecipe
 from rollwise.training.backend import StepLearner
 
 
@@ -52,6 +52,7 @@ class Run:
         heldout: The held-out prompts.
         questions: The text of each prompt, for people to read.
         step: The number of steps done.
+        carried: With `step.carry_over`, what the last of them left under way.
         spent: What they cost.
         droppable: Marks the drawing of responses, which may raise `Dropped` then (`StopRequest`).
     """
@@ -69,6 +70,7 @@ class Run:
     heldout: Sequence[Key]
     questions: Mapping[Key, str]
     step: int = 0
+    carried: Carried | None = None
     spent: Spent = field(default_factory=Spent)
     droppable: Callable[[], AbstractContextManager[None]] = nullcontext
 

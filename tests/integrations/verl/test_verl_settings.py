@@ -163,6 +163,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
         ({"step": {"tokens": 4096}}, "step.tokens"),
+        ({"step": {"carry_over": True}}, "step.carry_over"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
     ],
 )

@@ -86,6 +86,13 @@ class SplitBatch:
         for part in self.parts:
             part.forget_prompts()
 
+    def renew(self) -> None:
+        """Go on with the model's weights as they are now; keys and values in slots stay."""
+        for part in self.forked:
+            part.pause()
+        self._shared.update()
+        self.forget_prompts()
+
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
         """Begin draws, given their prompts; no more than there are free slots."""
         if not any(part.drawing for part in self.parts):
@@ -198,6 +205,7 @@ class ForkedBatch:
         self._unanswered = self._steps = 0
         self._steps_before: dict[Draw, int] = {}
         self._ended: list[Response] = []
+        self._cancelled: set[Draw] = set()
         with theirs:
             self._process = _fork(_serve, batch, theirs, self._pipe)
         # At exit this comes before multiprocessing's SIGTERM, which the process ignores.
@@ -212,6 +220,7 @@ class ForkedBatch:
         """Start over with `slots` free slots, and forget all prompts."""
         self._answer()
         self._slots, self._ended = slots, []
+        self._cancelled.clear()
         self.drawing, self._steps_before = {}, {}
         self._ask(ContinuousBatch.open, slots)
 
@@ -222,6 +231,8 @@ class ForkedBatch:
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
         """Begin draws, given their prompts; no more than there are free slots."""
         if draws:
+            if not self._cancelled.isdisjoint(draws):
+                self.pause()  # what it has drawn for them so far is not to be taken for new
             self.drawing.update(draws)
             self._steps_before.update(dict.fromkeys(draws, self._steps))
             self._ask(ContinuousBatch.fill, draws)
@@ -232,11 +243,16 @@ class ForkedBatch:
         self._steps += steps
         self.is_drawing = True
 
+    def pause(self) -> None:
+        """Wait until the process is idle; what has ended is kept, unless it was cancelled."""
+        self._answer()
+        self._ended = [response for response in self._ended if response.draw in self.drawing]
+        self._cancelled.clear()
+
     def drawn(self) -> list[Response]:
         """Wait until the process is idle; return the responses that have ended."""
-        self._answer()
-        ended = [response for response in self._ended if response.draw in self.drawing]
-        self._ended = []
+        self.pause()
+        ended, self._ended = self._ended, []
         for response in ended:
             del self.drawing[response.draw], self._steps_before[response.draw]
         return ended
@@ -252,6 +268,7 @@ class ForkedBatch:
             return 0
         for draw in known:
             del self.drawing[draw]
+        self._cancelled.update(known)
         self._ask(ContinuousBatch.cancel, known)
         return sum(1 + self._steps - self._steps_before.pop(draw) for draw in known)
 

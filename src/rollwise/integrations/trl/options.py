@@ -22,8 +22,8 @@ class AdaptiveSampling(StepRecipe):
 
     Beside the arguments below it takes those of `StepRecipe`, except for what TRL has a setting
     for: the group's size (`num_generations`), the division by the standard deviation
-    (`scale_rewards`) and the `seed`, and `tokens`, because TRL's batches hold a fixed number of
-    groups. `generation_batch_size / num_generations` is the number of
+    (`scale_rewards`) and the `seed`, and `tokens` and `carry_over`, because TRL's batches hold a
+    fixed number of groups. `generation_batch_size / num_generations` is the number of
     prompts of a step. `Streamed` needs rollwise's engine. `strategy="all"` is possible only where
     no prompt can get more than `num_generations` draws.
 
@@ -43,6 +43,8 @@ class AdaptiveSampling(StepRecipe):
     group_size: int = field(default=4, init=False)
     scale_by_std: bool = field(default=False, init=False)
     tokens: int | None = field(default=None, init=False)
+    carry_over: bool = field(default=False, init=False)
+    max_steps_off_policy: int = field(default=4, init=False)
     seed: int = field(default=0, init=False)
     prompt_sampler: MakeSampler = Uniform
     engine: EngineName = "auto"

@@ -89,6 +89,7 @@ def unsupported(settings: TrainConfig) -> list[str]:
         "tokens": (settings.tokens, "unset", (None,), trainer),
         "seconds": (settings.seconds, "unset", (None,), trainer),
         "evaluation.every_tokens": (settings.evaluation.every_tokens, 0, (0,), trainer),
+        "step.carry_over": (settings.step.carry_over, "false", (False,), workers),
         "step.tokens": (settings.step.tokens, "unset", (None,), workers),
         "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
