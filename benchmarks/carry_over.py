@@ -42,7 +42,7 @@ LENGTHS = {
     "long": Lengths(median=500, sigma=1.2, longest=16384),
 }
 PROMPTS = 20_000
-STEPS = 30
+STEPS = 8
 SINGLE: dict[str, Any] = {
     "exit_rule": rw.FixedCount(1),
     "schedule": rw.Streamed(1),
@@ -92,14 +92,14 @@ class Outcome:
 def main() -> None:
     """Measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="2 seeds, fewer steps")
+    parser.add_argument("--quick", action="store_true", help="2 seeds, 4 steps")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=4)
     arguments = parser.parse_args()
     seeds = range(2 if arguments.quick else arguments.seeds)
     figures: dict[str, Estimate] = {}
     for part in arguments.parts:
-        for setting, run in PARTS[part](8 if arguments.quick else STEPS):
+        for setting, run in PARTS[part](4 if arguments.quick else STEPS):
             figures |= compare(setting, run, seeds)
     print(json.dumps(figures))
 
@@ -222,7 +222,7 @@ def built_in(steps: int) -> Iterator[tuple[str, Callable[[Arm, int], Outcome]]]:
             return cost
 
         sampler = rw.Uniform(list(prompts), slots if arm.by_tokens else RESPONSES, seed)
-        oldest = take_steps(arm, sampler, roll_out, 17 * RESPONSES, min(steps, 12), seed)
+        oldest = take_steps(arm, sampler, roll_out, 17 * RESPONSES, steps, seed)
         return Outcome(1 - sum(rows) / (slots * len(rows)), seconds / drawn, oldest)
 
     yield "built-in engine, 64 slots", run

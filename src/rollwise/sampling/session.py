@@ -230,6 +230,8 @@ class RolloutSession:
     @property
     def room(self) -> int:
         """Prompts that can be added under `total_draws`: each needs a draw that no other needs."""
+        if self.total_draws is None:
+            return sys.maxsize
         return self.draws_left - sum(not prompt.issued for prompt in self._prompts.values())
 
     @property
