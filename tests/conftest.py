@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ else:
     # A busy machine is slow, and nothing is wrong then.
     settings.register_profile("without deadlines", deadline=None)
     settings.load_profile("without deadlines")
+
+
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under nohup the commands would ignore it too, as they should, and what is tested is the rest.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
