@@ -313,6 +313,15 @@ BAD_VALUES = {
         {"engine": {"temperature": 0}},
         ["`engine.temperature`", "greater than 0", "it is 0"],
     ),
+    "infinite": (
+        {"engine": {"temperature": float("inf")}},
+        ["`engine.temperature`", "finite", "it is inf"],
+    ),
+    "more than torch takes as a seed": ({"seed": 10**22}, ["`seed`", "less than", f"is {10**22}"]),
+    "more threads than there can be": (
+        {"model": {"cpu_threads": 100_000}},
+        ["`model.cpu_threads`", "less than or equal to 4096", "it is 100000"],
+    ),
     "no number at all": (
         {"grading": {"positive_threshold": float("nan")}},
         ["`grading.positive_threshold`", "finite", "it is nan"],

@@ -222,7 +222,7 @@ def _add_report(commands: Commands) -> None:
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.reports import write_report
 
-        console.print(f"report: {write_report(options.folder)}")
+        console.print(f"report: {write_report(options.folder)}", markup=False)
         return 0
 
     parser.set_defaults(run=run)

@@ -2,6 +2,8 @@
 
 from html.parser import HTMLParser
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rollwise.cli import main
@@ -273,8 +275,25 @@ def test_a_folder_without_a_run_is_named(tmp_path):
         assert not (path / "report.html").exists()
 
 
+@pytest.mark.parametrize("lacking", ["grading", "elapsed", "key"])
+def test_records_of_something_else_are_an_error(tmp_path, lacking):
+    path = make_run(tmp_path / "run", samples=[sample(1, 0, "=")])
+    if lacking == "grading":
+        RunFolder(path).write_config({"seed": 0})
+    elif lacking == "elapsed":
+        (path / "metrics.jsonl").write_text('{"step": 3}\n')
+    else:
+        pq.write_table(pa.table({"step": [1], "text": ["other columns"]}), path / "samples.parquet")
+    with pytest.raises(RunError, match="lack what the report needs"):
+        write_report(path)
+    assert not (path / "report.html").exists()
+
+
 def test_the_command_writes_it_and_says_where(run, capsys, tmp_path):
     assert main(["report", str(run)]) == 0
     assert str(run / "report.html") in "".join(capsys.readouterr().out.split())
+    marked = make_run(tmp_path / "run[/x]")
+    assert main(["report", str(marked)]) == 0
+    assert str(marked / "report.html") in "".join(capsys.readouterr().out.split())
     assert main(["report", str(tmp_path)]) == 2
     assert f"rollwise: there is no run in {tmp_path}" in capsys.readouterr().err

@@ -209,7 +209,7 @@ class EngineSection(Typed):
 
     max_new_tokens: int = Field(1024, ge=1)
     """Responses are cut here."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Of sampling."""
     batch_size: int = Field(256, ge=1)
     """Responses drawn at a time."""

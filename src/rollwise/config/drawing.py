@@ -83,7 +83,7 @@ class BenchmarkSettings(ReadingSettings):
 class DrawConfig(CommandConfig):
     """Settings that both commands have."""
 
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     """Of everything random in the run."""
     portion: int = Field(64, ge=1)
     """Prompts whose responses are written at a time; a run that is killed draws at most so many

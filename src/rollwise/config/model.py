@@ -15,7 +15,7 @@ class ModelSource(Section):
     """`running-sums` (built in), a folder with a model and its tokenizer, or a name on the hub."""
     device: str = "auto"
     """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
-    cpu_threads: int | None = Field(None, ge=1)
+    cpu_threads: int | None = Field(None, ge=1, le=4096)
     """Threads of the arithmetic on a CPU; by default as many as `torch` chooses."""
 
 

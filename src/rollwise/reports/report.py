@@ -7,6 +7,7 @@ from typing import Any
 
 import jinja2
 
+from rollwise.errors import RunError, one_line
 from rollwise.files import write_text
 from rollwise.records import Row, RunFolder, flatten
 
@@ -27,8 +28,22 @@ def write_report(path: Path) -> Path:
     so far.
 
     Raises:
-        RunError: There is no run in the folder, or the report cannot be written.
+        RunError: There is no run in the folder, its records are not those of a run, or the report
+            cannot be written.
     """
+    try:
+        page = _page(path)
+    except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+        raise RunError(
+            f"{path}: config.json, metrics.jsonl or samples.parquet lack what the report needs "
+            f"({one_line(error)}); they may be of another command or release"
+        ) from error
+    target = path / "report.html"
+    write_text(target, page)
+    return target
+
+
+def _page(path: Path) -> str:
     from rollwise.reports import plots
 
     folder = RunFolder(path)
@@ -50,7 +65,7 @@ def write_report(path: Path) -> Path:
     drawn = [plots.heldout(lines)] if evaluated else []
     drawn += [plot(steps) for plot in kinds if steps]
     template = (files("rollwise.reports") / "template.html").read_text(encoding="utf-8")
-    page = (
+    return (
         page_environment()
         .from_string(template)
         .render(
@@ -64,9 +79,6 @@ def write_report(path: Path) -> Path:
             settings=flatten(config, "."),
         )
     )
-    target = path / "report.html"
-    write_text(target, page)
-    return target
 
 
 def page_environment() -> jinja2.Environment:

@@ -137,7 +137,9 @@ class StepRecipe:
             allow_inf_nan=False,
         ),
     )
-    seed: int = field(default=0, metadata=_setting("seed", "Seed of everything random.", ge=0))
+    seed: int = field(
+        default=0, metadata=_setting("seed", "Seed of everything random.", ge=0, lt=2**63)
+    )
 
     def __post_init__(self) -> None:
         self.check_choices()
