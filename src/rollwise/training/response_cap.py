@@ -1,6 +1,6 @@
 """A bound on how much a single response can move the weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -34,38 +34,53 @@ class ResponseCap:
     that an update in which many responses are extreme is bounded by those before it. The first
     update takes the median of each micro-batch.
 
+    A backward pass has one row for each response. A learner makes each update within `bounding`;
+    one that does not hold all of an update's backward passes in hand has each of them in
+    `watching`, and calls `move_bounds` once they are done.
+
     Args:
         model: A causal language model of `transformers`.
         ratio: The bound, in gradients of the median response.
+        gather: Joins a tensor of this process, shape (R, 2), with those of all others, so that
+            they have the same bounds; by default there are no others.
 
     Attributes:
+        tokens: What the loss of a backward pass has been divided by.
         bounds: At each place, shape (layers + 1,): on the norm of the gradient of one response's
-            summed token losses; infinite until something was measured there.
+            loss times `tokens`; infinite until something was measured there.
         capped: Responses scaled down so far, at the place where most were in each update.
 
     Raises:
         ModelError: The layers of the model cannot be found.
     """
 
-    def __init__(self, model: PreTrainedModel, ratio: float) -> None:
-        self.ratio, self.capped = ratio, 0
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        ratio: float,
+        gather: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.ratio, self.capped, self.tokens = ratio, 0, 1.0
         self._layers = decoder_layers(model)
-        self._places = len(self._layers) + 1
-        self.bounds: NDArray[np.float64] = np.full(self._places, np.inf)
-        self._norms: list[list[Tensor]] = []
-        self._scaled: list[list[Tensor]] = []
-        self._tokens = 1
+        self._gather = gather or (lambda tensor: tensor)
+        self.bounds: NDArray[np.float64] = np.full(len(self._layers) + 1, np.inf)
+        self._seen: list[list[Tensor]] = [[] for _ in self.bounds]
 
     @contextmanager
-    def bounding(self, tokens: int) -> Iterator[None]:
+    def bounding(self, tokens: float) -> Iterator[None]:
         """Bound the gradients of an update's backward passes; then move the bounds.
 
         Args:
             tokens: Of the whole update, over which the loss is averaged.
         """
-        self._tokens = tokens
-        self._norms = [[] for _ in range(self._places)]
-        self._scaled = [[] for _ in range(self._places)]
+        self.tokens = tokens
+        with self.watching():
+            yield
+        self.move_bounds()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Bound the gradients of backward passes; their forward passes must be within it, too."""
         handles = [
             layer.register_forward_pre_hook(partial(self._see_input, place), with_kwargs=True)
             for place, layer in enumerate(self._layers)
@@ -77,7 +92,14 @@ class ResponseCap:
         finally:
             for handle in handles:
                 handle.remove()
-        self._move_bounds()
+
+    def move_bounds(self) -> None:
+        """Take the bounds of the next update from what was seen since the last one."""
+        seen = [self._gather(torch.cat(rows)) if rows else torch.zeros(0, 2) for rows in self._seen]
+        self._seen = [[] for _ in self.bounds]
+        self.capped += max(int(rows[:, 1].sum()) for rows in seen)
+        medians = np.array([float(_median(rows[:, 0])) for rows in seen])
+        self.bounds = np.minimum(GROWTH * self.bounds, self.ratio * medians)
 
     def _see_input(self, place: int, _: nn.Module, args: Any, kwargs: Any) -> None:
         self._watch(place, args[0] if args else kwargs["hidden_states"])
@@ -91,20 +113,13 @@ class ResponseCap:
 
     def _bounded(self, place: int, gradient: Tensor) -> Tensor:
         """Scale down what exceeds the bound; gradient of shape (R, columns, hidden)."""
-        norms = gradient.detach().float().flatten(1).norm(dim=1) * self._tokens
+        norms = gradient.detach().float().flatten(1).norm(dim=1) * self.tokens
         known = self.bounds[place]
         bound = norms.new_tensor(known) if np.isfinite(known) else self.ratio * _median(norms)
         too_large = norms > bound
-        self._norms[place].append(norms)
-        self._scaled[place].append(too_large.sum())
+        self._seen[place].append(torch.stack([norms, too_large.to(norms.dtype)], dim=1))
         scale = torch.where(too_large, bound / norms, 1.0)
         return gradient * scale.to(gradient.dtype)[:, None, None]
-
-    def _move_bounds(self) -> None:
-        scaled = [int(sum(counts)) for counts in self._scaled]
-        self.capped += max(scaled)
-        medians = [float(_median(torch.cat(norms))) if norms else np.inf for norms in self._norms]
-        self.bounds = np.minimum(GROWTH * self.bounds, self.ratio * np.array(medians))
 
 
 def _median(norms: Tensor) -> Tensor:
@@ -126,6 +141,6 @@ def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
     if not layers:
         raise ModelError(
             f"response_cap bounds the gradient between the layers of a model, and those of "
-            f"{type(model).__name__} are not known: set learner.response_cap = 0"
+            f"{type(model).__name__} are not known: set response_cap to 0"
         )
     return layers

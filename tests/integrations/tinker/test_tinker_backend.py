@@ -6,15 +6,18 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import tinker
 import torch
 
 from rollwise.config import make_config
+from rollwise.config.step import make_sampler
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.learner import FILE, TinkerLearner
 from rollwise.models.loading import load_model
 from rollwise.step.groups import Example
+from rollwise.training.data import read_both
 from rollwise.training.learner import Learner
 
 pytestmark = pytest.mark.tinker
@@ -142,6 +145,38 @@ def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train, metrics_
         path.name for path in newest.iterdir()
     }
     assert json.loads((newest / "state.json").read_text())["updates"] >= 3
+
+
+def test_single_responses_are_compared_with_what_was_expected(tinker_url, tmp_path, train):
+    """By a sampler that never stopped: the run, resumed in its middle, chose and learnt by it."""
+    single = {
+        "prompts__type": "worth",
+        "prompts__batch_size": 8,
+        "exit__type": "fixed_count",
+        "exit__samples": 1,
+        "schedule__rounds": 1,
+        "advantage__baseline": "belief",
+        "learner__mini_batches": 2,
+        "records__prompts_per_step": 8,
+    }
+    folder = tmp_path / "run"
+    assert train(folder, steps=2, **single) == 0
+    assert train(folder, "--resume", steps=4, **single) == 0
+    config = make_config(json.loads((folder / "config.json").read_text())["config"])
+    keys = [problem.key for problem in read_both(config)[0]]
+    sampler = make_sampler(config, keys, [None] * len(keys))
+    rows = pq.read_table(folder / "samples.parquet").to_pylist()
+    for step in range(1, 5):
+        asked = sampler.ask()
+        expected = dict(zip(asked, sampler.expected_pass_rates(asked), strict=True))
+        found = {row["key"]: row for row in rows if row["step"] == step}
+        assert sorted(found) == sorted(asked)
+        for key, row in found.items():
+            assert row["advantage"] == pytest.approx(row["reward"] - expected[key])
+        correct = [int(found[key]["reward"]) for key in asked]
+        sampler.tell(asked, correct=correct, drawn=[1] * len(asked))
+    state = json.loads((folder / "checkpoints/step-000004/state.json").read_text())
+    assert state["updates"] == 2 * 4
 
 
 def test_sampling_runs_ahead_by_what_is_allowed(tinker_url, tmp_path, train, metrics_of):

@@ -19,6 +19,16 @@ WAYS = {
     "rounds": AdaptiveSampling(prompt_sampler=rw.CDAS),
     "streamed": AdaptiveSampling(schedule=rw.Streamed(max_samples=16), unresolved="refill"),
     "pilot": AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=3, maximum=8)),
+    "single": AdaptiveSampling(
+        prompt_sampler=rw.Worth,
+        exit_rule=rw.FixedCount(1),
+        schedule=rw.Rounds(1, rounds=1),
+        group_size=1,
+        strategy="all",
+        objective="linear",
+        baseline="belief",
+        response_cap=100.0,  # more than any response has, so that its first update changes nothing
+    ),
     "trl": AdaptiveSampling(engine="trl"),
 }
 
@@ -47,7 +57,14 @@ def train(sampling, folder, rank, ranks):
     tokens = [int(batch["num_items_in_batch"]) for batch in batches]
     draws = [line["rollwise/draws"] for line in trainer.state.log_history if "loss" in line]
     weights = sum(float(p.double().abs().sum()) for p in trainer.model.parameters())
-    return {"steps": steps, "tokens": tokens, "draws": draws, "weights": weights}
+    bounds = [] if trainer.response_cap is None else trainer.response_cap.bounds.tolist()
+    return {
+        "steps": steps,
+        "tokens": tokens,
+        "draws": draws,
+        "weights": weights,
+        "bounds": bounds,
+    }
 
 
 def describe(trainer, row):

@@ -35,12 +35,14 @@ def train_in(processes, file):
 @pytest.mark.slow
 def test_two_processes_train_on_the_groups_that_one_trains_on(tmp_path):
     one, two = train_in(1, tmp_path / "one.json"), train_in(2, tmp_path / "two.json")
-    for name in ("rounds", "streamed", "pilot"):
+    for name in ("rounds", "streamed", "pilot", "single"):
         assert two[name]["tokens"] == one[name]["tokens"]
         assert two[name]["weights"] == pytest.approx(one[name]["weights"], rel=1e-5)
         for alone, together in zip(one[name]["steps"], two[name]["steps"], strict=True):
             assert together == alone
     assert two["rounds"]["draws"] == one["rounds"]["draws"]
+    assert two["single"]["bounds"] == pytest.approx(one["single"]["bounds"], rel=1e-3)
+    assert all(bound > 0 for bound in two["single"]["bounds"])
     # TRL's own generation has no seeds for draws; the shape is the same.
     assert [len(rows) for rows in two["trl"]["steps"]] == [16, 16]
 

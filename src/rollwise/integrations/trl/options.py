@@ -1,6 +1,7 @@
 """The one argument that `AdaptiveGRPOTrainer` adds to those of TRL."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -21,13 +22,17 @@ class AdaptiveSampling(StepRecipe):
     """How the prompts of a step are sampled, what is learned from them, and what draws responses.
 
     Beside the arguments below it takes those of `StepRecipe`, except for what TRL has a setting
-    for: the group's size (`num_generations`), the division by the standard deviation
-    (`scale_rewards`) and the `seed`, and `tokens` and `carry_over`, because TRL's batches hold a
-    fixed number of groups. `generation_batch_size / num_generations` is the number of
-    prompts of a step. `Streamed` needs rollwise's engine. `strategy="all"` is possible only where
-    no prompt can get more than `num_generations` draws.
+    for: the division by the standard deviation (`scale_rewards`) and the `seed`, and `tokens` and
+    `carry_over`, because TRL's batches hold a fixed number of groups.
+    `generation_batch_size / group_size` is the number of prompts of a step. `Streamed` needs
+    rollwise's engine. `strategy="all"` is possible only where no prompt can get more than
+    `group_size` draws.
 
     Args:
+        group_size: Members of a group; by default TRL's `num_generations`, which is at least 2.
+            Groups of 1 need `baseline="belief"`.
+        response_cap: Between the layers of the model, the gradient of a response is scaled down to
+            this many times that of the median response, if it is larger; 0 leaves all as they are.
         prompt_sampler: Makes the sampler, from `keys`, `batch_size` and `seed`: a class such as
             `CDAS`, or `functools.partial` of one with its settings.
         engine: What draws responses: `rollwise`, seeded draw by draw; `trl`, whatever TRL is set
@@ -40,7 +45,8 @@ class AdaptiveSampling(StepRecipe):
         TypeError: `prompt_sampler` is a sampler or a name instead of something that makes one.
     """
 
-    group_size: int = field(default=4, init=False)
+    group_size: int | None = None  # type: ignore[assignment]
+    response_cap: float = 0.0
     scale_by_std: bool = field(default=False, init=False)
     tokens: int | None = field(default=None, init=False)
     carry_over: bool = field(default=False, init=False)
@@ -58,14 +64,17 @@ class AdaptiveSampling(StepRecipe):
                 "prompt_sampler must be what makes a sampler, such as rw.CDAS or functools.partial("
                 f"rw.Posterior, target=0.4), got {self.prompt_sampler!r}"
             )
-        if self.engine_batch_size is not None:
-            at_least("engine_batch_size", self.engine_batch_size, 1)
+        for name in ("group_size", "engine_batch_size"):
+            if (given := getattr(self, name)) is not None:
+                at_least(name, given, 1)
+        if not 0 <= self.response_cap < math.inf:
+            raise ValueError(f"response_cap must be finite and at least 0, got {self.response_cap}")
 
-    def recipe(self, group_size: int, scale_rewards: Any, seed: int) -> StepRecipe:
+    def recipe(self, num_generations: int, scale_rewards: Any, seed: int) -> StepRecipe:
         """Return the recipe of a step, completed by TRL's settings.
 
         Args:
-            group_size: TRL's `num_generations`.
+            num_generations: TRL's setting of that name.
             scale_rewards: TRL's setting of that name.
             seed: TRL's `seed`.
 
@@ -73,14 +82,21 @@ class AdaptiveSampling(StepRecipe):
             ValueError: Settings that exclude each other; names them, and what would do.
         """
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(StepRecipe)}
-        given |= {"group_size": group_size, "seed": seed}
+        size = self.group_size or num_generations
+        given |= {"group_size": size, "seed": seed}
         recipe = StepRecipe(**given | {"scale_by_std": self._scales_by_std(scale_rewards)})
         schedule = recipe.resolved_schedule
-        if self.strategy == "all" and schedule.max_samples > group_size:
+        if self.strategy == "all" and schedule.max_samples > size:
             raise ValueError(
-                f"strategy='all' needs a schedule of at most num_generations = {group_size} draws "
-                f"a prompt, for TRL trains on groups of that size; {schedule} allows "
+                f"strategy='all' needs a schedule of at most {size} draws a prompt (group_size, or "
+                f"num_generations), for TRL trains on groups of that size; {schedule} allows "
                 f"{schedule.max_samples}"
+            )
+        if schedule.max_samples == 1 and recipe.resolved_objective.needs_variance:
+            raise ValueError(
+                f"objective={self.objective!r} compares a response with others to the same prompt, "
+                f"and {schedule} draws one; to learn from single responses, set "
+                "objective='linear' and baseline='belief'"
             )
         return recipe
 

@@ -45,6 +45,17 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
             "multi_objective_aggregation must be 'sum_then_normalize': advantages are computed "
             f"from the weighted sum of rewards; got {aggregation!r}"
         )
+    rows, size = trainer.args.generation_batch_size, recipe.group_size
+    if rows % size:
+        raise ValueError(
+            f"group_size must divide generation_batch_size, which is {rows}, so that the batch "
+            f"holds whole groups; got {size}"
+        )
+    if sampling.response_cap and (unbounded := beyond_response_cap(trainer)):
+        raise ValueError(
+            "response_cap reads the gradients between the layers of the model, which is not "
+            f"possible with {', '.join(unbounded)}; set response_cap=0"
+        )
     asked, schedule = beyond_own_engine(trainer), recipe.resolved_schedule
     if schedule.draws_ahead and not takes_own_engine(trainer, sampling):
         raise ValueError(
@@ -69,7 +80,7 @@ def beyond_own_engine(trainer: Any) -> list[str]:
     asked = {
         "use_vllm": args.use_vllm,
         "continuous batching": any(getattr(args, name, False) for name in continuous),
-        "a sharded model": trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled,
+        "a sharded model": is_sharded(trainer),
         "top_p": args.top_p != 1.0,
         "top_k": args.top_k not in (0, None),
         "min_p": bool(args.min_p),
@@ -78,3 +89,19 @@ def beyond_own_engine(trainer: Any) -> list[str]:
         "generation_kwargs": bool(args.generation_kwargs),
     }
     return [name for name, is_asked in asked.items() if is_asked]
+
+
+def beyond_response_cap(trainer: Any) -> list[str]:
+    """Name TRL's settings under which gradients between layers are hidden, or scaled."""
+    args = trainer.args
+    asked = {
+        "fp16": args.fp16,
+        "torch_compile": args.torch_compile,
+        "a sharded model": is_sharded(trainer),
+    }
+    return [name for name, is_asked in asked.items() if is_asked]
+
+
+def is_sharded(trainer: Any) -> bool:
+    """Say whether the model is split over devices."""
+    return bool(trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled)

@@ -17,7 +17,7 @@ from rollwise.engines import Completion, Engine
 from rollwise.engines.rollout import run_session
 from rollwise.engines.transformers import make_built_in_engine
 from rollwise.grading.grader import finished
-from rollwise.integrations.trl.checkpoints import SamplerKeeper, load_sampler
+from rollwise.integrations.trl.checkpoints import StateKeeper, load_state
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling
 from rollwise.integrations.trl.requirements import (
@@ -29,13 +29,18 @@ from rollwise.integrations.trl.rows import Row, make_rows
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Step, take_step
+from rollwise.training.response_cap import ResponseCap
+
+PER_TOKEN = ("dapo", "cispo", "vespo")
+"""The losses that divide by the tokens of the batch; others divide by what is the same for each."""
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
     """TRL's `GRPOTrainer` with rollwise's sampling; every argument of it keeps its meaning.
 
     At each generation step it asks its prompt sampler for prompts, draws responses until each
-    prompt has enough signal, and passes groups of `num_generations` with their advantages to TRL.
+    prompt has enough signal, and passes groups with their advantages to TRL. Their size is
+    `num_generations`, or that of `sampling`, which the attribute `num_generations` then has too.
     The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
 
@@ -52,9 +57,12 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         sampling = AdaptiveSampling() if sampling is None else sampling
         self._recipe = sampling.recipe(
-            self.num_generations, self.args.scale_rewards, self.args.seed
+            self.args.num_generations, self.args.scale_rewards, self.args.seed
         )
         check_settings(self, sampling, self._recipe)
+        # Beside `args.num_generations`, which TRL wants to be at least 2: by this attribute it
+        # counts epochs and describes groups in its metrics.
+        self.num_generations: int = self._recipe.group_size
         self._groups_per_step = self.args.generation_batch_size // self.num_generations
         self.prompt_sampler = sampling.prompt_sampler(
             keys=range(len(self.train_dataset)),
@@ -65,7 +73,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._prompts: _Prompts = _Prompts(self)
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
-        self.add_callback(SamplerKeeper(self))
+        self.response_cap = self._make_cap(sampling.response_cap)
+        self.add_callback(StateKeeper(self))
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
@@ -80,6 +89,33 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             own = TRLEngine(self, None if self.use_vllm else rows)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
         return SharedEngine(own, self._grade, gather_object, rank, ranks)
+
+    def _make_cap(self, ratio: float) -> ResponseCap | None:
+        if not ratio:
+            return None
+        model = self.accelerator.unwrap_model(self.model)
+        return ResponseCap(model, ratio, self.accelerator.gather)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Run a forward and a backward pass; with `response_cap`, each response is bounded."""
+        cap = self.response_cap
+        if cap is None:
+            loss: Tensor = super().training_step(*args, **kwargs)
+            return loss
+        with cap.watching():
+            loss = super().training_step(*args, **kwargs)
+        if self.accelerator.sync_gradients:  # the last one before an update
+            before = cap.capped
+            cap.move_bounds()
+            self._metrics["train"]["rollwise/capped_responses"].append(cap.capped - before)
+        return loss
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute TRL's loss, and note what it divides each response by."""
+        if self.response_cap is not None and self.loss_type in PER_TOKEN:
+            tokens = inputs["num_items_in_batch"] / self.accelerator.num_processes
+            self.response_cap.tokens = float(tokens)
+        return super().compute_loss(model, inputs, *args, **kwargs)
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         """Sample adaptively, and let TRL build its batch from that; evaluation is TRL's own."""
@@ -182,10 +218,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             self._metrics["train"][f"rollwise/{name}"].append(value)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load what TRL loads, and the prompt sampler's state."""
+        """Load what TRL loads, and the state of the sampler and of the bounds on responses."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.sampling_steps = load_sampler(checkpoint, self.prompt_sampler)
+            self.sampling_steps = load_state(checkpoint, self.prompt_sampler, self.response_cap)
 
 
 class _Prompts(dict[Key, Sequence[int]]):

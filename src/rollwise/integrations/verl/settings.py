@@ -75,7 +75,7 @@ def check(config: Any, settings: TrainConfig) -> None:
 def unsupported(settings: TrainConfig) -> list[str]:
     """Say which settings verl cannot follow."""
     trainer = "trainer ends by steps"
-    workers, learner = "workers sample prompts separately", "learner has no such bound"
+    workers, learner = "workers sample prompts separately", "learners pack responses into one row"
     refused: dict[str, tuple[Any, Any, tuple[Any, ...], str]] = {
         "backend.type": (settings.backend.type, "local", ("local",), workers),
         "group.unresolved": (
