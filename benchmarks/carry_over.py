@@ -41,7 +41,7 @@ LENGTHS = {
     "moderate": Lengths(median=500, sigma=0.7, longest=2048),
     "long": Lengths(median=500, sigma=1.2, longest=16384),
 }
-PROMPTS = 20_000
+PROMPTS = 8192
 STEPS = 8
 SINGLE: dict[str, Any] = {
     "exit_rule": rw.FixedCount(1),
