@@ -15,6 +15,7 @@ from rollwise.config import (
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
+    PlanConfig,
     PrepareConfig,
     Section,
     TrainConfig,
@@ -26,10 +27,10 @@ INTRODUCTION = """\
 # Settings
 
 Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate),
-[`rollwise prepare`](#rollwise-prepare) and [`rollwise compare`](#rollwise-compare), with its
-default. In a TOML file `section.key` is `key` under `[section]`; on the command line it is
-`--section.key VALUE`, a list as `a,b` and a table as JSON. The command line wins over the file,
-the file over the defaults.
+[`rollwise prepare`](#rollwise-prepare), [`rollwise compare`](#rollwise-compare) and
+[`rollwise plan`](#rollwise-plan), with its default. In a TOML file `section.key` is `key` under
+`[section]`; on the command line it is `--section.key VALUE`, a list as `a,b` and a table as JSON.
+The command line wins over the file, the file over the defaults.
 
 `backend`, `prompts`, `belief`, `exit`, `schedule`, `allocation`, `engine` and `grading` choose one
 of several kinds by `type`, `advantage` by `objective`; each may be one of your own, `module:Class`
@@ -84,6 +85,12 @@ COMPARE = """\
 [compare.md](compare.md) says how it is used.
 """
 
+PLAN = """\
+# `rollwise plan`
+
+[plan.md](plan.md) says how it is used.
+"""
+
 HEADER = "| setting | default | meaning |\n|---|---|---|\n"
 
 
@@ -95,6 +102,7 @@ def page() -> str:
         EVALUATE: EvaluateConfig,
         PREPARE: PrepareConfig,
         COMPARE: CompareConfig,
+        PLAN: PlanConfig,
     }
     written: list[str] = []
     for introduction, command in commands.items():

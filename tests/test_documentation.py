@@ -8,6 +8,7 @@ import pytest
 from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
+    PlanConfig,
     PrepareConfig,
     TrainConfig,
     setting_names,
@@ -41,7 +42,7 @@ def test_the_page_of_settings_is_written_from_the_settings(root):
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     assert (root / "docs/settings.md").read_text() == module.page(), f"run python {script.name}"
-    for kind in (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig):
+    for kind in (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig, PlanConfig):
         assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
 
 

@@ -18,6 +18,7 @@ from rollwise.config import (
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
+    PlanConfig,
     PrepareConfig,
     TrainConfig,
     add_settings,
@@ -205,6 +206,33 @@ def _compare(layers: Layers, folder: Path, resume: bool, console: Console) -> bo
     return compare(layers, folder, resume, console)
 
 
+def _add_plan(commands: Commands, plugins: Plugins) -> None:
+    parser = commands.add_parser(
+        "plan",
+        allow_abbrev=False,
+        usage="rollwise plan [config] [--output DIR] [--section.key VALUE]",
+        help="predict what methods cost and teach a step, before anything is trained",
+        description="Take steps of each method with pass rates and prices that are known, in "
+        "virtual time and without a model: draws, tokens, seconds, zero-variance groups, and the "
+        "signal that is learned from. See docs/plan.md.",
+    )
+    if plugins is None:
+        return
+    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
+    parser.add_argument("--output", type=Path, help="a folder for the tables and the report")
+    settings = add_settings(parser, PlanConfig)
+
+    def run(options: argparse.Namespace, console: Console) -> int:
+        from rollwise.commands.plan import plan
+
+        layers = [read_toml(options.config)] if options.config else []
+        layers.append(_given(settings, options))
+        plan(layers, options.output, console)
+        return 0
+
+    parser.set_defaults(run=run, kind=PlanConfig)
+
+
 def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
     from rollwise.commands.prepare import prepare
 
@@ -265,6 +293,7 @@ ADD = {
     "evaluate": _add_evaluate,
     "prepare": _add_prepare,
     "compare": _add_compare,
+    "plan": _add_plan,
     "verl": _add_verl,
 }
 """What adds each command that has settings."""

@@ -9,6 +9,7 @@ from rollwise.config.group import GroupSettings
 from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.config.model import BUILT_IN, ModelSettings, ModelSource
 from rollwise.config.old import OldSetting
+from rollwise.config.plan import PassRateSettings, PlanConfig, PriceSettings
 from rollwise.config.reading import (
     add_settings,
     explain_unknown,
@@ -43,7 +44,10 @@ __all__ = [
     "ModelSource",
     "OldSetting",
     "PassRateRange",
+    "PassRateSettings",
+    "PlanConfig",
     "PrepareConfig",
+    "PriceSettings",
     "ReadingSettings",
     "Section",
     "ServerSettings",

@@ -1,6 +1,7 @@
 """All settings of `rollwise compare`."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any, Self
 
@@ -128,10 +129,7 @@ class CompareConfig(CommandConfig):
         limits = {"seed": seed, **self._length(share, 1 if choosing else self.evaluations)}
         if self.plugin_folder is not None:
             limits["plugin_folder"] = self.plugin_folder
-        settings: dict[str, Any] = {}
-        for layer in (*layers, limits):
-            settings = merge(settings, layer)
-        return settings
+        return reduce(merge, (*layers, limits), {})
 
     def check_methods(self) -> None:
         """Check the settings of every method, with each of its candidates.

@@ -18,6 +18,8 @@ from rollwise.engines.rollout import run_session
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Key
+from rollwise.step.cost import RolloutCost
+from rollwise.step.supply import PromptSupply
 
 CORRECT, INCORRECT = "correct", "incorrect"
 """The text of every response."""
@@ -214,15 +216,28 @@ class SimulatedEngine:
         )
 
 
-def simulate(session: RolloutSession, engine: SimulatedEngine) -> None:
+def simulate(
+    session: RolloutSession, engine: SimulatedEngine, supply: PromptSupply | None = None
+) -> RolloutCost:
     """Sample every prompt of `session` to its end, with the slots of `engine` as full as possible.
 
-    Rewards are 1 and 0, recorded in order of completion. The engine must be idle.
+    Rewards are 1 and 0, recorded in order of completion. The engine must be idle, but for what the
+    step before has carried over.
+
+    Args:
+        session: What to draw.
+        engine: Draws it.
+        supply: Adds prompts as slots come free.
+
+    Returns:
+        What it cost, in virtual seconds; grading costs none.
 
     Raises:
         ValueError: A prompt of the session has no pass rate.
     """
-    run_session(session, engine, {}, _grade)
+    began = engine.now
+    cost = run_session(session, engine, {}, _grade, supply)
+    return RolloutCost(sampling=engine.now - began, tokens=cost.tokens)
 
 
 def _grade(completions: Sequence[Completion]) -> list[Future[float]]:

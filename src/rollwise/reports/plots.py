@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from rollwise.evaluation.curves import COSTS, Curves
+from rollwise.evaluation.planning import Plan
 from rollwise.records import Row
 
 EXIT_COLOURS = {"satisfied": "#2a9d8f", "exhausted": "#e76f51", "futile": "#8d99ae"}
@@ -77,6 +78,29 @@ def accuracy_of_methods(curves: Mapping[str, Curves], target: float) -> str:
     panels[2].set_ylabel("held-out accuracy")
     panels[0].legend(loc="lower right")
     return _svg(figure, "Held-out accuracy of each method against steps, draws, tokens and seconds")
+
+
+def signal_of_methods(plans: Mapping[str, Plan]) -> str:
+    """Signal of each method's steps against their tokens and seconds, with standard errors."""
+    figure, panels = _figure(1, 2, width=11.5, height=3.6)
+    colours = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
+    for axes, cost in zip(panels, ("tokens", "seconds"), strict=True):
+        for number, (name, plan) in enumerate(plans.items()):
+            at, signal = plan[cost], plan["signal"]
+            axes.errorbar(
+                at.value,
+                signal.value,
+                xerr=at.error,
+                yerr=signal.error,
+                fmt="o",
+                color=colours[number % len(colours)],
+                label=name,
+            )
+        axes.set(xlabel=f"{cost} a step", xlim=(0, None), ylim=(0, None))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    panels[0].set_ylabel("signal a step")
+    panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return _svg(figure, "Signal of each method's steps against their tokens and seconds")
 
 
 def reward(steps: Sequence[Row]) -> str:

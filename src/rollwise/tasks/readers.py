@@ -174,7 +174,7 @@ def _ground_truth(row: Row) -> str:
     return row.answer("ground_truth", (reward_model or {}).get("ground_truth"))
 
 
-def _level(row: Row) -> int | None:
+def level_of(row: Row) -> int | None:
     """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None."""
     written = str(row.cells.get("level")).strip()
     number = re.fullmatch(r"(?:level\s*)?(\d+)(?:\.0)?", written, re.IGNORECASE)
@@ -196,7 +196,7 @@ def _problem(row: Row, messages: tuple[Message, ...], answer: str, system_prompt
     messages = with_system_prompt(messages, system_prompt)
     key = row.text("key") or problem_key(messages)
     source, notes = row.text("data_source"), (row.note("subject"), row.note("solution"))
-    return Problem(key, messages, answer, source, _level(row), *notes, _measured(row))
+    return Problem(key, messages, answer, source, level_of(row), *notes, _measured(row))
 
 
 def _require_plain(table: Table, *plain: str) -> None:

@@ -1,0 +1,131 @@
+"""The tables of a plan: for a terminal of 80 columns, and in Markdown."""
+
+from collections.abc import Iterator, Mapping
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from rollwise.evaluation.planning import Mean, Plan, best
+from rollwise.reports.report import shown
+
+Plans = Mapping[str, Plan]
+Cells = list[list[str]]
+
+COST = {
+    "prompts": "prompts",
+    "draws": "draws",
+    "tokens": "tokens",
+    "seconds": "seconds",
+    "zero_variance": "zero variance",
+    "trained": "trained on",
+}
+"""Figure -> its column; zero-variance groups at the first draws, and after all."""
+
+SIGNAL = {
+    "signal": "a step",
+    "signal_to_noise": "S/N",
+    "signal_per_1000_tokens": "per 1,000 tokens",
+    "signal_per_second": "per second",
+}
+
+
+def plan_tables(plans: Plans) -> Iterator[Table]:
+    """Yield the table of costs and that of the signal."""
+    for title, header, rows in _tables(plans):
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column(header[0], overflow="fold")
+        for name in header[1:]:
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*(escape(shown(cell)) for cell in row))
+        yield table
+
+
+def markdown(plans: Plans) -> str:
+    """Write the same tables, and what they say, in Markdown."""
+    parts = []
+    for title, header, rows in _tables(plans):
+        lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+        cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
+        parts.append("\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)]))
+    return "\n\n".join([*parts, *in_words(plans)]) + "\n"
+
+
+def in_words(plans: Plans) -> Iterator[str]:
+    """Say which method has most signal per token and per second, and why; or that none has."""
+    if len(plans) < 2:
+        return
+    for price, words in (
+        ("signal_per_1000_tokens", "per token"),
+        ("signal_per_second", "per second"),
+    ):
+        first, second, is_clear = best(plans, price)
+        values = plans[first][price].value, plans[second][price].value
+        if not values[0] > 0:
+            yield f"No method has any signal {words}."
+        elif not is_clear:
+            yield (
+                f"Most signal {words}: no winner; {first} and {second} differ by no more than the "
+                "simulation's own error (more steps make it smaller)."
+            )
+        else:
+            more = f"{values[0] / values[1]:.2f} times" if values[1] > 0 else "all there is, to"
+            reason = _reason(plans[first], plans[second], second, price)
+            yield f"Most signal {words}: {first}, {more} that of {second}: {reason}."
+
+
+def _reason(plan: Plan, other: Plan, name: str, price: str) -> str:
+    """Split a signal per token into responses and what each is worth; per second, by speed too."""
+    ways = {
+        "it trains on {} responses per 1,000 tokens": [_trained_per_1000(p) for p in (plan, other)],
+        "each is worth {}": [_worth(p) for p in (plan, other)],
+    }
+    if price == "signal_per_second":
+        speeds = [p["tokens"].value / p["seconds"].value for p in (plan, other)]
+        ways["{} tokens are drawn a second"] = speeds
+    parts = [
+        f"{text.format(_number(mine))} ({name}: {_number(theirs)})"
+        for text, (mine, theirs) in ways.items()
+    ]
+    return ", ".join(parts)
+
+
+def _trained_per_1000(plan: Plan) -> float:
+    return 1000 * plan["trained"].value / plan["tokens"].value
+
+
+def _worth(plan: Plan) -> float:
+    trained = plan["trained"].value
+    return plan["signal"].value / trained if trained else 0.0
+
+
+def _tables(plans: Plans) -> Iterator[tuple[str, list[str], Cells]]:
+    rows = [[name, *(_shown(plan, figure) for figure in COST)] for name, plan in plans.items()]
+    yield "What a step costs", ["method", *COST.values()], rows
+    rows = [[name, *(_with_error(plan[f]) for f in SIGNAL)] for name, plan in plans.items()]
+    yield (
+        "Signal (S), the ratio S/N, ± standard errors over steps",
+        ["method", *SIGNAL.values()],
+        rows,
+    )
+
+
+def _shown(plan: Plan, figure: str) -> str:
+    if figure == "zero_variance":
+        first, after = plan["zero_variance_first"].value, plan["zero_variance_after"].value
+        return f"{100 * first:.0f} → {100 * after:.0f} %"
+    return _number(plan[figure].value)
+
+
+def _with_error(mean: Mean) -> str:
+    return f"{_number(mean.value)} ±{mean.error:.2g}"
+
+
+def _number(value: float) -> str:
+    """Show three digits; whole numbers from 100 on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _one_line(cell: str) -> str:
+    return shown(cell).replace("|", "\\|").replace("\n", " ")

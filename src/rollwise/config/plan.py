@@ -1,0 +1,101 @@
+"""All settings of `rollwise plan`."""
+
+from functools import reduce
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from rollwise.config.base import CommandConfig, merge
+from rollwise.config.reading import make_config
+from rollwise.config.sections import Section
+from rollwise.config.train import TrainConfig
+from rollwise.errors import ConfigError
+
+
+class PassRateSettings(Section):
+    """How often the model solves each prompt: from a file, or from a Beta distribution."""
+
+    file: str | None = None
+    """A parquet or JSON Lines file with a column `pass_rate`, such as the `prepared.parquet` of
+    `rollwise prepare`; its columns `key`, `level` and `drawn` are used if it has them."""
+    resample: bool = True
+    """Where the file says with how many responses a pass rate was measured (`drawn`): take a pass
+    rate that may be behind it. Measured rates scatter more than true ones: too many are 0 or 1."""
+    alpha: float | None = Field(None, gt=0)
+    """In place of a file: α of a Beta distribution of pass rates."""
+    beta: float | None = Field(None, gt=0)
+    """Its β; the mean pass rate is α / (α + β)."""
+    prompts: int = Field(1024, ge=1)
+    """How many prompts have the pass rates of that distribution."""
+
+
+class PriceSettings(Section):
+    """How long responses are, and how fast they are drawn."""
+
+    measured: str | None = None
+    """The folder of a run of `rollwise train` whose responses tell what is not given here: their
+    lengths, and the seconds of a token."""
+    median: float | None = Field(None, gt=0)
+    """Median length of correct responses before they are cut, in tokens."""
+    sigma: float | None = Field(None, ge=0, le=10)
+    """Standard deviation of the logarithm of lengths; 0.7 by default, 0 makes all alike."""
+    longest: int | None = Field(None, ge=1)
+    """Responses are cut here; by default at each method's `engine.max_new_tokens`."""
+    incorrect_factor: float | None = Field(None, gt=0)
+    """How many times as long incorrect responses are; 1 by default."""
+    slots: int | None = Field(None, ge=1)
+    """Responses drawn at a time; by default each method's `engine.batch_size`."""
+    seconds_per_token: float | None = Field(None, gt=0)
+    """Seconds that a token takes in its slot; 0.02 by default."""
+    prefill: float = Field(0.0, ge=0)
+    """Seconds that a draw takes in its slot before its first token."""
+
+
+class PlanConfig(CommandConfig):
+    """All settings of `rollwise plan`."""
+
+    base: dict[str, Any] = Field(default_factory=dict)
+    """Settings of `rollwise train` that all methods share."""
+    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of each method, by its name; they are laid over those of `base`."""
+    pass_rates: PassRateSettings = PassRateSettings()
+    prices: PriceSettings = PriceSettings()
+    steps: int = Field(32, ge=2)
+    """Steps that figures are averaged over."""
+    warmup: int = Field(16, ge=0)
+    """Steps before these, which are left out: in them beliefs learn the pass rates."""
+    seed: int = Field(0, ge=0)
+    """Seed of everything random."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if not self.methods:
+            raise ValueError("give `methods` to plan, a table [methods.NAME] each")
+        rates, prices = self.pass_rates, self.prices
+        given = [f"`{name}`" for name in ("alpha", "beta") if getattr(rates, name) is not None]
+        if len(given) != (0 if rates.file is not None else 2):
+            found = " and ".join((["`file`"] if rates.file is not None else []) + given) or "none"
+            raise ValueError(
+                f"`pass_rates`: give either a `file`, or both `alpha` and `beta`; given is {found}"
+            )
+        if prices.median is None and prices.measured is None:
+            raise ValueError(
+                "`prices`: give `median`, the median length of responses in tokens, or `measured`, "
+                "the folder of a run; given is neither"
+            )
+        return self
+
+    def method(self, name: str) -> TrainConfig:
+        """Return the settings of a run by a method.
+
+        Raises:
+            ConfigError: They are not settings of a run; the message names the method.
+        """
+        limits: dict[str, Any] = {"seed": self.seed}
+        if self.plugin_folder is not None:
+            limits["plugin_folder"] = self.plugin_folder
+        settings: dict[str, Any] = reduce(merge, (self.base, self.methods[name], limits), {})
+        try:
+            return make_config(settings)
+        except ConfigError as error:
+            raise ConfigError(f"method `{name}`: {error}") from None

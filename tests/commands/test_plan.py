@@ -1,0 +1,174 @@
+"""`rollwise plan`: what it writes and says, prices measured from a run, and what it refuses."""
+
+import json
+import re
+import tomllib
+
+import numpy as np
+import pytest
+
+from rollwise.commands.plan import measure
+from rollwise.commands.plan_tables import in_words
+from rollwise.config import PlanConfig, make_config, make_settings
+from rollwise.engines.simulated import Lengths
+from rollwise.errors import RunError
+from rollwise.evaluation.planning import Mean, Prices, simulate_steps
+from rollwise.records import RunFolder
+from rollwise.tasks.pass_rates import spread_pass_rates
+
+PLAN = """
+steps = 4
+warmup = 1
+pass_rates = {alpha = 1, beta = 1, prompts = 16}
+prices = {median = 20, sigma = 0}
+
+[base]
+prompts = {batch_size = 8}
+
+[methods.GRPO]
+exit = {type = "fixed_count", samples = 2}
+
+[methods."own | <b>rule"]
+exit = {type = "balanced"}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text=PLAN):
+        path = tmp_path / "plan.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_what_a_plan_writes_and_says(tmp_path, write, say):
+    code, shown = say("plan", tmp_path / "out", write())
+    assert code == 0
+    assert "16 prompts, mean pass rate 0.500; means over 4 simulated steps" in shown
+    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
+    assert list(plan) == ["GRPO", "own | <b>rule"]
+    assert plan["GRPO"]["draws"] == {"value": 16.0, "error": 0.0}
+    assert plan["GRPO"]["tokens"] == {"value": 320.0, "error": 0.0}
+    assert plan["GRPO"]["seconds"]["value"] == pytest.approx(20 * 0.02)
+    text = (tmp_path / "out/plan.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| GRPO \| 8 \| 16 \| 320 \| 0.4 \| \d+ → \d+ % \| 16 \|$", text, re.M)
+    assert "own \\| <b>rule" in text
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "own | &lt;b&gt;rule" in page
+    assert "<b>" not in page
+
+
+def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
+    say("plan", tmp_path / "out", write())
+    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
+    method = make_settings(PlanConfig, tomllib.loads(PLAN)).method("own | <b>rule")
+    prices = Prices(Lengths(20, 0, 48), method.engine.batch_size, 0.02)
+    steps = simulate_steps(method, spread_pass_rates(1, 1, 16), prices, 5)
+    draws = [step.draws for step in steps]
+    assert np.mean(draws) != np.mean(draws[1:])
+    assert plan["own | <b>rule"]["draws"]["value"] == pytest.approx(np.mean(draws[1:]))
+
+
+def test_a_plan_is_the_same_again_and_may_be_replaced(tmp_path, write, say):
+    say("plan", tmp_path / "out", write())
+    first = (tmp_path / "out/plan.json").read_bytes()
+    assert say("plan", tmp_path / "out", write())[0] == 0
+    assert (tmp_path / "out/plan.json").read_bytes() == first
+    say("plan", tmp_path / "out", write(), "--seed", "1")
+    assert (tmp_path / "out/plan.json").read_bytes() != first
+
+
+def test_another_folder_is_left_alone(tmp_path, write, say):
+    (tmp_path / "notes.txt").write_text("mine")
+    code, shown = say("plan", tmp_path, write())
+    assert (code, "it holds something else" in shown) == (2, True)
+    run = RunFolder(tmp_path / "run")
+    run.write_config(make_config({}).model_dump(mode="json"))
+    code, shown = say("plan", run.path, write())
+    assert (code, "is the folder of another command" in shown) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("alpha = 1, ", ""), "give either a `file`, or both `alpha` and `beta`; given is `beta`"),
+        (("prompts = 16}", 'prompts = 16, file = "x"}'), "given is `file` and `alpha` and `beta`"),
+        (("median = 20, ", ""), "give `median`, the median length of responses in tokens"),
+        (("median = 20", "median = 60"), "`prices.median` is 60, but method `GRPO` cuts .* at 48"),
+        (("batch_size = 8", "batch_size = 32"), "method `GRPO`: `prompts.batch_size` must be at"),
+        (
+            ("samples = 2", "samples = 0"),
+            "method `GRPO`: `exit`: samples must be at least 1, got 0",
+        ),
+        (("alpha = 1, beta = 1, prompts = 16", ""), "`pass_rates`: give .*; given is none"),
+        (("alpha = 1, beta = 1, prompts = 16", 'file = "x.parquet"'), "no such file: x.parquet"),
+        (("steps = 4", "step = 4"), "there is no setting `step`"),
+    ],
+)
+def test_what_is_wrong_with_a_plan_is_said(tmp_path, write, say, change, said):
+    code, shown = say("plan", tmp_path / "out", write(PLAN.replace(*change)))
+    assert code == 2
+    assert re.search(said, shown)
+    assert not (tmp_path / "out").exists()
+
+
+def test_prices_are_those_of_a_recorded_run(tmp_path):
+    """A run that the simulated engine drew at 0.03 seconds a token is measured at that price."""
+    config = make_config({"exit": {"type": "balanced"}, "prompts": {"batch_size": 32}})
+    prompts = spread_pass_rates(1, 1, 128)
+    lengths = Lengths(median=20, sigma=0.5, longest=48, incorrect_factor=1.5)
+    steps = simulate_steps(config, prompts, Prices(lengths, 512, 0.03), 8)
+    folder = RunFolder(tmp_path)
+    folder.write_config(config.model_dump(mode="json"))
+    folder.log({"step": 0, "heldout": {}})
+    for number, step in enumerate(steps, 1):
+        folder.log({"step": number, "tokens": step.tokens, "seconds": {"sampling": step.seconds}})
+    rng = np.random.default_rng(0)
+    drawn = [
+        (lengths.length(u, c), c)
+        for u, c in zip(rng.random(4000), [True, False] * 2000, strict=True)
+    ]
+    folder.keep_samples(
+        {"tokens": tokens, "truncated": cut, "reward": float(c)} for (tokens, cut), c in drawn
+    )
+    folder.flush_samples()
+    measured = measure(tmp_path, prompts)
+    assert measured.seconds_per_token == pytest.approx(0.03, rel=0.05)
+    assert measured.lengths.median == pytest.approx(20, rel=0.05)
+    assert measured.lengths.incorrect_factor == pytest.approx(1.5, rel=0.08)
+
+
+def test_a_run_without_responses_has_no_prices(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_config(make_config({}).model_dump(mode="json"))
+    with pytest.raises(RunError, match="at least 2 responses that were not cut, got 0"):
+        measure(tmp_path, spread_pass_rates(1, 1, 64))
+
+
+def plan_of(per_token, per_second, error=0.01):
+    figures = {
+        "signal_per_1000_tokens": Mean(per_token, error),
+        "signal_per_second": Mean(per_second, error),
+    }
+    return figures | {n: Mean(10.0, 0) for n in ("trained", "tokens", "seconds", "signal")}
+
+
+def test_the_best_is_named_with_its_reason_unless_the_error_is_as_large():
+    found = list(in_words({"a": plan_of(2, 1), "b": plan_of(1, 1.01)}))
+    assert found[0].startswith("Most signal per token: a, 2.00 times that of b: it trains on 1,000")
+    assert found[1].startswith("Most signal per second: no winner; b and a differ by no more")
+    assert list(in_words({"a": plan_of(2, 1)})) == []
+    found = list(in_words({"a": plan_of(0, 1), "b": plan_of(0, 0)}))
+    assert found[0] == "No method has any signal per token."
+
+
+def test_the_plan_of_the_documentation_is_valid(root):
+    [block] = re.findall(r"```toml\n(.*?)```", (root / "docs/plan.md").read_text(), re.DOTALL)
+    config = make_settings(PlanConfig, tomllib.loads(block))
+    assert [config.method(name).exit.type for name in config.methods] == [
+        "fixed_count",
+        "balanced",
+        "fixed_count",
+    ]

@@ -1,0 +1,84 @@
+"""Pass rates: from files, from a distribution, and what may be behind measured ones."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rollwise.errors import DataError
+from rollwise.tasks.pass_rates import (
+    RatedPrompt,
+    fit_beta,
+    read_pass_rates,
+    resample_pass_rates,
+    spread_pass_rates,
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*rows):
+        path = tmp_path / "rates.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_file_needs_nothing_but_pass_rates(write):
+    read = read_pass_rates(write({"pass_rate": 0.25}, {"pass_rate": 1, "other": "x"}))
+    assert read == [RatedPrompt("row 0", 0.25), RatedPrompt("row 1", 1.0)]
+
+
+def test_key_level_and_draws_are_used(tmp_path):
+    path = tmp_path / "prepared.parquet"
+    columns = {"key": ["a"], "level": ["Level 3"], "pass_rate": [0.25], "drawn": [16]}
+    pq.write_table(pa.table(columns), path)
+    assert read_pass_rates(path) == [RatedPrompt("a", 0.25, 3, (4.0, 16.0))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"rate": 0.5}], "it needs a column `pass_rate`; its columns are rate"),
+        ([{"pass_rate": 0.5}, {"pass_rate": None}], "line 2: `pass_rate` must be a number"),
+        ([{"pass_rate": 1.5}], "from 0 to 1, got float: 1.5"),
+        ([{"pass_rate": float("nan")}], "from 0 to 1, got float: nan"),
+        ([{"pass_rate": 0.5, "drawn": 0}], "`drawn` must be a number of responses above 0"),
+        ([{"pass_rate": 0.5, "key": "a"}] * 2, "line 2: `key` must differ"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(write, rows, said):
+    with pytest.raises(DataError, match=said):
+        read_pass_rates(write(*rows))
+
+
+def test_a_distribution_is_spread_by_its_quantiles():
+    rates = np.array([prompt.pass_rate for prompt in spread_pass_rates(2, 3, 1000)])
+    assert rates.mean() == pytest.approx(0.4, rel=1e-3)
+    assert rates.var() == pytest.approx(0.04, rel=1e-2)  # αβ / ((α + β)²(α + β + 1))
+
+
+def test_resampled_pass_rates_scatter_as_the_true_ones_do():
+    """Of 8 responses each, the measured rates have the true variance and p(1 − p)/8 beside it."""
+    rng = np.random.default_rng(0)
+    true = rng.beta(1.5, 2.5, 4000)
+    correct = rng.binomial(8, true)
+    prompts = [RatedPrompt(str(i), c / 8, None, (c, 8)) for i, c in enumerate(correct)]
+    alpha, beta = fit_beta(correct.astype(float), np.full(4000, 8.0))
+    assert alpha + beta == pytest.approx(4, rel=0.15)
+    rates = np.array([p.pass_rate for p in resample_pass_rates(prompts, rng)])
+    assert (correct / 8).var() > 1.3 * true.var()
+    assert rates.var() == pytest.approx(true.var(), rel=0.08)
+    assert (rates**8).mean() == pytest.approx((true**8).mean(), rel=0.1)  # all of 8 correct
+
+
+def test_what_is_not_measured_stays():
+    prompts = [RatedPrompt("a", 0.5), RatedPrompt("b", 1.0, None, (4.0, 4.0))]
+    rng = np.random.default_rng(0)
+    assert resample_pass_rates(prompts[:1], rng) == prompts[:1]
+    first, second = resample_pass_rates(prompts, rng)
+    assert first == prompts[0]
+    assert 0 < second.pass_rate <= 1
