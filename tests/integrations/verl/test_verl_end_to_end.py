@@ -41,6 +41,15 @@ BOTH = {
     "group.strategy": "all",
 }
 
+SINGLE = {
+    "prompts.type": "worth",
+    "exit.type": "fixed_count",
+    "exit.samples": 1,
+    "advantage.baseline": "belief",
+    "learner.mini_batches": 2,
+    "learner.old_logprobs": "engine",
+}
+
 
 def begin(folder, settings, *arguments, workers=1):
     """Start `rollwise verl` in a process group of its own."""
@@ -132,15 +141,20 @@ def check_steps(folder, settings):
 
 
 def check_sampler(folder, settings):
-    """The sampler's state is that of one that was asked and told on its own."""
+    """The sampler's state is that of one that was asked and told on its own.
+
+    Returns:
+        What that one believed of each prompt when it asked for it: step -> prompt -> (α, β).
+    """
     config = config_of(settings)
     problems = pq.read_table(folder / "data/train.parquet").to_pylist()
     keys = [row["extra_info"]["key"] for row in problems]
     make = lambda: make_sampler(config, keys, [None] * len(keys))  # noqa: E731
-    alone, saved = make(), make()
+    alone, saved, believed = make(), make(), {}
     for step, pools in sorted(recorded_pools(folder).items()):
         asked = alone.ask()
         assert sorted(asked) == sorted(pools)
+        believed[step] = dict(zip(asked, alone.pass_rate_priors(asked).tolist(), strict=True))
         told = sorted(asked)
         rewards = [np.array([row["reward"] for row in pools[key]]) for key in told]
         alone.tell(told, correct=[int(r.sum()) for r in rewards], drawn=[len(r) for r in rewards])
@@ -148,6 +162,7 @@ def check_sampler(folder, settings):
         assert load_sampler(checkpoint, saved)["step"] == step
         for name, value in alone.state_dict().items():
             np.testing.assert_array_equal(saved.state_dict()[name], value)
+    return believed
 
 
 def metrics_of(folder):
@@ -169,10 +184,10 @@ def test_reinforce_ada_balanced(tmp_path):
     assert "Draws per prompt, by round" in page
 
 
-def test_cdas_killed_after_the_second_step_and_gone_on_with(tmp_path):
-    folder = tmp_path / "cdas"
+def run_killed_after_the_second_step(folder, settings):
+    """Kill a run once its second checkpoint is complete, and resume it."""
     marker = folder / "checkpoints/latest_checkpointed_iteration.txt"
-    process = begin(folder, CDAS)
+    process = begin(folder, settings)
     try:
         until = time.monotonic() + LIMIT
         while process.poll() is None and not (marker.exists() and marker.read_text() == "2"):
@@ -180,10 +195,32 @@ def test_cdas_killed_after_the_second_step_and_gone_on_with(tmp_path):
             time.sleep(0.05)
     finally:
         kill(process)
-    run(folder, CDAS, "--resume")
+    assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+    run(folder, settings, "--resume")
+    assert [line["step"] for line in metrics_of(folder)] == [0, 1, 2, 3]
+
+
+def test_cdas_killed_after_the_second_step_and_resumed(tmp_path):
+    folder = tmp_path / "cdas"
+    run_killed_after_the_second_step(folder, CDAS)
     check_steps(folder, CDAS)
     check_sampler(folder, CDAS)
-    assert [line["step"] for line in metrics_of(folder)] == [0, 1, 2, 3]
+
+
+def test_single_responses_killed_after_the_second_step_and_resumed(tmp_path):
+    """One response to each prompt, compared with what the sampler believed of it."""
+    folder = tmp_path / "single"
+    run_killed_after_the_second_step(folder, SINGLE)
+    believed = check_sampler(folder, SINGLE)
+    learnt, pools = learnt_rows(folder), recorded_pools(folder)
+    for step, priors in believed.items():
+        assert sorted(learnt[step]) == sorted(pools[step]) == sorted(priors)
+        assert len(priors) == config_of(SINGLE).prompts.batch_size
+        for key, (alpha, beta) in priors.items():
+            [drawn], [found] = pools[step][key], learnt[step][key].values()
+            assert found["reward"] == drawn["reward"]
+            assert found["advantage"] == pytest.approx(drawn["reward"] - alpha / (alpha + beta))
+    assert [line["trained_groups"] for line in metrics_of(folder)[1:]] == [8, 8, 8]
 
 
 def test_both_streamed_on_two_workers_with_uneven_groups(tmp_path):

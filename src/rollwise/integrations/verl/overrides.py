@@ -132,6 +132,7 @@ def _algorithm(config: TrainConfig) -> dict[str, Any]:
     path, name = BUFFER
     return {
         "algorithm.adv_estimator": NAME,
+        "algorithm.rollout_correction.bypass_mode": config.learner.old_logprobs == "engine",
         "critic.enable": False,
         "reward.num_workers": config.grading.workers or 8,
         "reward.reward_manager.source": "importlib",
