@@ -141,8 +141,8 @@ def test_a_run_goes_on_from_its_checkpoint(tinker_url, tmp_path, train, metrics_
     assert train(tmp_path / "run", "--resume", steps=3) == 0
     assert [line["step"] for line in metrics_of(tmp_path / "run")] == [0, 1, 2, 3]
     newest = tmp_path / "run/checkpoints/step-000003"
-    assert {"tinker.json", "state.json", "sampler.safetensors", "model"} == {
-        path.name for path in newest.iterdir()
+    assert {path.name for path in newest.iterdir()} == {
+        *("tinker.json", "state.json", "sampler.safetensors", "model", "run", "checksums.txt")
     }
     assert json.loads((newest / "state.json").read_text())["updates"] >= 3
 
