@@ -108,5 +108,7 @@ def test_records_tell_of_every_response_drawn(rewards):
         "advantage": advantages.get(3),
         "tokens": 2,
         "truncated": True,
+        "turns": 1,
+        "end": "truncated",
         "exit_reason": "satisfied",
     }

@@ -106,6 +106,27 @@ def test_the_gradient_is_the_plain_one(model, temperature):
     assert metrics["sampler_gap"] < SAME
 
 
+@pytest.mark.parametrize("mini_batches, old", [(1, "learner"), (2, "learner"), (2, "engine")])
+def test_tokens_of_an_environment_are_read_but_not_learned_from(model, mini_batches, old):
+    """−∇ Σ_i A_i Σ_{t of the model's} log π(t) / (number of the model's tokens), all in context."""
+    own = np.array([True, True, False, False, True])
+    examples = [
+        replace(e, own=own, logprobs=np.where(own, e.logprobs, 0).astype(np.float32))
+        for e in make_examples(model, [(3, 5, 1.0), (6, 5, -0.5)])
+    ]
+    plain = copy.deepcopy(model)
+    gains = [e.advantage * plain_logprobs(plain, e)[torch.from_numpy(own)].sum() for e in examples]
+    taught = examples if mini_batches == 1 else examples[:1]
+    wanted = gradient_of(-sum(gains[: len(taught)]) / (3 * len(taught)), plain)
+    learner = make_learner(model, mini_batches=mini_batches, old_logprobs=old)
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    assert_close(steps[0][1], wanted)
+    if mini_batches == 1:
+        assert metrics["loss"] == pytest.approx(-(3 - 1.5) / 6, rel=1e-4)
+        assert metrics["sampler_gap"] < SAME
+
+
 def test_updates_are_adamw_with_clipping_and_warm_up(model):
     """AdamW by hand (arXiv 1711.05101), in float64, given the gradients that the updates had."""
     rate, decay, bound = 3e-3, 0.1, 0.2

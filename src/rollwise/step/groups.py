@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
+from rollwise.step.episodes import Episode
 from rollwise.step.recipe import StepRecipe
 
 
 class Response(Protocol):
-    """What a step needs of a response.
+    """What a step needs of a response; an `Episode` has all of it.
 
     Attributes:
         tokens: Its T token ids.
@@ -37,18 +38,30 @@ class Example:
 
     Attributes:
         prompt: Token ids of the prompt.
-        response: Token ids of the response, T of them.
-        logprobs: The engine's log-probability of each, shape (T,).
+        response: Token ids of the response, T of them, an environment's included.
+        logprobs: The engine's log-probability of each, shape (T,); 0 for the environment's.
         advantage: How much better it did than expected.
+        own: Which of them the model drew, shape (T,); None if all. No other is learned from.
     """
 
     prompt: Sequence[int]
     response: Sequence[int]
     logprobs: NDArray[np.float32]
     advantage: float
+    own: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.response)
+
+    @property
+    def drawn(self) -> int:
+        """D, the number of tokens that the model drew."""
+        return len(self.response) if self.own is None else int(self.own.sum())
+
+    @property
+    def drawn_logprobs(self) -> NDArray[np.float32]:
+        """The engine's log-probability of each token that the model drew, shape (D,)."""
+        return self.logprobs if self.own is None else self.logprobs[self.own]
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,9 @@ class TrainedGroup:
             return
         prompt = prompts[self.pool.key]
         for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
-            yield Example(prompt, response.tokens, response.logprobs, advantage)
+            own = Episode.of(response).own
+            mask = None if own.all() else own
+            yield Example(prompt, response.tokens, response.logprobs, advantage, mask)
 
     def records(self, step: int, question: str, answer: str) -> Iterable[dict[str, Any]]:
         """Describe every response in the pool, members or not, in one row each.
@@ -92,6 +107,7 @@ class TrainedGroup:
         advantage = dict(zip(self.members.indices.tolist(), self.advantages.tolist(), strict=True))
         rewards = self.pool.rewards.tolist()
         for place, (response, reward) in enumerate(zip(self.pool.responses, rewards, strict=True)):
+            episode = Episode.of(response)
             yield {
                 "step": step,
                 "key": str(self.pool.key),
@@ -101,8 +117,10 @@ class TrainedGroup:
                 "response": response.text,
                 "reward": reward,
                 "advantage": advantage.get(place),
-                "tokens": len(response.tokens),
+                "tokens": episode.price.tokens,
                 "truncated": response.truncated,
+                "turns": episode.price.turns,
+                "end": episode.end,
                 "exit_reason": self.pool.exit_reason,
             }
 

@@ -12,6 +12,7 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
+from rollwise.step.episodes import Episode
 from rollwise.step.groups import Response, TrainedGroup
 from rollwise.step.rollouts import Rollouts
 
@@ -24,21 +25,24 @@ class ResponseFigures:
     """What the metrics need of a response.
 
     Attributes:
-        tokens: How many.
+        tokens: How many the model drew.
         surprisal: The sum of −log p over them, in nats; NaN where it is not known.
-        truncated: Whether it was cut at the limit of new tokens.
+        truncated: Whether it was cut at the limit of new tokens, or another.
+        turns: Of the model.
     """
 
     tokens: int
     surprisal: float
     truncated: bool
+    turns: int = 1
 
     @classmethod
     def of(cls, response: Response) -> "ResponseFigures":
         """Take the figures of a response."""
         known = len(response.logprobs) > 0 or not len(response.tokens)
         surprisal = -float(np.sum(response.logprobs, dtype=np.float64)) if known else np.nan
-        return cls(len(response.tokens), surprisal, response.truncated)
+        price = Episode.of(response).price
+        return cls(price.tokens, surprisal, response.truncated, price.turns)
 
 
 def rollout_metrics(
@@ -119,7 +123,19 @@ def pool_metrics(
         **_entropy(first_draws),
         "response_tokens": _mean([response.tokens for response in first_draws]),
         "truncated": _mean([response.truncated for response in first_draws]),
+        **_episodes(pools, first_draws),
     }
+
+
+def _episodes(
+    pools: Sequence[Pool], first_draws: Sequence[ResponseFigures]
+) -> dict[str, float | dict[str, int]]:
+    """Say how many turns the first draws took, and how all ended; nothing of single responses."""
+    ends = Counter(r.end for pool in pools for r in pool.responses if isinstance(r, Episode))
+    if not ends:
+        return {}
+    turns = _mean([response.turns for response in first_draws])
+    return {"turns": turns, "ends": {end: ends[end] for end in ("done", "truncated", "failed")}}
 
 
 def carried_metrics(pools: Sequence[Pool], carried: Carried, step: int) -> dict[str, int]:

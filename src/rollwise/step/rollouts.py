@@ -17,6 +17,7 @@ from rollwise.sampling import (
 from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
 from rollwise.step.cost import RolloutCost
+from rollwise.step.episodes import Episode
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.supply import PromptSupply, ask, beliefs
 
@@ -59,11 +60,12 @@ class Rollouts:
         return list(found), [c for c, _ in found.values()], [n for _, n in found.values()]
 
     def lengths(self) -> list[list[int]]:
-        """Return the number of tokens of each response to each prompt, in the order of `counts`."""
+        """Return what each response to each prompt cost in tokens, in the order of `counts`."""
         found: dict[Key, list[int]] = {}
         for session in (*self.pilots, self.session):
             for key, pool in session.pools.items():
-                found.setdefault(key, []).extend(len(each.tokens) for each in pool.responses)
+                prices = [Episode.of(response).price for response in pool.responses]
+                found.setdefault(key, []).extend(price.tokens for price in prices)
         return list(found.values())
 
 

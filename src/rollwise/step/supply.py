@@ -13,6 +13,7 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import GVM, Pool, RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
+from rollwise.step.episodes import Episode
 from rollwise.step.recipe import StepRecipe
 
 log = logging.getLogger(__name__)
@@ -153,7 +154,9 @@ class PromptSupply:
         ended = [pool for pool in self._open if pool.exit_reason is not None]
         self._open = [pool for pool in self._open if pool.exit_reason is None]
         self._ended += len(ended)
-        self._tokens_of_ended += sum(len(r.tokens) for pool in ended for r in pool.responses)
+        self._tokens_of_ended += sum(
+            Episode.of(r).price.tokens for pool in ended for r in pool.responses
+        )
 
     def _run_out(self, session: RolloutSession, tokens: int) -> None:
         self._runs_out = True

@@ -19,7 +19,13 @@ from rollwise.errors import PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.loss import importance_weights, policy_loss
-from rollwise.training.micro_batches import advantage_per_token, engine_logprobs, micro_batches, pad
+from rollwise.training.micro_batches import (
+    advantage_per_token,
+    drawn_tokens,
+    engine_logprobs,
+    micro_batches,
+    pad,
+)
 from rollwise.training.optimizer_state import load_optimizer_state, optimizer_state
 from rollwise.training.response_cap import ResponseCap
 
@@ -134,7 +140,7 @@ class Learner:
     def _update(
         self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"
     ) -> None:
-        tokens = sum(len(example.response) for example in examples)
+        tokens = sum(example.drawn for example in examples)
         totals.tokens += tokens
         batches = self._micro_batches(examples)
         if not batches:
@@ -228,7 +234,7 @@ class Learner:
         if self.settings.old_logprobs == "engine":
             device = self.model.device
             return [
-                torch.as_tensor(example.logprobs, dtype=torch.float32, device=device)
+                torch.as_tensor(example.drawn_logprobs, dtype=torch.float32, device=device)
                 for example in examples
             ]
         old: list[Tensor | None] = [None] * len(examples)
@@ -237,7 +243,7 @@ class Learner:
         @torch.no_grad()
         def rows_of(batch: list[int]) -> Sequence[Tensor]:
             members = [examples[i] for i in batch]
-            lengths = [len(member.response) for member in members]
+            lengths = [member.drawn for member in members]
             return torch.split(self._forward(members)[0], lengths)
 
         apply = map if self._threads is None else self._threads.map
@@ -256,10 +262,10 @@ class Learner:
         return list(micro_batches(examples, rows, self._micro_batch_tokens))
 
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
-        """Compute log π and the entropy of every response token, one response after another.
+        """Compute log π and the entropy of every token that the model drew, response by response.
 
         Returns:
-            log π, shape (T,), and the entropy, shape (T,), which is 0 where there is no entropy
+            log π, shape (D,), and the entropy, shape (D,), which is 0 where there is no entropy
             bonus.
         """
         device = self.model.device
@@ -273,7 +279,7 @@ class Learner:
                 logits_to_keep=ids.shape[1] - width + 1,
                 use_cache=False,
             )
-        drawn = mask[:, width:].bool()
+        drawn = drawn_tokens(examples, mask[:, width:])
         logits = output.logits[:, :-1][drawn].float() / self.temperature
         logprobs = -cross_entropy(logits, ids[:, width:][drawn], reduction="none")
         if self.settings.entropy_coefficient == 0:

@@ -54,12 +54,29 @@ def pad(examples: Sequence[Example]) -> tuple[Tensor, Tensor, int]:
     return ids, mask, width
 
 
+def drawn_tokens(examples: Sequence[Example], mask: Tensor) -> Tensor:
+    """Say which response tokens the model drew.
+
+    Args:
+        examples: The responses.
+        mask: The part of `pad`'s attention mask that covers responses, shape (responses, columns).
+
+    Returns:
+        Where those tokens are, of the shape of `mask`, boolean.
+    """
+    drawn = mask.bool()
+    for row, example in enumerate(examples):
+        if example.own is not None:
+            drawn[row, : len(example.own)] &= torch.from_numpy(example.own).to(drawn.device)
+    return drawn
+
+
 def advantage_per_token(examples: Sequence[Example], like: Tensor) -> Tensor:
-    """Repeat each response's advantage for its tokens, shape (T,) over all responses."""
-    lengths = [len(example.response) for example in examples]
+    """Repeat each response's advantage for the tokens that the model drew, shape (D,) over all."""
+    lengths = [example.drawn for example in examples]
     return like.new_tensor(np.repeat([example.advantage for example in examples], lengths))
 
 
 def engine_logprobs(examples: Sequence[Example], like: Tensor) -> Tensor:
-    """Join the engine's log-probabilities of all responses, shape (T,)."""
-    return like.new_tensor(np.concatenate([example.logprobs for example in examples]))
+    """Join the engine's log-probabilities of the tokens that the model drew, shape (D,)."""
+    return like.new_tensor(np.concatenate([example.drawn_logprobs for example in examples]))

@@ -73,7 +73,7 @@ class TinkerLearner:
         """
         parts = np.array_split(np.arange(len(examples)), self._settings.mini_batches)
         updates = [self._update([examples[i] for i in part]) for part in parts if len(part)]
-        tokens = sum(len(example.response) for example in examples)
+        tokens = sum(example.drawn for example in examples)
         return _metrics([update for update in updates if update], tokens, self._clips)
 
     def weights(self) -> Mapping[str, Any]:
@@ -146,7 +146,7 @@ class TinkerLearner:
         taught = [example for example in examples if example.advantage != 0]
         if not taught:
             return None
-        tokens = sum(len(example.response) for example in examples)
+        tokens = sum(example.drawn for example in examples)
         data = [make_datum(example, tokens) for example in taught]
         with as_engine_errors("an update"):
             # Both requests are sent before waiting, so that Tinker runs them in one go.
@@ -165,13 +165,16 @@ def make_datum(example: Example, tokens: int) -> Any:
     sums the loss over tokens, and we average: advantages are divided by the mini-batch's tokens.
 
     Args:
-        example: Its advantage counts at its response tokens; at the prompt's, advantage and
-            log-probability are 0. The prompt has at least one token.
-        tokens: Response tokens of the mini-batch, those of examples without advantage included.
+        example: Its advantage counts at the tokens that the model drew; at the prompt's and an
+            environment's, advantage and log-probability are 0. The prompt has at least one token.
+        tokens: Tokens that the model drew, of the mini-batch, those of examples without advantage
+            included.
     """
     whole = [*example.prompt, *example.response]
     before = np.zeros(len(example.prompt) - 1, np.float32)
     advantages = np.full(len(example.response), example.advantage / tokens, np.float32)
+    if example.own is not None:
+        advantages[~example.own] = 0.0
     return types.Datum(
         model_input=types.ModelInput.from_ints(whole[:-1]),
         loss_fn_inputs={
@@ -221,7 +224,7 @@ def _metrics(
     if not all("logprobs" in output for _, output in learnt):
         return metrics  # Tinker may leave them out
     ratios = [np.zeros(0), *(_log_ratio(example, output) for example, output in learnt)]
-    signs = [np.zeros(0), *(np.full(len(e.response), e.advantage) for e, _ in learnt)]
+    signs = [np.zeros(0), *(np.full(e.drawn, e.advantage) for e, _ in learnt)]
     log_ratio, advantages = np.concatenate(ratios), np.concatenate(signs)
     held = 0 if clips is None else _held(np.exp(log_ratio), advantages, clips)
     return metrics | {
@@ -232,9 +235,10 @@ def _metrics(
 
 
 def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Log-ratios of the trainer's probabilities to the sampler's, in nats, shape (T,)."""
-    logprobs = np.asarray(output["logprobs"].data, np.float64)
-    return logprobs[-len(example.response) :] - example.logprobs
+    """Log-ratios of the trainer's probabilities to the sampler's, in nats, shape (D,)."""
+    logprobs = np.asarray(output["logprobs"].data, np.float64)[-len(example.response) :]
+    own = slice(None) if example.own is None else example.own
+    return logprobs[own] - example.drawn_logprobs
 
 
 def _held(

@@ -1,0 +1,104 @@
+"""What a draw becomes: an episode, of which a single response is the shortest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+End = Literal["done", "truncated", "failed", "cancelled"]
+"""How an episode ended: by itself; at a limit of tokens, turns or seconds; because its environment
+raised; or because its prompt had ended before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Tokens that one side adds to an episode.
+
+    Attributes:
+        tokens: S token ids.
+        logprobs: Of the model's tokens, the log-probability of each where it was drawn, shape (S,);
+            empty if unknown. None says that the tokens are the environment's.
+    """
+
+    tokens: Sequence[int]
+    logprobs: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an episode has cost.
+
+    Attributes:
+        tokens: Drawn by the model, those of a turn that was broken off included. Budgets, the
+            prices of prompts and `tokens` in the metrics count these.
+        turns: Of the model.
+        seconds: From its first turn to its end; 0 where nobody measured.
+    """
+
+    tokens: int
+    turns: int = 1
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """The outcome of a draw: what model and environment added to the prompt, in turn.
+
+    Attributes:
+        spans: In order; the environment's are not learned from.
+        price: What it cost.
+        end: How it ended.
+        reward: What the environment gave; None where a grader decides.
+    """
+
+    spans: Sequence[Span]
+    price: Price
+    end: End = "done"
+    reward: float | None = None
+
+    @classmethod
+    def of(cls, response: Any) -> "Episode":
+        """Return a response as an episode: as it is, or as one span of the model's.
+
+        Args:
+            response: An episode, or anything that is a `rollwise.step.Response`.
+        """
+        if isinstance(response, Episode):
+            return response
+        span = Span(response.tokens, np.asarray(response.logprobs, np.float32))
+        end: End = "truncated" if response.truncated else "done"
+        return cls(spans=(span,), price=Price(len(response.tokens)), end=end)
+
+    @property
+    def tokens(self) -> list[int]:
+        """All T tokens after the prompt, the environment's included."""
+        return [token for span in self.spans for token in span.tokens]
+
+    @property
+    def own(self) -> NDArray[np.bool_]:
+        """Which tokens the model drew, shape (T,)."""
+        lengths = [len(span.tokens) for span in self.spans]
+        return np.repeat([span.logprobs is not None for span in self.spans], lengths)
+
+    @property
+    def logprobs(self) -> NDArray[np.float32]:
+        """The log-probability of each token, 0 for the environment's, shape (T,).
+
+        Empty where that of any token of the model's is not known.
+        """
+        parts: list[NDArray[np.float32]] = []
+        for span in self.spans:
+            part = (
+                np.zeros(len(span.tokens), np.float32) if span.logprobs is None else span.logprobs
+            )
+            if len(part) != len(span.tokens):
+                return np.zeros(0, np.float32)
+            parts.append(part)
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit ended it."""
+        return self.end == "truncated"

@@ -1,0 +1,63 @@
+"""Episodes: spans of model and environment, what they cost, and what is learned from them."""
+
+import numpy as np
+import pytest
+
+from rollwise.engines import Completion
+from rollwise.sampling import Draw, Pool
+from rollwise.step import Episode, Price, Span, StepRecipe, make_group
+from rollwise.step.metrics import ResponseFigures
+
+
+def said(*tokens, logprob=-1.0):
+    return Span(tokens, np.full(len(tokens), logprob, np.float32))
+
+
+def two_turns(**changed):
+    """The model says 5 6, the environment 7 8 9, the model 4."""
+    return Episode(
+        **{"spans": (said(5, 6), Span((7, 8, 9)), said(4, logprob=-3.0)), "price": Price(4, 2, 1.5)}
+        | changed
+    )
+
+
+def test_spans_are_joined_with_a_mask():
+    episode = two_turns()
+    assert episode.tokens == [5, 6, 7, 8, 9, 4]
+    assert episode.own.tolist() == [True, True, False, False, False, True]
+    assert episode.logprobs.tolist() == [-1, -1, 0, 0, 0, -3]
+    assert not episode.truncated and two_turns(end="truncated").truncated
+
+
+def test_log_probabilities_are_unknown_where_those_of_a_span_are():
+    silent = Span((4,), np.zeros(0, np.float32))
+    assert len(two_turns(spans=(said(5), Span((7,)), silent)).logprobs) == 0
+    assert two_turns(spans=(said(5), Span((7,)), silent)).own.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("truncated, end", [(False, "done"), (True, "truncated")])
+def test_a_single_response_is_the_episode_of_one_span(truncated, end):
+    response = Completion(Draw("q", 0, 1), [3, 1], np.full(2, -0.5, np.float32), "", truncated)
+    episode = Episode.of(response)
+    assert (episode.tokens, episode.end, episode.reward) == ([3, 1], end, None)
+    assert episode.own.all() and episode.logprobs.tolist() == [-0.5, -0.5]
+    assert episode.price == Price(tokens=2, turns=1)
+    assert Episode.of(episode) is episode
+
+
+def test_the_price_of_an_episode_counts_and_not_its_tokens():
+    """4 tokens drawn, one of them in a turn that was broken off; 3 of the environment's."""
+    figures = ResponseFigures.of(two_turns())
+    assert (figures.tokens, figures.turns) == (4, 2)
+    assert figures.surprisal == 1 + 1 + 3
+
+
+def test_examples_tell_the_learner_which_tokens_are_the_models():
+    pool = Pool("q", [1.0, 0.0], [two_turns(), Episode(spans=(said(2, 3),), price=Price(2))])
+    group = make_group(StepRecipe(group_size=2), pool, np.random.default_rng(0))
+    several, single = group.examples({"q": [9, 9]})
+    assert several.own.tolist() == [True, True, False, False, False, True]
+    assert several.drawn == 3 and several.drawn_logprobs.tolist() == [-1, -1, -3]
+    assert len(several) == 2 + 6
+    assert single.own is None and single.drawn == 2
+    assert [several.advantage, single.advantage] == [0.5, -0.5]
