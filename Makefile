@@ -1,6 +1,6 @@
 BIN ?= .venv/bin
 
-.PHONY: check test format
+.PHONY: check test docs format
 
 check: ## formatting, lint, types, import directions
 	$(BIN)/ruff format --check .
@@ -10,6 +10,9 @@ check: ## formatting, lint, types, import directions
 
 test: ## the fast tests
 	$(BIN)/python -m pytest -m "not slow"
+
+docs: ## the documentation site, in build/site, with every link checked
+	$(BIN)/python scripts/build_site.py
 
 format: ## mend formatting and what lint can mend
 	$(BIN)/ruff check --fix .

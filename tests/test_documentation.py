@@ -36,12 +36,17 @@ def test_its_python_runs(root, page):
         exec(compile(block, page, "exec"), {"__name__": "documentation"})
 
 
-def test_the_page_of_settings_is_written_from_the_settings(root):
-    script = root / "scripts/write_settings_page.py"
-    specification = importlib.util.spec_from_file_location("write_settings_page", script)
+def load_script(root, name):
+    specification = importlib.util.spec_from_file_location(name, root / f"scripts/{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    assert (root / "docs/settings.md").read_text() == module.page(), f"run python {script.name}"
+    return module
+
+
+def test_the_page_of_settings_is_written_from_the_settings(root):
+    module = load_script(root, "write_settings_page")
+    page = (root / "docs/settings.md").read_text()
+    assert page == module.page(), "run python scripts/write_settings_page.py"
     for kind in (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig, PlanConfig):
         assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
 
@@ -63,3 +68,32 @@ def test_every_link_within_the_repository_leads_somewhere(root):
     for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_site_has_a_place_for_every_page_and_every_package_with_public_names(root):
+    site = load_script(root, "build_site")
+    packages = (root / "src/rollwise").rglob("__init__.py")
+    public = {
+        ".".join(file.parent.relative_to(root / "src").parts)
+        for file in packages
+        if "\n__all__ = " in file.read_text()
+    }
+    assert public - {"rollwise"} == set(site.PACKAGES)
+    assert "RolloutSession" in site.public_names("rollwise.sampling")
+    names = {page.name for page in (root / "docs").glob("*.md")} | set(site.ELSEWHERE.values())
+    names |= {name for name, _ in site.python_pages()} | {"command-line.md"}
+    assert sorted(re.findall(r"[\w.-]+\.md", (root / "mkdocs.yml").read_text())) == sorted(names)
+
+
+def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(root, tmp_path):
+    site = load_script(root, "build_site")
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="b.html#place">b</a><a href="c.html">c</a><a href="#top">a</a>'
+        '<a href="https://example.com">e</a><script src="https://example.com/e.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<a href="a.html#top">a</a><img src="data:image/png;base64,">')
+    assert list(site.faults_of(tmp_path)) == [
+        "a.html: no such place b.html#place",
+        "a.html: dead link c.html",
+        "a.html: loads https://example.com/e.js",
+    ]

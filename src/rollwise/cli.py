@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return INTERRUPTED
 
 
-def _run(arguments: Sequence[str]) -> int:
+def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Make the parser; only the command that the arguments name gets its options."""
     plugins = plugins_given(arguments)
     parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
     parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
@@ -67,6 +68,11 @@ def _run(arguments: Sequence[str]) -> int:
     called = next((word for word in arguments if not word.startswith("-")), "")
     for name, add in ADD.items():
         add(commands, plugins if name == called else None)
+    return parser
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = make_parser(arguments)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(_explain(unknown, getattr(options, "kind", TrainConfig)))

@@ -46,7 +46,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     Args:
         sampling: Which prompts, how many responses, what is learned; by default Reinforce-Ada.
-        args, kwargs: Those of `GRPOTrainer`.
+        *args: Those of `GRPOTrainer`.
+        **kwargs: Those of `GRPOTrainer`.
 
     Raises:
         ValueError: A setting of TRL's that cannot be combined with adaptive sampling, by name.
