@@ -6,6 +6,7 @@ import pytest
 from rollwise.engines import Completion
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
+from rollwise.step.groups import normalize_advantages
 
 PROMPTS = {"q": [5, 6, 7]}
 
@@ -112,3 +113,32 @@ def test_records_tell_of_every_response_drawn(rewards):
         "end": "truncated",
         "exit_reason": "satisfied",
     }
+
+
+def test_normalized_advantages_leave_dropped_groups_alone():
+    """0.75 and three of −0.25, −0.5 and 0.5: mean 0, variance (0.75 + 0.5)/6."""
+    groups = [group_of([1, 0, 0, 0], objective="grpo", strategy="all")]
+    groups.append(group_of([1, 1, 1, 1], objective="grpo", strategy="all"))
+    groups.append(group_of([0, 1], objective="grpo", strategy="all"))
+    shifted, dropped, other = normalize_advantages(groups)
+    assert dropped is groups[1]
+    std = np.sqrt(1.25 / 6)
+    assert shifted.advantages == pytest.approx(np.array([0.75, -0.25, -0.25, -0.25]) / std, rel=1e-3)
+    assert other.advantages == pytest.approx(np.array([-0.5, 0.5]) / std, rel=1e-3)
+
+
+def test_normalized_advantages_lose_their_mean():
+    """Two beliefs of ¼, one response incorrect and one correct: −¼ and ¾, of mean ¼ and std ½."""
+    groups = [belief_group([0.0]), belief_group([1.0])]
+    assert [group.advantages[0] for group in groups] == pytest.approx([-0.25, 0.75])
+    values = [group.advantages[0] for group in normalize_advantages(groups)]
+    assert values == pytest.approx([-1.0, 1.0], rel=1e-3)
+    assert normalize_advantages([]) == []
+
+
+def belief_group(rewards):
+    """A group of one, compared with a belief of ¼."""
+    pool = make_pool(rewards)
+    pool.prior = (1.0, 3.0)
+    recipe = StepRecipe(group_size=1, strategy="all", objective="linear", baseline="belief")
+    return make_group(recipe, pool, np.random.default_rng(0))

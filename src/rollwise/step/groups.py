@@ -1,7 +1,7 @@
 """From the pools of a step to the learner's examples."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
+from rollwise.sampling.objectives import STD_EPSILON
 from rollwise.step.episodes import Episode
 from rollwise.step.recipe import StepRecipe
 
@@ -140,3 +141,22 @@ def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> Trai
     # Against a belief, equal rewards teach as well, and leaving them out would bias the gradient.
     dropped = recipe.unresolved != "keep" and pool.zero_variance and not objective.uses_priors
     return TrainedGroup(pool, members, values, dropped)
+
+
+def normalize_advantages(groups: Sequence[TrainedGroup]) -> list[TrainedGroup]:
+    """Give the advantages of a step's groups a mean of 0 and a standard deviation of 1.
+
+    A ← (A − mean)/(std + 1e-4) over all members that are learned from (SPO, arXiv 2509.13232,
+    section 3.2); dropped groups stay as they are. Where all are equal they become 0.
+    """
+    kept = [group.advantages for group in groups if not group.dropped]
+    if not kept:
+        return list(groups)
+    values = np.concatenate(kept)
+    mean, std = values.mean(), values.std()
+    return [
+        group
+        if group.dropped
+        else replace(group, advantages=(group.advantages - mean) / (std + STD_EPSILON))
+        for group in groups
+    ]

@@ -129,6 +129,14 @@ class StepRecipe:
             ge=1,
         ),
     )
+    normalize_advantages: bool = field(
+        default=False,
+        metadata=_setting(
+            "step.normalize_advantages",
+            "Subtract the mean of all advantages of a step, and divide by their standard deviation "
+            "(SPO, arXiv 2509.13232).",
+        ),
+    )
     positive_threshold: float = field(
         default=POSITIVE_THRESHOLD,
         metadata=_setting(

@@ -9,7 +9,7 @@ import numpy as np
 from rollwise.prompts import PromptSampler
 from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
-from rollwise.step.groups import Example, TrainedGroup, make_group
+from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
 from rollwise.step.metrics import carried_metrics, rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
@@ -60,6 +60,8 @@ def take_step(
     rollouts = draw_rollouts(recipe, sampler, roll_out, number, carried)
     rng = np.random.default_rng((recipe.seed, number))
     groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
+    if recipe.normalize_advantages:
+        groups = normalize_advantages(groups)
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),
         **tell(sampler, *rollouts.counts(), rollouts.lengths()),

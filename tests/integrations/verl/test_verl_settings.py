@@ -164,6 +164,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
         ({"step": {"tokens": 4096}}, "step.tokens"),
         ({"step": {"carry_over": True}}, "step.carry_over"),
+        ({"step": {"normalize_advantages": True}}, "step.normalize_advantages"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
     ],
 )

@@ -91,6 +91,12 @@ def unsupported(settings: TrainConfig) -> list[str]:
         "evaluation.every_tokens": (settings.evaluation.every_tokens, 0, (0,), trainer),
         "step.carry_over": (settings.step.carry_over, "false", (False,), workers),
         "step.tokens": (settings.step.tokens, "unset", (None,), workers),
+        "step.normalize_advantages": (
+            settings.step.normalize_advantages,
+            "false",
+            (False,),
+            workers,
+        ),
         "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
     return [
