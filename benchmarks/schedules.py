@@ -35,7 +35,17 @@ from scipy import special, stats
 import rollwise as rw
 from rollwise.engines import Completion
 from rollwise.engines.simulated import CORRECT, Lengths, SimulatedEngine, simulate
-from rollwise.reports.plots import STYLE
+
+STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 9,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rollwise",
+}
 
 Estimate = dict[str, float]
 

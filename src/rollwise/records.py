@@ -99,6 +99,11 @@ class RunFolder:
         config: dict[str, Any] = recorded["config"]
         return config
 
+    def read_versions(self) -> dict[str, str]:
+        """Read the versions of the packages that the run was begun with, by name."""
+        versions: dict[str, str] = self._read_json("config.json").get("versions", {})
+        return versions
+
     def log(self, metrics: Row) -> None:
         """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null.
 

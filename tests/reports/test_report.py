@@ -1,18 +1,34 @@
 """The report: one page that needs nothing beside it, and shows what a model wrote as text."""
 
+import base64
+import hashlib
+import html
+import json
+import re
+import shlex
 from html.parser import HTMLParser
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import rollwise
 from rollwise.cli import main
-from rollwise.config import make_config
+from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
 from rollwise.reports import write_report
+from rollwise.reports.charts import MOST_POINTS, RunCharts
+from rollwise.reports.facts import command
+from rollwise.reports.page import part
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
+UPLOT = {
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    "LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+}
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
 
 
@@ -25,6 +41,7 @@ class Page(HTMLParser):
         self.tags: list[str] = []
         self.loads: list[str] = []
         self.responses: list[str] = []
+        self.scripts: list[str] = []
         self.text = ""
         self.feed(text)
         self.close()
@@ -36,7 +53,9 @@ class Page(HTMLParser):
             self.open.append(tag)
         if tag == "pre":
             self.responses.append("")
-        if tag == "td":
+        if tag == "script":
+            self.scripts.append("")
+        if tag in ("td", "dd"):
             self.text += " "
 
     def handle_startendtag(self, tag, attrs):
@@ -48,9 +67,20 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        if "script" in self.open:
+            self.scripts[-1] += data
+        elif "style" not in self.open:
+            self.text += data
         if "pre" in self.open:
             self.responses[-1] += data
+
+    @property
+    def data(self):
+        return json.loads(self.scripts[0])
+
+    @property
+    def charts(self):
+        return {chart["id"]: chart for chart in self.data["charts"]}
 
 
 def evaluated(value):
@@ -128,18 +158,86 @@ def test_it_shows_what_the_run_came_to(run):
     assert f"learner.learning_rate {make_config().learner.learning_rate}" in text
 
 
-def test_it_has_a_plot_of_everything_that_is_asked_after(run):
-    page = read(run)
-    assert page.tags.count("svg") == 8
-    titles = (
-        "Held-out accuracy",
-        "Reward",
-        "Zero-variance groups",
-        "Draws per prompt",
-        "Exit reasons",
-    )
-    for title in (*titles, "prompt sampler expected", "Entropy", "Seconds"):
-        assert title in page.text
+def test_the_header_says_what_was_run(run):
+    text = " ".join(read(run).text.split())
+    assert "model running-sums data running-sums" in text
+    assert "exit balanced (positives 2, negatives 2)" in text
+    assert "schedule rounds (size 8, rounds 4)" in text
+    assert f"version rollwise {rollwise.__version__}" in text
+    assert "command rollwise train " in text
+
+
+def test_the_command_in_the_header_has_every_setting_that_is_not_the_default():
+    settings = {
+        "steps": 7,
+        "exit": {"type": "fixed_count", "samples": 4},
+        "prompts": {"type": "cdas"},
+    }
+    made = make_config(settings).model_dump(mode="json")
+    words = shlex.split(command("train", TrainConfig, made))
+    assert words[:2] == ["rollwise", "train"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given["--steps"] == "7"
+    assert given["--exit.type"] == "fixed_count"
+    layer = {}
+    for name, value in given.items():
+        *section, last = name.removeprefix("--").split(".")
+        (layer.setdefault(section[0], {}) if section else layer)[last] = value
+    assert make_config(layer).model_dump(mode="json") == made
+
+
+def test_it_has_a_chart_of_everything_that_is_asked_after(run):
+    charts = read(run).charts
+    assert list(charts) == [
+        "heldout",
+        "reward",
+        "zero_variance",
+        "exits",
+        "draws",
+        "tokens",
+        "entropy",
+        "pass_rate_by_expected",
+        "seconds",
+    ]
+    assert charts["reward"]["lines"][0]["values"] == [0.25, 0.25, 0.25]
+    assert charts["exits"]["lines"][1]["values"] == [0.25, 0.25, 0.25]
+    accuracy = charts["heldout"]["lines"][0]
+    assert [accuracy[name] for name in ("label", "values", "low", "high")] == [
+        "avg@8",
+        [0.25, 0.625],
+        [0.15, 0.525],
+        [0.35, 0.725],
+    ]
+
+
+def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
+    grids = read(run).data["grids"]
+    assert grids["steps"] == {
+        "steps": [1, 2, 3],
+        "draws": [48, 96, 144],
+        "tokens": [500, 1000, 1500],
+        "minutes": [1.5, 2.5, 3.5],
+    }
+    assert grids["evaluations"]["steps"] == [0, 3]
+    assert grids["evaluations"]["tokens"] == [0, 1500]
+
+
+def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
+    lines = [step_line(step) | {"entropy": [1.0, None, 3.0][step - 1]} for step in (1, 2, 3)]
+    plain, smooth = next(c for c in RunCharts(lines).charts if c["id"] == "entropy")["lines"]
+    np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
+    np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
+
+
+def test_the_points_of_a_long_run_are_means_of_spans_and_the_page_says_so():
+    """4,000 steps in 800 points: each is the mean of 5, and stands where its last step does."""
+    made = RunCharts([step_line(step) | {"reward": step} for step in range(1, 4001)])
+    reward = next(chart for chart in made.charts if chart["id"] == "reward")["lines"][0]
+    assert len(reward["values"]) == MOST_POINTS
+    assert [reward["values"][0], reward["values"][-1]] == [3, 3998]
+    assert [made.grids["steps"]["steps"][0], made.grids["steps"]["steps"][-1]] == [5, 4000]
+    assert made.grids["steps"]["draws"][0] == 5 * 48
+    assert "the mean of about 5 steps: the run has 4,000" in " ".join(made.remarks)
 
 
 def test_it_shows_every_response_to_the_newest_prompts_and_no_others(run):
@@ -150,11 +248,28 @@ def test_it_shows_every_response_to_the_newest_prompts_and_no_others(run):
 def test_it_needs_nothing_beside_it(run):
     page = read(run)
     assert [place for place in page.loads if not place.startswith("#")] == []
-    assert not {"script", "link", "iframe", "object", "embed", "base", "img"} & set(page.tags)
+    assert not {"link", "iframe", "object", "embed", "base", "img"} & set(page.tags)
     source = (run / "report.html").read_text(encoding="utf-8")
     assert "@import" not in source
-    assert "url(" not in source.replace("url(#", "")
-    assert "Content-Security-Policy" in source
+    assert "url(" not in source
+
+
+def test_nothing_runs_but_its_own_script_and_style_by_their_hashes(run):
+    source = (run / "report.html").read_text(encoding="utf-8")
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', source)
+    allowed = dict(each.split(" ", 1) for each in html.unescape(policy).split("; "))
+    assert allowed["default-src"] == allowed["connect-src"] == "'none'"
+    for tag in ("script", "style"):
+        text = re.findall(f"<{tag}>(.*?)</{tag}>", source, re.DOTALL)
+        assert len(text) == 1
+        digest = base64.b64encode(hashlib.sha256(text[0].encode()).digest()).decode()
+        assert allowed[f"{tag}-src"] == f"'sha256-{digest}'"
+
+
+def test_the_chart_library_is_the_one_that_was_published():
+    """Of the npm package uplot@1.6.32."""
+    for name, wanted in UPLOT.items():
+        assert hashlib.sha256(part(f"vendor/uplot/{name}").encode()).hexdigest() == wanted
 
 
 def test_writing_it_again_gives_the_same_page(run):
@@ -165,7 +280,7 @@ def test_writing_it_again_gives_the_same_page(run):
 
 def test_a_run_that_has_only_been_evaluated_has_a_report(tmp_path):
     page = read(write_report(make_run(tmp_path / "begun", steps=0)).parent)
-    assert page.tags.count("svg") == 1
+    assert list(page.charts) == ["heldout"]
     assert "0 steps" in page.text
     assert "Responses of the last prompts" not in page.text
 
@@ -176,7 +291,8 @@ def test_a_run_that_was_never_evaluated_has_a_report(tmp_path):
     folder.log(step_line(1))
     page = read(write_report(folder.path).parent)
     assert "Held-out problems" not in page.text
-    assert page.tags.count("svg") > 3
+    assert "heldout" not in page.charts
+    assert "reward" in page.charts
 
 
 def test_grpo_has_a_report(tmp_path):
@@ -195,22 +311,24 @@ def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
     }
     path = make_run(tmp_path / "rated", more=rated)
     write_report(path)
-    assert read(path).tags.count("svg") == 10
-    for title in ("competence of the model", "against difficulty", "prompt sampler expected"):
-        assert title in read(path).text
+    charts = read(path).charts
+    assert charts["competence"]["lines"][0]["low"] == [-1, -1, -1]
+    at_ends = charts["pass_rate_by_difficulty"]["lines"][0]["values"]
+    assert [at_ends[0], at_ends[-1]] == [0.8, 0.2]
 
 
 def test_a_sampler_that_expects_nothing_has_a_report(tmp_path):
     path = make_run(tmp_path / "nothing", more={"pass_rate_by_expected": []})
     write_report(path)
-    assert "prompt sampler expected" not in read(path).text
+    assert "pass_rate_by_expected" not in read(path).charts
 
 
 def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
     path = make_run(tmp_path / "streamed", more={"draws_by_round": [], "surplus_draws": 6})
     write_report(path)
-    assert "surplus" in read(path).text
-    assert "by round" not in read(path).text
+    lines = read(path).charts["draws"]["lines"]
+    assert [each["label"] for each in lines if "group" not in each] == ["all", "surplus"]
+    assert lines[2]["values"] == [1.5, 1.5, 1.5]  # 6 of 4 prompts
 
 
 HOSTILE = [
@@ -230,7 +348,8 @@ def test_what_a_model_wrote_is_text_and_never_markup(tmp_path):
     ]
     page = read(write_report(make_run(tmp_path / "<b>run&", samples=rows)).parent)
     assert page.responses == HOSTILE
-    assert not {"script", "img", "b"} & set(page.tags)
+    assert page.tags.count("script") == 2  # data, and the page's own
+    assert not {"img", "b"} & set(page.tags)
     assert page.tags.count("h1") == 1
     assert page.text.count(HOSTILE[0]) == 2  # as a question and as a response
     assert "Reference answer: " + HOSTILE[1] in page.text

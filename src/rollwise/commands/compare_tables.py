@@ -9,7 +9,7 @@ from rich.table import Table
 
 from rollwise.evaluation import Estimate
 from rollwise.evaluation.curves import COSTS, Comparison
-from rollwise.reports.report import shown
+from rollwise.reports.page import shown
 
 Cells = list[list[str]]
 

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rollwise.evaluation.planning import Mean, Plan, best
-from rollwise.reports.report import shown
+from rollwise.reports.page import shown
 
 Plans = Mapping[str, Plan]
 Cells = list[list[str]]

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rollwise.evaluation import steps_of_k
-from rollwise.reports.report import shown
+from rollwise.reports.page import shown
 
 
 def evaluation_tables(summary: Mapping[str, Any]) -> Iterator[Table]:

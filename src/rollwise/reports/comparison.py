@@ -1,11 +1,18 @@
 """Write the report of a comparison of methods."""
 
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from rollwise.evaluation.curves import COSTS, Comparison
 from rollwise.files import write_text
-from rollwise.reports.report import page_environment, safe_svg
+from rollwise.reports.charts import Chart, chart, line
+from rollwise.reports.facts import version_fact
+from rollwise.reports.page import render_page
+
+POINTS = 60
+"""Points of each curve."""
 
 
 def write_comparison_report(path: Path, comparison: Comparison) -> Path:
@@ -14,19 +21,46 @@ def write_comparison_report(path: Path, comparison: Comparison) -> Path:
     Raises:
         RunError: It cannot be written.
     """
-    from rollwise.reports import plots
-
-    template = (files("rollwise.reports") / "comparison.html").read_text(encoding="utf-8")
-    page = (
-        page_environment()
-        .from_string(template)
-        .render(
-            name=path.resolve().name,
-            plot=safe_svg(plots.accuracy_of_methods(comparison.curves, comparison.target)),
-            comparison=comparison,
-            costs=COSTS,
-        )
+    name = path.resolve().name
+    seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
+    grids: dict[str, Any] = {}
+    charts = [accuracy_against(cost, comparison, grids) for cost in COSTS]
+    page = render_page(
+        "comparison.html",
+        name,
+        data={"charts": charts, "grids": grids},
+        facts={
+            "methods": ", ".join(comparison.results),
+            "seeds": ", ".join(map(str, seeds)),
+            "version": version_fact(),
+            "command": f"rollwise compare --output {name} --resume",
+        },
+        comparison=comparison,
+        costs=COSTS,
     )
     report = path / "report.html"
     write_text(report, page)
     return report
+
+
+def accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) -> Chart:
+    """Draw the accuracy of each method against one cost: its runs, and their mean over seeds.
+
+    The mean ends where the first of a method's runs ends.
+    """
+    curves = comparison.curves
+    most = max(float(curve.costs[cost][-1]) for runs in curves.values() for curve in runs.values())
+    grid = np.linspace(0, most, POINTS)
+    grids[f"{cost} spent"] = {cost: grid}
+    lines = []
+    for colour, (method, of_seeds) in enumerate(curves.items()):
+        found = {seed: curve.accuracy_at(cost, grid) for seed, curve in of_seeds.items()}
+        if len(found) > 1:
+            lines += [
+                line(f"{method}, seed {seed}", values, style="faint", colour=colour, group=method)
+                for seed, values in found.items()
+            ]
+        lines.append(line(method, np.mean(list(found.values()), axis=0), colour=colour))
+    target = np.full(POINTS, comparison.target)
+    lines.append(line("target", target, style="dashed", colour=7))
+    return chart(cost, f"Held-out accuracy against {cost}", lines, f"{cost} spent", low=0)

@@ -1,7 +1,6 @@
 """Write the report of a training run."""
 
-import re
-from importlib.resources import files
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,15 @@ import jinja2
 from rollwise.errors import RunError, one_line
 from rollwise.files import write_text
 from rollwise.records import Row, RunFolder, flatten
+from rollwise.reports.charts import RunCharts, evenly
+from rollwise.reports.facts import run_facts
+from rollwise.reports.page import render_page
 
 SAMPLED_PROMPTS = 6
 """The responses to this many prompts, the newest, are shown."""
 
-SHOWN_CHARACTERS = 4000
-"""The most characters of a response that are shown."""
-
-_TRICKY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that HTML does not allow, or that reorder the text around them."""
+MOST_EVALUATIONS = 12
+"""Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
 
 
 def write_report(path: Path) -> Path:
@@ -31,85 +30,59 @@ def write_report(path: Path) -> Path:
         RunError: There is no run in the folder, its records are not those of a run, or the report
             cannot be written.
     """
+    target = path / "report.html"
+    write_text(target, run_page(path))
+    return target
+
+
+def run_page(path: Path) -> str:
+    """Make the report of the run in the folder `path`.
+
+    Raises:
+        RunError: There is no run in the folder, or its records are not those of a run.
+    """
     try:
-        page = _page(path)
+        return _page(path)
     except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl or samples.parquet lack what the report needs "
             f"({one_line(error)}); they may be of another command or release"
         ) from error
-    target = path / "report.html"
-    write_text(target, page)
-    return target
 
 
 def _page(path: Path) -> str:
-    from rollwise.reports import plots
-
     folder = RunFolder(path)
     config = folder.read_config()
     lines = folder.read_metrics()
-    steps = [line for line in lines if line["step"] > 0]
-    kinds = [plots.reward, plots.zero_variance]
-    if steps:
-        kinds.append(plots.draws_by_round if steps[0]["draws_by_round"] else plots.draws)
-        kinds.append(plots.exit_reasons)
-        if "competence" in steps[0]:
-            kinds.append(plots.competence)
-        if "pass_rate_by_difficulty" in steps[0]:
-            kinds.append(plots.pass_rate_by_difficulty)
-        if any(line["pass_rate_by_expected"] for line in steps):
-            kinds.append(plots.pass_rate_by_expected)
-    kinds += [plots.entropy, plots.seconds]
-    evaluated = [line for line in lines if "heldout" in line]
-    drawn = [plots.heldout(lines)] if evaluated else []
-    drawn += [plot(steps) for plot in kinds if steps]
-    template = (files("rollwise.reports") / "template.html").read_text(encoding="utf-8")
-    return (
-        page_environment()
-        .from_string(template)
-        .render(
-            name=path.resolve().name,
-            evaluated=evaluated,
-            steps=steps,
-            totals=_totals(lines),
-            plots=[safe_svg(svg) for svg in drawn],
-            samples=_samples(folder.read_samples()),
-            positive_threshold=config["grading"]["positive_threshold"],
-            settings=flatten(config, "."),
-        )
+    name = path.resolve().name
+    charts = RunCharts(lines)
+    return render_page(
+        "run.html",
+        name,
+        data=charts.data(),
+        facts=run_facts(config, folder.read_versions()),
+        has_prompts=False,
+        remarks=charts.remarks,
+        evaluated=_evaluated(lines),
+        totals=_totals(lines),
+        samples=_samples(folder.read_samples()),
+        positive_threshold=config["grading"]["positive_threshold"],
+        settings=flatten(config, "."),
     )
 
 
-def page_environment() -> jinja2.Environment:
-    """Make the template environment: all text is escaped; the filter `shown` is for responses."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["shown"] = shown
-    environment.globals["style"] = _marked(
-        (files("rollwise.reports") / "style.html").read_text(encoding="utf-8")
-    )
-    return environment
+def _evaluated(lines: Sequence[Row]) -> list[Row]:
+    """Return the lines of the evaluations, with the best one, and few others if there are many."""
+    found = [line for line in lines if "heldout" in line]
+    if not found:
+        return []
+    name = next(iter(found[0]["heldout"]))
+    best = max(range(len(found)), key=lambda at: found[at]["heldout"][name]["value"])
+    places = {*evenly(len(found), MOST_EVALUATIONS), best}
+    return [found[at] | {"best": at == best and len(found) > 2} for at in sorted(places)]
 
 
-def safe_svg(svg: str) -> Any:
-    """Mark an SVG as markup; our plots contain no text but our own labels."""
-    return _marked(svg)
-
-
-def _marked(markup: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(markup)
-
-
-def shown(text: str) -> str:
-    """Shorten a long text, and spell out control and reordering characters."""
-    more = len(text) - SHOWN_CHARACTERS
-    cut = f"{text[:SHOWN_CHARACTERS]}… ({more:,} more characters)" if more > 0 else text
-    return _TRICKY.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
-
-
-def _totals(lines: list[Row]) -> Row:
+def _totals(lines: Sequence[Row]) -> Row:
     return {
         "steps": lines[-1]["step"],
         "draws": sum(line.get("draws", 0) for line in lines),
@@ -117,6 +90,7 @@ def _totals(lines: list[Row]) -> Row:
         "seconds": lines[-1]["elapsed"],
         "failures": sum(line.get("grader_failures", 0) for line in lines),
         "lost": sum(line.get("lost_draws", 0) for line in lines),
+        "evaluations": sum("heldout" in line for line in lines),
     }
 
 

@@ -1,0 +1,137 @@
+"""Pages that need nothing beside them: one base for all reports, and what makes them safe.
+
+Text of models and data gets into a page in two ways only: through the templates, which escape
+it, and as JSON in a script element that is never run, whose text the page's own script sets as
+text. A Content-Security-Policy lets only the page's own script and style run, by their hashes,
+and lets nothing be loaded.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+import rollwise
+
+SHOWN_CHARACTERS = 4000
+"""The most characters of a text that are shown."""
+
+DIGITS = 4
+"""Significant digits of the figures of a chart."""
+
+_TRICKY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that HTML does not allow, or that reorder the text around them."""
+
+
+def render_page(
+    template: str,
+    title: str,
+    data: Mapping[str, Any],
+    scripts: Sequence[str] = ("charts.js",),
+    facts: Mapping[str, str] | None = None,
+    connects: bool = False,
+    has_prompts: bool = False,
+    **content: Any,
+) -> str:
+    """Fill in a template of `parts/`.
+
+    Args:
+        template: Its name; it extends `base.html`.
+        title: Of the page.
+        data: What its script reads: `charts`, `grids` and others.
+        scripts: Of `parts/`, in this order, after uPlot.
+        facts: What the header says, by name.
+        connects: Whether the page may ask the server that it came from for news.
+        has_prompts: Whether its script shows prompts as well as charts.
+        content: What the template shows.
+    """
+    style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
+    script = "\n".join(
+        [part("vendor/uplot/uPlot.iife.min.js"), *(part(f"parts/{name}") for name in scripts)]
+    )
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title,
+            facts=facts or {},
+            policy=content_policy(script, style, connects),
+            style=Markup(style),
+            script=Markup(script),
+            data=Markup(as_json(data)),
+            version=rollwise.__version__,
+            has_prompts=has_prompts,
+            **content,
+        )
+    )
+
+
+def content_policy(script: str, style: str, connects: bool = False) -> str:
+    """Return a Content-Security-Policy under which only this script and this style run."""
+    allowed = {
+        "default-src": "'none'",
+        "script-src": _hash(script),
+        "style-src": _hash(style),
+        "img-src": "data:",
+        "connect-src": "'self'" if connects else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {source}" for name, source in allowed.items())
+
+
+def as_json(data: Any) -> str:
+    """Write data as JSON that cannot end the script element around it; NaN becomes null."""
+    text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def shown(text: str, characters: int = SHOWN_CHARACTERS) -> str:
+    """Shorten a long text, and spell out control and reordering characters."""
+    more = len(text) - characters
+    cut = f"{text[:characters]}… ({more:,} more characters)" if more > 0 else text
+    return _TRICKY.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
+
+
+def part(name: str) -> str:
+    """Read a file of this package."""
+    return (files("rollwise.reports") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FunctionLoader(lambda name: part(f"parts/{name}"))
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters["shown"] = shown
+    return environment
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _plain(value: Any) -> Any:
+    """Turn arrays into lists, round floats to what a chart can show, and NaN into None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        rounded = float(f"{value:.{DIGITS}g}")
+        return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+    return value

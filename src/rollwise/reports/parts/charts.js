@@ -1,0 +1,401 @@
+"use strict";
+// Charts with hover, zoom, a legend that switches lines, keys, and a table behind each.
+
+const report = JSON.parse(document.getElementById("data").textContent);
+const MOST_ROWS = 200;
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "text") element.textContent = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// 1234567 -> 1.23M; never an exponent.
+function short(value, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (size >= unit * 0.9995) return trim(value / unit, digits) + name;
+  }
+  if (size < 1e-6) return trim(value * 1e9, digits) + " n";
+  if (size < 1e-3) return trim(value * 1e6, digits) + " µ";
+  return trim(value, digits);
+}
+
+function trim(value, digits) {
+  const whole = Math.max(1, Math.floor(Math.log10(Math.abs(value))) + 1);
+  return String(Number(value.toFixed(Math.max(0, Math.min(9, digits - (Math.abs(value) < 1 ? Math.floor(Math.log10(Math.abs(value))) + 1 : whole))))));
+}
+
+function shownValue(value, unit) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  return unit === "share" ? trimmedPercent(value) : short(value, 4);
+}
+
+function trimmedPercent(value) {
+  const percent = value * 100;
+  return (percent === 0 ? "0" : Math.abs(percent) < 0.1 ? percent.toFixed(2) : percent.toFixed(1)) + " %";
+}
+
+const charts = new Map();
+const view = { axis: "steps", low: null, high: null };
+
+class Chart {
+  constructor(spec) {
+    this.id = spec.id;
+    this.hidden = new Set();
+    this.spoken = make("p", { class: "hidden", "aria-live": "polite" });
+    this.plot = make("div", { class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart" });
+    this.legend = make("ul", { class: "legend" });
+    this.title = make("figcaption");
+    this.about = make("p", { class: "about" });
+    this.table = make("details", { class: "more", ontoggle: () => this.fillTable() }, make("summary", { text: "Table" }));
+    this.figure = make("figure", { class: "chart", id: `chart-${spec.id}` }, this.title, this.about, this.plot, this.spoken, this.legend, this.table);
+    this.plot.addEventListener("keydown", (event) => this.onKey(event));
+    this.update(spec);
+    new ResizeObserver(() => this.resize()).observe(this.plot);
+  }
+
+  get grid() { return report.grids[this.spec.grid]; }
+  get axis() { return view.axis in this.grid ? view.axis : Object.keys(this.grid)[0]; }
+  get shared() { return "steps" in this.grid; }
+  // A line of a group stands behind the button of the one that is named for it.
+  get named() { return this.lines.filter((line) => !line.group); }
+  get x() { return this.grid[this.axis]; }
+
+  update(spec) {
+    this.spec = spec;
+    this.title.textContent = spec.title;
+    this.about.textContent = spec.about || "";
+    this.figure.classList.toggle("wide", Boolean(spec.wide));
+    this.lines = spec.lines.map((line, number) => ({ ...line, colour: line.colour ?? number, key: line.group ?? line.label }));
+    const shape = JSON.stringify([spec.stacked, this.lines.map((line) => [line.label, Boolean(line.low), line.style])]);
+    if (this.uplot && shape === this.shape) this.uplot.setData(this.columns(), true);
+    else this.build();
+    this.shape = shape;
+    this.applyZoom();
+    this.describe();
+    this.fillLegend();
+    this.fillTable();
+  }
+
+  // Columns for uPlot: x, then for each line its value and, where it has one, its band's ends.
+  columns() {
+    const columns = [this.x];
+    if (this.spec.stacked) {
+      let below = this.x.map(() => 0);
+      const sums = this.lines.map((line) => {
+        if (!this.hidden.has(line.key)) below = below.map((sum, at) => sum + (line.values[at] ?? 0));
+        return below;
+      });
+      return columns.concat(sums.reverse());
+    }
+    for (const line of this.lines) {
+      columns.push(line.values);
+      if (line.low) columns.push(line.low, line.high);
+    }
+    return columns;
+  }
+
+  series() {
+    const series = [{}], bands = [];
+    const stroke = (line) => () => colour(`--c${line.colour % 8}`);
+    if (this.spec.stacked) {
+      for (const line of [...this.lines].reverse()) {
+        series.push({ label: line.label, stroke: stroke(line), fill: stroke(line), width: 1, points: { show: false }, show: !this.hidden.has(line.key) });
+      }
+      return { series, bands };
+    }
+    for (const line of this.lines) {
+      const few = line.values.filter((value) => value !== null).length < 3;
+      const show = !this.hidden.has(line.key);
+      series.push({
+        label: line.label,
+        stroke: line.style === "faint" ? () => colour(`--c${line.colour % 8}`) + "66" : stroke(line),
+        width: line.style === "faint" ? 1 : line.style === "points" ? 0 : 2,
+        dash: line.style === "dashed" ? [6, 5] : undefined,
+        points: { show: Boolean(line.points) || line.style === "points" || few, size: 6, fill: stroke(line) },
+        spanGaps: true, show,
+      });
+      if (line.low) {
+        const at = series.length;
+        for (const end of ["low", "high"]) series.push({ label: `${line.label}, ${end}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, show });
+        bands.push({ series: [at + 1, at], fill: () => colour(`--c${line.colour % 8}`) + "2e" });
+      }
+    }
+    return { series, bands };
+  }
+
+  build() {
+    if (this.uplot) this.uplot.destroy();
+    const ink = () => colour("--soft"), grid = () => colour("--grid");
+    const axis = { stroke: ink, font: "12px system-ui", grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const spec = this.spec;
+    const { series, bands } = this.series();
+    this.uplot = new uPlot({
+      ...this.size(), series, bands,
+      legend: { show: false },
+      scales: {
+        x: { time: false, range: (u, min, max) => this.xRange(min, max) },
+        y: { range: (u, min, max) => this.yRange(min, max) },
+      },
+      axes: [
+        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
+        { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : short(tick))) },
+      ],
+      cursor: {
+        drag: { x: true, y: false, setScale: false },
+        points: { size: 7 },
+        bind: { dblclick: () => () => { this.zoom(null, null); return null; } },
+      },
+      hooks: {
+        setCursor: [() => this.readCursor()],
+        draw: [(u) => this.drawErrors(u)],
+        setSelect: [(u) => {
+          if (u.select.width > 4) this.zoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+          if (u.select.width) u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        }],
+      },
+    }, this.columns(), this.plot);
+    for (const canvas of this.plot.querySelectorAll("canvas")) canvas.setAttribute("aria-hidden", "true");
+  }
+
+  // Bars from the low to the high end of a point, in both directions.
+  drawErrors(u) {
+    for (const line of this.lines.filter((each) => each.bars && !this.hidden.has(each.key))) {
+      const at = line.values.findIndex((value) => value !== null);
+      const [x, y] = [u.valToPos(this.x[at], "x", true), u.valToPos(line.values[at], "y", true)];
+      u.ctx.strokeStyle = colour(`--c${line.colour % 8}`);
+      u.ctx.lineWidth = 1.5 * devicePixelRatio;
+      u.ctx.beginPath();
+      u.ctx.moveTo(x, u.valToPos(line.bars.low, "y", true)); u.ctx.lineTo(x, u.valToPos(line.bars.high, "y", true));
+      u.ctx.moveTo(u.valToPos(line.bars.left, "x", true), y); u.ctx.lineTo(u.valToPos(line.bars.right, "x", true), y);
+      u.ctx.stroke();
+    }
+  }
+
+  // Where the grid holds logarithms, show what they are of.
+  xText(value) {
+    if (value === null) return "";
+    if (!this.spec.xpower) return short(value, 6);
+    return Number.isInteger(value) ? short(this.spec.xpower ** value) : "";
+  }
+
+  axisLabel() { return this.spec.xlabel || (this.axis === "steps" ? "step" : this.axis); }
+
+  xRange(min, max) {
+    if (min === null) return [0, 1];
+    let [low, high] = this.window || [min, max];
+    if (this.spec.fromzero && !this.window) [low, high] = [0, high * 1.08];
+    return low === high ? [low - 1, high + 1] : [low, high];
+  }
+
+  yRange(min, max) {
+    if (min === null) { min = 0; max = 1; }
+    const { low, high } = this.spec;
+    if (this.spec.stacked) min = Math.min(0, min);
+    const pad = (max - min || Math.abs(max) || 1) * 0.06;
+    return [low ?? min - pad, high ?? max + pad];
+  }
+
+  size() { return { width: Math.max(200, this.plot.clientWidth), height: this.plot.clientHeight || 230 }; }
+
+  resize() {
+    const size = this.size();
+    if (size.width !== this.uplot.width || size.height !== this.uplot.height) this.uplot.setSize(size);
+  }
+
+  applyZoom() {
+    const own = this.x, last = own.length - 1;
+    if (this.shared) this.window = view.low === null ? null : [view.low, view.high];
+    this.uplot.axes[0].label = this.axisLabel();
+    this.uplot.setData(this.columns(), false);
+    const [low, high] = this.window || [own[0], own[last]];
+    this.uplot.setScale("x", { min: low, max: high });
+  }
+
+  // Charts over steps are zoomed together, others alone.
+  zoom(low, high) {
+    if (this.shared) { zoom(low, high); return; }
+    this.window = low === null || !(high > low) ? null : [low, high];
+    this.applyZoom();
+    this.describe();
+  }
+
+  visible(line) {
+    const [low, high] = this.window || [-Infinity, Infinity];
+    return line.values.filter((value, at) => value !== null && this.x[at] >= low && this.x[at] <= high);
+  }
+
+  describe() {
+    const spans = this.named.map((line) => {
+      const values = this.visible(line);
+      if (!values.length) return `${line.label}: no values`;
+      const [first, last] = [values[0], values[values.length - 1]].map((value) => shownValue(value, this.spec.unit));
+      const [least, most] = [Math.min(...values), Math.max(...values)].map((value) => shownValue(value, this.spec.unit));
+      return `${line.label}: first ${first}, last ${last}, from ${least} to ${most}`;
+    });
+    this.plot.setAttribute("aria-label", `${this.spec.title}, against ${this.axisLabel()}. ${spans.join("; ")}. Arrow keys read values.`);
+  }
+
+  fillLegend() {
+    this.values = [];
+    const items = this.named.map((line) => {
+      const value = make("span", { class: "value" });
+      this.values.push(value);
+      const button = make("button", {
+        type: "button", "aria-pressed": String(!this.hidden.has(line.key)),
+        onclick: () => this.toggle(line.key),
+      }, swatch(line), make("span", { text: line.label }), value);
+      return make("li", {}, button);
+    });
+    this.at = make("li", { class: "value" });
+    this.legend.replaceChildren(...items, this.at);
+  }
+
+  toggle(key) {
+    if (!this.hidden.delete(key)) this.hidden.add(key);
+    this.build();
+    this.applyZoom();
+    for (const [number, line] of this.named.entries()) {
+      this.legend.children[number].firstChild.setAttribute("aria-pressed", String(!this.hidden.has(line.key)));
+    }
+  }
+
+  readCursor() {
+    const at = this.uplot.cursor.idx;
+    const known = at !== null && at !== undefined && this.values;
+    if (!this.values) return "";
+    const words = this.named.map((line, number) => {
+      const text = known ? this.valueAt(line, at) : "";
+      this.values[number].textContent = text;
+      return `${line.label} ${text}`;
+    });
+    this.at.textContent = known ? `${this.axisLabel()} ${this.xText(this.x[at])}` : "";
+    return known ? `${this.at.textContent}: ${words.join(", ")}` : "";
+  }
+
+  valueAt(line, at) {
+    const value = shownValue(line.values[at], this.spec.unit);
+    if (!line.low || line.low[at] === null) return value;
+    return `${value} [${shownValue(line.low[at], this.spec.unit)}, ${shownValue(line.high[at], this.spec.unit)}]`;
+  }
+
+  onKey(event) {
+    const last = this.x.length - 1;
+    const now = this.uplot.cursor.idx;
+    const moves = { ArrowRight: (now ?? -1) + 1, ArrowLeft: (now ?? last + 1) - 1, Home: 0, End: last };
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key in moves) {
+      const at = Math.min(last, Math.max(0, moves[event.key]));
+      this.uplot.setCursor({ left: this.uplot.valToPos(this.x[at], "x"), top: 10 });
+      this.spoken.textContent = this.readCursor();
+    } else if (["+", "=", "-"].includes(event.key)) {
+      const { min, max } = this.uplot.scales.x;
+      const middle = now === null || now === undefined ? (min + max) / 2 : this.x[now];
+      const half = ((max - min) / 2) * (event.key === "-" ? 2 : 0.5);
+      this.zoom(Math.max(this.x[0], middle - half), Math.min(this.x[last], middle + half));
+    } else if (event.key === "0" || event.key === "Escape") this.zoom(null, null);
+    else return;
+    event.preventDefault();
+  }
+
+  fillTable() {
+    if (!this.table.open) return;
+    const count = this.x.length;
+    const shown = Math.min(count, MOST_ROWS);
+    const places = Array.from({ length: shown }, (_, at) => (shown < 2 ? 0 : Math.round((at * (count - 1)) / (shown - 1))));
+    const head = make("tr", {}, make("th", { class: "number", scope: "col", text: this.axisLabel() }), ...this.lines.map((line) => make("th", { class: "number", scope: "col", text: line.label })));
+    const rows = places.map((at) => make("tr", {}, make("th", { class: "number", scope: "row", text: this.xText(this.x[at]) }), ...this.lines.map((line) => make("td", { class: "number", text: this.valueAt(line, at) }))));
+    const note = shown < count ? make("p", { class: "soft", text: `${shown} of ${count} points, evenly spaced.` }) : null;
+    const box = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Table: ${this.spec.title}` }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+    this.table.replaceChildren(this.table.firstElementChild, ...(note ? [note, box] : [box]));
+  }
+}
+
+function swatch(line) {
+  const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [name, value] of [["width", 18], ["height", 8], ["aria-hidden", "true"]]) drawing.setAttribute(name, value);
+  const stroke = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  for (const [name, value] of [["x1", 0], ["x2", 18], ["y1", 4], ["y2", 4], ["stroke", `var(--c${line.colour % 8})`], ["stroke-width", 3]]) stroke.setAttribute(name, value);
+  if (line.style === "dashed") stroke.setAttribute("stroke-dasharray", "5 3");
+  drawing.append(stroke);
+  return drawing;
+}
+
+// Zoom all charts that share the axis; null shows all.
+function zoom(low, high) {
+  view.low = low === null || high === null || !(high > low) ? null : low;
+  view.high = view.low === null ? null : high;
+  for (const each of charts.values()) if (each.shared) { each.applyZoom(); each.describe(); }
+  showZoom();
+}
+
+let controls = null;
+
+function showZoom() {
+  if (!controls) return;
+  const number = (value) => (value === null ? "" : String(Math.round(value * 100) / 100));
+  controls.low.value = number(view.low);
+  controls.high.value = number(view.high);
+}
+
+function addControls() {
+  const place = document.getElementById("chart-controls");
+  const main = report.grids.steps || report.grids.evaluations;
+  if (!main) { place.remove(); return; }
+  const axes = Object.keys(main);
+  const read = () => {
+    const ends = Object.values(main[view.axis]);
+    const typed = [controls.low.value, controls.high.value].map((text) => (text === "" ? null : Number(text)));
+    if (typed[0] === null && typed[1] === null) zoom(null, null);
+    else zoom(typed[0] ?? ends[0], typed[1] ?? ends[ends.length - 1]);
+  };
+  controls = {
+    axis: make("select", { id: "chart-axis", onchange: (event) => { view.axis = event.target.value; zoom(null, null); for (const each of charts.values()) each.fillTable(); } },
+      ...axes.map((name) => make("option", { value: name, text: name }))),
+    low: make("input", { id: "chart-from", type: "number", step: "any", onchange: read }),
+    high: make("input", { id: "chart-to", type: "number", step: "any", onchange: read }),
+  };
+  view.axis = axes[0];
+  place.replaceChildren(
+    make("label", {}, "against", controls.axis), make("label", {}, "from", controls.low), make("label", {}, "to", controls.high),
+    make("button", { type: "button", id: "chart-all", text: "Show all", onclick: () => zoom(null, null) }),
+  );
+}
+
+function showCharts() {
+  const place = document.getElementById("chart-list");
+  for (const spec of report.charts) {
+    if (charts.has(spec.id)) charts.get(spec.id).update(spec);
+    else {
+      const host = document.getElementById(`place-${spec.id}`) || place;
+      const made = new Chart(spec);
+      charts.set(spec.id, made);
+      host.append(made.figure);
+      made.resize();
+    }
+  }
+}
+
+function redraw() {
+  for (const each of charts.values()) each.uplot.redraw(false);
+}
+
+if (document.getElementById("chart-list")) {
+  addControls();
+  showCharts();
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "print"; redraw(); });
+addEventListener("afterprint", () => { delete document.documentElement.dataset.theme; redraw(); });
