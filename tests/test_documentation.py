@@ -82,7 +82,9 @@ def test_the_site_has_a_place_for_every_page_and_every_package_with_public_names
     assert "RolloutSession" in site.public_names("rollwise.sampling")
     names = {page.name for page in (root / "docs").glob("*.md")} | set(site.ELSEWHERE.values())
     names |= {name for name, _ in site.python_pages()} | {"command-line.md"}
-    assert sorted(re.findall(r"[\w.-]+\.md", (root / "mkdocs.yml").read_text())) == sorted(names)
+    placed = re.findall(r"[\w.-]+\.md", (root / "mkdocs.yml").read_text())
+    assert names ^ set(placed) == set(), "give each page its place in mkdocs.yml"
+    assert len(placed) == len(names)
 
 
 def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(root, tmp_path):
@@ -97,3 +99,23 @@ def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(root, tmp
         "a.html: dead link c.html",
         "a.html: loads https://example.com/e.js",
     ]
+
+
+def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root):
+    script = load_script(root, "draw_concepts")
+    page = (root / "docs/concepts.md").read_text()
+    for name, (_, shown) in script.PICTURES.items():
+        assert f"![{shown}](images/{name}.svg)" in page
+        drawn, kept = script.picture(name), (root / f"docs/images/{name}.svg").read_text()
+        assert re.findall(r"<text.*?>(.*?)</text>", drawn) == re.findall(
+            r"<text.*?>(.*?)</text>", kept
+        ), f"run python scripts/draw_concepts.py: {name}"
+        numbers = [
+            [
+                float(number)
+                for path in re.findall(r' d="(.*?)"', text, re.DOTALL)
+                for number in re.findall(r"-?\d+\.\d+", path)
+            ]
+            for text in (drawn, kept)
+        ]
+        assert numbers[0] == pytest.approx(numbers[1], abs=0.5), name  # of 605 pixels
