@@ -9,7 +9,7 @@ import rollwise as rw
 from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.engines.rollout import run_session
-from rollwise.engines.simulated import Lengths, SimulatedEngine, _grade
+from rollwise.engines.simulated import Lengths, SimulatedEngine
 from rollwise.errors import ConfigError
 from rollwise.step import Carried, StepRecipe, take_step
 
@@ -58,7 +58,7 @@ def run_steps(count, engine, sampler=None, again_after=(), **recipe):
     steps, carried = [], None
 
     def roll_out(session, supply):
-        return run_session(session, engine, {}, _grade, supply)
+        return run_session(session, engine, {}, engine.grade, supply)
 
     for number in range(1, count + 1):
         steps.append(take_step(recipe, sampler, roll_out, number, carried))

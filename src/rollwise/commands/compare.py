@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
+from rollwise.commands.compare_rewards import compare_rewards
 from rollwise.commands.compare_runs import (
     RECORDS,
     PlannedRun,
@@ -41,7 +42,7 @@ _SEED_FOLDER = re.compile(r"seed-(\d+)")
 def compare(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
 ) -> bool:
-    """Train what is missing, compare, and write tables and a report into the folder `path`.
+    """Train what is missing, or replay rewards, compare, and write tables into the folder `path`.
 
     Args:
         layers: Settings; later layers win.
@@ -57,6 +58,8 @@ def compare(
         Terminated: SIGTERM or SIGHUP stopped it.
     """
     config = _settings(layers, path, resume)
+    if config.rewards is not None:
+        return compare_rewards(config, config.rewards, path, console)
     chosen: Chosen = {}
     if config.folders:
         curves = _read_curves(config.folders)

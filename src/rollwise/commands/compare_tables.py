@@ -3,15 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich import box
-from rich.markup import escape
 from rich.table import Table
 
+from rollwise.commands.method_tables import Cells, markdown_table, terminal_table
 from rollwise.evaluation import Estimate
 from rollwise.evaluation.curves import COSTS, Comparison
-from rollwise.reports.page import shown
-
-Cells = list[list[str]]
 
 SHOWN_COSTS = tuple(cost for cost in COSTS if cost != "draws")
 """What there is room for; draws are in `runs.csv` and the report."""
@@ -20,26 +16,14 @@ SHOWN_COSTS = tuple(cost for cost in COSTS if cost != "draws")
 def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     """Yield the tables of accuracy, of the cost of the target, and of what was chosen."""
     for title, header, rows in _tables(comparison, "\n"):
-        if not rows:
-            continue
-        table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column(header[0], overflow="fold")
-        for name in header[1:]:
-            table.add_column(name, justify="right", no_wrap=True)
-        for row in rows:
-            table.add_row(*(escape(shown(cell)) for cell in row))
-        yield table
+        if rows:
+            yield terminal_table(title, header, rows)
 
 
 def markdown(comparison: Comparison) -> str:
     """Write the same tables, and what they say, in Markdown."""
-    parts = []
-    for title, header, rows in _tables(comparison, " "):
-        if rows:
-            lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-            cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
-            parts.append("\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)]))
-    return "\n\n".join([*parts, *in_words(comparison)]) + "\n"
+    tables = [markdown_table(*table) for table in _tables(comparison, " ") if table[2]]
+    return "\n\n".join([*tables, *in_words(comparison)]) + "\n"
 
 
 def in_words(comparison: Comparison) -> Iterator[str]:
@@ -129,7 +113,3 @@ def _signed(estimate: Estimate, separator: str = " ") -> str:
 
 def _span(numbers: list[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-
-
-def _one_line(cell: str) -> str:
-    return shown(cell).replace("|", "\\|").replace("\n", " ")

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
-from rich import box
-from rich.markup import escape
 from rich.table import Table
 
+from rollwise.commands.method_tables import (
+    Cells,
+    markdown_table,
+    number,
+    terminal_table,
+    zero_variance,
+)
 from rollwise.evaluation.planning import Mean, Plan, best
-from rollwise.reports.page import shown
 
 Plans = Mapping[str, Plan]
-Cells = list[list[str]]
 
 COST = {
     "prompts": "prompts",
@@ -32,24 +35,14 @@ SIGNAL = {
 
 def plan_tables(plans: Plans) -> Iterator[Table]:
     """Yield the table of costs and that of the signal."""
-    for title, header, rows in _tables(plans):
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column(header[0], overflow="fold")
-        for name in header[1:]:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*(escape(shown(cell)) for cell in row))
-        yield table
+    for table in _tables(plans):
+        yield terminal_table(*table)
 
 
 def markdown(plans: Plans) -> str:
     """Write the same tables, and what they say, in Markdown."""
-    parts = []
-    for title, header, rows in _tables(plans):
-        lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-        cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
-        parts.append("\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)]))
-    return "\n\n".join([*parts, *in_words(plans)]) + "\n"
+    tables = [markdown_table(*table) for table in _tables(plans)]
+    return "\n\n".join([*tables, *in_words(plans)]) + "\n"
 
 
 def in_words(plans: Plans) -> Iterator[str]:
@@ -85,7 +78,7 @@ def _reason(plan: Plan, other: Plan, name: str, price: str) -> str:
         speeds = [p["tokens"].value / p["seconds"].value for p in (plan, other)]
         ways["{} tokens are drawn a second"] = speeds
     parts = [
-        f"{text.format(_number(mine))} ({name}: {_number(theirs)})"
+        f"{text.format(number(mine))} ({name}: {number(theirs)})"
         for text, (mine, theirs) in ways.items()
     ]
     return ", ".join(parts)
@@ -113,19 +106,9 @@ def _tables(plans: Plans) -> Iterator[tuple[str, list[str], Cells]]:
 
 def _shown(plan: Plan, figure: str) -> str:
     if figure == "zero_variance":
-        first, after = plan["zero_variance_first"].value, plan["zero_variance_after"].value
-        return f"{100 * first:.0f} → {100 * after:.0f} %"
-    return _number(plan[figure].value)
+        return zero_variance(plan)
+    return number(plan[figure].value)
 
 
 def _with_error(mean: Mean) -> str:
-    return f"{_number(mean.value)} ±{mean.error:.2g}"
-
-
-def _number(value: float) -> str:
-    """Show three digits; whole numbers from 100 on."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _one_line(cell: str) -> str:
-    return shown(cell).replace("|", "\\|").replace("\n", " ")
+    return f"{number(mean.value)} ±{mean.error:.2g}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import product
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,6 +27,17 @@ class ChoosingSettings(Section):
     """Length of these runs: this share of `steps`, `tokens` or `seconds`."""
 
 
+class ReplaySettings(Section):
+    """How recorded `rewards` are drawn from."""
+
+    order: Literal["resampled", "recorded"] = "resampled"
+    """`resampled`: a prompt's responses come in an order drawn for each time that it is sampled,
+    without replacement; `recorded`: in the order in which they were recorded."""
+    when_out: Literal["end", "replace"] = "end"
+    """What becomes of a prompt all of whose responses are drawn: it ends (`end`), or they are drawn
+    again, with replacement (`replace`)."""
+
+
 class CompareConfig(CommandConfig):
     """All settings of `rollwise compare`."""
 
@@ -40,14 +51,19 @@ class CompareConfig(CommandConfig):
     folders: list[str] = Field(default_factory=list)
     """Runs that exist, to compare in place of making some. Runs in `NAME/seed-N` are of the method
     NAME; others are one each."""
+    rewards: str | None = None
+    """Recorded rewards to replay in place of training: the folder of `rollwise prepare`, or a file
+    with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""
+    replay: ReplaySettings = ReplaySettings()
     baseline: str | None = None
     """The method that the others are compared with; the first by default."""
     target: float | None = Field(None, gt=0, le=1)
     """The held-out accuracy whose cost is compared; by default what the baseline has at the end."""
     seeds: int = Field(4, ge=1)
-    """Runs of each method, with the seeds from 0 on."""
+    """Runs of each method, with the seeds from 0 on; with `rewards`, resamplings."""
     steps: int | None = Field(None, ge=1)
-    """Length of each run in steps. Give one of `steps`, `tokens` and `seconds`."""
+    """Length of each run in steps. Give one of `steps`, `tokens` and `seconds`. With `rewards`, by
+    default as many as take every prompt once."""
     tokens: int | None = Field(None, ge=1)
     """Length of each run in response tokens."""
     seconds: float | None = Field(None, gt=0)
@@ -67,10 +83,14 @@ class CompareConfig(CommandConfig):
         if bool(self.methods) == bool(self.folders):
             raise ValueError("give either `methods` to train or `folders` of runs that exist")
         if self.folders:
+            if self.rewards is not None:
+                raise ValueError("give either `rewards` to replay or `folders` of runs that exist")
             return self
         given = [name for name in ("steps", "tokens", "seconds") if getattr(self, name) is not None]
-        if len(given) != 1:
-            found = " and ".join(f"`{name}`" for name in given) or "none"
+        found = " and ".join(f"`{name}`" for name in given) or "none"
+        if self.rewards is not None and set(given) - {"steps"}:
+            raise ValueError(f"with `rewards` give `steps`, or no length; given is {found}")
+        if self.rewards is None and len(given) != 1:
             raise ValueError(f"give one of `steps`, `tokens` and `seconds`; given is {found}")
         for key, names, among in (
             ("only", self.only, self.methods),
@@ -155,8 +175,7 @@ class CompareConfig(CommandConfig):
                 "tokens": tokens,
                 "evaluation": {"every": 0, "every_tokens": max(1, tokens // evaluations)},
             }
-        assert self.seconds is not None
-        return {"seconds": share * self.seconds}
+        return {} if self.seconds is None else {"seconds": share * self.seconds}
 
 
 def _nested(item: tuple[str, Any]) -> dict[str, Any]:

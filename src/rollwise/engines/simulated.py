@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -56,12 +56,38 @@ class Lengths:
         if not 0 <= self.sigma <= 10:
             raise ValueError(f"sigma must lie between 0 and 10, got {self.sigma}")
 
-    def length(self, uniform: float, correct: bool) -> tuple[int, bool]:
-        """Tokens at the quantile `uniform`, in (0, 1), and whether the response was cut."""
+    def length(self, uniform: float, correct: bool, key: Key = "") -> tuple[int, bool]:
+        """Tokens at the quantile `uniform`, in (0, 1), and whether the response was cut.
+
+        They are the same for every prompt `key`.
+        """
         median = self.median if correct else self.median * self.incorrect_factor
         wanted = median * math.exp(self.sigma * _STANDARD_NORMAL.inv_cdf(uniform))
         truncated = wanted > self.longest
         return (self.longest if truncated else math.ceil(wanted)), truncated
+
+
+class LengthModel(Protocol):
+    """How long responses are.
+
+    Attributes:
+        longest: The most tokens that a response has.
+    """
+
+    @property
+    def longest(self) -> int: ...  # noqa: D102
+
+    def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
+        """Tokens of a response to `key`, by a number in (0, 1), and whether it was cut."""
+        ...
+
+
+class SimulatedResponse(NamedTuple):
+    """What a simulated engine answers to a draw: `length` tokens of a response, and its text."""
+
+    text: str
+    length: int
+    truncated: bool
 
 
 class _Running(NamedTuple):
@@ -71,9 +97,7 @@ class _Running(NamedTuple):
     order: int
     began: float
     draw: Draw
-    correct: bool
-    length: int
-    truncated: bool
+    response: SimulatedResponse
 
 
 class SimulatedEngine:
@@ -86,7 +110,7 @@ class SimulatedEngine:
 
     Args:
         pass_rates: Prompt -> the probability that a response to it is correct.
-        lengths: How long responses are.
+        lengths: How long responses are: `Lengths`, or `RecordedLengths`.
         slots: The most responses drawn at a time.
         seconds_per_token: Virtual seconds that a token takes in its slot; above 0.
         prefill: Virtual seconds that a draw takes in its slot before its first token.
@@ -106,7 +130,7 @@ class SimulatedEngine:
     def __init__(
         self,
         pass_rates: Mapping[Key, float],
-        lengths: Lengths,
+        lengths: LengthModel,
         slots: int,
         seconds_per_token: float = 1.0,
         prefill: float = 0.0,
@@ -162,8 +186,8 @@ class SimulatedEngine:
             self.now = first.ends
             del self._running[first.draw]
             done.append(first)
-        self.tokens += sum(response.length for response in done)
-        return [self._completion(response) for response in done]
+        self.tokens += sum(running.response.length for running in done)
+        return [self._completion(running) for running in done]
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Free the slots of draws now; waiting draws cost nothing, others the tokens so far."""
@@ -191,28 +215,45 @@ class SimulatedEngine:
         """
         while self._waiting and len(self._running) < self.slots:
             draw, _ = self._waiting.popitem(last=False)
-            luck, quantile = _uniforms(draw.seed)
-            correct = luck < self.pass_rates[draw.key]
-            length, truncated = self.lengths.length(quantile, correct)
-            ends = self.now + self.prefill + length * self.seconds_per_token
-            running = _Running(ends, self.prefilled, self.now, draw, correct, length, truncated)
+            response = self.respond(draw)
+            ends = self.now + self.prefill + response.length * self.seconds_per_token
+            running = _Running(ends, self.prefilled, self.now, draw, response)
             self.prefilled += 1
             self._running[draw] = running
             heapq.heappush(self._ends, running)
 
-    def _tokens_by_now(self, response: _Running) -> int:
-        decoding = self.now - response.began - self.prefill
+    def respond(self, draw: Draw) -> SimulatedResponse:
+        """Say what the response to a draw is."""
+        luck, quantile = uniforms(draw.seed)
+        correct = luck < self.pass_rates[draw.key]
+        length, truncated = self.lengths.length(quantile, correct, draw.key)
+        return SimulatedResponse(CORRECT if correct else INCORRECT, length, truncated)
+
+    def reward(self, text: str) -> float:
+        """Say what the reward of a response is."""
+        return float(text == CORRECT)
+
+    def grade(self, completions: Sequence[Completion]) -> list[Future[float]]:
+        """Grade completions at once (see `run_session`)."""
+        rewards: list[Future[float]] = [Future() for _ in completions]
+        for completion, reward in zip(completions, rewards, strict=True):
+            reward.set_result(self.reward(completion.text))
+        return rewards
+
+    def _tokens_by_now(self, running: _Running) -> int:
+        decoding = self.now - running.began - self.prefill
         # A token that ends at this instant counts, however the clock was rounded.
         drawn = math.floor(decoding / self.seconds_per_token + 1e-6)
-        return min(max(drawn, 0), response.length)
+        return min(max(drawn, 0), running.response.length)
 
-    def _completion(self, response: _Running) -> Completion:
+    def _completion(self, running: _Running) -> Completion:
+        text, length, truncated = running.response
         return Completion(
-            response.draw,
-            tokens=[0] * response.length,
-            logprobs=self._logprobs[: response.length],
-            text=CORRECT if response.correct else INCORRECT,
-            truncated=response.truncated,
+            running.draw,
+            tokens=[0] * length,
+            logprobs=self._logprobs[:length],
+            text=text,
+            truncated=truncated,
         )
 
 
@@ -236,15 +277,8 @@ def simulate(
         ValueError: A prompt of the session has no pass rate.
     """
     began = engine.now
-    cost = run_session(session, engine, {}, _grade, supply)
+    cost = run_session(session, engine, {}, engine.grade, supply)
     return RolloutCost(sampling=engine.now - began, tokens=cost.tokens)
-
-
-def _grade(completions: Sequence[Completion]) -> list[Future[float]]:
-    rewards: list[Future[float]] = [Future() for _ in completions]
-    for completion, reward in zip(completions, rewards, strict=True):
-        reward.set_result(float(completion.text == CORRECT))
-    return rewards
 
 
 def _above_0(name: str, value: float) -> None:
@@ -252,7 +286,7 @@ def _above_0(name: str, value: float) -> None:
         raise ValueError(f"{name} must be finite and above 0, got {value}")
 
 
-def _uniforms(seed: int) -> tuple[float, float]:
+def uniforms(seed: int) -> tuple[float, float]:
     """Two random numbers in (0, 1), independent of each other and of those of other seeds."""
     digest = blake2b(b"%d" % seed, digest_size=16).digest()
     first, second = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")

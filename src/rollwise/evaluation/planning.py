@@ -1,7 +1,7 @@
 """What a method would cost and teach: its own steps, drawn by the simulated engine."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,12 @@ from scipy import stats
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler, step_recipe
-from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
+from rollwise.engines.simulated import LengthModel, SimulatedEngine, simulate
 from rollwise.errors import ConfigError
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
-from rollwise.step import PromptSupply, RolloutCost, Step, take_step
+from rollwise.step import PromptSupply, RolloutCost, Step, StepRecipe, take_step
 from rollwise.tasks.pass_rates import RatedPrompt
 
 PRICES = {"signal_per_1000_tokens": ("tokens", 1000.0), "signal_per_second": ("seconds", 1.0)}
@@ -27,7 +27,7 @@ PRICES = {"signal_per_1000_tokens": ("tokens", 1000.0), "signal_per_second": ("s
 class Prices:
     """How long responses are, and how fast they are drawn (see `SimulatedEngine`)."""
 
-    lengths: Lengths
+    lengths: LengthModel
     slots: int
     seconds_per_token: float
     prefill: float = 0.0
@@ -42,8 +42,9 @@ class StepFigures:
         draws: All draws.
         tokens: Of all draws.
         seconds: Of sampling.
-        zero_variance_first: Share of prompts whose first draws have one reward.
-        zero_variance_after: Share of prompts whose groups have.
+        zero_variance_first: Share of prompts whose first draws have one reward; NaN where each
+            prompt has a single response, whose reward is always one.
+        zero_variance_after: Share of prompts whose groups have; NaN likewise.
         trained: Responses trained on.
         movement: M = Σ A·(r − p) over these: how far the step moves along the gradient of the
             expected reward.
@@ -62,11 +63,12 @@ class StepFigures:
 
     @classmethod
     def of(cls, step: Step, pass_rates: Mapping[Key, float]) -> "StepFigures":
-        """Take the figures of a step whose rewards are 0 and 1.
+        """Take the figures of a step.
 
         Args:
             step: The step.
-            pass_rates: The true ones, by prompt.
+            pass_rates: The expected reward, by prompt: the true pass rate where rewards are 0
+                and 1.
         """
         groups = [group for group in step.groups if not group.dropped]
         squares = sum(float(np.sum(group.advantages**2)) for group in groups)
@@ -74,9 +76,14 @@ class StepFigures:
             float(np.sum(group.advantages * (group.members.rewards - pass_rates[group.pool.key])))
             for group in groups
         )
-        own = ("prompts", "draws", "tokens", "zero_variance_first", "zero_variance_after")
+        of_groups = ("zero_variance_first", "zero_variance_after")
+        own = {name: float(step.metrics[name]) for name in ("prompts", "draws", "tokens")}
+        if all(len(group.members) < 2 for group in step.groups):
+            own |= dict.fromkeys(of_groups, np.nan)
+        else:
+            own |= {name: float(step.metrics[name]) for name in of_groups}
         return cls(
-            **{name: float(step.metrics[name]) for name in own},
+            **own,
             seconds=step.metrics["seconds"]["sampling"],
             trained=float(sum(len(group.members) for group in groups)),
             movement=movement,
@@ -121,7 +128,8 @@ class Mean:
 
 
 Plan = dict[str, Mean]
-"""The figures of a method, each a mean over steps: those of `StepFigures`, and `PRICES`."""
+"""The figures of a method, each a mean over steps: those of `StepFigures`, and `PRICES`. Zero
+variance is not among them where each prompt has a single response."""
 
 
 def simulate_steps(
@@ -146,38 +154,55 @@ def simulate_steps(
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
-    if config.prompts.batch_size > len(prompts):
-        raise ConfigError(
-            f"`prompts.batch_size` must be at most the number of prompts, {len(prompts)}; it is "
-            f"{config.prompts.batch_size}"
-        )
     pass_rates: dict[Key, float] = {prompt.key: prompt.pass_rate for prompt in prompts}
-    sampler = make_sampler(
-        config,
-        list(pass_rates),
-        [prompt.level for prompt in prompts],
-        [prompt.measured for prompt in prompts],
-    )
-    # Rewards are 0 and 1 here, whatever they are in the run.
-    recipe = dataclasses.replace(step_recipe(config), positive_threshold=POSITIVE_THRESHOLD)
     engine = SimulatedEngine(
         pass_rates, prices.lengths, prices.slots, prices.seconds_per_token, prices.prefill
     )
-
-    def roll_out(session: RolloutSession, supply: PromptSupply | None = None) -> RolloutCost:
-        return simulate(session, engine, supply)
-
-    found, carried = [], None
-    for number in range(1, steps + 1):
-        step = take_step(recipe, sampler, roll_out, number, carried)
-        carried = step.carried
+    # Rewards are 0 and 1 here, whatever they are in the run.
+    recipe = dataclasses.replace(step_recipe(config), positive_threshold=POSITIVE_THRESHOLD)
+    found = []
+    for step in take_steps(config, recipe, prompts, engine, steps):
         found.append(StepFigures.of(step, pass_rates))
         on_step()
     return found
 
 
+def take_steps(
+    config: TrainConfig,
+    recipe: StepRecipe,
+    prompts: Sequence[RatedPrompt],
+    engine: SimulatedEngine,
+    steps: int,
+) -> Iterator[Step]:
+    """Take steps with a simulated engine; nothing is learned from them but by the sampler.
+
+    Raises:
+        ConfigError: The settings do not fit these prompts.
+    """
+    if config.prompts.batch_size > len(prompts):
+        raise ConfigError(
+            f"`prompts.batch_size` must be at most the number of prompts, {len(prompts)}; it is "
+            f"{config.prompts.batch_size}"
+        )
+    sampler = make_sampler(
+        config,
+        [prompt.key for prompt in prompts],
+        [prompt.level for prompt in prompts],
+        [prompt.measured for prompt in prompts],
+    )
+
+    def roll_out(session: RolloutSession, supply: PromptSupply | None = None) -> RolloutCost:
+        return simulate(session, engine, supply)
+
+    carried = None
+    for number in range(1, steps + 1):
+        step = take_step(recipe, sampler, roll_out, number, carried)
+        carried = step.carried
+        yield step
+
+
 def summarise(steps: Sequence[StepFigures]) -> Plan:
-    """Average the figures of at least two steps."""
+    """Average the figures of at least two steps; those that a step does not have are left out."""
     names = [field.name for field in dataclasses.fields(StepFigures)]
     values: dict[str, NDArray[np.float64]] = {
         name: np.array([getattr(step, name) for step in steps])
@@ -187,7 +212,8 @@ def summarise(steps: Sequence[StepFigures]) -> Plan:
         name: Mean.of_ratio(unit * values["signal"], values[cost])
         for name, (cost, unit) in PRICES.items()
     }
-    return {name: Mean.of(of_steps) for name, of_steps in values.items()} | per_price
+    known = {name: of_steps for name, of_steps in values.items() if not np.isnan(of_steps).any()}
+    return {name: Mean.of(of_steps) for name, of_steps in known.items()} | per_price
 
 
 def best(plans: Mapping[str, Plan], price: str) -> tuple[str, str, bool]:

@@ -1,6 +1,6 @@
 """The recipe of a training step, declared once for every trainer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -50,6 +50,7 @@ class StepRecipe:
         estimates: For an objective given by name: see `PassRateObjective`.
         scale_by_std: For an objective given by name: divide by the standard deviation.
         baseline: For an objective given by name: see `PassRateObjective`.
+        most_draws: The most draws of each prompt, where it has a limit of its own, by key.
 
     Raises:
         ValueError: A setting is out of range, or two settings exclude each other.
@@ -145,6 +146,7 @@ class StepRecipe:
             allow_inf_nan=False,
         ),
     )
+    most_draws: Mapping[Key, int] | None = None
     seed: int = field(
         default=0, metadata=_setting("seed", "Seed of everything random.", ge=0, lt=2**63)
     )

@@ -19,7 +19,7 @@ from rollwise.step.carried import Carried
 from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode
 from rollwise.step.recipe import StepRecipe
-from rollwise.step.supply import PromptSupply, ask, beliefs
+from rollwise.step.supply import PromptSupply, ask, beliefs, limited
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,8 @@ def _draw_after_pilot(
     chosen = [key for key, count in zip(keys, counts, strict=True) if count]
     if not chosen:
         return Rollouts(pilot, cost=cost)
-    believed = beliefs(recipe, sampler, chosen) | {"budgets": counts[counts > 0]}
+    budgets = limited(recipe, chosen, counts[counts > 0])
+    believed = beliefs(recipe, sampler, chosen) | {"budgets": budgets}
     session = recipe.session(chosen, step, **believed)
     return Rollouts(session, pilots=[pilot], cost=cost + roll_out(session))
 

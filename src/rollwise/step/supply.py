@@ -9,6 +9,9 @@ from itertools import islice
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import GVM, Pool, RolloutSession
 from rollwise.sampling.draws import Key
@@ -46,13 +49,24 @@ def ask(
 
 
 def beliefs(recipe: StepRecipe, sampler: PromptSampler, keys: Sequence[Key]) -> dict[str, Any]:
-    """Ask the sampler what it believes of the prompts, if the recipe uses it."""
+    """Ask the sampler what it believes of the prompts, if the recipe uses it; set their budgets."""
     found: dict[str, Any] = {}
     if recipe.uses_priors:
         found["priors"] = sampler.pass_rate_priors(keys)
     if recipe.allocation is not None and not isinstance(recipe.allocation, GVM):
         found["budgets"] = recipe.allocation.counts(sampler.expected_pass_rates(keys))
+    if recipe.most_draws is not None:
+        budgets = found.get("budgets", recipe.resolved_schedule.max_samples)
+        found["budgets"] = limited(recipe, keys, budgets)
     return found
+
+
+def limited(recipe: StepRecipe, keys: Sequence[Key], budgets: ArrayLike) -> NDArray[np.int64]:
+    """Keep budgets, shape (P,), within `recipe.most_draws`."""
+    most: NDArray[np.int64] = np.asarray(budgets, dtype=np.int64)
+    if recipe.most_draws is None:
+        return most
+    return np.minimum(most, [recipe.most_draws[key] for key in keys])
 
 
 @dataclass

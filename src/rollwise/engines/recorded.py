@@ -1,0 +1,127 @@
+"""Responses that were recorded before: their rewards and lengths, in place of a model's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.engines.simulated import SimulatedEngine, SimulatedResponse, uniforms
+from rollwise.sampling import Draw, draw_seed
+from rollwise.sampling.draws import Key
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The responses that were drawn to one prompt, D of them, in order.
+
+    Attributes:
+        rewards: Of each, shape (D,), D ≥ 1.
+        tokens: How many each has, shape (D,); empty if it is not known.
+
+    Raises:
+        ValueError: There is no reward, one is not finite, or the numbers of tokens do not fit.
+    """
+
+    rewards: NDArray[np.float64]
+    tokens: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if not len(self.rewards) or not np.isfinite(self.rewards).all():
+            raise ValueError(f"rewards must be finite, one or more, got {self.rewards.tolist()}")
+        if len(self.tokens) not in (0, len(self.rewards)):
+            raise ValueError(
+                f"there must be as many numbers of tokens as rewards, got {len(self.tokens)} and "
+                f"{len(self.rewards)}"
+            )
+        if len(self.tokens) and self.tokens.min() < 1:
+            raise ValueError(f"a response has at least 1 token, got {self.tokens.min()}")
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def correct(self, threshold: float) -> NDArray[np.bool_]:
+        """Say which responses are correct, shape (D,)."""
+        return self.rewards > threshold
+
+
+@dataclass(frozen=True)
+class RecordedLengths:
+    """Lengths drawn from those that were recorded for the same prompt, with replacement.
+
+    A correct response has the length of a correct one, and an incorrect one that of an incorrect
+    one; where a prompt has none of the kind, any of its lengths.
+
+    Attributes:
+        prompts: Prompt -> its responses, with their tokens.
+        longest: Longer responses are cut here.
+        threshold: A response is correct where its reward is above this.
+    """
+
+    prompts: Mapping[Key, Recorded]
+    longest: int
+    threshold: float
+
+    def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
+        """See `LengthModel`."""
+        lengths = self._by_kind[key][correct]
+        wanted = int(lengths[int(uniform * len(lengths))])
+        return min(wanted, self.longest), wanted > self.longest
+
+    @cached_property
+    def _by_kind(self) -> dict[Key, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        found = {}
+        for key, recorded in self.prompts.items():
+            correct = recorded.correct(self.threshold)
+            kinds = recorded.tokens[~correct], recorded.tokens[correct]
+            found[key] = tuple(kind if len(kind) else recorded.tokens for kind in kinds)
+        return found  # type: ignore[return-value]
+
+
+class ReplayEngine(SimulatedEngine):
+    """A simulated engine whose responses are recorded ones, each at most once a visit.
+
+    A visit of a prompt begins with a draw of index 0: a step samples it. Its draws are the recorded
+    responses in an order of their own, the same for all engines of one seed; once they are spent,
+    they are drawn with replacement.
+
+    Args:
+        prompts: Prompt -> its responses.
+        slots: See `SimulatedEngine`.
+        seed: Orders the responses; None leaves them in the order in which they were recorded.
+    """
+
+    def __init__(self, prompts: Mapping[Key, Recorded], slots: int, seed: int | None = 0) -> None:
+        longest = max(int(recorded.tokens.max(initial=1)) for recorded in prompts.values())
+        means = {key: 0.0 for key in prompts}
+        super().__init__(means, RecordedLengths(prompts, longest, 0.0), slots)
+        self.prompts, self.seed = dict(prompts), seed
+        self._visits: dict[Key, int] = {}
+        self._orders: dict[Key, Sequence[int]] = {}
+
+    def respond(self, draw: Draw) -> SimulatedResponse:
+        """Take the next recorded response."""
+        recorded = self.prompts[draw.key]
+        if draw.index == 0 or draw.key not in self._orders:
+            self._orders[draw.key] = self._next_order(draw.key)
+        order = self._orders[draw.key]
+        if draw.index < len(order):
+            place = order[draw.index]
+        else:
+            place = int(uniforms(draw.seed)[0] * len(order))
+        length = int(recorded.tokens[place]) if len(recorded.tokens) else 1
+        return SimulatedResponse(repr(float(recorded.rewards[place])), length, truncated=False)
+
+    def reward(self, text: str) -> float:
+        """Return the recorded reward."""
+        return float(text)
+
+    def _next_order(self, key: Key) -> Sequence[int]:
+        visit = self._visits[key] = self._visits.get(key, 0) + 1
+        count = len(self.prompts[key])
+        if self.seed is None:
+            return range(count)
+        rng = np.random.default_rng(draw_seed(self.seed, visit, key, 0))
+        order: Sequence[int] = rng.permutation(count).tolist()
+        return order

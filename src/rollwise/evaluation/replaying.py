@@ -1,0 +1,152 @@
+"""What methods do with rewards that were recorded before: their own steps, without a model."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rollwise.config import TrainConfig
+from rollwise.config.step import step_recipe
+from rollwise.engines.recorded import Recorded, ReplayEngine
+from rollwise.evaluation.curves import mean_over_seeds
+from rollwise.evaluation.estimates import Estimate
+from rollwise.evaluation.planning import StepFigures, take_steps
+from rollwise.sampling.draws import Key
+from rollwise.step import Step
+from rollwise.tasks.pass_rates import RatedPrompt
+from rollwise.tasks.recorded import RecordedPrompt
+
+Order = Literal["resampled", "recorded"]
+WhenOut = Literal["end", "replace"]
+
+Figures = Mapping[str, float]
+"""Figures of one replay: means over its steps of those of `StepFigures`; `signal`,
+`signal_per_1000_tokens` and `draws_per_prompt`; and `ran_out`, a share of prompts."""
+
+
+def replay(
+    config: TrainConfig,
+    prompts: Sequence[RecordedPrompt],
+    steps: int | None = None,
+    order: Order = "resampled",
+    when_out: WhenOut = "end",
+) -> Figures:
+    """Take a method's own steps, drawing recorded responses in place of a model's.
+
+    The mean of a prompt's recorded rewards counts as what is expected of it.
+
+    Args:
+        config: The settings of a run by the method; its seed orders prompts and responses.
+        prompts: P prompts, and their responses.
+        steps: How many steps; by default as many as take every prompt once.
+        order: `resampled`: in an order drawn for each visit, without replacement; `recorded`: as
+            they were drawn.
+        when_out: Of a prompt whose responses are all drawn: it ends (`end`), or its responses are
+            drawn again, with replacement (`replace`).
+
+    Returns:
+        The figures.
+
+    Raises:
+        ConfigError: The settings do not fit these prompts.
+    """
+    recorded: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in prompts}
+    counts = {key: len(responses) for key, responses in recorded.items()}
+    recipe = dataclasses.replace(
+        step_recipe(config), most_draws=counts if when_out == "end" else None
+    )
+    seed = config.seed if order == "resampled" else None
+    engine = ReplayEngine(recorded, config.engine.batch_size, seed)
+    means = {key: float(responses.rewards.mean()) for key, responses in recorded.items()}
+    rated = [_rated(prompt, recipe.positive_threshold) for prompt in prompts]
+    wanted = steps or math.ceil(len(prompts) / config.prompts.batch_size)
+    found, ran_out = [], 0
+    for step in take_steps(config, recipe, rated, engine, wanted):
+        found.append(StepFigures.of(step, means))
+        ran_out += _out(step, counts, recipe.resolved_schedule.max_samples)
+    return _averaged(found, ran_out)
+
+
+def _rated(prompt: RecordedPrompt, threshold: float) -> RatedPrompt:
+    correct = prompt.recorded.correct(threshold)
+    measured = float(correct.sum()), float(len(correct))
+    return RatedPrompt(prompt.key, float(correct.mean()), prompt.level, measured)
+
+
+def _out(step: Step, counts: Mapping[Key, int], most: int) -> int:
+    """Count prompts that had no response left before their rule, or their budget, ended them."""
+    return sum(
+        len(pool) > counts[pool.key]
+        or (pool.exit_reason == "exhausted" and len(pool) == counts[pool.key] < most)
+        for pool in step.rollouts.pools
+    )
+
+
+def _averaged(steps: Sequence[StepFigures], ran_out: int) -> Figures:
+    figures = {
+        field.name: float(np.mean([getattr(step, field.name) for step in steps]))
+        for field in dataclasses.fields(StepFigures)
+        if not any(np.isnan(getattr(step, field.name)) for step in steps)
+    }
+    signal = float(np.mean([step.signal for step in steps]))
+    prompts = max(sum(step.prompts for step in steps), 1)
+    return figures | {
+        "signal": signal,
+        "signal_per_1000_tokens": 1000 * signal / figures["tokens"],
+        "draws_per_prompt": figures["draws"] * len(steps) / prompts,
+        "ran_out": ran_out / prompts,
+    }
+
+
+@dataclass(frozen=True)
+class ReplayedMethod:
+    """What a method does with recorded rewards.
+
+    Attributes:
+        figures: Of each resampling, by its seed.
+        means: Of each figure, with its 95 % interval over resamplings.
+        differences: The same of the paired differences to the baseline; None for the baseline
+            itself, or with one resampling.
+    """
+
+    figures: Mapping[int, Figures]
+    means: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate] | None
+
+    @property
+    def verdict(self) -> str:
+        """`more` or `less` signal per token than the baseline, or `open`: its interval spans 0."""
+        if self.differences is None:
+            return ""
+        difference = self.differences["signal_per_1000_tokens"]
+        if difference.low > 0:
+            return "more"
+        return "less" if difference.high < 0 else "open"
+
+
+def compare_replays(
+    figures: Mapping[str, Mapping[int, Figures]], baseline: str
+) -> dict[str, ReplayedMethod]:
+    """Compare methods with a baseline, resampling by resampling.
+
+    Args:
+        figures: Method -> seed -> figures, with the same seeds for all.
+        baseline: The method that the others are compared with.
+    """
+    base = figures[baseline]
+    found = {}
+    for method, own in figures.items():
+        names = next(iter(own.values()))
+        means = {name: mean_over_seeds(of[name] for of in own.values()) for name in names}
+        differences = None
+        if method != baseline and len(own) > 1:
+            differences = {
+                name: mean_over_seeds(own[seed][name] - base[seed][name] for seed in own)
+                for name in names
+                if name in next(iter(base.values()))
+            }
+        found[method] = ReplayedMethod(own, means, differences)
+    return found

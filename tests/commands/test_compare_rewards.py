@@ -1,0 +1,111 @@
+"""`rollwise compare --rewards`: recorded rewards replayed without a model."""
+
+import csv
+import json
+import re
+import tomllib
+
+import numpy as np
+import pytest
+
+from rollwise.config import CompareConfig, make_settings
+
+TOML = """
+seeds = 6
+rewards = "REWARDS"
+
+[base]
+prompts = {batch_size = 8}
+
+[methods.GRPO]
+exit = {type = "fixed_count", samples = 2}
+
+[methods."own | <b>rule"]
+exit = {type = "balanced", positives = 1, negatives = 1}
+schedule = {size = 2, rounds = 8}
+group = {size = 2}
+
+[methods.single]
+exit = {type = "fixed_count", samples = 1}
+advantage = {baseline = "belief"}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write rewards of 32 prompts and eight draws, and the methods; returns the methods' file."""
+
+    def write(text=TOML, lengths=True):
+        rng = np.random.default_rng(0)
+        rows = []
+        for rate in rng.beta(0.5, 0.5, 32):
+            row = {"rewards": rng.binomial(1, rate, 8).tolist()}
+            rows.append(row | ({"lengths": rng.integers(5, 50, 8).tolist()} if lengths else {}))
+        rewards = tmp_path / "rewards.jsonl"
+        rewards.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        path = tmp_path / "methods.toml"
+        path.write_text(text.replace("REWARDS", str(rewards)), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_what_a_replay_writes_and_says(tmp_path, write, say):
+    code, shown = say("compare", tmp_path / "out", write())
+    assert code == 0
+    assert "32 prompts of 8 recorded responses" in shown
+    text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| GRPO \| 8 \| 16 \| \d+ \| (\d+) → \1 % \| 16 \| 0 % \|$", text, re.M)
+    assert re.search(r"^\| own \\\| <b>rule \| .* \| [1-9]\d* % \|$", text, re.M)
+    assert re.search(r"^\| single \| 8 \| 8 \| \d+ \| – \| 8 \| 0 % \|$", text, re.M)
+    assert re.search(r"own \| <b>rule: [\d.]+ % of prompts had too few recorded responses", text)
+    content = json.loads((tmp_path / "out/comparison.json").read_text(encoding="utf-8"))
+    assert content["baseline"] == "GRPO"
+    with (tmp_path / "out/replays.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["seed"] for row in rows] == [str(seed) for seed in range(6)] * 3
+    draws = [float(row["draws"]) for row in rows if row["method"] == "own | <b>rule"]
+    assert content["methods"]["own | <b>rule"]["means"]["draws"]["value"] == np.mean(draws)
+    assert len(set(draws)) > 1
+
+
+def test_a_replay_is_the_same_again_and_its_folder_may_be_used_again(tmp_path, write, say):
+    say("compare", tmp_path / "out", write())
+    first = (tmp_path / "out/replays.csv").read_bytes()
+    assert say("compare", tmp_path / "out", "--resume")[0] == 0
+    assert (tmp_path / "out/replays.csv").read_bytes() == first
+    say("compare", tmp_path / "out", "--resume", "--replay.order", "recorded")
+    assert (tmp_path / "out/replays.csv").read_bytes() != first
+
+
+def test_without_lengths_draws_are_the_cost(tmp_path, write, say):
+    code, shown = say("compare", tmp_path / "out", write(lengths=False))
+    assert code == 0
+    text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
+    assert "| method | prompts | draws | zero variance |" in text
+    assert "per 1,000 draws" in text
+    assert "tokens" not in shown + text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("seeds = 6", "seeds = 6\ntokens = 9"), "with `rewards` give `steps`, or no length; gi"),
+        (("rewards.jsonl", "no.jsonl"), "no such file: .*no.jsonl"),
+        (("batch_size = 8", "batch_size = 64"), "method `GRPO`: `prompts.batch_size` must be at"),
+        (("seeds = 6", 'seeds = 6\nbaseline = "x"'), "`baseline` must be of the methods"),
+        (("seeds = 6", 'seeds = 6\nreplay = {order = "x"}'), "`replay.order`"),
+    ],
+)
+def test_what_is_wrong_with_a_replay_is_said(tmp_path, write, say, change, said):
+    path = write()
+    path.write_text(path.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+    code, shown = say("compare", tmp_path / "out", path)
+    assert code == 2
+    assert re.search(said, shown)
+
+
+def test_folders_and_rewards_exclude_each_other():
+    given = tomllib.loads(TOML) | {"folders": ["a"], "methods": {}}
+    with pytest.raises(Exception, match="either `rewards` to replay or `folders`"):
+        make_settings(CompareConfig, given)
