@@ -107,5 +107,5 @@ def test_other_files_and_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"got \(2, 2\) and \(2,\)"):
         read_recorded(tmp_path / "other.npz")
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no zip")
-    with pytest.raises(DataError, match="cannot be read as .npz"):
+    with pytest.raises(DataError, match=r"cannot be read as \.npz"):
         read_recorded(tmp_path / "broken.npz")
