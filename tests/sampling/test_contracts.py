@@ -22,6 +22,7 @@ from rollwise.sampling import (
     Streamed,
 )
 from rollwise.sampling.objectives import GRPO, Reference
+from rollwise.sampling.stopping import Stopping
 from rollwise.sampling.testing import (
     check_allocation,
     check_exit_rule,
@@ -96,6 +97,25 @@ def test_what_is_registered_says_what_it_is():
         for kind in registry.values():
             assert kind.__doc__, kind
     assert {Estimated, GVM} == set(ALLOCATIONS.values())
+
+
+@dataclass(frozen=True)
+class OneOfEach(ExitRule):
+    """Balanced(1, 1), for single counts alone."""
+
+    def satisfied(self, positives, negatives):
+        return positives >= 1 and negatives >= 1
+
+
+def test_a_rule_may_be_for_single_counts_alone():
+    check_exit_rule(OneOfEach())
+    for schedule in (Streamed(8), Rounds(4, rounds=2)):
+        for number in ("expected_need", "chance"):
+            plain, arrays = (
+                getattr(Stopping(rule, schedule, 8), number)
+                for rule in (OneOfEach(), Balanced(1, 1))
+            )
+            assert np.array_equal(plain, arrays)
 
 
 # Plug-ins that are wrong

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.exits import ExitRule, as_exit_rule
+from rollwise.sampling.exits import ExitRule, as_exit_rule, where_satisfied
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -68,8 +68,7 @@ class Stopping:
     @cached_property
     def satisfied(self) -> Bools:
         """Where the rule is satisfied, whether or not it is asked there."""
-        met = np.asarray(self.rule.satisfied(self._positives, self._negatives), dtype=bool)
-        return np.broadcast_to(met, self._drawn.shape)
+        return where_satisfied(self.rule, self._positives, self._negatives)
 
     @cached_property
     def chance(self) -> Floats:
