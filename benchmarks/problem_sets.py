@@ -1,4 +1,4 @@
-"""Problem sets of running sums that differ in how hard they are for the built-in model."""
+"""Problem sets of running sums that differ in how hard they are, and in how long answers are."""
 
 import shutil
 import subprocess
@@ -13,7 +13,8 @@ Settings = dict[str, Any]
 
 BY_TERMS: dict[str, Settings] = {"2 to 10 terms": {}, "7 to 10 terms": {"min_terms": 7}}
 BIMODAL = "bimodal"
-PROBLEM_SETS = (*BY_TERMS, BIMODAL)
+APART = "lengths apart"
+PROBLEM_SETS = (*BY_TERMS, BIMODAL, APART)
 
 MEASURED = 5120
 SHARES = {"hard": 0.65, "easy": 0.25, "between": 0.10}
@@ -21,14 +22,18 @@ HARD, EASY = 1 / 16, 13 / 16
 TRAINING, HELDOUT = 1024, 256
 
 
-def data_settings(problems: str, folder: Path) -> Settings:
-    """Return the `[data]` settings of a problem set; `folder` keeps files that it needs."""
+def settings_of(problems: str, folder: Path) -> Settings:
+    """Return the settings of `rollwise train` for a problem set; `folder` keeps what it needs."""
     if problems in BY_TERMS:
-        return BY_TERMS[problems]
+        return {"data": BY_TERMS[problems]}
+    if problems == APART:
+        from padded_sums import padded_settings
+
+        return padded_settings(folder / "lengths-apart")
     train, heldout = folder / "train.parquet", folder / "heldout.parquet"
     if not heldout.exists():
         write_bimodal(folder, train, heldout)
-    return {"train": str(train), "heldout": str(heldout)}
+    return {"data": {"train": str(train), "heldout": str(heldout)}}
 
 
 def write_bimodal(folder: Path, train: Path, heldout: Path) -> None:

@@ -1,4 +1,4 @@
-"""The study: what each method reaches for its tokens and seconds, on problem sets of three kinds.
+"""The study: what each method reaches for its tokens and seconds, on problem sets of four kinds.
 
 `rollwise compare` trains the built-in model by the methods of `study/methods.toml`, each rival at
 its own best learning rate, and compares them over seeds. The records of runs
@@ -16,11 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from problem_sets import BIMODAL, PROBLEM_SETS, data_settings
+from problem_sets import APART, BIMODAL, PROBLEM_SETS, settings_of
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "study"
-ONLY = {problems: ["GRPO n=4", "belief"] for problems in ("2 to 10 terms", BIMODAL)}
+ONLY = {problems: ["GRPO n=4", "belief"] for problems in ("2 to 10 terms", BIMODAL, APART)}
 """What is compared on the other sets, where the whole table would take hours more."""
 
 QUICK = ["--tokens", "30_000", "--seeds", "1", "--choose", "{}"]
@@ -30,8 +30,8 @@ def command(
     problems: str, folder: Path, only: list[str], workers: int | None, quick: bool
 ) -> list[str]:
     """Return the command that compares the methods on one problem set."""
-    data = data_settings(problems, folder.parent / "problems")
-    given = ["--base", json.dumps({"data": data})]
+    base = settings_of(problems, folder.parent / "problems")
+    given = ["--base", json.dumps(base)]
     given += ["--only", ",".join(only)] if only else []
     given += QUICK if quick else []
     given += ["--workers", str(workers)] if workers else []

@@ -10,6 +10,7 @@ out.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,9 @@ CHARACTERS = ["<pad>", "\n", *"0123456789+-?= "]
 SLIP_BY_TERM = np.array([0.02] * 7 + [0.25] + [0.65] * 2)
 GUESS_PER_TERM = 0.025
 BATCH_SIZE, LEARNING_RATE = 128, 3e-3
+
+Demonstrate = Callable[[np.random.Generator], tuple[str, str]]
+"""Makes a question and an answer to learn from."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -71,19 +75,58 @@ def write_demonstration(terms: list[int], rng: np.random.Generator) -> str:
     return f"{' '.join(map(str, totals))}={totals[-1]}\n"
 
 
+def demonstrate(rng: np.random.Generator) -> tuple[str, str]:
+    """Make a question of 2 to 10 terms, and its demonstration."""
+    terms = make_terms(int(rng.integers(2, 11)), rng)
+    return write_question(terms, rng), write_demonstration(terms, rng)
+
+
 def make_batch(
-    tokenizer: PreTrainedTokenizerFast, rng: np.random.Generator
+    tokenizer: PreTrainedTokenizerFast,
+    make: Demonstrate,
+    rng: np.random.Generator,
+    batch_size: int = BATCH_SIZE,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and labels, padded on the right; the question is not learnt."""
     rows, labels = [], []
-    for _ in range(BATCH_SIZE):
-        terms = make_terms(int(rng.integers(2, 11)), rng)
-        question = tokenizer.encode(write_question(terms, rng))
-        answer = tokenizer.encode(write_demonstration(terms, rng))
+    for _ in range(batch_size):
+        question, answer = map(tokenizer.encode, make(rng))
         rows.append(torch.tensor(question + answer))
         labels.append(torch.tensor([-100] * len(question) + answer))
     pad = torch.nn.utils.rnn.pad_sequence
     return pad(rows, batch_first=True), pad(labels, batch_first=True, padding_value=-100)
+
+
+def learn(
+    model: Qwen2ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    make: Demonstrate,
+    steps: int,
+    rng: np.random.Generator,
+    learning_rate: float = LEARNING_RATE,
+    batch_size: int = BATCH_SIZE,
+) -> float:
+    """Train on demonstrations, by AdamW with a one-cycle learning rate; return the last loss."""
+    optimizer = torch.optim.AdamW(model.parameters(), learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, learning_rate, total_steps=steps, pct_start=0.1
+    )
+    for _ in track(range(steps), "Training the base model"):
+        tokens, labels = make_batch(tokenizer, make, rng, batch_size)
+        loss = model(tokens, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+    return float(loss.detach())
+
+
+def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write a model that is sampled from, with its tokenizer."""
+    model.generation_config.do_sample = True
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def main() -> None:
@@ -96,22 +139,9 @@ def main() -> None:
 
     tokenizer, model = make_tokenizer(), make_model(arguments.seed)
     rng = np.random.default_rng(arguments.seed)
-    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, LEARNING_RATE, total_steps=arguments.steps, pct_start=0.1
-    )
-    for _ in track(range(arguments.steps), "Training the base model"):
-        tokens, labels = make_batch(tokenizer, rng)
-        loss = model(tokens, labels=labels).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.step()
-    print(f"last loss: {loss.item():.4f}")
-    model.generation_config.do_sample = True
-    model.save_pretrained(arguments.output)
-    tokenizer.save_pretrained(arguments.output)
+    loss = learn(model, tokenizer, demonstrate, arguments.steps, rng)
+    print(f"last loss: {loss:.4f}")
+    save(model, tokenizer, arguments.output)
 
 
 if __name__ == "__main__":
