@@ -123,7 +123,9 @@ def test_normalized_advantages_leave_dropped_groups_alone():
     shifted, dropped, other = normalize_advantages(groups)
     assert dropped is groups[1]
     std = np.sqrt(1.25 / 6)
-    assert shifted.advantages == pytest.approx(np.array([0.75, -0.25, -0.25, -0.25]) / std, rel=1e-3)
+    assert shifted.advantages == pytest.approx(
+        np.array([0.75, -0.25, -0.25, -0.25]) / std, rel=1e-3
+    )
     assert other.advantages == pytest.approx(np.array([-0.5, 0.5]) / std, rel=1e-3)
 
 

@@ -188,7 +188,10 @@ def test_the_number_of_threads_does_not_change_the_gradients(model, mini_batches
 
 
 def watch_batches(model):
-    """Collects the shape of each batch that the model is run on; in order with one thread."""
+    """Collects the shape of each batch that the model is run on; in order with one thread.
+
+    Call it before the learner is made, which runs a twin of the model.
+    """
     shapes = []
     model.register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
@@ -201,12 +204,15 @@ def test_micro_batches_keep_within_the_budget_and_leave_out_what_teaches_nothing
 
     Prompts and responses are padded apart: 12 = 6 + 6 alone fills the budget of 20 but for 8;
     8 = 3 + 5 and 8 = 4 + 4 need 2 × (4 + 5) = 18, a third row (of 7 = 6 + 1) would need 3 × 11;
-    7 = 6 + 1 and 3 = 1 + 2 need 2 × (6 + 2) = 16.
+    7 = 6 + 1 and 3 = 1 + 2 need 2 × (6 + 2) = 16. In packed rows 12 + 8 and 8 + 7 + 3 fit.
     """
     examples = make_examples(model)
     shapes = watch_batches(model)
-    make_learner(model, micro_batch_tokens=20, threads=1).learn(examples)
+    make_learner(model, micro_batch_tokens=20, threads=1, packed=False).learn(examples)
     assert shapes == [(1, 12), (2, 9), (2, 8)]
+    shapes.clear()
+    make_learner(model, micro_batch_tokens=20, threads=1).learn(examples)
+    assert shapes == [(1, 20), (1, 18)]
 
 
 def test_responses_without_advantage_count_as_if_they_had_been_run(model):
@@ -216,7 +222,7 @@ def test_responses_without_advantage_count_as_if_they_had_been_run(model):
     for coefficient in (0.0, 1e-30):
         other = copy.deepcopy(model)
         shapes = watch_batches(other)
-        learner = make_learner(other, entropy_coefficient=coefficient)
+        learner = make_learner(other, entropy_coefficient=coefficient, packed=False)
         steps = watch(learner)
         learner.learn(examples)
         gradients.append(steps[0][1])
@@ -265,7 +271,7 @@ def test_the_engines_logprobs_can_stand_for_the_old_ones(model):
         twin = copy.deepcopy(model)
         shapes = watch_batches(twin)
         learner = make_learner(
-            twin, mini_batches=2, old_logprobs="engine", importance_cap=0, threads=1
+            twin, mini_batches=2, old_logprobs="engine", importance_cap=0, threads=1, packed=False
         )
         steps = watch(learner)
         learner.learn(given)
@@ -277,11 +283,11 @@ def test_the_engines_logprobs_can_stand_for_the_old_ones(model):
 
 
 def test_mini_batches_share_the_responses_evenly(model):
-    learner, examples = make_learner(model, mini_batches=4), make_examples(model, [(2, 3, 1)] * 10)
+    examples = make_examples(model, [(2, 3, 1)] * 10)
     shapes = watch_batches(model)
-    learner.learn(examples)
-    # First all, for the old log-probabilities, then ten in four parts.
-    assert shapes == [(10, 5), (3, 5), (3, 5), (2, 5), (2, 5)]
+    make_learner(model, mini_batches=4).learn(examples)
+    # First all, for the old log-probabilities, then ten in four parts; 5 tokens each.
+    assert shapes == [(1, 50), (1, 15), (1, 15), (1, 10), (1, 10)]
 
 
 def test_more_mini_batches_than_responses_make_fewer_updates(model):

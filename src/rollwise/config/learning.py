@@ -31,8 +31,11 @@ class LearnerSettings(Section):
     the learner computes before the first (`learner`), or those that the engine reported (`engine`),
     which saves a forward pass and suits an engine that computes as the learner does."""
     micro_batch_tokens: int | None = Field(None, ge=1)
-    """The most tokens in one forward pass, padding counted; less needs less memory. By default
-    16,384, and on a CPU 1,024, which its caches hold."""
+    """The most tokens in one forward pass, padding counted if there is any; less needs less memory.
+    By default 16,384, and on a CPU 1,024, which its caches hold."""
+    packed: bool = True
+    """Run responses one after another in a single row, without padding, where the model's
+    architecture is known to allow it; `false` pads them to one length."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     """The probability ratio is clipped below 1 − this."""
     clip_high: float = Field(0.28, gt=0)

@@ -10,7 +10,6 @@ import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
@@ -18,14 +17,9 @@ from rollwise.engines.cpu import core_share
 from rollwise.errors import PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.groups import Example
+from rollwise.training.forward import Forward
 from rollwise.training.loss import importance_weights, policy_loss
-from rollwise.training.micro_batches import (
-    advantage_per_token,
-    drawn_tokens,
-    engine_logprobs,
-    micro_batches,
-    pad,
-)
+from rollwise.training.micro_batches import advantage_per_token, engine_logprobs, micro_batches
 from rollwise.training.optimizer_state import load_optimizer_state, optimizer_state
 from rollwise.training.response_cap import ResponseCap
 
@@ -68,7 +62,9 @@ class Learner:
         )
         self.updates = 0
         self._learnt_from: Example | None = None
-        self._cap = ResponseCap(model, settings.response_cap) if settings.response_cap else None
+        self._run = Forward(model, temperature, settings.packed)
+        cap = settings.response_cap
+        self._cap = ResponseCap(self._run.model, cap) if cap else None
         count = threads or core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
         on_cpu = model.device.type == "cpu"
@@ -151,7 +147,7 @@ class Learner:
             return loss / tokens, own
 
         bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
-        with _recomputing(self.model), bounding:
+        with _recomputing(self._run.model), bounding:
             for own in self._gather_gradients(loss_of, batches):
                 totals.add(own)
         totals.grad_norms.append(self._step())
@@ -259,33 +255,11 @@ class Learner:
             for i, example in enumerate(examples)
             if example.advantage != 0 or self.settings.entropy_coefficient != 0
         ]
-        return list(micro_batches(examples, rows, self._micro_batch_tokens))
+        return list(micro_batches(examples, rows, self._micro_batch_tokens, self._run.packed))
 
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
-        """Compute log π and the entropy of every token that the model drew, response by response.
-
-        Returns:
-            log π, shape (D,), and the entropy, shape (D,), which is 0 where there is no entropy
-            bonus.
-        """
-        device = self.model.device
-        ids, mask, width = pad(examples)
-        ids, mask = ids.to(device), mask.to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            output = self.model(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
-                logits_to_keep=ids.shape[1] - width + 1,
-                use_cache=False,
-            )
-        drawn = drawn_tokens(examples, mask[:, width:])
-        logits = output.logits[:, :-1][drawn].float() / self.temperature
-        logprobs = -cross_entropy(logits, ids[:, width:][drawn], reduction="none")
-        if self.settings.entropy_coefficient == 0:
-            return logprobs, torch.zeros_like(logprobs)
-        entropy = torch.distributions.Categorical(logits=logits).entropy()
-        return logprobs, entropy
+        """Compute log π and, for an entropy bonus, the entropy of every token drawn, (D,)."""
+        return self._run(examples, with_entropy=self.settings.entropy_coefficient != 0)
 
 
 @contextmanager

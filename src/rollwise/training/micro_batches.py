@@ -1,6 +1,8 @@
-"""Micro-batches: which responses are run together, padded to one shape."""
+"""Micro-batches: which responses are run together, and as what a model takes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,8 +11,24 @@ from torch import Tensor
 from rollwise.step.groups import Example
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch as a model takes it.
+
+    Attributes:
+        inputs: Keyword arguments of the model, on its device.
+        before: For each token that the model drew, one response after another: the place of the
+            token before it, counted through all rows; shape (D,).
+        tokens: Their ids, shape (D,).
+    """
+
+    inputs: dict[str, Any]
+    before: Tensor
+    tokens: Tensor
+
+
 def micro_batches(
-    examples: Sequence[Example], rows: Sequence[int], max_tokens: int
+    examples: Sequence[Example], rows: Sequence[int], max_tokens: int, packed: bool = False
 ) -> Iterator[list[int]]:
     """Split rows into batches of at most `max_tokens`, padding included, the longest rows first.
 
@@ -18,31 +36,28 @@ def micro_batches(
         examples: The responses of an update.
         rows: Indices of those to run.
         max_tokens: The most tokens of a batch; a single row may have more.
+        packed: There is no padding.
 
     Yields:
         The indices of a batch.
     """
     batch: list[int] = []
-    prompt = response = 0
+    prompt = response = total = 0
     for i in sorted(rows, key=lambda i: len(examples[i]), reverse=True):
         prompt = max(prompt, len(examples[i].prompt))
         response = max(response, len(examples[i].response))
-        if batch and (len(batch) + 1) * (prompt + response) > max_tokens:
+        total += len(examples[i])
+        if batch and (total if packed else (len(batch) + 1) * (prompt + response)) > max_tokens:
             yield batch
-            batch = []
+            batch, total = [], len(examples[i])
             prompt, response = len(examples[i].prompt), len(examples[i].response)
         batch.append(i)
     if batch:
         yield batch
 
 
-def pad(examples: Sequence[Example]) -> tuple[Tensor, Tensor, int]:
-    """Pad prompts on the left and responses on the right, so that responses start in one column.
-
-    Returns:
-        Token ids and attention mask, shape (responses, columns), and the column in which the
-        responses start; the logits before it are not needed.
-    """
+def pad(examples: Sequence[Example], device: torch.device) -> Batch:
+    """Pad prompts on the left and responses on the right, so that responses start in one column."""
     width = max(len(example.prompt) for example in examples)
     length = max(len(example.response) for example in examples)
     ids = torch.zeros(len(examples), width + length, dtype=torch.long)
@@ -51,24 +66,29 @@ def pad(examples: Sequence[Example]) -> tuple[Tensor, Tensor, int]:
         start, end = width - len(example.prompt), width + len(example.response)
         ids[row, start:end] = torch.tensor([*example.prompt, *example.response])
         mask[row, start:end] = 1
-    return ids, mask, width
+    chosen = drawn_places(examples, range(width, ids.numel(), ids.shape[1]))
+    tokens = ids.flatten()[chosen]
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0),
+    }
+    on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
+    return Batch(on_device, (chosen - 1).to(device), tokens.to(device))
 
 
-def drawn_tokens(examples: Sequence[Example], mask: Tensor) -> Tensor:
-    """Say which response tokens the model drew.
+def drawn_places(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
+    """Return the places of all tokens that the model drew, shape (D,), one response after another.
 
     Args:
         examples: The responses.
-        mask: The part of `pad`'s attention mask that covers responses, shape (responses, columns).
-
-    Returns:
-        Where those tokens are, of the shape of `mask`, boolean.
+        begins: The place of the first token of each.
     """
-    drawn = mask.bool()
-    for row, example in enumerate(examples):
-        if example.own is not None:
-            drawn[row, : len(example.own)] &= torch.from_numpy(example.own).to(drawn.device)
-    return drawn
+    places = [
+        begin + (np.arange(len(e.response)) if e.own is None else np.flatnonzero(e.own))
+        for e, begin in zip(examples, begins, strict=True)
+    ]
+    return torch.from_numpy(np.concatenate(places))
 
 
 def advantage_per_token(examples: Sequence[Example], like: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rollwise.errors import ModelError
+from rollwise.training.packing import Segments
 
 GROWTH = 1.05
 """The most that a bound grows from one update to the next."""
@@ -34,9 +35,9 @@ class ResponseCap:
     that an update in which many responses are extreme is bounded by those before it. The first
     update takes the median of each micro-batch.
 
-    A backward pass has one row for each response. A learner makes each update within `bounding`;
-    one that does not hold all of an update's backward passes in hand has each of them in
-    `watching`, and calls `move_bounds` once they are done.
+    A backward pass has one row for each response, or a single one of `Segments`. A learner makes
+    each update within `bounding`; one that does not hold all of an update's backward passes in hand
+    has each of them in `watching`, and calls `move_bounds` once they are done.
 
     Args:
         model: A causal language model of `transformers`.
@@ -86,7 +87,8 @@ class ResponseCap:
             for place, layer in enumerate(self._layers)
         ]
         last = len(self._layers)
-        handles.append(self._layers[-1].register_forward_hook(partial(self._see_output, last)))
+        see_output = partial(self._see_output, last)
+        handles.append(self._layers[-1].register_forward_hook(see_output, with_kwargs=True))
         try:
             yield
         finally:
@@ -102,24 +104,36 @@ class ResponseCap:
         self.bounds = np.minimum(GROWTH * self.bounds, self.ratio * medians)
 
     def _see_input(self, place: int, _: nn.Module, args: Any, kwargs: Any) -> None:
-        self._watch(place, args[0] if args else kwargs["hidden_states"])
+        self._watch(place, args[0] if args else kwargs["hidden_states"], kwargs)
 
-    def _see_output(self, place: int, _: nn.Module, __: Any, output: Any) -> None:
-        self._watch(place, output[0] if isinstance(output, tuple) else output)
+    def _see_output(self, place: int, _: nn.Module, __: Any, kwargs: Any, output: Any) -> None:
+        self._watch(place, output[0] if isinstance(output, tuple) else output, kwargs)
 
-    def _watch(self, place: int, states: Tensor) -> None:
+    def _watch(self, place: int, states: Tensor, kwargs: Any) -> None:
         if torch.is_grad_enabled() and states.requires_grad:
-            states.register_hook(partial(self._bounded, place))
+            states.register_hook(partial(self._bounded, place, kwargs.get("segments")))
 
-    def _bounded(self, place: int, gradient: Tensor) -> Tensor:
-        """Scale down what exceeds the bound; gradient of shape (R, columns, hidden)."""
-        norms = gradient.detach().float().flatten(1).norm(dim=1) * self.tokens
+    def _bounded(self, place: int, segments: Segments | None, gradient: Tensor) -> Tensor:
+        """Scale down what exceeds the bound; gradient of shape (R, columns, hidden).
+
+        With segments its shape is (1, T, hidden), and each segment is a response.
+        """
+        own = gradient.detach().float()
+        if segments is None:
+            norms = own.flatten(1).norm(dim=1) * self.tokens
+        else:
+            squares = own[0].square().sum(dim=1)
+            norms = (
+                torch.segment_reduce(squares, "sum", lengths=segments.sizes).sqrt() * self.tokens
+            )
         known = self.bounds[place]
         bound = norms.new_tensor(known) if np.isfinite(known) else self.ratio * _median(norms)
         too_large = norms > bound
         self._seen[place].append(torch.stack([norms, too_large.to(norms.dtype)], dim=1))
-        scale = torch.where(too_large, bound / norms, 1.0)
-        return gradient * scale.to(gradient.dtype)[:, None, None]
+        scale = torch.where(too_large, bound / norms, 1.0).to(gradient.dtype)
+        if segments is None:
+            return gradient * scale[:, None, None]
+        return gradient * scale.repeat_interleave(segments.sizes)[:, None]
 
 
 def _median(norms: Tensor) -> Tensor:

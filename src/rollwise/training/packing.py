@@ -1,0 +1,160 @@
+"""Responses one after another in a single row, without padding."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+
+from rollwise.errors import ModelError
+from rollwise.step.groups import Example
+from rollwise.training.micro_batches import Batch, drawn_places
+
+varlen_attn: Any = None
+with suppress(ImportError):  # releases of torch that have it
+    from torch.nn.attention import varlen
+
+    varlen_attn = varlen.varlen_attn
+
+PACKED = "rollwise_packed"
+"""The name of this attention in `transformers`; it needs no masks, because lengths suffice."""
+
+KNOWN = frozenset(
+    {
+        "GraniteForCausalLM",
+        "LlamaForCausalLM",
+        "MistralForCausalLM",
+        "Olmo2ForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM",
+        "SmolLM3ForCausalLM",
+    }
+)
+"""Architectures whose tokens meet in their attention alone, and see earlier tokens or a window."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Where the responses of a packed row are.
+
+    Attributes:
+        lengths: Tokens of each response with its prompt; their sum is the length of the row.
+        device: Of the row.
+    """
+
+    lengths: tuple[int, ...]
+    device: torch.device
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """0, and where each segment ends, shape (R + 1,), as kernels want it."""
+        sizes = torch.tensor([0, *self.lengths], device=self.device)
+        return sizes.cumsum(0).to(torch.int32)
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """The lengths, shape (R,)."""
+        return torch.tensor(self.lengths, device=self.device)
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    segments: Segments | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that `transformers` calls: within each segment, causal."""
+    strange = [n for n in ("softcap", "s_aux", "position_bias") if others.get(n) is not None]
+    if segments is None or attention_mask is not None or strange:
+        raise ModelError(
+            f"learner.packed: the attention of {type(module).__name__} needs "
+            f"{', '.join(strange) or 'a mask of its own'}; set learner.packed to false"
+        )
+    if varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+        return _by_kernel(query, key, value, scaling, sliding_window, segments), None
+    queries, keys, values = (s.split(segments.lengths, dim=2) for s in (query, key, value))
+    parts = zip(queries, keys, values, strict=True)
+    found = [_within(q, k, v, scaling, sliding_window) for q, k, v in parts]
+    return torch.cat(found, dim=2).transpose(1, 2), None
+
+
+AttentionInterface.register(PACKED, _attention)
+
+
+def _within(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None,
+    window: int | None,
+) -> Tensor:
+    """Attend within one segment, shape (1, heads, T, head size) each."""
+    tokens, mask = query.shape[2], None
+    if window is not None and window < tokens:
+        places = torch.arange(tokens, device=query.device)
+        ages = places[:, None] - places
+        mask = (ages >= 0) & (ages < window)
+    return scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+
+
+def _by_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None,
+    window: int | None,
+    segments: Segments,
+) -> Tensor:
+    """Attend by flash attention for segments of various lengths, shape (1, T, heads, head size)."""
+    longest = max(segments.lengths)
+    found: Tensor = varlen_attn(
+        *(states[0].transpose(0, 1) for states in (query, key, value)),
+        segments.ends,
+        segments.ends,
+        longest,
+        longest,
+        scale=scale,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return found[None]
+
+
+def can_pack(model: PreTrainedModel) -> bool:
+    """Say whether a model's own code is known to keep the responses of a packed row apart."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model  # of adapters
+    return type(base).__name__ in KNOWN
+
+
+def pack(examples: Sequence[Example], device: torch.device) -> Batch:
+    """Put responses, each after its prompt, one after another into a single row."""
+    lengths = np.array([len(example) for example in examples])
+    ids = torch.tensor([i for e in examples for i in (*e.prompt, *e.response)], device=device)
+    positions = np.concatenate([np.arange(length) for length in lengths])
+    begins = np.cumsum(lengths) - [len(example.response) for example in examples]
+    chosen = drawn_places(examples, begins).to(device)
+    inputs = {
+        "input_ids": ids[None],
+        "position_ids": torch.from_numpy(positions).to(device)[None],
+        "segments": Segments(tuple(lengths.tolist()), device),
+    }
+    return Batch(inputs, chosen - 1, ids[chosen])

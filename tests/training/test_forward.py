@@ -1,0 +1,228 @@
+"""Chunked log-probabilities and packed rows, against all logits at once and padded rows."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from closeness import assert_close
+from torch import nn
+
+from rollwise.config import LearnerSettings
+from rollwise.errors import ModelError
+from rollwise.step.groups import Example
+from rollwise.training import forward as forward_module
+from rollwise.training import logprobs as logprobs_module
+from rollwise.training.forward import Forward
+from rollwise.training.learner import Learner
+from rollwise.training.logprobs import token_logprobs
+from rollwise.training.packing import KNOWN
+
+SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (9, 8, -1.0), (6, 6, 2.0), (2, 11, 40.0)]
+"""Prompt and response tokens, and the advantage."""
+
+SHAPE = {
+    "vocab_size": 17,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "bos_token_id": None,
+}
+
+CHANGED = {
+    "Mistral": {"sliding_window": 4},
+    "Granite": {"logits_scaling": 3.0},
+    "Cohere": {"logit_scale": 0.5},
+    "Gemma2": {"final_logit_softcapping": 2.0},
+}
+"""What makes an architecture differ from the others in attention or in logits."""
+
+
+@pytest.fixture(autouse=True)
+def chunks_of_3_tokens(monkeypatch):
+    monkeypatch.setattr(logprobs_module, "CHUNK_LOGITS", 3 * 17)
+
+
+def make(kind, **changed):
+    """A random model of an architecture, in float64."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**SHAPE | CHANGED.get(kind, {}) | changed)
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval().double()
+
+
+def make_examples(sizes=SIZES, gap=0.3):
+    rng = np.random.default_rng(0)
+    examples = []
+    for prompt, response, advantage in sizes:
+        tokens = rng.integers(2, 17, prompt + response).tolist()
+        logprobs = rng.normal(-2, gap, response)
+        own = None if response < 8 else rng.random(response) < 0.7  # the rest is an environment's
+        examples.append(Example(tokens[:prompt], tokens[prompt:], logprobs, advantage, own))
+    return examples
+
+
+@pytest.mark.parametrize("with_entropy", [False, True])
+@pytest.mark.parametrize("chunk", [1, 4, 11, 12])
+def test_chunks_change_neither_values_nor_gradients(chunk, with_entropy):
+    """log softmax(Wh/T) at the token, and −Σ π log π, all at once."""
+    torch.manual_seed(0)
+    head = nn.Linear(6, 19).double()
+    states = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
+    tokens, slope = torch.randint(19, (11,)), torch.randn(2, 11, dtype=torch.float64)
+    rows = (head(states) / 0.7).log_softmax(dim=1)
+    wanted = rows.gather(1, tokens[:, None]).squeeze(1), -(rows.exp() * rows).sum(dim=1)
+    if not with_entropy:
+        wanted = wanted[0], torch.zeros(11, dtype=torch.float64)
+    found = token_logprobs(head, states, tokens, 0.7, with_entropy, chunk)
+    assert_close([f.detach() for f in found], [w.detach() for w in wanted], relative=1e-12)
+    inputs = [states, *head.parameters()]
+    gradients = [
+        torch.autograd.grad(sum(s @ v for s, v in zip(slope, values, strict=True)), inputs)
+        for values in (found, wanted)
+    ]
+    assert_close(*gradients, relative=1e-12)
+
+
+@pytest.mark.parametrize(("chunk", "calls"), [(4, [4, 4, 3]), (11, [11])])
+def test_no_more_than_a_chunk_of_logits_is_held(chunk, calls):
+    """Each chunk is made again on the way back, unless there is only one."""
+    made = []
+
+    def head(states):
+        made.append(len(states))
+        return states @ weight
+
+    weight = torch.randn(6, 19, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        logprobs, _ = token_logprobs(
+            head, torch.randn(11, 6), torch.zeros(11, dtype=torch.long), 1.0, True, chunk
+        )
+    assert made == calls
+    logits_kept = [t for t in kept if t.shape[-1] == 19 and t is not weight]
+    assert bool(logits_kept) == (chunk == 11)
+    logprobs.sum().backward()
+    assert sorted(made) == sorted(calls * (2 if len(calls) > 1 else 1))
+
+
+def gradients_of(model, examples, **settings):
+    given = {"learning_rate": 1e-2, "warmup_updates": 0, "max_grad_norm": 1e9} | settings
+    learner = Learner(copy.deepcopy(model), LearnerSettings(**given), 0.8, threads=1)
+    found = []
+    learner.optimizer.register_step_pre_hook(
+        lambda *_: found.append([p.grad.clone() for p in learner.parameters if p.grad is not None])
+    )
+    return found, learner.learn(examples), learner
+
+
+@pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))
+def test_packed_rows_teach_what_padded_ones_do(kind):
+    model, examples = make(kind), make_examples()
+    (wanted,), metrics, _ = gradients_of(model, examples, packed=False, micro_batch_tokens=30)
+    (found,), packed_metrics, learner = gradients_of(model, examples, micro_batch_tokens=40)
+    assert learner._run.packed
+    assert learner._run._head_is_known
+    assert_close(found, wanted, relative=1e-5)  # norms and positions are float32 in `transformers`
+    assert packed_metrics == pytest.approx(metrics, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mini_batches": 2, "clip_low": 0.01, "clip_high": 0.01},
+        {"entropy_coefficient": 0.3, "importance_cap": 1.1},
+        {"response_cap": 1.5},
+        {"response_cap": 1.5, "mini_batches": 2, "old_logprobs": "engine"},
+    ],
+    ids=["clipped", "entropy", "capped", "capped later"],
+)
+def test_every_loss_is_the_same_in_packed_rows(settings):
+    """One micro-batch each, because the first bounds of `response_cap` are those of a batch."""
+    model, examples = make("Qwen2"), make_examples()
+    wanted, metrics, _ = gradients_of(model, examples, packed=False, **settings)
+    found, packed_metrics, _ = gradients_of(model, examples, **settings)
+    assert len(found) == len(wanted) == settings.get("mini_batches", 1)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert_close(ours, theirs, relative=1e-5)
+    assert packed_metrics == pytest.approx(metrics, rel=1e-5, abs=1e-9)
+    assert metrics.get("capped_responses", 1) > 0
+
+
+def test_recomputed_activations_are_packed_alike():
+    model, examples = make("Qwen2"), make_examples()
+    (wanted,), _, _ = gradients_of(model, examples, response_cap=1.5)
+    model.gradient_checkpointing_enable()
+    (found,), _, _ = gradients_of(model, examples, response_cap=1.5)
+    assert_close(found, wanted, relative=1e-9)
+
+
+def plain_logprobs(model, example):
+    ids = torch.tensor([[*example.prompt, *example.response]])
+    rows = (model(ids).logits[0, len(example.prompt) - 1 : -1] / 0.8).log_softmax(dim=1)
+    found = rows.gather(1, torch.tensor(example.response)[:, None]).squeeze(1)
+    return found if example.own is None else found[torch.from_numpy(example.own)]
+
+
+class Doubled(transformers.Qwen2ForCausalLM):
+    """Does to its logits what is known of no model."""
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        output.logits = 2 * output.logits
+        return output
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["Qwen2", "Granite", "Cohere", "Gemma2", "Doubled"])
+def test_logprobs_are_those_of_the_models_own_logits(kind, caplog, monkeypatch):
+    monkeypatch.setattr(transformers, "DoubledForCausalLM", Doubled, raising=False)
+    monkeypatch.setattr(transformers, "DoubledConfig", transformers.Qwen2Config, raising=False)
+    model, examples = make(kind), make_examples()
+    if kind == "Gemma2":  # `transformers` gets padded rows of it wrong in float64
+        examples = examples[:1]
+    run = Forward(model, 0.8, packed=True)
+    for _ in range(2):  # what the first micro-batch finds holds for the others
+        found, _ = run(examples, with_entropy=False)
+    wanted = torch.cat([plain_logprobs(model, example) for example in examples])
+    assert_close(found, wanted, relative=1e-5)
+    assert run._head_is_known == (kind != "Doubled")
+    warned = [r.message for r in caplog.records if r.name == forward_module.__name__]
+    assert len(warned) == (kind == "Doubled")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_adapters_of_the_head_and_tied_embeddings_are_trained(tied):
+    peft = pytest.importorskip("peft")
+    model = make("Qwen2", tie_word_embeddings=tied)
+    if not tied:
+        config = peft.LoraConfig(r=2, target_modules=["q_proj", "lm_head"], task_type="CAUSAL_LM")
+        model = peft.get_peft_model(model, config).double()
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:  # they begin at 0, and lora_A would get no gradient
+                torch.nn.init.normal_(parameter)
+    examples = make_examples()
+    twin = copy.deepcopy(model)
+    gains = [e.advantage * plain_logprobs(twin, e).sum() for e in examples]
+    loss = -sum(gains) / sum(e.drawn for e in examples)
+    wanted = torch.autograd.grad(loss, [p for p in twin.parameters() if p.requires_grad])
+    (found,), _, learner = gradients_of(model, examples, importance_cap=0)
+    assert learner._run.packed
+    assert_close(found, list(wanted), relative=1e-5)
+
+
+def test_an_architecture_that_is_not_known_is_padded(monkeypatch):
+    model = make("Gemma2")
+    run = Forward(model, 1.0, packed=True)
+    assert not run.packed
+    assert run.model.config._attn_implementation == model.config._attn_implementation
+    monkeypatch.setattr("rollwise.training.packing.KNOWN", {"Gemma2ForCausalLM"})
+    with pytest.raises(ModelError, match="needs softcap; set"):
+        Forward(model, 1.0, packed=True)(make_examples(), with_entropy=False)
