@@ -1,126 +1,191 @@
 """Whether `rollwise plan` predicts what steps of `rollwise train` cost.
 
-Pass rates of running sums are measured by `rollwise prepare` with the built-in model. Each method
-is planned by them, with lengths fitted to the same responses, and then trained for real with a
-learning rate that changes nothing. The table shows draws, tokens and zero-variance groups a step,
-predicted over real; 1 is perfect.
+`rollwise prepare` records the built-in model's rewards and lengths on running sums. Each method is
+planned by them, and trained for real with a learning rate that changes nothing, over seeds. Seconds
+are planned by two further runs, of another seed: groups of eight and single responses, which fill
+the slots differently. The table shows the figures of a step, predicted and measured, with the error
+of the prediction and the 95 % interval of what was measured.
 
-    OMP_NUM_THREADS=1 python benchmarks/plan.py [--quick]
+    OMP_NUM_THREADS=1 python benchmarks/plan.py [--quick] [--cpu-seconds]
+
+`--cpu-seconds` counts the processor's seconds in place of the clock's, on a machine that is shared.
 """
 
 import argparse
+import dataclasses
 import json
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from rollwise.commands.plan import Measured, measure
 from rollwise.commands.prepare import prepare
 from rollwise.commands.train import train
 from rollwise.config import make_config
-from rollwise.engines.simulated import Lengths
-from rollwise.evaluation.lengths import fit_lengths
+from rollwise.engines import rollout
+from rollwise.engines.recorded import RecordedLengths
+from rollwise.evaluation.curves import mean_over_seeds
 from rollwise.evaluation.planning import Prices, simulate_steps, summarise
 from rollwise.records import RunFolder
-from rollwise.tasks.pass_rates import RatedPrompt, read_pass_rates, resample_pass_rates
+from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.tasks.pass_rates import RatedPrompt, resample_pass_rates
+from rollwise.tasks.recorded import rated, read_recorded
 
+SINGLE = {
+    "exit": {"type": "fixed_count", "samples": 1},
+    "prompts": {"type": "worth"},
+    "advantage": {"baseline": "belief"},
+}
 METHODS: dict[str, dict[str, Any]] = {
-    "GRPO": {"exit": {"type": "fixed_count", "samples": 8}},
+    "GRPO n=8": {"exit": {"type": "fixed_count", "samples": 8}},
     "Reinforce-Ada": {"exit": {"type": "balanced"}},
     "streamed": {"exit": {"type": "balanced"}, "schedule": {"type": "streamed"}},
-    "belief": {
-        "exit": {"type": "fixed_count", "samples": 1},
-        "prompts": {"type": "worth"},
-        "advantage": {"baseline": "belief"},
-    },
+    "belief": SINGLE,
 }
-FIGURES = ("draws", "tokens", "zero_variance_first", "zero_variance_after")
-PLANNED_STEPS = 16
+CALIBRATED_BY = ("GRPO n=8", "belief")
+CALIBRATION_SEED = 100
+FIGURES = ("draws", "tokens", "seconds", "zero_variance_first", "zero_variance_after")
+PLANNED_SEEDS = 4
 
 
 def main() -> None:
-    """Prepare, plan, train, compare."""
+    """Prepare, train, plan, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer problems and steps")
+    parser.add_argument("--quick", action="store_true", help="fewer problems, steps and seeds")
+    parser.add_argument("--cpu-seconds", action="store_true")
     arguments = parser.parse_args()
-    problems, steps = (128, 2) if arguments.quick else (512, 8)
+    problems, steps, seeds = (128, 3, 1) if arguments.quick else (512, 9, 3)
+    if arguments.cpu_seconds:
+        rollout.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
 
-    quiet, figures = Console(quiet=True), {}
-    table = Table(title=f"Predicted over real, {steps} steps of {problems // 4} prompts")
-    for name in ("", *FIGURES):
+    figures: dict[str, dict[str, float]] = {}
+    title = f"A step of {problems // 4} prompts: means over {steps - 1} steps and {seeds} seeds"
+    table = Table(title=title)
+    for name in ("method", "figure", "predicted", "measured", "error"):
         table.add_column(name, justify="right")
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "prepared"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         settings = {"data": {"problems": problems}, "selection": {"range": "all"}}
-        prepare([settings], data, False, quiet)
-        prompts = resample_pass_rates(
-            read_pass_rates(data / "prepared.parquet"), np.random.default_rng(0)
-        )
-        lengths = lengths_of(data)
+        prepare([settings], folder / "prepared", False, Console(quiet=True))
+        prompts, lengths = recorded(folder / "prepared")
+        calibrating = []
+        for name in CALIBRATED_BY:
+            calibrating.append(folder / f"{name}-calibrating")
+            run(METHODS[name], folder, calibrating[-1], problems, steps, CALIBRATION_SEED)
+        prices = measure(calibrating, prompts, lengths)
         for name, method in METHODS.items():
-            given = settings_of(method, data, problems // 4, steps)
-            ratios = compare(given, prompts, lengths, Path(folder) / name, steps, quiet)
-            table.add_row(name, *(f"{ratios[figure]:.3f}" for figure in FIGURES))
-            figures |= {f"{name}_{figure}": {"value": ratios[figure]} for figure in FIGURES}
-    Console().print(table)
+            measured = []
+            for seed in range(seeds):
+                run(method, folder, folder / f"{name}-{seed}", problems, steps, seed)
+                measured.append(read(folder / f"{name}-{seed}"))
+            given = settings_of(method, folder, problems, steps, 0)
+            planned = plan(given, prompts, lengths, prices, steps)
+            for figure in FIGURES:
+                if figure in planned:
+                    row = compare(planned[figure], [each[figure] for each in measured])
+                    table.add_row(name, figure.replace("_", " "), *shown(row, figure))
+                    figures[f"{name}_{figure}"] = {"value": row["error"]}
+    Console(width=110).print(table)
     print(json.dumps(figures))
 
 
-def settings_of(method: dict[str, Any], data: Path, prompts: int, steps: int) -> dict[str, Any]:
-    """Lay out a short run that stays as it is."""
+def recorded(prepared: Path) -> tuple[list[RatedPrompt], RecordedLengths]:
+    """Return the prompts with pass rates that may be behind the measured ones, and the lengths."""
+    prompts = read_recorded(prepared)
+    pass_rates = [rated(prompt, POSITIVE_THRESHOLD) for prompt in prompts]
+    lengths = RecordedLengths({p.key: p.recorded for p in prompts}, 1, POSITIVE_THRESHOLD)
+    return resample_pass_rates(pass_rates, np.random.default_rng(0)), lengths
+
+
+def settings_of(
+    method: dict[str, Any], folder: Path, problems: int, steps: int, seed: int
+) -> dict[str, Any]:
+    """Lay out a short run whose model stays as it is."""
     return {
         **method,
-        "prompts": {**method.get("prompts", {}), "batch_size": prompts},
-        "data": {"train": str(data / "prepared.parquet"), "heldout": "running-sums"},
+        "seed": seed,
+        "prompts": {**method.get("prompts", {}), "batch_size": problems // 4},
+        "data": {
+            "train": str(folder / "prepared" / "prepared.parquet"),
+            "heldout": "running-sums",
+        },
         "grading": {"type": "exact"},
         "learner": {"learning_rate": 1e-15},
         "evaluation": {"every": 0, "problems": 2, "samples": 1},
+        "checkpoint": {"every": 0},
         "steps": steps,
     }
 
 
-def lengths_of(data: Path) -> Lengths:
-    """Fit lengths to the responses of a preparation."""
-    rows = pq.read_table(data / "responses").to_pylist()
-    return fit_lengths(
-        [row["tokens"] for row in rows],
-        [row["truncated"] for row in rows],
-        [row["reward"] > 0 for row in rows],
-    )
+def run(
+    method: dict[str, Any], folder: Path, path: Path, problems: int, steps: int, seed: int
+) -> None:
+    """Train for real."""
+    settings = settings_of(method, folder, problems, steps, seed)
+    train([settings], path, False, Console(quiet=True))
 
 
-def compare(
+def read(path: Path) -> dict[str, float]:
+    """Average the figures of a real run's steps, without the first, which starts the engine."""
+    lines = [line for line in RunFolder(path).read_metrics() if line["step"] > 1]
+    for line in lines:
+        line["seconds"] = line["seconds"]["sampling"]
+    return {figure: float(np.mean([line[figure] for line in lines])) for figure in FIGURES}
+
+
+def plan(
     given: dict[str, Any],
     prompts: list[RatedPrompt],
-    lengths: Lengths,
-    folder: Path,
+    lengths: RecordedLengths,
+    measured: Measured,
     steps: int,
-    quiet: Console,
 ) -> dict[str, float]:
-    """Return each figure of a step, predicted over real.
+    """Predict the same steps, for beliefs learn from the first on; several times, with other seeds.
 
-    The same number of steps is predicted, for beliefs learn from the first on; several times, with
-    other seeds, so that the prediction has little error of its own.
+    So the prediction has little error of its own.
     """
-    train([given], folder, False, quiet)
-    real = [line for line in RunFolder(folder).read_metrics() if line["step"] > 0]
     config = make_config(given)
-    cut = Lengths(
-        lengths.median, lengths.sigma, config.engine.max_new_tokens, lengths.incorrect_factor
+    prices = Prices(
+        dataclasses.replace(lengths, longest=config.engine.max_new_tokens),
+        config.engine.batch_size,
+        measured.seconds_per_token,
+        seconds_per_busy_slot=measured.seconds_per_busy_slot,
     )
-    planned = []
-    for seed in range(PLANNED_STEPS // steps):
+    found = []
+    for seed in range(PLANNED_SEEDS):
         config = make_config({**given, "seed": seed})
-        planned += simulate_steps(config, prompts, Prices(cut, config.engine.batch_size, 1), steps)
-    plan = summarise(planned)
+        found += simulate_steps(config, prompts, prices, steps)[1:]
+    return {name: mean.value for name, mean in summarise(found).items()}
+
+
+def compare(predicted: float, measured: list[float]) -> dict[str, float]:
+    """Return the relative error of a prediction, and the interval of what was measured."""
+    found = mean_over_seeds(measured)
+    error = predicted / found.value - 1 if found.value else 0.0
     return {
-        figure: plan[figure].value / max(float(np.mean([line[figure] for line in real])), 1e-9)
-        for figure in FIGURES
+        "predicted": predicted,
+        "measured": found.value,
+        "low": found.low,
+        "high": found.high,
+        "error": error,
     }
+
+
+def shown(row: dict[str, float], figure: str) -> list[str]:
+    """Show a prediction, what was measured with its interval, and the error."""
+    digits = (
+        ".3f" if figure in ("seconds", "zero_variance_first", "zero_variance_after") else ",.0f"
+    )
+    predicted, value, low, high = (
+        f"{row[name]:{digits}}" for name in ("predicted", "measured", "low", "high")
+    )
+    return [predicted, f"{value} [{low}, {high}]", f"{100 * row['error']:+.1f} %"]
 
 
 if __name__ == "__main__":

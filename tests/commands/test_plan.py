@@ -134,17 +134,84 @@ def test_prices_are_those_of_a_recorded_run(tmp_path):
         {"tokens": tokens, "truncated": cut, "reward": float(c)} for (tokens, cut), c in drawn
     )
     folder.flush_samples()
-    measured = measure(tmp_path, prompts)
+    measured = measure([tmp_path], prompts)
     assert measured.seconds_per_token == pytest.approx(0.03, rel=0.05)
     assert measured.lengths.median == pytest.approx(20, rel=0.05)
     assert measured.lengths.incorrect_factor == pytest.approx(1.5, rel=0.08)
 
 
+def test_two_runs_tell_what_a_busy_slot_adds(tmp_path):
+    """Runs that fill the slots differently, at 0.002 seconds a token and 0.0001 a busy slot."""
+    prompts = spread_pass_rates(1, 1, 128)
+    lengths = Lengths(median=20, sigma=0.5, longest=48)
+    for name, samples in (("many", 16), ("few", 2)):
+        exit = {"type": "fixed_count", "samples": samples}
+        config = make_config({"exit": exit, "prompts": {"batch_size": 32}})
+        folder = RunFolder(tmp_path / name)
+        folder.write_config(config.model_dump(mode="json"))
+        prices = Prices(lengths, 512, 0.002, seconds_per_busy_slot=0.0001)
+        for number, step in enumerate(simulate_steps(config, prompts, prices, 16), 1):
+            seconds = {"sampling": step.seconds}
+            folder.log({"step": number, "tokens": step.tokens, "seconds": seconds})
+        rng = np.random.default_rng(0)
+        drawn = [lengths.length(u, True) for u in rng.random(4000)]
+        folder.keep_samples({"tokens": n, "truncated": cut, "reward": 1.0} for n, cut in drawn)
+        folder.flush_samples()
+    measured = measure([tmp_path / "many", tmp_path / "few"], prompts)
+    assert measured.seconds_per_busy_slot == pytest.approx(0.0001, rel=0.05)
+    assert measured.seconds_per_token == pytest.approx(0.002, rel=0.25)
+    assert measure([tmp_path / "few"], prompts).seconds_per_busy_slot == 0
+
+
 def test_a_run_without_responses_has_no_prices(tmp_path):
     folder = RunFolder(tmp_path)
     folder.write_config(make_config({}).model_dump(mode="json"))
+    folder.log({"step": 1, "tokens": 0, "seconds": {"sampling": 1.0}})
+    with pytest.raises(RunError, match="the run has drawn nothing yet"):
+        measure([tmp_path], spread_pass_rates(1, 1, 64))
+    folder.log({"step": 2, "tokens": 10, "seconds": {"sampling": 1.0}})
     with pytest.raises(RunError, match="at least 2 responses that were not cut, got 0"):
-        measure(tmp_path, spread_pass_rates(1, 1, 64))
+        measure([tmp_path], spread_pass_rates(1, 1, 64))
+
+
+REWARDS = PLAN.replace("pass_rates = {alpha = 1, beta = 1, prompts = 16}", "").replace(
+    "prices = {median = 20, sigma = 0}", 'rewards = "REWARDS"\nprices = {seconds_per_token = 0.5}'
+)
+
+
+def rewards_file(path, lengths=True):
+    """16 prompts whose correct responses have 7 tokens and whose incorrect ones have 31."""
+    rows = [{"rewards": [1, 0, 1, 0]} | ({"lengths": [7, 31] * 2} if lengths else {})] * 16
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_recorded_rewards_give_pass_rates_and_lengths(tmp_path, write, say):
+    text = REWARDS.replace("REWARDS", str(rewards_file(tmp_path / "rewards.jsonl")))
+    code, shown = say("plan", tmp_path / "out", write(text + "[pass_rates]\nresample = false"))
+    assert code == 0
+    assert "16 prompts, mean pass rate 0.500" in shown
+    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))["GRPO"]
+    correct = (31 * 16 - plan["tokens"]["value"]) / (31 - 7)
+    assert correct == pytest.approx(8, abs=4)  # of 16 draws a step, 4 steps: ± 2.8 deviations
+    assert plan["seconds"]["value"] == pytest.approx(0.5 * 31)
+    text += "[prices]\nmedian = 20\nsigma = 0\n"
+    text = text.replace("prices = {seconds_per_token = 0.5}\n", "")
+    assert say("plan", tmp_path / "given", write(text))[0] == 0
+    plan = json.loads((tmp_path / "given/plan.json").read_text(encoding="utf-8"))["GRPO"]
+    assert plan["tokens"]["value"] == 320
+
+
+def test_what_recorded_rewards_lack_is_said(tmp_path, write, say):
+    text = REWARDS.replace("REWARDS", str(rewards_file(tmp_path / "rewards.jsonl", lengths=False)))
+    code, shown = say("plan", tmp_path / "out", write(text))
+    assert (code, "says nothing of lengths: give `prices.median`" in shown) == (2, True)
+    both = text + "[pass_rates]\nalpha = 1\nbeta = 1\n"
+    code, shown = say("plan", tmp_path / "out", write(both))
+    assert (code, "give either `rewards` or `pass_rates`" in shown) == (2, True)
+    nothing = PLAN.replace("sigma = 0}", "sigma = 0, seconds_per_token = 0}")
+    code, shown = say("plan", tmp_path / "out", write(nothing))
+    assert (code, "`seconds_per_token` may be 0 only if" in shown) == (2, True)
 
 
 def plan_of(per_token, per_second, error=0.01):

@@ -59,6 +59,26 @@ def many(count, key="p"):
 # ---- virtual time ----
 
 
+def test_a_busy_slot_makes_the_tokens_of_all_slower():
+    """10 tokens beside another at 1 + 2·0.5 seconds each, then 20 alone at 1.5."""
+    engine = engine_of(2, seconds_per_busy_slot=0.5)
+    right, wrong = draws_of("right", "wrong")
+    done = run(engine, [right, wrong])
+    assert (done[right][0], done[wrong][0]) == (20.0, 20.0 + 30.0)
+    assert engine.busy == 2 * 20.0 + 30.0
+
+
+def test_what_was_cancelled_frees_its_share_of_the_time():
+    """After 10 tokens of each the two that are cancelled leave 20 tokens to one alone."""
+    engine = engine_of(4, seconds_per_token=0.0, seconds_per_busy_slot=0.25)
+    right, *wrong = draws_of("right", "wrong", "wrong", "wrong")
+    engine.submit([right, *wrong])
+    engine.wait()
+    assert (engine.now, engine.cancel(wrong[:2])) == (10.0, 20)
+    engine.wait()
+    assert engine.now == 10.0 + 20 * 0.25
+
+
 def test_time_passes_to_the_next_completion_and_the_line_is_first_in_first_out():
     """Two slots; "right" takes 2 + 10/2 = 7 seconds and "wrong" 2 + 30/2 = 17.
 

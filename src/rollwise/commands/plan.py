@@ -1,6 +1,8 @@
 """`rollwise plan`: what methods would cost and teach, before anything is trained."""
 
+import dataclasses
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,22 +13,27 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
+from scipy import optimize
 
 from rollwise.commands.plan_tables import in_words, markdown, plan_tables
 from rollwise.config import PlanConfig, TrainConfig, is_recorded_by, make_config, make_settings
-from rollwise.engines.simulated import Lengths
+from rollwise.config.base import setting
+from rollwise.engines.recorded import RecordedLengths
+from rollwise.engines.simulated import LengthModel, Lengths
 from rollwise.errors import ConfigError, RunError
 from rollwise.evaluation.lengths import fit_lengths
 from rollwise.evaluation.planning import Plan, Prices, as_json, simulate_steps, summarise
 from rollwise.files import write_text
 from rollwise.records import RunFolder
 from rollwise.reports.plan import write_plan_report
+from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.tasks.pass_rates import (
     RatedPrompt,
     read_pass_rates,
     resample_pass_rates,
     spread_pass_rates,
 )
+from rollwise.tasks.recorded import rated, read_recorded
 
 CALIBRATION_STEPS = 8
 """Steps of a measured run's own settings that its seconds are compared with."""
@@ -34,14 +41,15 @@ CALIBRATION_STEPS = 8
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run tells of its prices."""
+    """What runs tell of their prices."""
 
     lengths: Lengths
     seconds_per_token: float
+    seconds_per_busy_slot: float = 0.0
 
 
 DEFAULTS = Measured(Lengths(median=1, sigma=0.7, longest=1), seconds_per_token=0.02)
-"""Prices where nothing is measured; the median and the longest length are then always given."""
+"""Prices where nothing is measured; lengths and the longest one are then always given."""
 
 
 def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Console) -> None:
@@ -59,12 +67,14 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     if path is not None:
         _check_folder(path)
     methods = {name: config.method(name) for name in config.methods}
-    prompts = _pass_rates(config)
+    prompts, recorded = _prompts(config)
     measured = None
-    if config.prices.measured is not None:
-        measured = measure(Path(config.prices.measured), prompts)
-        console.print(_describe(measured), highlight=False)
-    prices = {name: _prices(config, name, method, measured) for name, method in methods.items()}
+    if config.prices.measured:
+        measured = measure([Path(folder) for folder in config.prices.measured], prompts, recorded)
+        console.print(_describe(measured, recorded), highlight=False)
+    prices = {
+        name: _prices(config, name, method, measured, recorded) for name, method in methods.items()
+    }
     plans: dict[str, Plan] = {}
     with Progress(console=console, transient=True) as progress:
         for name, method in methods.items():
@@ -106,20 +116,44 @@ def _check_folder(path: Path) -> None:
         raise RunError(f"{path} is the folder of another command; give another --output")
 
 
-def _pass_rates(config: PlanConfig) -> list[RatedPrompt]:
-    given = config.pass_rates
-    if given.file is None:
+def _prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths | None]:
+    """Return the prompts that are planned with, and the lengths of their responses if recorded."""
+    given, recorded = config.pass_rates, None
+    if config.rewards is not None:
+        threshold = float(setting(config.base, "grading", "positive_threshold", POSITIVE_THRESHOLD))
+        responses = read_recorded(config.rewards)
+        read = [rated(prompt, threshold) for prompt in responses]
+        if len(responses[0].recorded.tokens):
+            recorded = RecordedLengths(
+                {prompt.key: prompt.recorded for prompt in responses}, sys.maxsize, threshold
+            )
+        elif config.prices.median is None and not config.prices.measured:
+            raise ConfigError(
+                f"{config.rewards} says nothing of lengths: give `prices.median`, the median "
+                "length of responses in tokens, or `prices.measured`, the folders of runs"
+            )
+    elif given.file is not None:
+        read = read_pass_rates(given.file)
+    else:
         assert given.alpha is not None
         assert given.beta is not None
-        return spread_pass_rates(given.alpha, given.beta, given.prompts)
-    read = read_pass_rates(given.file)
-    return resample_pass_rates(read, np.random.default_rng(config.seed)) if given.resample else read
+        return spread_pass_rates(given.alpha, given.beta, given.prompts), None
+    if given.resample:
+        read = resample_pass_rates(read, np.random.default_rng(config.seed))
+    return read, recorded
 
 
 def _prices(
-    config: PlanConfig, name: str, method: TrainConfig, measured: Measured | None
+    config: PlanConfig,
+    name: str,
+    method: TrainConfig,
+    measured: Measured | None,
+    recorded: RecordedLengths | None,
 ) -> Prices:
-    """Resolve a method's prices: what is given, what was measured, its settings, the defaults."""
+    """Resolve a method's prices: what is given, was recorded or measured, its settings, defaults.
+
+    Lengths are the recorded ones, unless some of theirs are given.
+    """
     given, known = config.prices, measured or DEFAULTS
     longest = given.longest or method.engine.max_new_tokens
     if given.median is not None and given.longest is None and given.median > longest:
@@ -128,17 +162,22 @@ def _prices(
             "(`engine.max_new_tokens`, whose default depends on `model.path`); set one of them, or "
             "`prices.longest`"
         )
-    lengths = Lengths(
-        median=_first(given.median, known.lengths.median),
-        sigma=_first(given.sigma, known.lengths.sigma),
-        longest=longest,
-        incorrect_factor=_first(given.incorrect_factor, known.lengths.incorrect_factor),
-    )
+    lengths: LengthModel
+    if recorded is not None and given.median is given.sigma is given.incorrect_factor is None:
+        lengths = dataclasses.replace(recorded, longest=longest)
+    else:
+        lengths = Lengths(
+            median=_first(given.median, known.lengths.median),
+            sigma=_first(given.sigma, known.lengths.sigma),
+            longest=longest,
+            incorrect_factor=_first(given.incorrect_factor, known.lengths.incorrect_factor),
+        )
     return Prices(
         lengths,
         given.slots or method.engine.batch_size,
         _first(given.seconds_per_token, known.seconds_per_token),
         given.prefill,
+        _first(given.seconds_per_busy_slot, known.seconds_per_busy_slot),
     )
 
 
@@ -146,56 +185,90 @@ def _first(given: float | None, known: float) -> float:
     return known if given is None else given
 
 
-def measure(path: Path, prompts: Sequence[RatedPrompt]) -> Measured:
-    """Measure prices by the records of a run.
+def measure(
+    paths: Sequence[Path], prompts: Sequence[RatedPrompt], recorded: RecordedLengths | None = None
+) -> Measured:
+    """Measure prices by the records of runs.
 
-    Lengths are fitted to the responses in its `samples.parquet`. Its seconds of sampling are
-    compared with those of its own settings, simulated with one second a token.
+    Lengths are fitted to the responses in their `samples.parquet`. Each run's own settings are
+    simulated with one second a token: its steps take S such seconds for T tokens. Its seconds of
+    sampling are then a·S + b·T, with a the seconds of a token and b what each busy slot adds. One
+    run cannot tell them apart, and b is 0; of several, a and b ≥ 0 fit their seconds a token best.
 
     Args:
-        path: The run's folder.
-        prompts: What its settings are simulated on.
+        paths: The runs' folders.
+        prompts: What their settings are simulated on.
+        recorded: Lengths of the responses to these prompts, if they are known.
 
     Raises:
-        RollwiseError: It is no run, or has drawn nothing; or its settings do not fit the prompts.
+        RollwiseError: One is no run, or has drawn nothing; or its settings do not fit the prompts.
     """
+    runs = [_read_run(path) for path in paths]
+    rows = [row for run in runs for row in run.responses]
+    fitted = DEFAULTS.lengths if recorded is not None else _fit(rows, paths)
+    known: RecordedLengths | Lengths = fitted if recorded is None else recorded
+    ratios, seconds = [], []
+    for path, run in zip(paths, runs, strict=True):
+        own = dataclasses.replace(known, longest=run.config.engine.max_new_tokens)
+        prices = Prices(own, run.config.engine.batch_size, 1.0)
+        with _named(f"`prices.measured`, {path}"):
+            simulated = simulate_steps(run.config, prompts, prices, CALIBRATION_STEPS)
+        ratios.append(sum(s.seconds for s in simulated) / sum(s.tokens for s in simulated))
+        seconds.append(run.seconds / run.tokens)
+    if len(runs) == 1:
+        return Measured(fitted, seconds[0] / ratios[0])
+    (per_token, per_slot), _ = optimize.nnls(np.column_stack([ratios, np.ones(len(runs))]), seconds)
+    return Measured(fitted, float(per_token), float(per_slot))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The settings of a run, its recorded responses, and what its steps cost."""
+
+    config: TrainConfig
+    responses: list[tuple[int, bool, bool]]
+    tokens: float
+    seconds: float
+
+
+def _read_run(path: Path) -> _Run:
     folder = RunFolder(path)
     recorded = folder.read_config()
     if not is_recorded_by(TrainConfig, recorded):
         raise RunError(f"{path} is the folder of another command than `rollwise train`")
     config = make_config(recorded)
-    rows = folder.read_samples()
     threshold = config.grading.positive_threshold
-    try:
-        lengths = fit_lengths(
-            [row["tokens"] for row in rows],
-            [row["truncated"] for row in rows],
-            [row["reward"] > threshold for row in rows],
-        )
-    except ValueError as error:
-        raise RunError(f"{path / 'samples.parquet'}: {error}") from None
+    rows = [
+        (row["tokens"], row["truncated"], row["reward"] > threshold)
+        for row in folder.read_samples()
+    ]
+    # The first step also starts the engine.
     steps = [line for line in folder.read_metrics() if line["step"] > 0]
-    tokens = sum(line["tokens"] for line in steps)
+    steps = steps[1:] or steps
+    tokens = float(sum(line["tokens"] for line in steps))
     if not tokens:
         raise RunError(f"{path}: the run has drawn nothing yet")
-    seconds = sum(line["seconds"]["sampling"] for line in steps)
-    cut = Lengths(
-        lengths.median, lengths.sigma, config.engine.max_new_tokens, lengths.incorrect_factor
-    )
-    with _named(f"`prices.measured`, {path}"):
-        simulated = simulate_steps(
-            config, prompts, Prices(cut, config.engine.batch_size, 1.0), CALIBRATION_STEPS
-        )
-    seconds_at_1 = sum(step.seconds for step in simulated) / sum(s.tokens for s in simulated)
-    return Measured(lengths, seconds / tokens / seconds_at_1)
+    return _Run(config, rows, tokens, sum(line["seconds"]["sampling"] for line in steps))
 
 
-def _describe(measured: Measured) -> str:
+def _fit(rows: Sequence[tuple[int, bool, bool]], paths: Sequence[Path]) -> Lengths:
+    tokens, truncated, correct = zip(*rows, strict=True) if rows else ((), (), ())
+    try:
+        return fit_lengths(tokens, truncated, correct)
+    except ValueError as error:
+        raise RunError(f"{paths[0] / 'samples.parquet'}: {error}") from None
+
+
+def _describe(measured: Measured, recorded: RecordedLengths | None) -> str:
     lengths = measured.lengths
+    found = f"measured: {measured.seconds_per_token:.4g} seconds a token"
+    if measured.seconds_per_busy_slot:
+        found += f", {measured.seconds_per_busy_slot:.4g} more for each busy slot"
+    if recorded is not None:
+        return f"{found}; lengths are the recorded ones"
     return (
-        f"measured: median {lengths.median:.0f} tokens, sigma {lengths.sigma:.2f}, incorrect "
-        f"responses {lengths.incorrect_factor:.2f} times as long, "
-        f"{measured.seconds_per_token:.4g} seconds a token and slot"
+        f"{found}; median {lengths.median:.0f} tokens, sigma {lengths.sigma:.2f}, incorrect "
+        f"responses {lengths.incorrect_factor:.2f} times as long"
     )
 
 

@@ -3,7 +3,7 @@
 from functools import reduce
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rollwise.config.base import CommandConfig, merge
 from rollwise.config.reading import make_config
@@ -32,9 +32,10 @@ class PassRateSettings(Section):
 class PriceSettings(Section):
     """How long responses are, and how fast they are drawn."""
 
-    measured: str | None = None
-    """The folder of a run of `rollwise train` whose responses tell what is not given here: their
-    lengths, and the seconds of a token."""
+    measured: list[str] = Field(default_factory=list)
+    """The folders of runs of `rollwise train` that tell what is not given here: the lengths of
+    responses, and the seconds of a token; with two runs or more, whose steps fill the slots
+    differently, also what each busy slot adds to them."""
     median: float | None = Field(None, gt=0)
     """Median length of correct responses before they are cut, in tokens."""
     sigma: float | None = Field(None, ge=0, le=10)
@@ -45,10 +46,27 @@ class PriceSettings(Section):
     """How many times as long incorrect responses are; 1 by default."""
     slots: int | None = Field(None, ge=1)
     """Responses drawn at a time; by default each method's `engine.batch_size`."""
-    seconds_per_token: float | None = Field(None, gt=0)
+    seconds_per_token: float | None = Field(None, ge=0)
     """Seconds that a token takes in its slot; 0.02 by default."""
+    seconds_per_busy_slot: float | None = Field(None, ge=0)
+    """Seconds that it takes more for each slot that is busy then; 0 by default, for hardware on
+    which a larger batch is not slower."""
     prefill: float = Field(0.0, ge=0)
     """Seconds that a draw takes in its slot before its first token."""
+
+    @field_validator("measured", mode="before")
+    @classmethod
+    def _of_one_run(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if self.seconds_per_token == 0 and not self.seconds_per_busy_slot:
+            raise ValueError(
+                "`seconds_per_token` may be 0 only if `seconds_per_busy_slot` is above 0; it is "
+                f"{self.seconds_per_busy_slot}"
+            )
+        return self
 
 
 class PlanConfig(CommandConfig):
@@ -58,6 +76,10 @@ class PlanConfig(CommandConfig):
     """Settings of `rollwise train` that all methods share."""
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of each method, by its name; they are laid over those of `base`."""
+    rewards: str | None = None
+    """Recorded rewards in place of `pass_rates`: the folder of `rollwise prepare`, or a file with
+    the rewards of each prompt's responses, as `rollwise compare` takes it. Their lengths, if they
+    are there, are those of the responses that are planned with."""
     pass_rates: PassRateSettings = PassRateSettings()
     prices: PriceSettings = PriceSettings()
     steps: int = Field(32, ge=2)
@@ -73,15 +95,19 @@ class PlanConfig(CommandConfig):
             raise ValueError("give `methods` to plan, a table [methods.NAME] each")
         rates, prices = self.pass_rates, self.prices
         given = [f"`{name}`" for name in ("alpha", "beta") if getattr(rates, name) is not None]
-        if len(given) != (0 if rates.file is not None else 2):
+        if self.rewards is not None and (given or rates.file is not None):
+            raise ValueError("give either `rewards` or `pass_rates`; given are both")
+        wanted = 0 if rates.file is not None or self.rewards is not None else 2
+        if len(given) != wanted:
             found = " and ".join((["`file`"] if rates.file is not None else []) + given) or "none"
             raise ValueError(
-                f"`pass_rates`: give either a `file`, or both `alpha` and `beta`; given is {found}"
+                f"`pass_rates`: give either a `file`, or both `alpha` and `beta`; given is {found} "
+                "(or recorded `rewards`)"
             )
-        if prices.median is None and prices.measured is None:
+        if prices.median is None and not prices.measured and self.rewards is None:
             raise ValueError(
                 "`prices`: give `median`, the median length of responses in tokens, or `measured`, "
-                "the folder of a run; given is neither"
+                "the folders of runs; given is neither"
             )
         return self
 

@@ -91,7 +91,10 @@ class SimulatedResponse(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A response that is being drawn; the heap sorts by `ends`, then by what began first."""
+    """A response that is being drawn; the heap sorts by `ends`, then by what began first.
+
+    `began`, after the prefill, and `ends` are positions of the engine, in tokens.
+    """
 
     ends: float
     order: int
@@ -104,15 +107,17 @@ class SimulatedEngine:
     """An engine in virtual time, whose slots each draw one response at a time.
 
     Draws wait until a slot is free; a draw then takes `prefill` seconds, and `seconds_per_token`
-    for each token, however many slots are busy. Its response depends only on its seed and its
-    prompt's pass rate. Completions hold token 0 throughout, log-probability 0, and the text
+    for each token, with `seconds_per_busy_slot` more for each slot that is busy. Its response
+    depends only on its seed and its prompt's pass rate. Completions hold token 0 throughout, log-probability 0, and the text
     "correct" or "incorrect".
 
     Args:
         pass_rates: Prompt -> the probability that a response to it is correct.
         lengths: How long responses are: `Lengths`, or `RecordedLengths`.
         slots: The most responses drawn at a time.
-        seconds_per_token: Virtual seconds that a token takes in its slot; above 0.
+        seconds_per_token: Virtual seconds that a token takes in its slot.
+        seconds_per_busy_slot: And for each slot that is busy then: 0 where a token takes as long
+            beside others as alone; the sum of both is above 0.
         prefill: Virtual seconds that a draw takes in its slot before its first token.
 
     Attributes:
@@ -134,9 +139,16 @@ class SimulatedEngine:
         slots: int,
         seconds_per_token: float = 1.0,
         prefill: float = 0.0,
+        seconds_per_busy_slot: float = 0.0,
     ) -> None:
         at_least("slots", slots, 1)
-        _above_0("seconds_per_token", seconds_per_token)
+        for name, seconds in (
+            ("seconds_per_token", seconds_per_token),
+            ("seconds_per_busy_slot", seconds_per_busy_slot),
+        ):
+            if not 0 <= seconds < math.inf:
+                raise ValueError(f"{name} must be finite and at least 0, got {seconds}")
+        _above_0("seconds_per_token", seconds_per_token + seconds_per_busy_slot)
         if not 0 <= prefill < math.inf:
             raise ValueError(f"prefill must be finite and at least 0, got {prefill}")
         for key, rate in pass_rates.items():
@@ -144,7 +156,9 @@ class SimulatedEngine:
                 raise ValueError(f"the pass rate of {key!r} must lie between 0 and 1, got {rate}")
         self.pass_rates, self.lengths, self.slots = dict(pass_rates), lengths, slots
         self.seconds_per_token, self.prefill = seconds_per_token, prefill
+        self.seconds_per_busy_slot = seconds_per_busy_slot
         self.now = self.busy = 0.0
+        self._position = 0.0  # tokens that a slot busy from the start would have drawn
         self.prefilled = self.tokens = self.wasted_tokens = 0
         self._waiting: OrderedDict[Draw, None] = OrderedDict()
         self._running: dict[Draw, _Running] = {}
@@ -178,12 +192,14 @@ class SimulatedEngine:
         """Advance time until draws complete; return all that do so at that instant."""
         self._begin()
         done: list[_Running] = []
-        while self._ends and (not done or self._ends[0].ends == self.now):
+        while self._ends and (not done or self._ends[0].ends == self._position):
             first = heapq.heappop(self._ends)
             if self._running.get(first.draw) is not first:  # cancelled
                 continue
-            self.busy += (first.ends - self.now) * len(self._running)
-            self.now = first.ends
+            passed = (first.ends - self._position) * self._pace
+            self.busy += passed * len(self._running)
+            self.now += passed
+            self._position = first.ends
             del self._running[first.draw]
             done.append(first)
         self.tokens += sum(running.response.length for running in done)
@@ -216,8 +232,8 @@ class SimulatedEngine:
         while self._waiting and len(self._running) < self.slots:
             draw, _ = self._waiting.popitem(last=False)
             response = self.respond(draw)
-            ends = self.now + self.prefill + response.length * self.seconds_per_token
-            running = _Running(ends, self.prefilled, self.now, draw, response)
+            began = self._position + self.prefill / (self._pace + self.seconds_per_busy_slot)
+            running = _Running(began + response.length, self.prefilled, began, draw, response)
             self.prefilled += 1
             self._running[draw] = running
             heapq.heappush(self._ends, running)
@@ -240,10 +256,14 @@ class SimulatedEngine:
             reward.set_result(self.reward(completion.text))
         return rewards
 
+    @property
+    def _pace(self) -> float:
+        """Seconds that a token of each busy slot takes now."""
+        return self.seconds_per_token + self.seconds_per_busy_slot * len(self._running)
+
     def _tokens_by_now(self, running: _Running) -> int:
-        decoding = self.now - running.began - self.prefill
-        # A token that ends at this instant counts, however the clock was rounded.
-        drawn = math.floor(decoding / self.seconds_per_token + 1e-6)
+        # A token that ends at this instant counts, however the position was rounded.
+        drawn = math.floor(self._position - running.began + 1e-6)
         return min(max(drawn, 0), running.response.length)
 
     def _completion(self, running: _Running) -> Completion:

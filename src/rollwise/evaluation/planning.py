@@ -31,6 +31,7 @@ class Prices:
     slots: int
     seconds_per_token: float
     prefill: float = 0.0
+    seconds_per_busy_slot: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,12 @@ def simulate_steps(
     """
     pass_rates: dict[Key, float] = {prompt.key: prompt.pass_rate for prompt in prompts}
     engine = SimulatedEngine(
-        pass_rates, prices.lengths, prices.slots, prices.seconds_per_token, prices.prefill
+        pass_rates,
+        prices.lengths,
+        prices.slots,
+        prices.seconds_per_token,
+        prices.prefill,
+        prices.seconds_per_busy_slot,
     )
     # Rewards are 0 and 1 here, whatever they are in the run.
     recipe = dataclasses.replace(step_recipe(config), positive_threshold=POSITIVE_THRESHOLD)

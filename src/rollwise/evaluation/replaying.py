@@ -16,8 +16,7 @@ from rollwise.evaluation.estimates import Estimate
 from rollwise.evaluation.planning import StepFigures, take_steps
 from rollwise.sampling.draws import Key
 from rollwise.step import Step
-from rollwise.tasks.pass_rates import RatedPrompt
-from rollwise.tasks.recorded import RecordedPrompt
+from rollwise.tasks.recorded import RecordedPrompt, rated
 
 Order = Literal["resampled", "recorded"]
 WhenOut = Literal["end", "replace"]
@@ -61,19 +60,13 @@ def replay(
     seed = config.seed if order == "resampled" else None
     engine = ReplayEngine(recorded, config.engine.batch_size, seed)
     means = {key: float(responses.rewards.mean()) for key, responses in recorded.items()}
-    rated = [_rated(prompt, recipe.positive_threshold) for prompt in prompts]
+    own = [rated(prompt, recipe.positive_threshold) for prompt in prompts]
     wanted = steps or math.ceil(len(prompts) / config.prompts.batch_size)
     found, ran_out = [], 0
-    for step in take_steps(config, recipe, rated, engine, wanted):
+    for step in take_steps(config, recipe, own, engine, wanted):
         found.append(StepFigures.of(step, means))
         ran_out += _out(step, counts, recipe.resolved_schedule.max_samples)
     return _averaged(found, ran_out)
-
-
-def _rated(prompt: RecordedPrompt, threshold: float) -> RatedPrompt:
-    correct = prompt.recorded.correct(threshold)
-    measured = float(correct.sum()), float(len(correct))
-    return RatedPrompt(prompt.key, float(correct.mean()), prompt.level, measured)
 
 
 def _out(step: Step, counts: Mapping[Key, int], most: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rollwise.engines.recorded import Recorded
 from rollwise.errors import DataError, one_line
+from rollwise.tasks.pass_rates import RatedPrompt
 from rollwise.tasks.readers import level_of
 from rollwise.tasks.tables import Row, Table, read_table
 
@@ -30,6 +31,13 @@ class RecordedPrompt:
     key: str
     recorded: Recorded
     level: int | None = None
+
+
+def rated(prompt: RecordedPrompt, threshold: float) -> RatedPrompt:
+    """Return a prompt with its measured pass rate: a reward above `threshold` is correct."""
+    correct = prompt.recorded.correct(threshold)
+    measured = float(correct.sum()), float(len(correct))
+    return RatedPrompt(prompt.key, float(correct.mean()), prompt.level, measured)
 
 
 def read_recorded(path: str | Path) -> list[RecordedPrompt]:
