@@ -19,6 +19,11 @@ VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "mat
 
 Row = dict[str, Any]
 
+SAMPLES, VISITS = "samples.parquet", "visits.parquet"
+
+QUESTION_CHARACTERS = 200
+"""So much of a question is in `visits.parquet`."""
+
 log = logging.getLogger(__name__)
 
 FORMER_METRICS = {
@@ -33,7 +38,8 @@ class RunFolder:
 
     It holds `config.json` (settings and versions), `metrics.jsonl` (one line for each step; step 0
     is the evaluation before training), `samples.parquet` (responses to some prompts),
-    `summary.json`, `checkpoints/` and `report.html`.
+    `visits.parquet` (a row for each prompt of each step), `summary.json`, `checkpoints/` and
+    `report.html`.
 
     Args:
         path: The folder.
@@ -42,7 +48,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self._samples: list[Row] = []
+        self._kept: dict[str, list[Row]] = {SAMPLES: [], VISITS: []}
 
     @property
     def is_new(self) -> bool:
@@ -69,7 +75,7 @@ class RunFolder:
             begun = self.has_config and "learner" in self.read_config()
             if not begun or any(self.checkpoints.glob("step-*")):
                 raise RunError(f"{self.path} is not empty; give another --output")
-            for name in ("metrics.jsonl", "samples.parquet"):
+            for name in ("metrics.jsonl", SAMPLES, VISITS):
                 (self.path / name).unlink(missing_ok=True)
         self.write_config(config)
 
@@ -154,27 +160,33 @@ class RunFolder:
 
     def keep_samples(self, rows: Iterable[Row]) -> None:
         """Remember responses for `samples.parquet` (see `flush_samples`)."""
-        self._samples.extend(rows)
+        self._kept[SAMPLES].extend(rows)
+
+    def keep_visit(self, step: int, row: Row, question: str) -> None:
+        """Remember what a step found of a prompt, for `visits.parquet` (see `flush_samples`)."""
+        short = question[:QUESTION_CHARACTERS]
+        self._kept[VISITS].append({"step": step, **row, "question": short})
 
     def flush_samples(self) -> None:
-        """Add the remembered responses to `samples.parquet`, completely or not at all.
+        """Add the remembered rows to `samples.parquet` and `visits.parquet`, each whole or not.
 
         Raises:
-            RunError: It could not be written.
+            RunError: One could not be written.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if not self._samples:
-            return
-        path = self.path / "samples.parquet"
-        table = pa.Table.from_pylist(self._samples)
-        if path.exists():
-            # A column of nulls alone has the null type, which other types replace.
-            table = pa.concat_tables([_read_table(path), table], promote_options="default")
-        with written_whole(path) as partial:
-            pq.write_table(table, partial)
-        self._samples.clear()
+        for name, rows in self._kept.items():
+            if not rows:
+                continue
+            path = self.path / name
+            table = pa.Table.from_pylist(rows)
+            if path.exists():
+                # A column of nulls alone has the null type, which other types replace.
+                table = pa.concat_tables([_read_table(path), table], promote_options="default")
+            with written_whole(path) as partial:
+                pq.write_table(table, partial, compression="zstd")
+            rows.clear()
 
     def read_samples(self) -> list[Row]:
         """Read the responses in `samples.parquet`; none if there is no such file.
@@ -182,9 +194,36 @@ class RunFolder:
         Raises:
             RunError: The file is broken.
         """
-        path = self.path / "samples.parquet"
+        path = self.path / SAMPLES
         rows: list[Row] = _read_table(path).to_pylist() if path.exists() else []
         return rows
+
+    def read_newest_samples(self, most: int) -> tuple[list[Row], int]:
+        """Read the newest responses in `samples.parquet`, of whole prompts.
+
+        Returns:
+            At most `most` rows, or those of one prompt, and how many there are in all.
+
+        Raises:
+            RunError: The file is broken.
+        """
+        path = self.path / SAMPLES
+        if not path.exists():
+            return [], 0
+        table = _read_table(path)
+        rows: list[Row] = table.slice(max(0, len(table) - most)).to_pylist()
+        first = (rows[0]["step"], rows[0]["key"]) if len(rows) < len(table) else None
+        whole = [row for row in rows if (row["step"], row["key"]) != first]
+        return whole or rows, len(table)
+
+    def read_visits(self) -> Any:
+        """Read `visits.parquet` as an Arrow table; None if there is no such file.
+
+        Raises:
+            RunError: The file is broken.
+        """
+        path = self.path / VISITS
+        return _read_table(path) if path.exists() else None
 
     @property
     def records(self) -> list[Path]:
@@ -228,11 +267,12 @@ class RunFolder:
 
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         self._write_metrics(kept)
-        path = self.path / "samples.parquet"
-        if path.exists():
-            table = _read_table(path)
-            with written_whole(path) as partial:
-                pq.write_table(table.filter(pc.field("step") <= step), partial)
+        for path in (self.path / SAMPLES, self.path / VISITS):
+            if path.exists():
+                table = _read_table(path)
+                with written_whole(path) as partial:
+                    kept_rows = table.filter(pc.field("step") <= step)
+                    pq.write_table(kept_rows, partial, compression="zstd")
 
     def write_summary(self, summary: Row) -> None:
         """Write `summary.json`, which says that a run has ended."""

@@ -21,6 +21,7 @@ from rollwise.records import RunFolder
 from rollwise.reports import write_report
 from rollwise.reports.charts import MOST_POINTS, RunCharts
 from rollwise.reports.facts import command
+from rollwise.reports.ledger import run_ledger
 from rollwise.reports.page import part
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -40,7 +41,6 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[str] = []
         self.loads: list[str] = []
-        self.responses: list[str] = []
         self.scripts: list[str] = []
         self.text = ""
         self.feed(text)
@@ -51,8 +51,6 @@ class Page(HTMLParser):
         self.handle_startendtag(tag, attrs)
         if tag not in VOID:
             self.open.append(tag)
-        if tag == "pre":
-            self.responses.append("")
         if tag == "script":
             self.scripts.append("")
         if tag in ("td", "dd"):
@@ -71,12 +69,20 @@ class Page(HTMLParser):
             self.scripts[-1] += data
         elif "style" not in self.open:
             self.text += data
-        if "pre" in self.open:
-            self.responses[-1] += data
 
     @property
     def data(self):
         return json.loads(self.scripts[0])
+
+    @property
+    def prompts(self):
+        return {prompt["question"]: prompt for prompt in self.data["prompts"]}
+
+    @property
+    def texts(self):
+        """All responses, in the order of the page."""
+        visits = [visit for prompt in self.data["prompts"] for visit in prompt["responses"]]
+        return [row[-1] for visit in visits for row in visit["rows"]]
 
     @property
     def charts(self):
@@ -240,9 +246,92 @@ def test_the_points_of_a_long_run_are_means_of_spans_and_the_page_says_so():
     assert "the mean of about 5 steps: the run has 4,000" in " ".join(made.remarks)
 
 
-def test_it_shows_every_response_to_the_newest_prompts_and_no_others(run):
-    newest_first = [f"{step}={index}" for step in range(8, 2, -1) for index in range(5)]
-    assert read(run).responses == newest_first
+def test_it_shows_the_responses_of_each_visit_newest_first(run):
+    (prompt,) = read(run).data["prompts"]
+    assert [visit["step"] for visit in prompt["responses"]] == list(range(8, 0, -1))
+    assert prompt["responses"][0]["rows"] == [
+        [0, 0, 0.5, None, False, "8=0"],
+        [1, 1, -0.5, None, False, "8=1"],
+        [2, 0, 0.5, None, False, "8=2"],
+        [3, 1, -0.5, None, False, "8=3"],
+        [4, 0, None, None, False, "8=4"],
+    ]
+    assert (prompt["question"], prompt["answer"]) == ("7+5?", "12")
+
+
+def test_a_run_without_visits_shows_those_of_its_responses(run):
+    page = read(run)
+    (prompt,) = page.data["prompts"]
+    assert prompt["visits"]["step"] == list(range(1, 9))
+    assert prompt["visits"]["correct"] == [2] * 8
+    assert prompt["visits"]["expected"] == [None] * 8
+    assert "An earlier release recorded this run" in page.data["note"]
+    assert "without a ledger" in page.text
+
+
+def visit(step, key, correct=1, **others):
+    return {
+        "key": key,
+        "correct": correct,
+        "drawn": 4,
+        "reward": correct / 4,
+        "expected": 0.5,
+        "strength": 6.0,
+        "trained": 2,
+        "exit_reason": "satisfied",
+    } | others
+
+
+def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
+    path = make_run(tmp_path / "run", samples=[sample(2, 0, "=", question="a?", key="a")])
+    folder = RunFolder(path)
+    for step in (1, 2):
+        folder.keep_visit(step, visit(step, "a", correct=step, expected=step / 4), "a?")
+    folder.flush_samples()
+    folder.keep_visit(3, visit(3, "b", expected=None, strength=None, exit_reason="futile"), "b?")
+    folder.flush_samples()
+    write_report(path)
+    prompts = read(path).prompts
+    assert list(prompts) == ["a?", "b?"]
+    assert prompts["a?"]["visits"] == {
+        "step": [1, 2],
+        "correct": [1, 2],
+        "drawn": [4, 4],
+        "expected": [0.25, 0.5],
+        "strength": [6, 6],
+        "trained": [2, 2],
+        "exit_reason": ["satisfied", "satisfied"],
+    }
+    assert (prompts["a?"]["visited"], len(prompts["a?"]["responses"])) == (2, 1)
+    assert prompts["b?"]["visits"]["exit_reason"] == ["futile"]
+    assert (prompts["b?"]["answer"], prompts["b?"]["responses"]) == (None, [])
+
+
+LEDGER = {
+    "draws": {"trained": 16, "spare": 20, "zero_variance": 8, "surplus": 4, "failed": 2},
+    "tokens": {"trained": 160, "spare": 200, "zero_variance": 80, "surplus": 60},
+    "truncated": {"draws": 3, "tokens": 30},
+}
+
+
+def test_the_ledger_is_a_table_that_adds_up(tmp_path):
+    path = make_run(tmp_path / "run", more={"ledger": LEDGER})
+    write_report(path)
+    text = " ".join(read(path).text.split())
+    assert "in groups that were learned from 48 32.0 % 480 32.0 %" in text
+    assert "surplusbeyond their prompt's exit: cancelled or dropped 12 8.0 % 180 12.0 %" in text
+    assert "all 150 1,500" in text
+    assert "9 of the responses in pools were truncated, with 90 tokens" in text
+    assert "pilot" not in text  # there was none
+    shares = {each["label"]: each["values"] for each in read(path).charts["ledger"]["lines"]}
+    assert shares["zero variance"] == [0.16] * 3
+
+
+def test_steps_without_a_ledger_are_counted():
+    lines = [step_line(1), step_line(2) | {"ledger": LEDGER}]
+    found = run_ledger(lines)
+    assert (found["missing"], found["total"]["draws"]) == (1, 50)
+    assert run_ledger(lines[:1]) is None
 
 
 def test_it_needs_nothing_beside_it(run):
@@ -282,7 +371,7 @@ def test_a_run_that_has_only_been_evaluated_has_a_report(tmp_path):
     page = read(write_report(make_run(tmp_path / "begun", steps=0)).parent)
     assert list(page.charts) == ["heldout"]
     assert "0 steps" in page.text
-    assert "Responses of the last prompts" not in page.text
+    assert page.data["prompts"] == []
 
 
 def test_a_run_that_was_never_evaluated_has_a_report(tmp_path):
@@ -347,19 +436,20 @@ def test_what_a_model_wrote_is_text_and_never_markup(tmp_path):
         for index, text in enumerate(HOSTILE)
     ]
     page = read(write_report(make_run(tmp_path / "<b>run&", samples=rows)).parent)
-    assert page.responses == HOSTILE
+    assert page.texts == HOSTILE
     assert page.tags.count("script") == 2  # data, and the page's own
     assert not {"img", "b"} & set(page.tags)
     assert page.tags.count("h1") == 1
-    assert page.text.count(HOSTILE[0]) == 2  # as a question and as a response
-    assert "Reference answer: " + HOSTILE[1] in page.text
+    (prompt,) = page.data["prompts"]
+    assert (prompt["question"], prompt["answer"]) == (HOSTILE[0], HOSTILE[1])
     assert "<b>run&" in page.text
+    assert not {"<", ">", "&"} & set(page.scripts[0])
 
 
 def test_characters_that_hide_or_reorder_text_are_spelt_out(tmp_path):
     rows = [sample(1, 0, "a\x00\x1b[2J\x7f\x85b\tc\nd"), sample(1, 1, "1 \u202e2=12\u2066")]
     page = read(write_report(make_run(tmp_path / "run", samples=rows)).parent)
-    assert page.responses == [
+    assert page.texts == [
         r"a\u0000\u001b[2J\u007f\u0085b" + "\tc\nd",
         r"1 \u202e2=12\u2066",
     ]
@@ -371,7 +461,7 @@ def test_long_responses_are_cut_with_a_note(tmp_path):
     long = "<>" * 500_000
     rows = [sample(1, 0, long, question=long, answer=long), sample(1, 1, "x" * 4000, long)]
     path = write_report(make_run(tmp_path / "run", samples=rows))
-    cut, whole = read(path.parent).responses
+    cut, whole = read(path.parent).texts
     assert cut == long[:4000] + "… (996,000 more characters)"
     assert whole == "x" * 4000
     assert path.stat().st_size < 1_000_000
@@ -381,9 +471,9 @@ def test_correct_is_what_the_settings_call_correct(tmp_path):
     rows = [sample(1, index, "=", reward=reward) for index, reward in enumerate((0.3, 0.6))]
     grading = {"positive_threshold": 0.5}
     path = write_report(make_run(tmp_path / "run", samples=rows, grading=grading))
-    source = path.read_text(encoding="utf-8")
-    assert 'incorrect">0.30' in source
-    assert 'number correct">0.60' in source
+    page = read(path.parent)
+    assert page.data["threshold"] == 0.5
+    assert page.data["prompts"][0]["visits"]["correct"] == [1]
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):

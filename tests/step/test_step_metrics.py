@@ -9,7 +9,10 @@ from rollwise.engines import Completion
 from rollwise.prompts import CDAS, Prioritized, Retiring, Uniform
 from rollwise.sampling import Balanced, RolloutSession, Rounds
 from rollwise.step import RolloutCost, Rollouts, StepRecipe, make_group
+from rollwise.step.ledger import PLACES
 from rollwise.step.metrics import belief_metrics, rollout_metrics
+
+LEDGER = dict.fromkeys(PLACES, 0)
 
 # Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
 POOLS = {
@@ -59,6 +62,13 @@ def test_every_figure_by_hand():
         "lost_draws": 0,
         "response_tokens": 1.5,
         "truncated": 0.0,
+        # Groups of two: both of the first prompt, draws 0 and 3 of the second; the third's are
+        # all correct. Of the second and third pool, the third to sixth responses are cut.
+        "ledger": {
+            "draws": LEDGER | {"trained": 4, "spare": 2, "zero_variance": 6},
+            "tokens": LEDGER | {"trained": 1 + 2 + 1 + 4, "spare": 2 + 3, "zero_variance": 21},
+            "truncated": {"draws": 2 + 4, "tokens": (3 + 4) + (3 + 4 + 5 + 6)},
+        },
     }
     # First responses: one token of −log π = 0, two of 1.
     assert entropy == pytest.approx(2 / 3)

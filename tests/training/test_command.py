@@ -44,6 +44,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
         "metrics.jsonl",
         "summary.json",
         "samples.parquet",
+        "visits.parquet",
         "checkpoints",
         "report.html",
     }
@@ -69,7 +70,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     assert 0 < summary["seconds"] < 600
     assert len(RunFolder(whole).read_samples()) == summary["draws"]  # four of four prompts a step
     report = (whole / "report.html").read_text(encoding="utf-8")
-    assert "<svg" in report
+    assert 'id="data"' in report
 
 
 def test_the_end_shows_before_and_after_and_where_the_report_is(tmp_path, train, capsys):
@@ -117,6 +118,7 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of)
     assert train(folder, "--resume", evaluation__every="2") == 0
     assert state_of(folder) == state_of(whole)
     assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+    assert RunFolder(folder).read_visits().equals(RunFolder(whole).read_visits())
     # The settings that are written down are those that the run has now.
     assert RunFolder(folder).read_config() == RunFolder(whole).read_config()
     summaries = [json.loads((f / "summary.json").read_text()) for f in (folder, whole)]

@@ -44,8 +44,8 @@ def method(config: Settings) -> str:
     group, advantage = config["group"], config["advantage"]
     parts = [
         f"prompts {config['prompts']['type']}",
-        f"exit {_with_numbers(config['exit'])}",
-        f"schedule {_with_numbers(config['schedule'])}",
+        f"exit {with_numbers(config['exit'])}",
+        f"schedule {with_numbers(config['schedule'])}",
     ]
     if config.get("allocation", {}).get("type", "none") != "none":
         parts.append(f"allocation {config['allocation']['type']}")
@@ -86,8 +86,8 @@ def _data(config: Settings) -> str:
     return f"{data['train']}, held out: {heldout}" if heldout else str(data["train"])
 
 
-def _with_numbers(section: Settings) -> str:
-    """`balanced (positives 2, negatives 2)`."""
+def with_numbers(section: Settings) -> str:
+    """Name the type of a section with its numbers: `balanced (positives 2, negatives 2)`."""
     numbers = [
         f"{name.replace('_', ' ')} {value:g}"
         for name, value in section.items()

@@ -27,7 +27,9 @@ SHOWN_CHARACTERS = 4000
 DIGITS = 4
 """Significant digits of the figures of a chart."""
 
-_TRICKY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_TRICKY = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Characters that HTML does not allow, or that reorder the text around them."""
 
 
@@ -90,7 +92,7 @@ def content_policy(script: str, style: str, connects: bool = False) -> str:
 
 def as_json(data: Any) -> str:
     """Write data as JSON that cannot end the script element around it; NaN becomes null."""
-    text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -10,11 +9,11 @@ from rollwise.errors import RunError, one_line
 from rollwise.files import write_text
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import RunCharts, evenly
-from rollwise.reports.facts import run_facts
+from rollwise.reports.facts import run_facts, with_numbers
+from rollwise.reports.findings import findings
+from rollwise.reports.ledger import ledger_chart, run_ledger
 from rollwise.reports.page import render_page
-
-SAMPLED_PROMPTS = 6
-"""The responses to this many prompts, the newest, are shown."""
+from rollwise.reports.prompts import prompt_data
 
 MOST_EVALUATIONS = 12
 """Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
@@ -45,8 +44,8 @@ def run_page(path: Path) -> str:
         return _page(path)
     except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         raise RunError(
-            f"{path}: config.json, metrics.jsonl or samples.parquet lack what the report needs "
-            f"({one_line(error)}); they may be of another command or release"
+            f"{path}: config.json, metrics.jsonl, samples.parquet or visits.parquet lack what the "
+            f"report needs ({one_line(error)}); they may be of another command or release"
         ) from error
 
 
@@ -56,17 +55,23 @@ def _page(path: Path) -> str:
     lines = folder.read_metrics()
     name = path.resolve().name
     charts = RunCharts(lines)
+    ledger = ledger_chart(charts)
+    if ledger is not None:
+        charts.charts.append(ledger)
+    prompts = prompt_data(folder, config["grading"]["positive_threshold"])
     return render_page(
         "run.html",
         name,
-        data=charts.data(),
+        data=charts.data() | prompts | {"exit": with_numbers(config["exit"])},
+        scripts=("charts.js", "prompts.js"),
         facts=run_facts(config, folder.read_versions()),
-        has_prompts=False,
+        has_prompts=bool(prompts["prompts"]),
         remarks=charts.remarks,
+        findings=findings(lines, config),
+        ledger=run_ledger(lines),
+        carries=config.get("step", {}).get("carry_over", False),
         evaluated=_evaluated(lines),
         totals=_totals(lines),
-        samples=_samples(folder.read_samples()),
-        positive_threshold=config["grading"]["positive_threshold"],
         settings=flatten(config, "."),
     )
 
@@ -89,14 +94,7 @@ def _totals(lines: Sequence[Row]) -> Row:
         "tokens": sum(line.get("tokens", 0) for line in lines),
         "seconds": lines[-1]["elapsed"],
         "failures": sum(line.get("grader_failures", 0) for line in lines),
+        "surplus": sum(line.get("surplus_draws", 0) for line in lines),
         "lost": sum(line.get("lost_draws", 0) for line in lines),
         "evaluations": sum("heldout" in line for line in lines),
     }
-
-
-def _samples(rows: list[Row]) -> list[list[Row]]:
-    """Group the responses to the newest prompts by prompt."""
-    prompts: dict[Any, list[Row]] = {}
-    for row in rows:
-        prompts.setdefault((row["step"], row["key"]), []).append(row)
-    return list(prompts.values())[: -SAMPLED_PROMPTS - 1 : -1]

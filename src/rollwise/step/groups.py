@@ -86,6 +86,11 @@ class TrainedGroup:
         """The members' responses, k of them."""
         return [self.pool.responses[place] for place in self.members.indices]
 
+    @property
+    def teaches(self) -> bool:
+        """Whether it moves the weights: it is trained on, and not all advantages are 0."""
+        return not self.dropped and bool(np.any(self.advantages != 0))
+
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> Iterable[Example]:
         """Turn the members into what the learner takes; nothing if the group is dropped.
 

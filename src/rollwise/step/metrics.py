@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
@@ -14,6 +14,7 @@ from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
 from rollwise.step.episodes import Episode
 from rollwise.step.groups import Response, TrainedGroup
+from rollwise.step.ledger import group_ledger, step_ledger
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
@@ -48,7 +49,7 @@ class ResponseFigures:
 def rollout_metrics(
     rollouts: Rollouts, groups: Sequence[TrainedGroup], first: int
 ) -> dict[str, Any]:
-    """Summarise the rollouts of a step (see `pool_metrics`).
+    """Summarise the rollouts of a step (see `pool_metrics` and `step_ledger`).
 
     Args:
         rollouts: Their pools hold responses.
@@ -56,6 +57,12 @@ def rollout_metrics(
         first: The draws of a prompt that count as first.
     """
     session, pools = rollouts.session, rollouts.pools
+    piloted = [
+        len(response.tokens)
+        for pilot in rollouts.pilots
+        for pool in pilot.pools.values()
+        for response in pool.responses
+    ]
     return pool_metrics(
         pools,
         [ResponseFigures.of(response) for pool in pools for response in pool.responses[:first]],
@@ -64,10 +71,17 @@ def rollout_metrics(
         first=first,
         schedule=session.schedule,
         surplus=session.surplus,
-        piloted=sum(len(pool) for pilot in rollouts.pilots for pool in pilot.pools.values()),
+        piloted=len(piloted),
         failures=session.failures,
         lost=session.lost,
         tokens=rollouts.cost.tokens,
+    ) | step_ledger(
+        [group_ledger(group) for group in groups],
+        tokens=rollouts.cost.tokens,
+        surplus=session.surplus,
+        failures=session.failures,
+        piloted=len(piloted),
+        pilot_tokens=sum(piloted),
     )
 
 
@@ -200,7 +214,8 @@ def belief_metrics(
     """Compare what a sampler believed of a step's prompts with their results.
 
     Averages over up to 8 equal parts of the prompts, in order of what was believed: the expected
-    pass rate, and the difficulty where the sampler has one.
+    pass rate, and the difficulty where the sampler has one. `belief_skill` is the Brier skill score
+    of the expected pass rates (`brier_skill`), where it is defined.
 
     Args:
         sampler: Before it gets the results.
@@ -209,11 +224,41 @@ def belief_metrics(
         drawn: All responses of each, shape (P,).
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
-    figures = {"pass_rate_by_expected": _by(sampler.expected_pass_rates(keys), correct_P, drawn_P)}
+    expected_P = sampler.expected_pass_rates(keys)
+    figures: dict[str, Any] = {"pass_rate_by_expected": _by(expected_P, correct_P, drawn_P)}
+    skill = brier_skill(expected_P, correct_P, drawn_P)
+    if not np.isnan(skill):
+        figures["belief_skill"] = skill
     difficulties = sampler.difficulties(keys)
     if difficulties is not None:
         figures["pass_rate_by_difficulty"] = _by(difficulties, correct_P, drawn_P)
     return figures
+
+
+def brier_skill(expected_P: ArrayLike, correct_P: ArrayLike, drawn_P: ArrayLike) -> float:
+    """Score expected pass rates by the responses that came: 1 − B/B₀ (Brier 1950).
+
+    B is the mean square of (expected − correct) over all responses, and B₀ that of one rate for
+    all: the share of correct ones. So 1 is perfect, 0 no better than knowing the mean, and less is
+    worse. Chance limits it: pass rates that are known exactly score 1 − E[p(1 − p)]/(p̄(1 − p̄)).
+
+    Args:
+        expected_P: Expected pass rates, shape (P,); NaN where nothing is expected.
+        correct_P: Correct responses of each prompt, shape (P,).
+        drawn_P: All responses of each, shape (P,).
+
+    Returns:
+        The score; NaN where nothing was expected, or all responses are correct, or none.
+    """
+    expected, correct, drawn = (np.asarray(x, float) for x in (expected_P, correct_P, drawn_P))
+    known = (drawn > 0) & ~np.isnan(expected)
+    expected, correct, drawn = expected[known], correct[known], drawn[known]
+    total = drawn.sum()
+    rate = correct.sum() / total if total else 0.0
+    if not 0 < rate < 1:
+        return float("nan")
+    squares = correct * (1 - expected) ** 2 + (drawn - correct) * expected**2
+    return float(1 - squares.sum() / total / (rate * (1 - rate)))
 
 
 def _by(

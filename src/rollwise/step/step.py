@@ -13,6 +13,7 @@ from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_ad
 from rollwise.step.metrics import carried_metrics, rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
+from rollwise.step.visits import visit_rows
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class Step:
         rollouts: All responses.
         groups: One for each prompt, dropped ones included.
         metrics: Figures of the step.
+        visits: A row for each prompt (`visit_rows`).
     """
 
     rollouts: Rollouts
     groups: list[TrainedGroup]
     metrics: dict[str, Any]
+    visits: list[dict[str, Any]]
 
     @property
     def carried(self) -> Carried | None:
@@ -62,6 +65,8 @@ def take_step(
     groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
     if recipe.normalize_advantages:
         groups = normalize_advantages(groups)
+    trained = [len(group.members) if group.teaches else 0 for group in groups]
+    visits = visit_rows(sampler, rollouts.pools, trained)
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),
         **tell(sampler, *rollouts.counts(), rollouts.lengths()),
@@ -69,4 +74,4 @@ def take_step(
     }
     if rollouts.carried is not None:
         metrics |= carried_metrics(rollouts.pools, rollouts.carried, number)
-    return Step(rollouts, groups, metrics)
+    return Step(rollouts, groups, metrics, visits)

@@ -131,7 +131,12 @@ def _begin_again(run: Run, metrics: Row) -> Row:
     forgotten = run.engine.cancel(run.carried.in_flight)
     run.carried = run.carried.begun_again()
     run.spent.tokens += forgotten
-    return metrics | {"tokens": metrics["tokens"] + forgotten}
+    ledger = metrics["ledger"]
+    spent = ledger["tokens"] | {"surplus": ledger["tokens"]["surplus"] + forgotten}
+    return metrics | {
+        "tokens": metrics["tokens"] + forgotten,
+        "ledger": ledger | {"tokens": spent},
+    }
 
 
 def _evaluated(run: Run, metrics: Row) -> Row:

@@ -107,7 +107,9 @@ def load_learned(run: Run, metrics: Row, learned: Learned) -> Row:
 
 
 def _keep_samples(run: Run, step: Step, number: int) -> None:
-    """Record the responses of the first prompts of a step."""
+    """Record a row of every prompt of a step, and the responses of the first ones."""
+    for row, group in zip(step.visits, step.groups, strict=True):
+        run.folder.keep_visit(number, row, run.questions[group.pool.key])
     for group in step.groups[: run.config.records.prompts_per_step]:
         key = group.pool.key
         run.folder.keep_samples(group.records(number, run.questions[key], run.answers[key]))

@@ -43,6 +43,11 @@ def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
         "surplus": 1,
         "failures": 0,
         "lost": 0,
+        "ledger": {
+            "draws": {"trained": 2, "spare": len(rewards) - 2},
+            "tokens": {"trained": 4, "spare": 5},
+            "truncated": {"draws": 1, "tokens": 1},
+        },
         "records": [],
     }
     return PromptReport(**{**fields, **changed})

@@ -18,6 +18,7 @@ from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import NAME, settings_of
 from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
 from rollwise.step import StepRecipe, TrainedGroup, make_group
+from rollwise.step.ledger import group_ledger
 from rollwise.step.metrics import ResponseFigures
 
 log = logging.getLogger(__name__)
@@ -197,6 +198,7 @@ def report(
         surplus=session.surplus,
         failures=session.failures,
         lost=session.lost,
+        ledger=group_ledger(group),
         records=records,
     )
 

@@ -9,6 +9,7 @@ from rollwise.config import TrainConfig
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.records import Row, RunFolder
 from rollwise.step import StepRecipe
+from rollwise.step.ledger import step_ledger
 from rollwise.step.metrics import pool_metrics
 
 PHASES = {
@@ -65,6 +66,12 @@ class Recorder:
         if self.folder is not None:
             self.folder.keep_samples(row for report in reports for row in report.records)
 
+    def keep_visits(self, step: int, rows: Iterable[Row], questions: Iterable[str]) -> None:
+        """Keep what a step found of each of its prompts."""
+        if self.folder is not None:
+            for row, question in zip(rows, questions, strict=True):
+                self.folder.keep_visit(step, row, question)
+
     def flush(self) -> None:
         """Write the responses kept so far; called at every checkpoint, and at the end."""
         if self.folder is not None:
@@ -93,7 +100,13 @@ def step_metrics(
         lost=sum(report.lost for report in reports),
         tokens=sum(report.tokens for report in reports),
     )
-    return metrics | {"failed_prompts": failed}
+    ledger = step_ledger(
+        [report.ledger for report in reports],
+        tokens=metrics["tokens"],
+        surplus=metrics["surplus_draws"],
+        failures=metrics["failed_draws"],
+    )
+    return metrics | ledger | {"failed_prompts": failed}
 
 
 def seconds(timing: dict[str, float]) -> Row:

@@ -41,6 +41,7 @@ class PromptReport:
         surplus: Draws beyond the exit.
         failures: Failed attempts at draws.
         lost: Draws that were given up after repeated failures.
+        ledger: Where its draws and tokens went (`group_ledger`).
         records: Rows for `samples.parquet`, if they were asked for.
     """
 
@@ -55,6 +56,7 @@ class PromptReport:
     surplus: int
     failures: int
     lost: int
+    ledger: dict[str, dict[str, int]]
     records: list[Row]
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from rollwise.integrations.verl.reports import Order
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.step.metrics import tell
+from rollwise.step.visits import visit_rows
 from rollwise.tasks.problem import problem_key
 from rollwise.training.checkpoints import load_sampler, save_sampler
 
@@ -104,8 +105,16 @@ class RollwiseTrainer(PPOTrainerSync):
         correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
         figures = step_metrics(reports, self.replay_buffer.failed, self.recipe)
         lengths = [[first.tokens for first in report.first_draws] for report in reports]
+        trained = [report.ledger["draws"]["trained"] for report in reports]
+        visits = visit_rows(self.sampler, pools, trained)
+        self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
         self._figures = figures | tell(self.sampler, keys, correct, drawn, lengths)
         self.recorder.keep(reports)
+
+    def _question(self, key: Any) -> str:
+        """Return the last message of a prompt, as `visits.parquet` shows it."""
+        row = self.train_dataset.dataframe[self.places[key][0]]
+        return str(row[self.config.data.prompt_key][-1]["content"])
 
     # Advantages.
 

@@ -3,6 +3,7 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const MOST_ROWS = 200;
+const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -150,7 +151,7 @@ class Chart {
         y: { range: (u, min, max) => this.yRange(min, max) },
       },
       axes: [
-        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
+        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, ...(this.axisLabel() === "step" && { incrs: WHOLE }), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
         { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : short(tick))) },
       ],
       cursor: {
@@ -390,6 +391,7 @@ function showCharts() {
 
 function redraw() {
   for (const each of charts.values()) each.uplot.redraw(false);
+  if (typeof histories !== "undefined") for (const each of histories) each.uplot.redraw(false);
 }
 
 if (document.getElementById("chart-list")) {

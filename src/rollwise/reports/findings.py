@@ -1,0 +1,223 @@
+"""What a person who reads the metrics of a run would warn of: since which step, and what to do."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.records import Row
+from rollwise.reports.charts import SMOOTHED, moving_mean
+
+FEWEST_STEPS = 10
+"""Fewer steps say nothing of a trend."""
+
+COLLAPSED = 0.5
+"""The mean reward has collapsed where it is below this share of its best."""
+
+ENTROPY_FALLEN, ENTROPY_RISEN = 0.2, 3.0
+"""Shares of the entropy at the beginning."""
+
+CLIPPED, WEIGHTS_AT_CAP, GAP = 0.2, 0.05, 0.1
+"""Share of clipped tokens; share of importance weights at the cap; nats a token."""
+
+TRUNCATED, TRUNCATION_RISEN = 0.1, 1.5
+"""Share of truncated responses, and how many times that at the beginning."""
+
+WITHOUT_SIGNAL = 0.5
+"""Share of groups."""
+
+FAILED = 0.01
+"""Share of draws."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to look at.
+
+    Attributes:
+        step: Where it begins.
+        title: In a few words.
+        what: With figures.
+        advice: What to do.
+    """
+
+    step: int
+    title: str
+    what: str
+    advice: str
+
+
+def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:
+    """Look for what goes wrong in a run, in the order in which it began.
+
+    A trend counts if it lasts to the newest step; it begins where it has held since. Figures of
+    steps are moving means, as in the charts.
+
+    Args:
+        lines: The metrics of the run.
+        config: Its settings.
+    """
+    steps = [line for line in lines if line["step"] > 0]
+    found = [*_collapse(lines), *_counts(steps)]
+    if len(steps) >= FEWEST_STEPS:
+        found += _trends(steps, config)
+    return sorted(found, key=lambda finding: finding.step)
+
+
+def _collapse(lines: Sequence[Row]) -> Iterator[Finding]:
+    """Held-out accuracy is surely below its best: the intervals do not meet."""
+    evaluated = [line for line in lines if "heldout" in line]
+    if len(evaluated) < 2:
+        return
+    name = next(iter(evaluated[0]["heldout"]))
+    figures = [line["heldout"][name] for line in evaluated]
+    best = max(range(len(figures)), key=lambda at: figures[at]["value"])
+    low = figures[best]["low"]
+    below = [at > best and figure["high"] < low for at, figure in enumerate(figures)]
+    if below[-1]:
+        begun = len(below) - [*reversed(below), False].index(False)
+        yield Finding(
+            evaluated[begun]["step"],
+            "Held-out accuracy has fallen",
+            f"{name} is {figures[-1]['value']:.3f}; it was {figures[best]['value']:.3f} at step "
+            f"{evaluated[best]['step']}, and the intervals do not meet.",
+            "Go back to the checkpoint before it, and lower `learner.learning_rate`.",
+        )
+
+
+def _counts(steps: Sequence[Row]) -> Iterator[Finding]:
+    """Failures, which count wherever they were."""
+    draws = max(1, sum(line.get("draws", 0) for line in steps))
+    for name, title, share, what, advice in (
+        (
+            "grader_failures",
+            "The grader fails",
+            FAILED,
+            "responses got no reward because the grader failed on them",
+            "Read the log for the reason; `grading.timeout` may be too short. A failed response "
+            "counts as incorrect, which teaches against what it did.",
+        ),
+        (
+            "lost_draws",
+            "Draws are lost",
+            FAILED,
+            "draws were given up after repeated failures",
+            "Read the log of the engine: it may be out of memory, or a server overloaded.",
+        ),
+        (
+            "skipped_updates",
+            "Updates are skipped",
+            0.0,
+            "updates had a gradient that is not finite",
+            "Lower `learner.learning_rate`.",
+        ),
+    ):
+        counts = [line.get(name) or 0 for line in steps]
+        total = sum(counts)
+        if total and total >= share * draws:
+            first = next(line["step"] for line, count in zip(steps, counts, strict=True) if count)
+            noun = what if total > 1 else what.replace("responses", "response", 1)
+            yield Finding(first, title, f"{total:,} {noun}.", advice)
+
+
+def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
+    def figure(name: str) -> Floats:
+        values = [line.get(name) for line in steps]
+        known = np.array([np.nan if value is None else value for value in values], dtype=float)
+        return moving_mean(known, max(SMOOTHED, len(steps) // 100))
+
+    def since(values: Floats, bad: Callable[[Floats], NDArray[np.bool_]]) -> int | None:
+        """The step since which it has been bad; None if it is not at the end."""
+        with np.errstate(invalid="ignore"):
+            held = bad(values) & ~np.isnan(values)
+        held[: FEWEST_STEPS - 1] = False  # the first means are of few steps
+        if not held[-1]:
+            return None
+        return int(steps[len(held) - int(np.argmin([*held[::-1], False]))]["step"])
+
+    reward, entropy = figure("reward"), figure("entropy")
+    with np.errstate(invalid="ignore"):
+        best = np.fmax.accumulate(np.nan_to_num(reward))
+    if step := since(reward, lambda values: values < COLLAPSED * best):
+        yield Finding(
+            step,
+            "Reward has collapsed",
+            f"It is {reward[-1]:.3f}, and was {best[-1]:.3f}.",
+            "Go back to a checkpoint from before, and lower `learner.learning_rate`; a sampler "
+            "that prefers hard prompts lowers it too, so compare with the held-out accuracy.",
+        )
+    start = entropy[FEWEST_STEPS - 1]
+    if step := since(entropy, lambda values: values < ENTROPY_FALLEN * start):
+        yield Finding(
+            step,
+            "Entropy is falling away",
+            f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning: responses to a "
+            "prompt become alike.",
+            "Raise `learner.clip_high` or `learner.entropy_coefficient`, or lower "
+            "`learner.learning_rate`; see whether held-out pass@k still rises.",
+        )
+    if step := since(entropy, lambda values: values > ENTROPY_RISEN * start):
+        yield Finding(
+            step,
+            "Entropy is rising",
+            f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning: the policy is "
+            "coming apart.",
+            "Lower `learner.learning_rate`, and set `learner.entropy_coefficient` to 0.",
+        )
+    clipped = figure("clip_fraction")
+    if step := since(clipped, lambda values: values > CLIPPED):
+        yield Finding(
+            step,
+            "Much is clipped",
+            f"{clipped[-1]:.0%} of the tokens do not teach, because the policy has moved too far "
+            "since they were drawn.",
+            "Lower `learner.mini_batches` or `learner.learning_rate`.",
+        )
+    capped = figure("importance_truncated")
+    if step := since(capped, lambda values: values > WEIGHTS_AT_CAP):
+        yield Finding(
+            step,
+            "Responses are off-policy",
+            f"{capped[-1]:.0%} of the importance weights are at the cap.",
+            "Lower `step.max_steps_off_policy` or `steps_ahead`, or the learning rate.",
+        )
+    gap = np.abs(figure("sampler_gap"))
+    if step := since(gap, lambda values: values > GAP):
+        yield Finding(
+            step,
+            "Engine and learner disagree",
+            f"Their log-probabilities differ by {gap[-1]:.2f} nats a token.",
+            "Check that both have the same weights, precision and temperature.",
+        )
+    cut = figure("truncated")
+    begun = cut[FEWEST_STEPS - 1]
+    if step := since(cut, lambda values: values > np.fmax(TRUNCATED, TRUNCATION_RISEN * begun)):
+        yield Finding(
+            step,
+            "Truncation is rising",
+            f"{cut[-1]:.0%} of the responses are cut at the limit, and {begun:.0%} at the "
+            "beginning; a cut response seldom has an answer.",
+            "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
+        )
+    skill = figure("belief_skill")
+    if step := since(skill, lambda values: values < 0):
+        yield Finding(
+            step,
+            "Beliefs are stale",
+            f"They score {skill[-1]:.2f}: expecting the same of every prompt would be better.",
+            'Set `belief.type = "logit_kalman"`, which follows a policy that improves.',
+        )
+    alone = config["group"]["size"] == 1 or config["advantage"].get("baseline") == "belief"
+    uniform = figure("zero_variance_after")
+    if not alone and (step := since(uniform, lambda values: values > WITHOUT_SIGNAL)):
+        yield Finding(
+            step,
+            "Most groups teach nothing",
+            f"{uniform[-1]:.0%} of the groups have one reward throughout.",
+            'Draw more for hard prompts (`exit.type = "balanced"`), or choose prompts by pass rate '
+            "(`prompts.type`), or take problems that are neither too easy nor too hard.",
+        )

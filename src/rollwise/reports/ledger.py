@@ -1,0 +1,76 @@
+"""The ledger of a run: where its draws and its tokens went."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rollwise.records import Row
+from rollwise.reports.charts import Chart, RunCharts, chart, line
+from rollwise.step.ledger import PLACES
+
+WHAT = {
+    "trained": "in groups that were learned from",
+    "spare": "beside such a group in its pool, not chosen",
+    "zero_variance": "in pools that taught nothing: all advantages 0",
+    "surplus": "beyond their prompt's exit: cancelled or dropped",
+    "pilot": "pilots, by which others were shared out",
+    "failed": "attempts that failed; their draws were repeated or lost",
+}
+
+
+def run_ledger(lines: Sequence[Row]) -> Row | None:
+    """Add up the ledgers of a run's steps; None where none was recorded.
+
+    Returns:
+        `rows`, one for each place with `draws` and `tokens` and their shares, their `total`s, how
+        many of the responses in pools were `truncated`, and `missing`, the steps without a ledger.
+    """
+    steps = [row for row in lines if row["step"] > 0]
+    found = [row["ledger"] for row in steps if "ledger" in row]
+    if not found:
+        return None
+    sums = {
+        kind: {name: sum(each[kind].get(name, 0) for each in found) for name in PLACES}
+        for kind in ("draws", "tokens")
+    }
+    total = {kind: sum(counts.values()) for kind, counts in sums.items()}
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name.replace("_", " "),
+            "what": WHAT[name],
+            **{kind: sums[kind][name] for kind in sums},
+            **{f"{kind}_share": sums[kind][name] / max(1, total[kind]) for kind in sums},
+        }
+        for name in PLACES
+        if sums["draws"][name] or sums["tokens"][name]
+    ]
+    truncated = {
+        kind: sum(each["truncated"][kind] for each in found) for kind in ("draws", "tokens")
+    }
+    return {
+        "rows": rows,
+        "total": total,
+        "truncated": truncated,
+        "missing": len(steps) - len(found),
+    }
+
+
+def ledger_chart(run: RunCharts) -> Chart | None:
+    """Draw where the tokens of each step went, as shares."""
+    if not run.known("ledger"):
+        return None
+    tokens = [row.get("ledger", {}).get("tokens", {}) for row in run.steps]
+    lines = []
+    for colour, name in enumerate(PLACES):
+        shares = [
+            max(0, each.get(name, 0)) / max(1, sum(each.values())) if each else None
+            for each in tokens
+        ]
+        if any(shares):
+            values = run.averaged(run.of_steps(shares))
+            lines.append(line(name.replace("_", " "), values, colour=COLOURS[colour]))
+    title = "Where the tokens of a step went"
+    return chart("ledger", title, lines, unit="share", low=0, high=1, stacked=True, wide=True)
+
+
+COLOURS = (2, 6, 1, 3, 4, 7)
+"""Of each place."""

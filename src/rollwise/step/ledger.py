@@ -1,0 +1,65 @@
+"""The ledger of a step: where every draw and every token went."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rollwise.step.groups import TrainedGroup
+
+Ledger = dict[str, dict[str, int]]
+"""`draws` and `tokens` by where they went, and `truncated`: how many draws, and tokens, of those
+in pools were cut at the limit."""
+
+PLACES = ("trained", "spare", "zero_variance", "surplus", "pilot", "failed")
+"""Where a draw goes: into a group that is learned from; into the pool of one, unchosen; into a pool
+that teaches nothing, because all advantages are 0; beyond its prompt's exit; to a pilot; or its
+attempt failed."""
+
+
+def group_ledger(group: TrainedGroup) -> Ledger:
+    """Say where the draws of a prompt's pool went; its responses have `tokens` and `truncated`."""
+    lengths = [len(response.tokens) for response in group.pool.responses]
+    cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
+    draws, tokens = dict.fromkeys(PLACES, 0), dict.fromkeys(PLACES, 0)
+    members = set(group.members.indices.tolist())
+    for place, length in enumerate(lengths):
+        where = ("trained" if place in members else "spare") if group.teaches else "zero_variance"
+        draws[where] += 1
+        tokens[where] += length
+    return {"draws": draws, "tokens": tokens, "truncated": {"draws": len(cut), "tokens": sum(cut)}}
+
+
+def step_ledger(
+    groups: Iterable[Mapping[str, Mapping[str, int]]],
+    *,
+    tokens: int,
+    surplus: int,
+    failures: int,
+    piloted: int = 0,
+    pilot_tokens: int = 0,
+) -> dict[str, Any]:
+    """Add up the ledgers of a step's groups, and what is in no pool.
+
+    The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
+    those in no pool are of surplus draws. Where responses go on in the next step, these are among
+    them, and are taken off in the step whose pool they end in, so that only a run's sums mean much.
+
+    Args:
+        groups: `group_ledger` of each.
+        tokens: Of all responses of the step.
+        surplus: Draws beyond a prompt's exit.
+        failures: Failed attempts at draws.
+        piloted: Draws of pilots.
+        pilot_tokens: Their tokens.
+    """
+    kinds: Ledger = {
+        "draws": dict.fromkeys(PLACES, 0) | {"surplus": surplus, "failed": failures},
+        "tokens": dict.fromkeys(PLACES, 0),
+        "truncated": {"draws": 0, "tokens": 0},
+    }
+    kinds["draws"]["pilot"], kinds["tokens"]["pilot"] = piloted, pilot_tokens
+    for group in groups:
+        for kind, counts in kinds.items():
+            for name, count in group[kind].items():
+                counts[name] += count
+    kinds["tokens"]["surplus"] = tokens - sum(kinds["tokens"].values())
+    return {"ledger": kinds}

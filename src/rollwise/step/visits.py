@@ -1,0 +1,46 @@
+"""What a step found of each of its prompts, and what was believed of it beforehand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.prompts import PromptSampler
+from rollwise.sampling import Pool
+from rollwise.sampling.draws import Key
+
+
+def visit_rows(
+    sampler: PromptSampler, pools: Sequence[Pool], trained: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Describe each prompt of a step in a row.
+
+    Args:
+        sampler: Before it is told the results.
+        pools: One for each prompt, with its rewards.
+        trained: How many of its responses are trained on, of each.
+
+    Returns:
+        `key`, `correct` and `drawn`, the mean `reward` (None where nothing was drawn), the
+        `expected` pass rate and its `strength` in pseudo-counts (both None where nothing was
+        expected), `trained` and `exit_reason`.
+    """
+    keys: list[Key] = [pool.key for pool in pools]
+    expected_P = sampler.expected_pass_rates(keys)
+    strength_P: NDArray[np.float64] = np.sum(sampler.pass_rate_priors(keys), axis=1)
+    return [
+        {
+            "key": str(pool.key),
+            "correct": int(pool.positives),
+            "drawn": len(pool),
+            "reward": float(np.mean(pool.rewards)) if len(pool) else None,
+            "expected": None if np.isnan(expected) else round(float(expected), 4),
+            "strength": None if np.isnan(expected) else round(float(strength), 2),
+            "trained": int(count),
+            "exit_reason": pool.exit_reason,
+        }
+        for pool, expected, strength, count in zip(
+            pools, expected_P, strength_P, trained, strict=True
+        )
+    ]
