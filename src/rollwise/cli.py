@@ -60,12 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Make the parser; only the command that the arguments name gets its options."""
-    plugins = plugins_given(arguments)
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    plugins = plugins_given(arguments) if called in ADD else None
     parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
     parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_report(commands)
-    called = next((word for word in arguments if not word.startswith("-")), "")
+    _add_doctor(commands)
     for name, add in ADD.items():
         add(commands, plugins if name == called else None)
     return parser
@@ -258,6 +259,26 @@ def _add_report(commands: Commands) -> None:
 
         console.print(f"report: {write_report(options.folder)}", markup=False)
         return 0
+
+    parser.set_defaults(run=run)
+
+
+def _add_doctor(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="say what works here, why something does not, and what to type",
+        description="Say which engines, graders, trainers and sandboxes work here, why others do "
+        "not, and what to type. With a settings file: whether its settings are valid, and what "
+        "they need is here. The exit code is 0 if so; without a file, if the built-in trainer "
+        "works and no installed package is of a release that rollwise does not admit.",
+    )
+    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def run(options: argparse.Namespace, console: Console) -> int:
+        from rollwise.commands.doctor import examine
+
+        return examine(options.config, options.json)
 
     parser.set_defaults(run=run)
 

@@ -1,0 +1,139 @@
+"""`rollwise doctor`: what it finds here, what it says of what is missing, and of settings files."""
+
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+from importlib.metadata import PackageNotFoundError, version
+
+import pytest
+
+from rollwise.cli import main
+from rollwise.commands import doctor
+from rollwise.grading import sandbox
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Set the releases that are found; None for a package that is not installed."""
+
+    def install(**releases):
+        def found(package):
+            release = releases.get(package.replace("-", "_"), version)
+            if release is None:
+                raise PackageNotFoundError(package)
+            return version(package) if release is version else release
+
+        monkeypatch.setattr(doctor, "version", found)
+
+    return install
+
+
+def run(capsys, *arguments):
+    code = main(["doctor", *map(str, arguments)])
+    return code, capsys.readouterr().out
+
+
+def state(found, name):
+    [check] = [check for check in json.loads(found)["checks"] if check["name"] == name]
+    return check
+
+
+def test_what_works_here_fits_the_terminal(capsys, installed):
+    installed(vllm=None)
+    code, shown = run(capsys)
+    assert code == 0
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "ok  built-in model and learner" in shown
+    assert "pip install 'rollwise[vllm]'" in shown
+
+
+def test_it_loads_no_framework():
+    code = (
+        "import sys; from rollwise.cli import main; main(['doctor']); "
+        "heavy = {'torch', 'transformers', 'numba', 'scipy', 'matplotlib', 'vllm', 'trl'}; "
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_release_that_is_not_admitted_is_an_error_and_a_missing_package_is_not(capsys, installed):
+    installed(vllm="0.31.0")
+    code, found = run(capsys, "--json")
+    assert code == 1 and json.loads(found)["ok"] is False
+    vllm = state(found, "vllm")
+    assert vllm["state"] == "broken" and vllm["detail"].startswith("vllm 0.31.0 is not ")
+    installed(vllm=None)
+    code, found = run(capsys, "--json")
+    assert code == 0 and json.loads(found)["ok"] is True
+    assert state(found, "vllm")["state"] == "missing"
+
+
+def test_without_torch_nothing_can_be_trained(capsys, installed):
+    installed(torch=None)
+    code, found = run(capsys, "--json")
+    assert code == 1
+    assert state(found, "built-in model and learner")["fix"] == "pip install 'rollwise[train]'"
+
+
+def test_tinker_needs_its_key(capsys, installed, monkeypatch):
+    installed(tinker="0.38.0")
+    monkeypatch.delenv(doctor.TINKER_KEY, raising=False)
+    assert state(run(capsys, "--json")[1], "Tinker")["fix"] == f"export {doctor.TINKER_KEY}=..."
+    monkeypatch.setenv(doctor.TINKER_KEY, "key")
+    assert state(run(capsys, "--json")[1], "Tinker")["state"] == "works"
+
+
+def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
+    refusing = tmp_path / "bwrap"
+    refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create namespace' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setattr(doctor, "memory_group", lambda limit: nullcontext(None))
+    monkeypatch.setattr(sandbox, "_find_bwrap", lambda: str(refusing))
+    code, found = run(capsys, "--json")
+    assert code == 0  # only programs of a model need it
+    assert state(found, "sandbox")["detail"] == "bwrap: No permissions to create namespace"
+    assert state(found, "sandbox")["state"] == state(found, "code")["state"] == "broken"
+
+    def none():
+        raise FileNotFoundError("no program bwrap")
+
+    monkeypatch.setattr(sandbox, "_find_bwrap", none)
+    code, found = run(capsys, "--json")
+    assert code == 0
+    assert state(found, "sandbox")["detail"] == "no program bwrap"
+    assert state(found, "sandbox")["state"] == state(found, "code")["state"] == "missing"
+    assert state(found, "memory (control group)")["detail"] == "bounded for each process alone"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ("[exit]\ntype = 'fixed_count'", {}),
+        ("[engine]\ntype = 'vllm'", {"vllm": "missing"}),
+        ("[model]\nlora_rank = 8", {"adapters (LoRA)": "missing"}),
+        ("[records]\ntrackers = ['wandb']", {"Weights & Biases": "missing"}),
+        ("[data]\ntrain = 'owner/name'", {"data sets of the hub": "missing"}),
+        ("[data]\ntrain = 'sums.jsonl'", {"sums.jsonl": "missing"}),
+        ("[backend]\ntype = 'tinker'", {"Tinker": "missing"}),
+        ("steps = 1\n[methods.a]\nengine = {type = 'server'}\n[methods.b]", {"server": "missing"}),
+        ("[verl]\ntrainer = {nnodes = 2}", {"verl": "missing"}),
+        ("[pass_rates]\nalpha = 1\nbeta = 1\n[prices]\nmedian = 9\n[methods.a]", {}),
+        ("[exit]\nkind = 'balanced'", {"settings.toml": "broken"}),
+        ("[exit", {"settings.toml": "broken"}),
+    ],
+)
+def test_what_a_settings_file_needs(capsys, installed, tmp_path, settings, wanted):
+    names = ("vllm", "peft", "wandb", "datasets", "tinker", "openai", "verl")
+    installed(**dict.fromkeys(names))
+    (tmp_path / "settings.toml").write_text(settings)
+    code, found = run(capsys, tmp_path / "settings.toml", "--json")
+    checks = json.loads(found)["checks"]
+    assert {each["name"]: each["state"] for each in checks if each["state"] != "works"} == wanted
+    assert code == bool(wanted)
+
+
+def test_the_examples_are_valid(root, capsys):
+    for file in (root / "examples").rglob("*.toml"):
+        assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file
