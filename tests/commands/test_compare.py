@@ -1,11 +1,14 @@
 """`rollwise compare`: whole comparisons of tiny runs, interrupted, extended, and refused."""
 
+import contextlib
 import csv
 import json
+import random
 import re
 import shutil
 import signal
 import sys
+import time
 import tomllib
 
 import pytest
@@ -123,21 +126,33 @@ def test_other_settings_are_refused(done, tmp_path, write, say):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
 def test_a_comparison_that_is_killed_resumes_to_the_same_tables(done, tmp_path, write, say):
+    """Killed five times, each a random while after some steps, then stopped by SIGTERM."""
     folder = tmp_path / "out"
-    arguments = ["compare", str(write()), "--output", str(folder), "--seeds", "3"]
-    records = folder / "curves.jsonl"
+    arguments = ["compare", str(write()), "--output", str(folder), "--seeds", "4"]
+    rng = random.Random(0)
 
-    def recorded():
-        return len(records.read_text().splitlines()) if records.exists() else 0
+    def steps():
+        """Lines of metrics so far; a run that begins again may take its folder away meanwhile."""
+        found = 0
+        for run in (
+            f"runs/{name}/seed-{seed}" for name in ("GRPO", "own-b-rule") for seed in "0123"
+        ):
+            with contextlib.suppress(FileNotFoundError):
+                found += len((folder / run / "metrics.jsonl").read_bytes().splitlines())
+        return found
 
-    for number, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 128 + 15)):
-        before = recorded()
+    for number, code in [(signal.SIGKILL, -9)] * 5 + [(signal.SIGTERM, 128 + 15)]:
+        wanted = steps() + rng.randint(1, 2)
         process = Command(*arguments, shown=tmp_path / "shown")
-        process.wait_for(lambda before=before: recorded() > before)
+        process.wait_for(lambda wanted=wanted: steps() >= wanted)
+        time.sleep(rng.uniform(0, 0.1))
         process.send(number)
         assert process.end()[0] == code
-    assert say("compare", folder, "--resume")[0] == 0
-    assert [row for row in rows_of(folder) if row["seed"] in "01"] == rows_of(done)
+    code, shown = say("compare", folder, "--resume")
+    assert code == 0, shown
+    rows = rows_of(folder)
+    assert [row["seed"] for row in rows] == ["0", "1", "2", "3"] * 2
+    assert [row for row in rows if row["seed"] in "01"] == rows_of(done)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
 from rollwise.evaluation.curves import Curve
 from rollwise.files import write_text
+from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 
 START = "spawn"
@@ -149,8 +150,7 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
 
     logging.getLogger("rollwise").setLevel(logging.WARNING)
     folder, config = RunFolder(path), make_config(settings)
-    checkpoints = folder.checkpoints
-    resume = checkpoints.is_dir() and any(checkpoints.iterdir())
+    resume = bool(list_checkpoints(folder.checkpoints))
     if resume:
         before = make_config(folder.read_config())
         refuse_changes(path, before.model_dump(), config.model_dump(), LENGTH)

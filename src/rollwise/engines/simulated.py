@@ -108,8 +108,8 @@ class SimulatedEngine:
 
     Draws wait until a slot is free; a draw then takes `prefill` seconds, and `seconds_per_token`
     for each token, with `seconds_per_busy_slot` more for each slot that is busy. Its response
-    depends only on its seed and its prompt's pass rate. Completions hold token 0 throughout, log-probability 0, and the text
-    "correct" or "incorrect".
+    depends only on its seed and its prompt's pass rate. Completions hold token 0 throughout,
+    log-probability 0, and the text "correct" or "incorrect".
 
     Args:
         pass_rates: Prompt -> the probability that a response to it is correct.
