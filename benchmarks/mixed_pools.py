@@ -3,8 +3,8 @@
 Trains the built-in model on running sums of 7 to 10 terms, 64 prompts a step, until `--tokens`
 response tokens are drawn, and counts all draws against the pools that hold both a correct and an
 incorrect response; then evaluates it on 256 held-out problems. Two rules end a pool: one response
-of each kind, or two. Intervals are 95 %, by Student's t over seeds. Results are kept in
-`--results`, a line a run, and runs that are there already are not repeated.
+of each kind, or two. Intervals are 95 %, by Student's t over seeds. `rollwise compare` trains
+the runs, in the folder `--output`; runs that are there already are not repeated.
 
     python benchmarks/mixed_pools.py [--quick] [--tokens N] [--seeds N] [--workers N]
 """
@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import prompt_choice
-from prompt_choice import Record, over_seeds, run_missing
+from prompt_choice import PROMPT_SAMPLERS, Record, over_seeds, train_methods
 from rich.console import Console
 from rich.table import Table
+
+from rollwise.commands.compare import file_name
+from rollwise.config.base import merge
 
 PROBLEMS = "7 to 10 terms"
 ONE = {"type": "balanced", "positives": 1, "negatives": 1}
@@ -49,13 +51,6 @@ RIVALS = {
     "one": ("one of each: rounds, uniform", "one of each: streamed, posterior, giving up"),
     "two": ("two of each: rounds, uniform", "two of each: streamed, posterior, giving up"),
 }
-# Runs go to processes of their own, which import this file and so know the arms too.
-prompt_choice.RESPONSE_SAMPLINGS |= {name: settings for name, (settings, _) in ARMS.items()}
-
-
-def train_arm(arm: str, seed: int, tokens: int) -> Record:
-    """Train with one arm, in a process of its own."""
-    return prompt_choice.train_once(PROBLEMS, arm, ARMS[arm][1], seed, tokens)
 
 
 def draws_per_mixed_pool(result: Record) -> float:
@@ -69,24 +64,24 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="60,000 tokens, one seed, two arms")
     parser.add_argument("--tokens", type=int, default=800_000)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=Path("mixed_pools.jsonl"))
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--output", type=Path, default=Path("runs/mixed_pools"))
     arguments = parser.parse_args()
     tokens, seeds, arms = arguments.tokens, range(arguments.seeds), list(ARMS)
     if arguments.quick:
         tokens, seeds, arms = 60_000, range(1), list(RIVALS["one"])
-    jobs = [(arm, seed, tokens) for seed in seeds for arm in arms]
-    found = run_missing(train_arm, jobs, arguments.results, arguments.workers)
+    methods = {arm: merge(ARMS[arm][0], PROMPT_SAMPLERS[ARMS[arm][1]]) for arm in arms}
+    folder = arguments.output / file_name(f"{tokens} tokens")
+    found = train_methods(methods, PROBLEMS, tokens, len(seeds), folder, arguments.workers)
 
     costs = {
-        arm: np.array([draws_per_mixed_pool(found[arm, seed, tokens]) for seed in seeds])
-        for arm in arms
+        arm: np.array([draws_per_mixed_pool(found[arm, seed]) for seed in seeds]) for arm in arms
     }
     table = Table(title=f"{PROBLEMS}, {tokens:,} tokens, {len(seeds)} seeds")
     for column in ("arm", "draws a mixed pool", "avg@8", "steps"):
         table.add_column(column, justify="left" if column == "arm" else "right")
     for arm in arms:
-        of_arm = [found[arm, seed, tokens] for seed in seeds]
+        of_arm = [found[arm, seed] for seed in seeds]
         accuracy = over_seeds(result["after"] for result in of_arm)
         steps = over_seeds(result["steps"] for result in of_arm)["value"]
         table.add_row(arm, shown(over_seeds(costs[arm]), 1), shown(accuracy, 3), f"{steps:.0f}")

@@ -5,8 +5,8 @@ prompt sampler, response sampling, problem set and seed, and evaluates it on 256
 Each prompt sampler stands with GRPO (4 draws a prompt, 64 prompts a step) and with Reinforce-Ada
 (`Balanced(2, 2)`, 16 prompts a step, so that a step takes about as many draws as GRPO's). Intervals
 are 95 %, by Student's t over seeds; differences are to uniform choice with GRPO of the same seed.
-A run takes one to two minutes on one core; results are kept in `--results`, a line a run, and runs
-that are there already are not repeated.
+A run takes one to two minutes on one core. `rollwise compare` trains them, in the folder
+`--output`; runs that are there already are not repeated.
 
     python benchmarks/prompt_choice.py [--quick] [--tokens N] [--seeds N] [--workers N]
 """
@@ -14,20 +14,19 @@ that are there already are not repeated.
 import argparse
 import itertools
 import json
-import logging
-import multiprocessing
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
-from scipy import stats
+
+from rollwise.commands.compare import compare, file_name
+from rollwise.config.base import merge
+from rollwise.evaluation.curves import mean_over_seeds
+from rollwise.records import RunFolder
 
 PROBLEM_SETS = {"2 to 10 terms": {}, "7 to 10 terms": {"min_terms": 7}}
 GRPO = {"exit": {"type": "fixed_count"}}
@@ -42,96 +41,63 @@ PROMPT_SAMPLERS: dict[str, dict[str, Any]] = {
     "posterior": {"prompts": {"type": "posterior"}},
     "refill": {"group": {"unresolved": "refill"}},
 }
-MOST_STEPS = 100_000
 Record = dict[str, Any]
 
 
-class Budget:
-    """Ends a run once its response tokens are spent, and keeps its metrics."""
+def train_methods(
+    methods: Mapping[str, Record],
+    problems: str,
+    tokens: int,
+    seeds: int,
+    folder: Path,
+    workers: int | None,
+) -> dict[tuple[str, int], Record]:
+    """Train what is missing of each method, by `rollwise compare`; return the figures of each run.
 
-    def __init__(self, tokens: int) -> None:
-        self.left = tokens
-        self.stop_requested = False
-        self.metrics: list[Record] = []
-
-    def on_step(self, metrics: Record) -> None:
-        """Count the step's tokens."""
-        self.metrics.append(metrics)
-        self.left -= metrics.get("tokens", 0)
-        self.stop_requested = self.left <= 0
-
-
-def train_once(problems: str, responses: str, prompts: str, seed: int, tokens: int) -> Record:
-    """Train with one combination, in a process of its own; returns its figures."""
-    logging.disable(logging.WARNING)
-    from rollwise.config import TrainConfig
-    from rollwise.config.base import merge
-    from rollwise.records import RunFolder
-    from rollwise.training.loop import evaluate, train
-    from rollwise.training.run import start_run
-
+    Args:
+        methods: Settings of each, by name.
+        problems: One of `PROBLEM_SETS`.
+        tokens: Of each run.
+        seeds: How many runs of each.
+        folder: Of the comparison.
+        workers: Runs at a time; None leaves it to `compare`.
+    """
     settings = {
-        "seed": seed,
-        "steps": MOST_STEPS,
-        "data": PROBLEM_SETS[problems],
-        "evaluation": {"every": 0},
-        "checkpoint": {"every": 0},
+        "base": {"data": PROBLEM_SETS[problems]},
+        "methods": methods,
+        "tokens": tokens,
+        "seeds": seeds,
+        "evaluations": 1,
+        "workers": workers,
     }
-    for given in (RESPONSE_SAMPLINGS[responses], PROMPT_SAMPLERS[prompts]):
-        settings = merge(settings, given)
-    budget = Budget(tokens)
-    with tempfile.TemporaryDirectory() as folder:
-        run = start_run(TrainConfig(**settings), RunFolder(Path(folder) / "run"))
-        train(run, budget)
-        after = evaluate(run).as_json()["avg@8"]["value"]
-    before, *steps = budget.metrics
-    prompts_of = [step["prompts"] for step in steps]
+    if not compare([settings], folder, False, Console(stderr=True)):
+        raise SystemExit("stopped; the same command goes on")
     return {
-        "before": before["heldout"]["avg@8"]["value"],
+        (name, seed): figures_of(folder / "runs" / file_name(name) / f"seed-{seed}")
+        for name in methods
+        for seed in range(seeds)
+    }
+
+
+def figures_of(run: Path) -> Record:
+    """Return the figures of a run."""
+    lines = RunFolder(run).read_metrics()
+    steps = [line for line in lines if line["step"] > 0]
+    prompts_of = [step["prompts"] for step in steps]
+    after = [line["heldout"]["avg@8"]["value"] for line in lines if "heldout" in line][-1]
+    shares = ("zero_variance_first", "zero_variance_after")
+    return {
         "after": after,
-        "zero_variance": float(
-            np.average([s["zero_variance_first"] for s in steps], weights=prompts_of)
-        ),
-        "zero_variance_after": float(
-            np.average([s["zero_variance_after"] for s in steps], weights=prompts_of)
-        ),
         "steps": len(steps),
         "prompts": sum(prompts_of),
         "draws": sum(step["draws"] for step in steps),
-        "tokens": sum(step["tokens"] for step in steps),
-        "seconds": steps[-1]["elapsed"] - before["elapsed"],
+        **{n: float(np.average([s[n] for s in steps], weights=prompts_of)) for n in shares},
     }
-
-
-def run_missing(
-    run: Callable[..., Record], jobs: Iterable[tuple[Any, ...]], results: Path, workers: int
-) -> dict[Any, Record]:
-    """Call `run` on the jobs not in `results` yet, adding a line a run; returns those of all."""
-    jobs = list(jobs)
-    known: dict[Any, Record] = {}
-    if results.exists():
-        lines = map(json.loads, results.read_text().splitlines())
-        known = {tuple(line["job"]): line["result"] for line in lines}
-    missing = [job for job in jobs if job not in known]
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        futures = {pool.submit(run, *job): job for job in missing}
-        done = as_completed(futures)
-        for future in track(done, "Training", console=Console(stderr=True), total=len(missing)):
-            known[futures[future]] = future.result()
-            with results.open("a") as file:
-                print(json.dumps({"job": futures[future], "result": future.result()}), file=file)
-    return {job: known[job] for job in jobs}
 
 
 def over_seeds(values: Iterable[float]) -> dict[str, float]:
     """Mean with its 95 % interval, by Student's t."""
-    of_seeds = np.array(list(values))
-    mean = float(of_seeds.mean())
-    if len(of_seeds) < 2:
-        return {"value": mean, "low": mean, "high": mean}
-    half = stats.t.ppf(0.975, len(of_seeds) - 1) * stats.sem(of_seeds)
-    return {"value": mean, "low": float(mean - half), "high": float(mean + half)}
+    return asdict(mean_over_seeds(values))
 
 
 def main() -> None:
@@ -140,29 +106,36 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="30,000 tokens, one seed, one set")
     parser.add_argument("--tokens", type=int, default=500_000)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 1)))
-    parser.add_argument("--results", type=Path, default=Path("prompt_choice.jsonl"))
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--output", type=Path, default=Path("runs/prompt_choice"))
     arguments = parser.parse_args()
     tokens, seeds, sets = arguments.tokens, range(arguments.seeds), list(PROBLEM_SETS)
     if arguments.quick:
         tokens, seeds, sets = 30_000, range(1), sets[:1]
-    arms = list(itertools.product(RESPONSE_SAMPLINGS, PROMPT_SAMPLERS))
-    jobs = [(s, *arm, seed, tokens) for seed in seeds for s in sets for arm in arms]
-    found = run_missing(train_once, jobs, arguments.results, arguments.workers)
+    arms = {
+        f"{responses}, {prompts}": (responses, prompts)
+        for responses, prompts in itertools.product(RESPONSE_SAMPLINGS, PROMPT_SAMPLERS)
+    }
+    methods = {
+        name: merge(RESPONSE_SAMPLINGS[responses], PROMPT_SAMPLERS[prompts])
+        for name, (responses, prompts) in arms.items()
+    }
 
     figures: dict[str, dict[str, float]] = {}
     console = Console()
     for problems in sets:
+        folder = arguments.output / file_name(f"{problems}, {tokens} tokens")
+        found = train_methods(methods, problems, tokens, len(seeds), folder, arguments.workers)
         table = _table(f"{problems}, {tokens:,} tokens, {len(seeds)} seeds")
-        for arm in arms:
-            runs = [found[problems, *arm, seed, tokens] for seed in seeds]
-            base = [found[problems, "GRPO", "uniform", seed, tokens] for seed in seeds]
+        for name, arm in arms.items():
+            runs = [found[name, seed] for seed in seeds]
+            base = [found["GRPO, uniform", seed] for seed in seeds]
             row = {
                 "avg@8": over_seeds(run["after"] for run in runs),
                 "difference": over_seeds(
                     run["after"] - other["after"] for run, other in zip(runs, base, strict=True)
                 ),
-                "zero_variance": over_seeds(run["zero_variance"] for run in runs),
+                "zero_variance": over_seeds(run["zero_variance_first"] for run in runs),
                 "prompts_seen": over_seeds(run["prompts"] for run in runs),
             }
             figures |= {f"{problems}/{'/'.join(arm)}/{name}": value for name, value in row.items()}

@@ -5,7 +5,10 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -95,47 +98,78 @@ def _explain(unknown: Sequence[str], kind: type[CommandConfig]) -> str:
     return f"unrecognized arguments: {' '.join(unknown)}"
 
 
-def _add_train(commands: Commands, plugins: Plugins) -> None:
-    parser = commands.add_parser(
-        "train",
-        allow_abbrev=False,
-        usage="rollwise train [config] [--output DIR] [--resume] [--section.key VALUE]",
-        help="train a model; with nothing else, the built-in model on the built-in task",
-        description="Train a model by reinforcement learning with adaptive sampling. Settings "
+Layers = list[dict[str, object]]
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """A command that works in a run's folder, and can be resumed there.
+
+    `rollwise.commands.NAME` has the function NAME, which is called with the layers of settings, the
+    folder, whether it resumes, and the console; it returns whether it finished.
+
+    Attributes:
+        kind: Its settings.
+        help: A line on it.
+        description: What `--help` says.
+        options: Options that its usage shows beside those of all.
+    """
+
+    kind: type[CommandConfig]
+    help: str
+    description: str
+    options: str = "[--section.key VALUE]"
+
+    def add(self, name: str, commands: Commands, plugins: Plugins) -> None:
+        """Add it to a parser."""
+        parser = commands.add_parser(
+            name,
+            allow_abbrev=False,
+            usage=f"rollwise {name} [config] [--output DIR] {self.options}",
+            help=self.help,
+            description=self.description,
+        )
+        _add_run_options(parser, self.kind, plugins, partial(_call, name))
+
+
+def _call(name: str, layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
+    command = getattr(import_module(f"rollwise.commands.{name}"), name)
+    return bool(command(layers, folder, resume, console))
+
+
+RUN_COMMANDS = {
+    "train": RunCommand(
+        TrainConfig,
+        "train a model; with nothing else, the built-in model on the built-in task",
+        "Train a model by reinforcement learning with adaptive sampling. Settings "
         "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults "
         "depend on the model, the task and the exit rule: docs/settings.md says how. Interrupted, "
         "the same command with the same --output resumes; --resume takes the recorded settings.",
-    )
-    _add_run_options(parser, TrainConfig, plugins, _train)
-
-
-def _add_evaluate(commands: Commands, plugins: Plugins) -> None:
-    parser = commands.add_parser(
-        "evaluate",
-        allow_abbrev=False,
-        usage="rollwise evaluate [config] [--output DIR] [--section.key VALUE]",
-        help="evaluate a model on benchmarks; with nothing else, the built-in ones",
-        description="Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
+        "[--resume] [--section.key VALUE]",
+    ),
+    "evaluate": RunCommand(
+        EvaluateConfig,
+        "evaluate a model on benchmarks; with nothing else, the built-in ones",
+        "Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
         "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
         "command with the same --output resumes. See docs/evaluate.md.",
-    )
-    _add_run_options(parser, EvaluateConfig, plugins, _evaluate)
-
-
-def _add_prepare(commands: Commands, plugins: Plugins) -> None:
-    parser = commands.add_parser(
-        "prepare",
-        allow_abbrev=False,
-        usage="rollwise prepare [config] [--output DIR] [--section.key VALUE]",
-        help="prepare problems for training: clean them, and choose them by pass rate",
-        description="Read problems, remove duplicates, check reference solutions, estimate the "
+    ),
+    "prepare": RunCommand(
+        PrepareConfig,
+        "prepare problems for training: clean them, and choose them by pass rate",
+        "Read problems, remove duplicates, check reference solutions, estimate the "
         "pass rate of each by a model's responses, and write those within a range. Interrupted, "
         "the same command with the same --output resumes. See docs/prepare.md.",
-    )
-    _add_run_options(parser, PrepareConfig, plugins, _prepare)
-
-
-Layers = list[dict[str, object]]
+    ),
+    "compare": RunCommand(
+        CompareConfig,
+        "compare methods over seeds, by what they reach and what it costs",
+        "Train methods with several seeds, or read runs that exist, and compare their "
+        "held-out accuracy at equal cost, with intervals over seeds; or replay recorded rewards. "
+        "Interrupted, the same command with the same --output resumes. See docs/compare.md.",
+        "[--folders RUN,RUN] [--rewards PATH] [--key VALUE]",
+    ),
+}
 
 
 def _add_run_options(
@@ -182,37 +216,6 @@ def _given(
         ) from None
 
 
-def _train(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.commands.train import train
-
-    return train(layers, folder, resume, console)
-
-
-def _evaluate(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.commands.evaluate import evaluate
-
-    return evaluate(layers, folder, resume, console)
-
-
-def _add_compare(commands: Commands, plugins: Plugins) -> None:
-    parser = commands.add_parser(
-        "compare",
-        allow_abbrev=False,
-        usage="rollwise compare [config] [--output DIR] [--folders RUN,RUN] [--key VALUE]",
-        help="compare methods over seeds, by what they reach and what it costs",
-        description="Train methods with several seeds, or read runs that exist, and compare their "
-        "held-out accuracy at equal cost, with intervals over seeds. Interrupted, the same command "
-        "with the same --output resumes. See docs/compare.md.",
-    )
-    _add_run_options(parser, CompareConfig, plugins, _compare)
-
-
-def _compare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.commands.compare import compare
-
-    return compare(layers, folder, resume, console)
-
-
 def _add_plan(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "plan",
@@ -238,12 +241,6 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
         return 0
 
     parser.set_defaults(run=run, kind=PlanConfig)
-
-
-def _prepare(layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
-    from rollwise.commands.prepare import prepare
-
-    return prepare(layers, folder, resume, console)
 
 
 def _add_report(commands: Commands) -> None:
@@ -315,11 +312,8 @@ def _add_verl(commands: Commands, plugins: Plugins) -> None:
     parser.set_defaults(run=run)
 
 
-ADD = {
-    "train": _add_train,
-    "evaluate": _add_evaluate,
-    "prepare": _add_prepare,
-    "compare": _add_compare,
+ADD: dict[str, Callable[[Commands, Plugins], None]] = {
+    **{name: partial(command.add, name) for name, command in RUN_COMMANDS.items()},
     "plan": _add_plan,
     "verl": _add_verl,
 }
