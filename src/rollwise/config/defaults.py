@@ -3,19 +3,63 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollwise.config.base import setting
+from rollwise.config.base import merge, setting
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT
 from rollwise.config.model import BUILT_IN
 from rollwise.grading import GRADERS, GraderSettings
 from rollwise.sampling import Estimated, FixedCount
 
+ENGINE = CHOICES["engine"].default
+"""The built-in engine, which computes log-probabilities as the learner does."""
+
 NO_LIMIT = 1_000_000
 """Steps of a run that ends by something else."""
 
 
+METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
+"""Sections that say how responses are sampled and compared; so does `prompts.type`."""
+
+RIGHT_OR_WRONG = ("exact", "math", "code")
+"""Graders whose rewards are 0 and 1."""
+
+SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
+    "prompts": {"type": "worth", "batch_size": 256},
+    "exit": {"type": "fixed_count", "samples": 1},
+    "advantage": {"baseline": "belief"},
+    "learner": {"mini_batches": 4, "response_cap": 2.0},
+}
+"""The method where none is given: what wins in the study (benchmarks/RESULTS.md)."""
+
+
 def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of `rollwise train` that depend on backend, model, task and exit rule."""
+    """Return the defaults of `rollwise train` that depend on other settings."""
+    if not _names_a_method(given):
+        method = SINGLE_RESPONSES
+        if setting(given, "engine", "type", ENGINE) == ENGINE:
+            method = merge(method, {"learner": {"old_logprobs": "engine"}})
+        return merge(_defaults_of_a_method(merge(method, given)), method)
+    return _defaults_of_a_method(given)
+
+
+def _names_a_method(given: Mapping[str, Any]) -> bool:
+    """Say whether anything is given that single responses do not fit.
+
+    A belief knows rewards of 0 and 1 alone, and backends other than `local` cannot cap responses.
+    """
+    backend = CHOICES["backend"]
+    source = ENVIRONMENT if setting(given, "data", "environment", "") else BUILT_IN
+    grading = grading_defaults(given, setting(given, "data", "train", source))
+    return (
+        any(given.get(section) for section in METHOD)
+        or setting(given, "prompts", "type", None) is not None
+        or setting(given, "backend", backend.tag, backend.default) != backend.default
+        or grading["type"] not in RIGHT_OR_WRONG
+    )
+
+
+def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that depend on backend, model, task and exit rule."""
     defaults: dict[str, Any] = {}
     if any(given.get(limit) is not None for limit in ("tokens", "seconds")):
         defaults["steps"] = NO_LIMIT

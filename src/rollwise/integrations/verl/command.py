@@ -12,7 +12,7 @@ from rollwise.config.base import merge
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
 from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import missing, unsupported
+from rollwise.integrations.verl.settings import METHOD, missing, unsupported
 from rollwise.records import flatten
 
 MAIN = "verl.trainer.main_ppo"
@@ -30,7 +30,7 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """
     folder = folder.absolute()
     given, verl = split(layers)
-    config = make_config(given)
+    config = make_config(METHOD, given)
     if wrong := unsupported(config):
         raise ConfigError("\n".join(wrong))
     own = flatten(verl, ".").keys()

@@ -19,6 +19,10 @@ MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
 BUFFER = ("pkg://rollwise.integrations.verl.replay_buffer", "PoolReplayBuffer")
 
 
+METHOD = {"prompts": {"type": "uniform"}}
+"""Reinforce-Ada where no method is given: single responses need a cap that verl has no place for."""
+
+
 def settings_of(config: Any) -> TrainConfig:
     """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`).
 
@@ -33,7 +37,7 @@ def settings_of(config: Any) -> TrainConfig:
             "overrides that `rollwise verl --print` shows"
         )
     given = config[NAME].get("settings") or {}
-    return make_config(OmegaConf.to_container(given, resolve=True) if given else {})
+    return make_config(METHOD, OmegaConf.to_container(given, resolve=True) if given else {})
 
 
 def missing() -> str | None:
