@@ -25,6 +25,7 @@ from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError
 from rollwise.models.saved import list_checkpoints
 from rollwise.sampling import OBJECTIVES, Balanced, FixedCount, PositiveFocused, Rounds
+from rollwise.sampling.objectives import Linear
 
 OWN_MODEL = {"model": {"path": "./mine"}}
 
@@ -67,9 +68,40 @@ def test_with_nothing_given_the_built_in_model_learns_the_built_in_task(settle):
     assert config.grading.type == "exact"
     assert config.learner.learning_rate > 10 * LearnerSettings().learning_rate
     assert config.engine.max_new_tokens < 100  # an answer takes 40 characters at most
+
+
+def test_with_no_method_named_single_responses_teach():
+    """As `examples/belief.toml` has it; vLLM's probabilities are not those of the learner."""
+    config = make_config({"prompts": {"batch_size": 32}, "step": {"carry_over": False}})
+    assert (config.prompts.type, config.prompts.batch_size) == ("worth", 32)
+    assert config.exit.make() == FixedCount(1)
+    assert config.advantage.make() == Linear(baseline="belief")
+    learner = config.learner
+    assert (learner.mini_batches, learner.response_cap, learner.old_logprobs) == (4, 2.0, "engine")
+    assert make_config({"engine": {"type": "vllm"}}).learner.old_logprobs == "learner"
+    assert make_config({"learner": {"response_cap": 0.0}}).learner.response_cap == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"exit": {"type": "balanced"}},
+        {"prompts": {"type": "uniform"}},
+        {"schedule": {"type": "rounds"}},
+        {"group": {"size": 4}},
+        {"advantage": {"objective": "reference"}},
+        {"belief": {"type": "own"}},
+        {"grading": {"type": "function", "function": "graders:half_credit"}},
+        {"backend": {"type": "tinker"}, "model": {"path": "Qwen/Qwen3-8B"}},
+    ],
+)
+def test_anything_of_a_method_begins_from_reinforce_ada(given):
+    config = make_config(given)
     assert config.exit.make() == Balanced(positives=2, negatives=2)
     assert config.schedule.make() == Rounds(size=8, rounds=4)
     assert (config.group.size, config.group.unresolved) == (4, "drop")
+    assert (config.prompts.type, config.prompts.batch_size) == ("uniform", 64)
+    assert (config.learner.mini_batches, config.learner.response_cap) == (1, 0.0)
 
 
 def test_the_command_line_wins_over_the_file_and_the_file_over_the_defaults(settle):
@@ -185,7 +217,8 @@ def test_the_sampler_chooses_by_the_belief_that_is_named():
     sampler = make_sampler(make_config(BY_BELIEF), list("abcdefgh"), [None] * 8)
     assert isinstance(sampler.belief, LogitKalman)
     assert (sampler.belief.total, sampler.belief.noise) == (8, 0.05)
-    own = make_sampler(make_config({"prompts": {"batch_size": 8}}), list("abcdefgh"), [None] * 8)
+    uniform = make_config({"prompts": {"type": "uniform", "batch_size": 8}})
+    own = make_sampler(uniform, list("abcdefgh"), [None] * 8)
     assert isinstance(own.belief, DecayedBeta)
 
 

@@ -182,7 +182,7 @@ def test_a_belief_needs_a_sampler_that_takes_it(monkeypatch):
 def test_settings_of_a_plugin_are_its_fields(mine):
     rule = make_config({"exit": {"type": "mine_for_plugins:AnyCorrect", "least": 3}}).exit.make()
     assert rule.least == 3
-    assert make_config().exit.type == "balanced"  # others see nothing of it
+    assert make_config({"group": {"size": 4}}).exit.type == "balanced"  # others see nothing of it
 
 
 def test_a_backend_of_the_users_trains_the_run(tmp_path, monkeypatch):
