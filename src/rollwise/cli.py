@@ -246,14 +246,27 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
 def _add_report(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
-        help="write report.html for a run's folder",
-        description="Write a self-contained report.html into the folder of a run.",
+        help="write report.html for a run's folder, or serve it while the run goes on",
+        description="Write a self-contained report.html into the folder of a run. With --follow, "
+        "serve the same page to this machine, kept up to date until the run ends.",
     )
     parser.add_argument("folder", type=Path, help="the run's folder")
+    parser.add_argument(
+        "--follow", action="store_true", help="serve the page until the run ends, or Ctrl-C"
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="with --follow: the address to listen at (default: this machine alone); any other "
+        "shows prompts and responses to whoever can reach it",
+    )
+    parser.add_argument("--port", type=int, help="with --follow: by default 8008, or a free one")
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.reports import write_report
 
+        if options.follow:
+            _follow(options, console)
         console.print(f"report: {write_report(options.folder)}", markup=False)
         return 0
 
@@ -278,6 +291,16 @@ def _add_doctor(commands: Commands) -> None:
         return examine(options.config, options.json)
 
     parser.set_defaults(run=run)
+
+
+def _follow(options: argparse.Namespace, console: Console) -> None:
+    from rollwise.reports.follow import serve_report
+
+    def started(address: str) -> None:
+        console.print(f"following {options.folder} at {address} (Ctrl-C ends it)", markup=False)
+
+    with suppress(KeyboardInterrupt):
+        serve_report(options.folder, options.host, options.port, started)
 
 
 def _add_verl(commands: Commands, plugins: Plugins) -> None:

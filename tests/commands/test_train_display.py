@@ -32,3 +32,14 @@ def test_a_step_is_one_line(draws_per_prompt, line):
     display = TrainingDisplay(Console(file=shown, width=80), steps=lambda: 1)
     display.on_step(METRICS | {"draws_per_prompt": draws_per_prompt})
     assert shown.getvalue().rstrip() == line
+
+
+def test_held_out_accuracy_and_belief_quality_stand_beside_the_reward():
+    """The accuracy is that of the last evaluation; without a terminal a line is never broken."""
+    shown = io.StringIO()
+    display = TrainingDisplay(Console(file=shown, width=40), steps=lambda: 2)
+    accuracy = {"value": 0.61, "low": 0.5, "high": 0.7}
+    display.on_step({"step": 0, "heldout": {"avg@8": accuracy, "pass@8": accuracy}})
+    display.on_step(METRICS | {"draws_per_prompt": 1.0, "belief_skill": 0.312})
+    line = shown.getvalue().splitlines()[-1]
+    assert line == "step    1  reward 0.25  held-out 0.61  belief 0.31  64 draws  1.5k tok/s"

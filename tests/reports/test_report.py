@@ -361,6 +361,46 @@ def test_the_chart_library_is_the_one_that_was_published():
         assert hashlib.sha256(part(f"vendor/uplot/{name}").encode()).hexdigest() == wanted
 
 
+def test_the_page_of_a_long_run_stays_small_and_says_what_was_left_out(tmp_path):
+    """5,000 steps of 16 of 4,000 prompts, with four long responses to each of four of them."""
+    folder = RunFolder(make_run(tmp_path / "long", steps=1))
+    lines = [
+        step_line(step) | {"ledger": LEDGER, "belief_skill": 1 / (step + 1), "grad_norm": step**0.5}
+        for step in range(2, 5001)
+    ]
+    for line in lines[::10]:
+        line["heldout"] = evaluated(0.5)
+    (folder.path / "metrics.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [step_line(1), *lines])
+    )
+    for step in range(1, 5001):
+        for place in range(16):
+            key = (16 * step + place) % 4000
+            row = visit(step, f"prompt {key}", expected=key / 4000, strength=1 + key / 7)
+            folder.keep_visit(step, row, f"question {key}, " + "long " * 60)
+    for step in range(4000, 5001):
+        key = 16 * step % 4000
+        folder.keep_samples(
+            sample(step, index, f"{step}: " + "so " * 500, f"question {key}", key=f"prompt {key}")
+            for index in range(4)
+        )
+    folder.flush_samples()
+    report = write_report(folder.path)
+    assert report.stat().st_size < 5_000_000
+    page = read(folder.path)
+    assert all(
+        len(part["values"]) <= MOST_POINTS for c in page.data["charts"] for part in c["lines"]
+    )
+    text = " ".join(page.text.split())
+    assert "the mean of about 6 steps: the run has 5,000" in text
+    assert "Of 500 evaluations, 400 evenly spaced ones are shown" in text
+    assert "2,000 of 4,000 prompts are shown" in page.data["note"]
+    assert re.search(r"The newest [\d,]+ of 4,004 kept responses", page.data["note"])
+    newest = page.data["prompts"][0]
+    assert newest["responses"][0]["step"] == 5000
+    assert len(newest["visits"]["step"]) == newest["visited"] == 20
+
+
 def test_writing_it_again_gives_the_same_page(run):
     before = (run / "report.html").read_bytes()
     write_report(run)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from rollwise.records import Row
 from rollwise.signals import TERMINATING, StopRequest
@@ -40,11 +40,12 @@ class TrainingDisplay:
     ) -> None:
         self.stop = StopRequest(grace, self._on_request)
         self._console, self._steps = console, steps
+        self._accuracy: float | None = None
         self._bar = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
             BarColumn(bar_width=None),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
             TimeRemainingColumn(compact=True),
             console=console,
             expand=True,
@@ -77,7 +78,9 @@ class TrainingDisplay:
     def on_step(self, metrics: Row) -> None:
         """Show the metrics of a finished step."""
         step = metrics["step"]
-        line = _describe(metrics)
+        if "heldout" in metrics:
+            self._accuracy = next(iter(metrics["heldout"].values()))["value"]
+        line = _describe(metrics, self._accuracy)
         total = self._steps()
         self._bar.update(self._task, completed=step, total=total, description=line)
         if "heldout" in metrics:
@@ -87,17 +90,24 @@ class TrainingDisplay:
                 f"[{estimate['low']:.3f}, {estimate['high']:.3f}]"
             )
         elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
-            self._console.print(f"step {step:>4}  {line}")
+            self._console.print(f"step {step:>4}  {line}", soft_wrap=True)
 
 
-def _describe(metrics: Row) -> str:
+def _describe(metrics: Row, accuracy: float | None) -> str:
     if "reward" not in metrics:
         return "begun"
     speed = metrics["tokens"] / max(metrics["seconds"]["sampling"], 1e-9)
     return (
-        f"reward {metrics['reward']:.2f}  {_zero_variance(metrics)}{metrics['draws']} draws  "
-        f"{_short(speed)} tok/s{_failures(metrics['grader_failures'])}"
+        f"reward {metrics['reward']:.2f}  {_quality(metrics, accuracy)}{_zero_variance(metrics)}"
+        f"{metrics['draws']} draws  {_short(speed)} tok/s{_failures(metrics['grader_failures'])}"
     )
+
+
+def _quality(metrics: Row, accuracy: float | None) -> str:
+    """Say how good the policy was when last evaluated, and how good the belief is."""
+    heldout = "" if accuracy is None else f"held-out {accuracy:.2f}  "
+    skill = metrics.get("belief_skill")
+    return heldout if skill is None else f"{heldout}belief {skill:.2f}  "
 
 
 def _zero_variance(metrics: Row) -> str:

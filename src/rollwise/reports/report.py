@@ -34,14 +34,14 @@ def write_report(path: Path) -> Path:
     return target
 
 
-def run_page(path: Path) -> str:
-    """Make the report of the run in the folder `path`.
+def run_page(path: Path, live: bool = False) -> str:
+    """Make the report of the run in the folder `path`; `live`, one that asks its server for news.
 
     Raises:
         RunError: There is no run in the folder, or its records are not those of a run.
     """
     try:
-        return _page(path)
+        return _page(path, live)
     except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples.parquet or visits.parquet lack what the "
@@ -49,7 +49,7 @@ def run_page(path: Path) -> str:
         ) from error
 
 
-def _page(path: Path) -> str:
+def _page(path: Path, live: bool) -> str:
     folder = RunFolder(path)
     config = folder.read_config()
     lines = folder.read_metrics()
@@ -63,9 +63,11 @@ def _page(path: Path) -> str:
         "run.html",
         name,
         data=charts.data() | prompts | {"exit": with_numbers(config["exit"])},
-        scripts=("charts.js", "prompts.js"),
+        scripts=("charts.js", "prompts.js", *(["live.js"] if live else [])),
         facts=run_facts(config, folder.read_versions()),
-        has_prompts=bool(prompts["prompts"]),
+        connects=live,
+        live=live,
+        has_prompts=live or bool(prompts["prompts"]),
         remarks=charts.remarks,
         findings=findings(lines, config),
         ledger=run_ledger(lines),

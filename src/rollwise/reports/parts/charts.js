@@ -354,7 +354,7 @@ function showZoom() {
 function addControls() {
   const place = document.getElementById("chart-controls");
   const main = report.grids.steps || report.grids.evaluations;
-  if (!main) { place.remove(); return; }
+  if (!main) return;
   const axes = Object.keys(main);
   const read = () => {
     const ends = Object.values(main[view.axis]);
