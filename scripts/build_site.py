@@ -11,6 +11,7 @@ another host is an error.
 
 import argparse
 import importlib
+import json
 import os
 import re
 import shutil
@@ -51,7 +52,7 @@ PACKAGES = {
 """The packages of the reference, and what each is for."""
 SHIM = "https://unpkg.com/iframe-worker/shim"
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
-LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".ipynb": "json"}
+LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash"}
 
 
 def main() -> None:
@@ -109,13 +110,25 @@ def staged(file: Path) -> Path:
     if name in ELSEWHERE:
         return PAGES / ELSEWHERE[name]
     page = PAGES / "source" / f"{name}.md"
-    if file.is_dir():
+    if file.suffix == ".ipynb":
+        text = notebook_page(file)
+    elif file.is_dir():
         text = "\n".join(f"- `{path.name}`" for path in sorted(file.iterdir()))
     else:
         text = f"````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text()}````"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(f"# `{name}`\n\n{text}\n")
     return page
+
+
+def notebook_page(file: Path) -> str:
+    """Return a notebook's cells as Markdown."""
+    cells = [
+        (cell["cell_type"], "".join(cell["source"]))
+        for cell in json.loads(file.read_text())["cells"]
+    ]
+    parts = [f"```python\n{text}\n```" if kind == "code" else text for kind, text in cells]
+    return "\n\n".join(parts).replace("# ", "## ", 1)
 
 
 def use_own_shim(site: Path) -> None:

@@ -1,0 +1,45 @@
+"""The notebooks: every cell runs, in order."""
+
+import json
+
+import pytest
+
+from rollwise.cli import main
+
+SMALL = [
+    "--steps=2",
+    "--prompts.batch_size=4",
+    "--data.problems=32",
+    "--data.max_terms=4",
+    "--engine.max_new_tokens=16",
+    "--evaluation.problems=4",
+    "--evaluation.samples=2",
+]
+
+
+def run(notebook):
+    cells = json.loads(notebook.read_text())["cells"]
+    names = {"__name__": "notebook"}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []  # what a run shows is not kept
+            exec(compile("".join(cell["source"]), notebook.name, "exec"), names)
+    return names
+
+
+def test_the_core_alone(root, capsys):
+    run(root / "examples/notebooks/core.ipynb")
+    shown = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
+    spent = {name: int(shown[name].split()[0]) for name in ("GRPO", "streamed", "hopeful")}
+    assert spent["GRPO"] == 800 < spent["streamed"]
+    assert spent["hopeful"] < spent["streamed"]
+
+
+@pytest.mark.slow
+def test_a_runs_folder_as_a_data_frame(root, tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--output", "runs/first", *SMALL]) == 0
+    names = run(root / "examples/notebooks/run_folder.ipynb")
+    assert names["steps"].index.tolist() == [0, 1, 2]
+    assert names["exits"].sum() == 8  # of two steps with four prompts
