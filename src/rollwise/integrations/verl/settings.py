@@ -20,7 +20,7 @@ BUFFER = ("pkg://rollwise.integrations.verl.replay_buffer", "PoolReplayBuffer")
 
 
 METHOD = {"prompts": {"type": "uniform"}}
-"""Reinforce-Ada where no method is given: single responses need a cap that verl has no place for."""
+"""Reinforce-Ada where no method is given: verl has no place for the cap of single responses."""
 
 
 def settings_of(config: Any) -> TrainConfig:
