@@ -169,3 +169,8 @@ def test_the_example_can_be_called(root, capsys, monkeypatch):
     assert capsys.readouterr().out == once
     assert once.count("\n") == 5
     monkeypatch.delitem(sys.modules, "loop")
+
+
+def test_what_is_cited_is_this_version(root):
+    cited = re.search(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited[1] == version("rollwise")
