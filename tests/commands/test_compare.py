@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import multiprocessing
 import random
 import re
 import shutil
@@ -17,6 +18,7 @@ from forked import Command
 from rollwise.commands import compare_runs
 from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.errors import ConfigError
+from rollwise.signals import Terminated
 
 TOML = """
 steps = 2
@@ -283,3 +285,19 @@ def test_plugins_of_a_method_lie_beside_the_file(tmp_path, write):
     path = write('steps = 1\n[methods.a]\nexit = {type = "mine:Rule"}\n')
     assert read_toml(path)["plugin_folder"] == str(tmp_path)
     assert "plugin_folder" not in read_toml(write("steps = 1\n[methods.a]\n"))
+
+
+class Interrupted:
+    """A pool whose runs take long, and whose command gets SIGTERM while it waits for them."""
+
+    def shutdown(self, cancel_futures):
+        raise Terminated(signal.SIGTERM)
+
+
+def test_runs_stop_where_the_command_is_ended_while_it_waits_for_them():
+    run = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    run.start()
+    with pytest.raises(Terminated):
+        compare_runs._wait_for_runs(Interrupted())
+    run.join()
+    assert run.exitcode == -signal.SIGTERM

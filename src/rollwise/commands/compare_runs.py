@@ -129,8 +129,7 @@ def train_missing(
                     records.add(futures[future])
                     yield futures[future]
             except KeyboardInterrupt:
-                for process in multiprocessing.active_children():
-                    process.terminate()  # each stops after its step, with a checkpoint
+                _stop_runs()
                 raise
             except BrokenProcessPool:
                 raise RunError(
@@ -138,10 +137,25 @@ def train_missing(
                     "trains what is missing (fewer at a time with --workers)"
                 ) from None
             finally:
-                pool.shutdown(cancel_futures=True)
+                _wait_for_runs(pool)
     finally:
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
+
+
+def _stop_runs() -> None:
+    """Let each run under way stop after its step, with a checkpoint."""
+    for process in multiprocessing.active_children():
+        process.terminate()
+
+
+def _wait_for_runs(pool: ProcessPoolExecutor) -> None:
+    """Wait until the runs under way are done, as after one of them has failed, or stopped."""
+    try:
+        pool.shutdown(cancel_futures=True)
+    except KeyboardInterrupt:
+        _stop_runs()
+        raise
 
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
