@@ -2,9 +2,12 @@
 
 import importlib.util
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 
+from rollwise.cli import make_parser
 from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
@@ -34,6 +37,18 @@ def test_its_python_runs(root, page):
     assert found
     for block in found:
         exec(compile(block, page, "exec"), {"__name__": "documentation"})
+
+
+def test_every_command_of_the_documents_is_one(root, monkeypatch):
+    monkeypatch.chdir(root)
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    text = "\n".join(block.replace("\\\n", " ") for page in pages for block in blocks(page, "bash"))
+    commands = re.findall(r"^(?:\S+=\S+ )*rollwise (.*?)(?:\s+#.*|[|>].*|)$", text, re.MULTILINE)
+    assert len(commands) > 30
+    for command in commands:
+        words = [w for w in shlex.split(command) if not w.endswith(".toml") or Path(w).exists()]
+        _, unknown = make_parser(words).parse_known_args(words)
+        assert unknown == [], command
 
 
 def load_script(root, name):
