@@ -5,7 +5,7 @@ import pytest
 from rollwise.config import make_config
 from rollwise.reports.findings import findings
 
-CONFIG = make_config().model_dump(mode="json")
+CONFIG = make_config({"exit": {"type": "balanced"}}).model_dump(mode="json")
 
 
 def run(steps=60, **figures):

@@ -89,6 +89,9 @@ class Page(HTMLParser):
         return {chart["id"]: chart for chart in self.data["charts"]}
 
 
+BALANCED = make_config({"exit": {"type": "balanced"}})
+
+
 def evaluated(value):
     around = {"value": value, "low": value - 0.1, "high": value + 0.1}
     return {"avg@8": around, "pass@8": around}
@@ -149,7 +152,9 @@ def read(path):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     rows = [sample(step, index, f"{step}={index}") for step in range(1, 9) for index in range(5)]
-    path = make_run(tmp_path_factory.mktemp("runs") / "adaptive", samples=rows)
+    path = make_run(
+        tmp_path_factory.mktemp("runs") / "adaptive", samples=rows, exit={"type": "balanced"}
+    )
     assert write_report(path) == path / "report.html"
     return path
 
@@ -161,7 +166,7 @@ def test_it_shows_what_the_run_came_to(run):
     assert "6 responses that the grader failed on · 3 lost draws" in text
     assert "0 0.250 [0.150, 0.350]" in text
     assert "3 0.625 [0.525, 0.725]" in text
-    assert f"learner.learning_rate {make_config().learner.learning_rate}" in text
+    assert f"learner.learning_rate {BALANCED.learner.learning_rate}" in text
 
 
 def test_the_header_says_what_was_run(run):
@@ -176,7 +181,7 @@ def test_the_header_says_what_was_run(run):
 def test_the_command_in_the_header_has_every_setting_that_is_not_the_default():
     settings = {
         "steps": 7,
-        "exit": {"type": "fixed_count", "samples": 4},
+        "exit": {"type": "balanced", "positives": 3},
         "prompts": {"type": "cdas"},
     }
     made = make_config(settings).model_dump(mode="json")
@@ -184,7 +189,7 @@ def test_the_command_in_the_header_has_every_setting_that_is_not_the_default():
     assert words[:2] == ["rollwise", "train"]
     given = dict(zip(words[2::2], words[3::2], strict=True))
     assert given["--steps"] == "7"
-    assert given["--exit.type"] == "fixed_count"
+    assert (given["--exit.type"], given["--exit.positives"]) == ("balanced", "3")
     layer = {}
     for name, value in given.items():
         *section, last = name.removeprefix("--").split(".")

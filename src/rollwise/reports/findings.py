@@ -173,8 +173,8 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
         yield Finding(
             step,
             "Much is clipped",
-            f"{clipped[-1]:.0%} of the tokens do not teach, because the policy has moved too far "
-            "since they were drawn.",
+            f"{100 * clipped[-1]:.0f} % of the tokens do not teach, because the policy has "
+            "moved too far since they were drawn.",
             "Lower `learner.mini_batches` or `learner.learning_rate`.",
         )
     capped = figure("importance_truncated")
@@ -182,7 +182,7 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
         yield Finding(
             step,
             "Responses are off-policy",
-            f"{capped[-1]:.0%} of the importance weights are at the cap.",
+            f"{100 * capped[-1]:.0f} % of the importance weights are at the cap.",
             "Lower `step.max_steps_off_policy` or `steps_ahead`, or the learning rate.",
         )
     gap = np.abs(figure("sampler_gap"))
@@ -199,8 +199,8 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
         yield Finding(
             step,
             "Truncation is rising",
-            f"{cut[-1]:.0%} of the responses are cut at the limit, and {begun:.0%} at the "
-            "beginning; a cut response seldom has an answer.",
+            f"{100 * cut[-1]:.0f} % of the responses are cut at the limit, and {100 * begun:.0f} % "
+            "at the beginning; a cut response seldom has an answer.",
             "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
         )
     skill = figure("belief_skill")
@@ -217,7 +217,7 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
         yield Finding(
             step,
             "Most groups teach nothing",
-            f"{uniform[-1]:.0%} of the groups have one reward throughout.",
+            f"{100 * uniform[-1]:.0f} % of the groups have one reward throughout.",
             'Draw more for hard prompts (`exit.type = "balanced"`), or choose prompts by pass rate '
             "(`prompts.type`), or take problems that are neither too easy nor too hard.",
         )
