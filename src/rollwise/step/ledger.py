@@ -1,5 +1,6 @@
 """The ledger of a step: where every draw and every token went."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,16 +17,23 @@ attempt failed."""
 
 
 def group_ledger(group: TrainedGroup) -> Ledger:
-    """Say where the draws of a prompt's pool went; its responses have `tokens` and `truncated`."""
+    """Say where the draws of a prompt's pool went; places to which none went are left out.
+
+    Its responses have `tokens` and `truncated`.
+    """
     lengths = [len(response.tokens) for response in group.pool.responses]
     cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
-    draws, tokens = dict.fromkeys(PLACES, 0), dict.fromkeys(PLACES, 0)
+    draws, tokens = Counter[str](), Counter[str]()
     members = set(group.members.indices.tolist())
     for place, length in enumerate(lengths):
         where = ("trained" if place in members else "spare") if group.teaches else "zero_variance"
         draws[where] += 1
         tokens[where] += length
-    return {"draws": draws, "tokens": tokens, "truncated": {"draws": len(cut), "tokens": sum(cut)}}
+    return {
+        "draws": dict(draws),
+        "tokens": dict(tokens),
+        "truncated": {"draws": len(cut), "tokens": sum(cut)},
+    }
 
 
 def step_ledger(

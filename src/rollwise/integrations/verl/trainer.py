@@ -105,7 +105,7 @@ class RollwiseTrainer(PPOTrainerSync):
         correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
         figures = step_metrics(reports, self.replay_buffer.failed, self.recipe)
         lengths = [[first.tokens for first in report.first_draws] for report in reports]
-        trained = [report.ledger["draws"]["trained"] for report in reports]
+        trained = [report.ledger["draws"].get("trained", 0) for report in reports]
         visits = visit_rows(self.sampler, pools, trained)
         self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
         self._figures = figures | tell(self.sampler, keys, correct, drawn, lengths)
