@@ -220,7 +220,8 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "plan",
         allow_abbrev=False,
-        usage="rollwise plan [config] [--output DIR] [--section.key VALUE]",
+        usage="rollwise plan [config] [--output DIR] [--section.key VALUE]\n"
+        "       rollwise plan [config] --memory MODEL [--gpu-gb N]",
         help="predict what methods cost and teach a step, before anything is trained",
         description="Take steps of each method with pass rates and prices that are known, in "
         "virtual time and without a model: draws, tokens, seconds, zero-variance groups, and the "
@@ -230,11 +231,24 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
         return
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="a folder for the tables and the report")
+    parser.add_argument(
+        "--memory",
+        type=Path,
+        metavar="MODEL",
+        help="say instead what memory a run takes with the model of this folder or config.json; "
+        "the file has settings of `rollwise train`",
+    )
+    parser.add_argument("--gpu-gb", type=float, help="with --memory: the GPU's, in GB (24)")
     settings = add_settings(parser, PlanConfig)
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.commands.plan import plan
 
+        if options.memory is not None:
+            from rollwise.commands.plan_memory import show_memory
+
+            given = read_toml(options.config) if options.config else {}
+            return 0 if show_memory(options.memory, given, options.gpu_gb, console) else 1
         layers = [read_toml(options.config)] if options.config else []
         layers.append(_given(settings, options))
         plan(layers, options.output, console)

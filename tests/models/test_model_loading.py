@@ -131,6 +131,20 @@ def test_merged_weights_are_those_of_the_whole_model(tiny):
     assert all(torch.equal(merged_weights(plain)[k], v) for k, v in plain.state_dict().items())
 
 
+def test_weights_under_adapters_can_be_in_bfloat16(tiny):
+    """What is trained stays in float32, and what an engine gets is as the weights are."""
+    pytest.importorskip("peft")
+    model, _ = load(tiny, lora_rank=2, frozen_dtype="bfloat16")
+    dtypes = {(p.requires_grad, p.dtype) for p in model.parameters()}
+    assert dtypes == {(True, torch.float32), (False, torch.bfloat16)}
+    model(torch.arange(6)[None]).logits.float().logsumexp(-1).sum().backward()
+    gradients = [p.grad for name, p in model.named_parameters() if "lora_B" in name]
+    assert all(g.dtype == torch.float32 and g.abs().max() > 0 for g in gradients)
+    assert {w.dtype for w in merged_weights(model).values()} == {torch.bfloat16}
+    plain, _ = load(tiny, frozen_dtype="bfloat16")  # it is of no account without adapters
+    assert {p.dtype for p in plain.parameters()} == {torch.float32}
+
+
 def test_lora_adapts_the_layers_that_are_named(tiny):
     pytest.importorskip("peft")
     model, _ = load(tiny, lora_rank=2, lora_modules="q_proj, v_proj")

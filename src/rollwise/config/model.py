@@ -1,5 +1,7 @@
 """The settings of the model."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from rollwise.config.sections import Section
@@ -28,5 +30,7 @@ class ModelSettings(ModelSource):
     """The adapters' scale, divided by their rank."""
     lora_modules: str = "all-linear"
     """The layers that get an adapter: `all-linear`, or names separated by commas."""
+    frozen_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the weights under adapters, which are not trained; `bfloat16` halves them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""

@@ -49,6 +49,8 @@ def load_model(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a model to be trained, in float32, with its tokenizer.
 
+    Under adapters its weights, which are frozen, have the precision of `settings.frozen_dtype`.
+
     Weights come from safetensors only, and no code that a model brings along is run.
 
     Args:
@@ -64,7 +66,8 @@ def load_model(
     path = model_path(settings.path)
     base = path if checkpoint is None or settings.lora_rank else str(checkpoint)
     tokenizer = load_tokenizer(path)
-    model = _load_weights(base)
+    frozen = settings.frozen_dtype if settings.lora_rank else "float32"
+    model = _load_weights(base, getattr(torch, frozen))
     model.to(pick_device(settings.device))
     if settings.lora_rank:
         model = _add_adapters(model, settings, checkpoint)
@@ -86,6 +89,8 @@ def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """Return the weights by the names that the model's own files have, adapters merged in.
 
     The model itself stays as it is; weights without an adapter are its own tensors, not copies.
+    Merged ones are in the precision of the weights under the adapters, and in the machine's memory,
+    so that the device holds one of them at a time.
     """
     base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
     weights = {
@@ -95,8 +100,9 @@ def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     }
     adapted = [(n, m) for n, m in base.named_modules() if hasattr(m, "get_delta_weight")]
     for name, module in adapted:
-        for adapter in module.active_adapters:
-            weights[f"{name}.weight"] = weights[f"{name}.weight"] + module.get_delta_weight(adapter)
+        weight = weights[f"{name}.weight"]
+        change = sum(module.get_delta_weight(adapter) for adapter in module.active_adapters)
+        weights[f"{name}.weight"] = (weight + change).to(weight.dtype).cpu()
     found: dict[str, torch.Tensor] = revert_weight_conversion(base, weights)
     return found
 
@@ -118,11 +124,11 @@ def in_bfloat16(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _load_weights(path: str) -> PreTrainedModel:
+def _load_weights(path: str, dtype: torch.dtype) -> PreTrainedModel:
     model, loaded = _from_pretrained(
         AutoModelForCausalLM,
         path,
-        dtype=torch.float32,
+        dtype=dtype,
         use_safetensors=True,
         output_loading_info=True,
     )

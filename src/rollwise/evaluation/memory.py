@@ -1,0 +1,270 @@
+"""What training a model takes of one GPU's memory, before anything is loaded.
+
+The figures follow from what the learner and the engines hold, see `plan_memory`; 1 GB is 10⁹ bytes.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from rollwise.config import MICRO_BATCH_TOKENS, TrainConfig
+from rollwise.errors import ConfigError
+
+CHUNK_LOGITS = 2**26
+"""Logits that the learner holds at a time (`rollwise.training.logprobs`)."""
+
+GATED = frozenset({"granite", "llama", "mistral", "olmo2", "qwen2", "qwen3", "smollm3"})
+"""Architectures whose size is known here: attention and a gated feed-forward part in each layer."""
+
+CONTEXT = 0.8e9
+"""Bytes that the driver and the libraries' workspaces take on a GPU; an assumption."""
+
+LOGIT_BYTES, ENTROPY_BYTES = 12, 8
+"""Bytes of a logit while its gradient is made: its log π and two gradients in float32; and what an
+entropy bonus adds."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The size of a causal language model.
+
+    Attributes:
+        vocabulary: Words.
+        hidden: Size of a hidden state.
+        layers: Number of layers.
+        queries: Size of all queries of a token, all heads together.
+        keys: Size of all its keys, or values.
+        inner: Size of the feed-forward part.
+        tied: Whether the head is the embedding.
+        query_bias: Whether queries, keys and values have a bias.
+    """
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    queries: int
+    keys: int
+    inner: int
+    tied: bool
+    query_bias: bool = False
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any], name: str) -> Self:
+        """Read a model's `config.json`.
+
+        Raises:
+            ConfigError: Its architecture is not known here, or an entry is missing; says `name`.
+        """
+        kind = config.get("model_type")
+        if kind not in GATED:
+            known = ", ".join(sorted(GATED))
+            raise ConfigError(
+                f"{name}: the memory of `model_type` {kind!r} is not known; known are {known}"
+            )
+        try:
+            heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+            size = int(config.get("head_dim") or hidden // heads)
+            return cls(
+                vocabulary=int(config["vocab_size"]),
+                hidden=hidden,
+                layers=int(config["num_hidden_layers"]),
+                queries=heads * size,
+                keys=int(config.get("num_key_value_heads") or heads) * size,
+                inner=int(config["intermediate_size"]),
+                tied=bool(config.get("tie_word_embeddings", kind == "smollm3")),
+                query_bias=kind == "qwen2",
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name}: the entry {error} of a model's configuration is missing or no number"
+            ) from None
+
+    @property
+    def linear(self) -> int:
+        """Weights of the linear layers, without the head."""
+        attention = 2 * self.hidden * (self.queries + self.keys)
+        return self.layers * (attention + 3 * self.hidden * self.inner)
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        biases = self.layers * (self.queries + 2 * self.keys) if self.query_bias else 0
+        return self.linear + embeddings + biases + self.hidden * (2 * self.layers + 1)
+
+    def adapters(self, rank: int) -> int:
+        """Weights of adapters of that rank at all linear layers but the head."""
+        attention = 2 * (self.hidden + self.queries) + 2 * (self.hidden + self.keys)
+        return self.layers * rank * (attention + 3 * (self.hidden + self.inner))
+
+
+def read_shape(path: Path) -> ModelShape:
+    """Read the size of a model from its folder, or from its `config.json`.
+
+    Raises:
+        ConfigError: The file is missing, no JSON, or of an architecture that is not known here.
+    """
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read as a model's config.json: {error}") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{file}: a model's config.json is a table, this is none")
+    return ModelShape.of_config(config, str(file))
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a run takes of a device's memory, in bytes.
+
+    Attributes:
+        held: By name, what is held all the time: the learner's weights, the optimizer's state, the
+            engine's weights and cache.
+        learning: By name, what a forward and backward pass takes besides.
+        update: By name, what an optimizer's step, or handing over weights, takes besides.
+    """
+
+    held: dict[str, float]
+    learning: dict[str, float]
+    update: dict[str, float]
+
+    @property
+    def peak(self) -> float:
+        """The most that is taken at a time."""
+        return sum(self.held.values()) + max(
+            sum(self.learning.values()), sum(self.update.values()), 0.0
+        )
+
+
+def plan_memory(
+    shape: ModelShape, config: TrainConfig, gpu_bytes: float | None = None
+) -> MemoryPlan:
+    """Add up what a run takes of a GPU, or of a CPU's memory.
+
+    The learner's weights are in float32 (frozen ones as `model.frozen_dtype` says), AdamW's state
+    takes 8 bytes a trained weight and its gradient 4. On a GPU the linear layers' weights are
+    rounded to bfloat16 for a pass (2 bytes), and torch's AdamW makes one temporary of all trained
+    weights (4 bytes). Activations are what the layers keep for the backward pass, counted by the
+    tensors of each layer, and once more for the layer that is on its way back; with gradient
+    checkpointing a layer keeps its input alone.
+
+    Args:
+        shape: The model's.
+        config: The run's settings.
+        gpu_bytes: The GPU's memory; None for a CPU, whose arithmetic is in float32, and whose
+            engine shares the learner's weights.
+    """
+    on_gpu = gpu_bytes is not None
+    model, learner, engine = config.model, config.learner, config.engine
+    settings = engine.make()
+    rank = model.lora_rank
+    trained = shape.adapters(rank) if rank else shape.parameters
+    frozen = shape.parameters if rank else 0
+    own = trained * 4 + frozen * (2 if model.frozen_dtype == "bfloat16" else 4)
+    longest = config.data.max_prompt_tokens + engine.max_new_tokens
+    tokens = max(learner.micro_batch_tokens or (MICRO_BATCH_TOKENS if on_gpu else 1024), longest)
+    held: dict[str, float] = {"weights": own, "optimizer": 8 * trained}
+    key_value = 4 * shape.layers * shape.keys  # bytes a token, in bfloat16
+    if engine.type == "vllm" and gpu_bytes is not None:
+        held["engine: weights, cache"] = float(settings.gpu_memory_utilization) * gpu_bytes
+    else:
+        if on_gpu:
+            held["engine: weights"] = 2 * shape.parameters
+        cache = engine.batch_size * longest * key_value
+        held["engine: cache"] = cache if on_gpu else 2 * cache
+    if on_gpu:
+        held["driver"] = CONTEXT
+    inside, entering = _activations(shape, on_gpu)
+    kept = entering if model.gradient_checkpointing else inside
+    share = engine.max_new_tokens / longest  # only responses have logits
+    chunk = min(tokens * share, max(1, CHUNK_LOGITS // shape.vocabulary))
+    logit = LOGIT_BYTES + (ENTROPY_BYTES if learner.entropy_coefficient else 0)
+    learning: dict[str, float] = {
+        "gradients": 4 * trained,
+        "activations": tokens * (kept * shape.layers + inside + 3 * 4 * shape.hidden),
+        "logits": chunk * shape.vocabulary * logit,
+    }
+    if not rank:
+        learning["gradient of the head"] = 4 * shape.vocabulary * shape.hidden
+    if on_gpu and not (rank and model.frozen_dtype == "bfloat16"):
+        learning["weights in bfloat16"] = 2 * (shape.linear + shape.vocabulary * shape.hidden)
+    update: dict[str, float] = {"gradients": 4 * trained}
+    if on_gpu:
+        update["optimizer's step"] = 4 * trained
+    return MemoryPlan(held, learning, update)
+
+
+def _activations(shape: ModelShape, on_gpu: bool) -> tuple[float, float]:
+    """Return the bytes that a layer keeps of a token, all of them and its input alone.
+
+    Each of two norms keeps its input, the normalised one and its output; attention its queries,
+    keys, values and output, and that again for the layer behind it; the feed-forward part both
+    inner products, the activation and their product. In autocast the norms' first two are float32.
+    """
+    rest = 3 * shape.queries + 2 * shape.keys + 4 * shape.inner
+    if on_gpu:
+        return 2 * (4 + 4 + 2) * shape.hidden + 2 * rest, 4 * shape.hidden
+    return 4 * (6 * shape.hidden + rest), 4 * shape.hidden
+
+
+def changes_that_fit(
+    shape: ModelShape, config: TrainConfig, gpu_bytes: float
+) -> tuple[list[str], MemoryPlan]:
+    """Say what to change, one setting after another, until a run fits.
+
+    The settings that cost nothing but time come first, then the engine's share, then training
+    adapters instead of all weights.
+
+    Returns:
+        The changes, such as `model.gradient_checkpointing = true`, and the plan with them; if it
+        still does not fit, there is nothing more to change.
+    """
+    changes: list[str] = []
+    plan = plan_memory(shape, config, gpu_bytes)
+    for name, changed in _candidates(shape, config, gpu_bytes):
+        if plan.peak <= gpu_bytes:
+            break
+        found = plan_memory(shape, changed, gpu_bytes)
+        if found.peak < plan.peak:
+            changes.append(name)
+            plan = found
+    return changes, plan
+
+
+def _candidates(
+    shape: ModelShape, config: TrainConfig, gpu_bytes: float
+) -> Iterator[tuple[str, TrainConfig]]:
+    """Yield changes, each on top of those before it."""
+
+    def change(section: str, **values: Any) -> TrainConfig:
+        nonlocal config
+        own = getattr(config, section).model_copy(update=values)
+        config = config.model_copy(update={section: own})
+        return config
+
+    if not config.model.gradient_checkpointing:
+        yield "model.gradient_checkpointing = true", change("model", gradient_checkpointing=True)
+    longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
+    if (config.learner.micro_batch_tokens or MICRO_BATCH_TOKENS) > longest:
+        yield (
+            f"learner.micro_batch_tokens = {longest}",
+            change("learner", micro_batch_tokens=longest),
+        )
+    if config.engine.type == "vllm":
+        key_value = 4 * shape.layers * shape.keys * longest
+        least = 2 * shape.parameters + 8 * key_value + CONTEXT  # for eight long responses
+        share = min(1.0, -(-least // (gpu_bytes / 100)) / 100)
+        if share < config.engine.make().gpu_memory_utilization:
+            yield (
+                f"engine.gpu_memory_utilization = {share:.2f}",
+                change("engine", gpu_memory_utilization=share),
+            )
+    else:
+        yield "engine.batch_size = 16", change("engine", batch_size=16)
+    if not config.model.lora_rank:
+        yield "model.lora_rank = 32", change("model", lora_rank=32)
+    if config.model.frozen_dtype != "bfloat16":
+        yield 'model.frozen_dtype = "bfloat16"', change("model", frozen_dtype="bfloat16")
