@@ -66,6 +66,13 @@ def test_a_trend_that_has_ended_is_not_a_warning():
     assert findings(run(truncated=lambda step: 0.5 if step < 30 else 0.02), CONFIG) == []
 
 
+def test_beliefs_are_not_judged_before_the_prompts_were_visited():
+    lines = run(belief_skill=-0.5, visited=lambda step: min(1.0, step / 80))
+    assert findings(lines, CONFIG) == []
+    later = run(belief_skill=-0.5, visited=lambda step: min(1.0, step / 40))
+    assert found(later)["Beliefs are stale"].step == 40
+
+
 def test_few_steps_say_nothing_of_a_trend():
     assert findings(run(steps=9, clip_fraction=0.9), CONFIG) == []
 

@@ -28,6 +28,9 @@ TRUNCATED, TRUNCATION_RISEN = 0.1, 1.5
 WITHOUT_SIGNAL = 0.5
 """Share of groups."""
 
+VISITED = 0.99
+"""Share of the prompts from which on beliefs are judged."""
+
 FAILED = 0.01
 """Share of draws."""
 
@@ -203,12 +206,14 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
             "at the beginning; a cut response seldom has an answer.",
             "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
         )
-    skill = figure("belief_skill")
+    # Of prompts that were never visited nothing can be known.
+    unknown = np.array([(line.get("visited") or 1.0) < VISITED for line in steps])
+    skill = np.where(unknown, np.nan, figure("belief_skill"))
     if step := since(skill, lambda values: values < 0):
         yield Finding(
             step,
             "Beliefs are stale",
-            f"They score {skill[-1]:.2f}: expecting the same of every prompt would be better.",
+            f"They score {skill[-1]:.2f}: one rate for all prompts of a step would be better.",
             'Set `belief.type = "logit_kalman"`, which follows a policy that improves.',
         )
     alone = config["group"]["size"] == 1 or config["advantage"].get("baseline") == "belief"
