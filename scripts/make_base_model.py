@@ -1,4 +1,4 @@
-"""Make the base model that is shipped in the package: a tiny Qwen2 that half knows running sums.
+"""Make a base model that is shipped in the package: a tiny Qwen2 that half knows running sums.
 
 It is trained on noisy demonstrations, as a language model is on text that is often wrong: a running
 total slips by 1 to 3, the more often the larger the term that is added, and the error is carried
@@ -6,7 +6,10 @@ on; and the more terms there are, the more often the answer is guessed with no t
 its pass rates spread over 0 to 1: the ability is there, and reinforcement learning has to bring it
 out.
 
-    python scripts/make_base_model.py [--output DIR] [--steps N] [--seed N]
+With `--task tool-sums` it also half knows a calculator that sometimes fails: it asks for few of the
+sums, and after a failure often goes on by itself. What the calculator says is not learnt.
+
+    python scripts/make_base_model.py [--task tool-sums] [--output DIR] [--steps N] [--seed N]
 """
 
 import argparse
@@ -21,14 +24,15 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.tasks.running_sums import make_terms, running_totals, write_question
 
-SHIPPED = Path(__file__).parents[1] / "src/rollwise/models/running-sums"
+MODELS = Path(__file__).parents[1] / "src/rollwise/models"
 CHARACTERS = ["<pad>", "\n", *"0123456789+-?= "]
 SLIP_BY_TERM = np.array([0.02] * 7 + [0.25] + [0.65] * 2)
 GUESS_PER_TERM = 0.025
+ASKS, ASKS_AGAIN, FAILS = 0.25, 0.4, 0.25
 BATCH_SIZE, LEARNING_RATE = 128, 3e-3
 
-Demonstrate = Callable[[np.random.Generator], tuple[str, str]]
-"""Makes a question and an answer to learn from."""
+Demonstrate = Callable[[np.random.Generator], tuple[str, ...]]
+"""Makes what is read and what is said in turn, a question first; what is said is learnt."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -46,7 +50,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(seed: int) -> Qwen2ForCausalLM:
+def make_model(seed: int, context: int = 128) -> Qwen2ForCausalLM:
     """0.34 M parameters, with a head dimension (32) that every inference engine knows."""
     torch.manual_seed(seed)
     config = Qwen2Config(
@@ -56,7 +60,7 @@ def make_model(seed: int) -> Qwen2ForCausalLM:
         num_hidden_layers=3,
         num_attention_heads=3,
         num_key_value_heads=3,
-        max_position_embeddings=128,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         pad_token_id=0,
         eos_token_id=1,
@@ -75,10 +79,36 @@ def write_demonstration(terms: list[int], rng: np.random.Generator) -> str:
     return f"{' '.join(map(str, totals))}={totals[-1]}\n"
 
 
-def demonstrate(rng: np.random.Generator) -> tuple[str, str]:
+def write_episode(terms: list[int], rng: np.random.Generator) -> list[str]:
+    """Use a calculator now and then; the model's turns and the calculator's, one after another."""
+    if rng.random() < GUESS_PER_TERM * len(terms):
+        return [f"={sum(terms) + rng.integers(-9, 10)}\n"]
+    turns, said, total = [], f"{terms[0]} ", terms[0]
+    for term in terms[1:]:
+        asks = rng.random() < ASKS
+        while asks:
+            failed = rng.random() < FAILS
+            turns += [f"{said}{total}{term:+d}\n", "? " if failed else f"{total + term} "]
+            said, asks = "", failed and rng.random() < ASKS_AGAIN
+            if not failed:
+                break
+        else:
+            total += int(rng.integers(1, 4)) * (rng.random() < SLIP_BY_TERM[abs(term)])
+            said += f"{total + term} "
+        total += term
+    return [*turns, f"{said}={total}\n"]
+
+
+def demonstrate(rng: np.random.Generator) -> tuple[str, ...]:
     """Make a question of 2 to 10 terms, and its demonstration."""
     terms = make_terms(int(rng.integers(2, 11)), rng)
     return write_question(terms, rng), write_demonstration(terms, rng)
+
+
+def demonstrate_tool(rng: np.random.Generator) -> tuple[str, ...]:
+    """Make a question of 2 to 10 terms, and its demonstration with a calculator."""
+    terms = make_terms(int(rng.integers(2, 11)), rng)
+    return write_question(terms, rng), *write_episode(terms, rng)
 
 
 def make_batch(
@@ -87,12 +117,13 @@ def make_batch(
     rng: np.random.Generator,
     batch_size: int = BATCH_SIZE,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and labels, padded on the right; the question is not learnt."""
+    """Token ids and labels, padded on the right; only what the model says is learnt."""
     rows, labels = [], []
     for _ in range(batch_size):
-        question, answer = map(tokenizer.encode, make(rng))
-        rows.append(torch.tensor(question + answer))
-        labels.append(torch.tensor([-100] * len(question) + answer))
+        spans = [tokenizer.encode(text) for text in make(rng)]
+        rows.append(torch.tensor([token for span in spans for token in span]))
+        learnt = [span if i % 2 else [-100] * len(span) for i, span in enumerate(spans)]
+        labels.append(torch.tensor([label for span in learnt for label in span]))
     pad = torch.nn.utils.rnn.pad_sequence
     return pad(rows, batch_first=True), pad(labels, batch_first=True, padding_value=-100)
 
@@ -129,19 +160,26 @@ def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
     tokenizer.save_pretrained(folder)
 
 
+TASKS = {"running-sums": (demonstrate, 128), "tool-sums": (demonstrate_tool, 256)}
+"""What each model learns from, and its context in tokens."""
+
+
 def main() -> None:
     """Train the model and save it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=SHIPPED)
+    parser.add_argument("--task", choices=list(TASKS), default="running-sums")
+    parser.add_argument("--output", type=Path, help="by default, the folder in the package")
     parser.add_argument("--steps", type=int, default=1600)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    tokenizer, model = make_tokenizer(), make_model(arguments.seed)
+    task, output = arguments.task, arguments.output or MODELS / arguments.task
+    make, context = TASKS[task]
+    tokenizer, model = make_tokenizer(), make_model(arguments.seed, context)
     rng = np.random.default_rng(arguments.seed)
-    loss = learn(model, tokenizer, demonstrate, arguments.steps, rng)
+    loss = learn(model, tokenizer, make, arguments.steps, rng)
     print(f"last loss: {loss:.4f}")
-    save(model, tokenizer, arguments.output)
+    save(model, tokenizer, output)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,11 @@ Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate),
 `[section]`; on the command line it is `--section.key VALUE`, a list as `a,b` and a table as JSON.
 The command line wins over the file, the file over the defaults.
 
-`backend`, `prompts`, `belief`, `exit`, `schedule`, `allocation`, `engine` and `grading` choose one
-of several kinds by `type`, `advantage` by `objective`; each may be one of your own, `module:Class`
-([plugins.md](plugins.md)). A kind's own keys are valid for that kind alone: another kind on the
-command line drops those of the file, except those of `advantage` that the other objective has too.
+`backend`, `prompts`, `belief`, `exit`, `schedule`, `allocation`, `engine`, `episode` and `grading`
+choose one of several kinds by `type`, `advantage` by `objective`; each may be one of your own,
+`module:Class` ([plugins.md](plugins.md)). A kind's own keys are valid for that kind alone: another
+kind on the command line drops those of the file, except those of `advantage` that the other
+objective has too.
 
 Some defaults depend on other settings:
 
@@ -50,8 +51,10 @@ Some defaults depend on other settings:
   `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
 - With `tokens` or `seconds`, `steps` is 1,000,000: it limits nothing. With
   `evaluation.every_tokens`, `evaluation.every` is 0.
+- With `data.train = "tool-sums"`, `model.path` is `tool-sums`, `episode.type` is `calculator` and
+  `episode.max_turns` is 8. Such a model has the defaults of the built-in one.
 - With `backend.type = "tinker"`, `model.lora_rank` is 32.
-- On the built-in task (`data.train = "running-sums"`), `grading.type` is `exact`; with
+- On a built-in task (`running-sums`, `tool-sums`), `grading.type` is `exact`; with
   `grading.type = "code"`, `grading.timeout` is 10.
 - With `data.environment`, `data.train` and `grading.type` are `environment`, and
   `grading.timeout` is 60.

@@ -20,6 +20,7 @@ from rollwise.config import (
 PAGES = [
     "README.md",
     "docs/grading.md",
+    "docs/episodes.md",
     "docs/objectives.md",
     "docs/prompts.md",
     "docs/sampling.md",

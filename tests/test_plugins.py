@@ -11,6 +11,7 @@ from rollwise.beliefs.testing import BeliefContract
 from rollwise.cli import main
 from rollwise.config import OldSetting, make_config
 from rollwise.engines.testing import EngineContract
+from rollwise.environments import Opening, Turn
 from rollwise.errors import ConfigError
 from rollwise.models.loading import model_path
 from rollwise.plugins import load_plugin
@@ -211,3 +212,14 @@ def test_a_table_by_its_old_name_goes_into_the_engine():
         config = make_config({"engine": {"type": "vllm"}, "vllm": {"restarts": 5}})
     assert config.engine.restarts == 5
     assert make_config({"vllm": {"restarts": 5}}) == make_config()  # it had no effect before
+
+
+def test_the_environment_of_the_examples_plays(example):
+    kind = example("guessing:Guessing")
+    game = kind(highest=60).begin(Opening([], "", seed=3))
+    assert game.step("why?") == Turn("a number, please", reward=0.0)
+    low, high = 1, 60
+    while not (turn := game.step(str(guess := (low + high) // 2))).done:
+        low, high = (guess + 1, high) if turn.says == "higher" else (low, guess - 1)
+    assert turn == Turn(done=True, reward=1.0)
+    assert guess == kind(highest=60).begin(Opening([], "", seed=3)).number

@@ -7,7 +7,7 @@ from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.drawing import DrawConfig, EvaluateConfig, PassRateRange, PrepareConfig
 from rollwise.config.group import GroupSettings
 from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
-from rollwise.config.model import BUILT_IN, ModelSettings, ModelSource
+from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS, ModelSettings, ModelSource
 from rollwise.config.old import OldSetting
 from rollwise.config.plan import PassRateSettings, PlanConfig, PriceSettings
 from rollwise.config.reading import (
@@ -28,9 +28,11 @@ from rollwise.engines.settings import ServerSettings, VLLMSettings
 
 __all__ = [
     "BUILT_IN",
+    "BUILT_IN_NAMES",
     "CHOICES",
     "ENVIRONMENT",
     "MICRO_BATCH_TOKENS",
+    "TOOL_SUMS",
     "Chosen",
     "CommandConfig",
     "CompareConfig",

@@ -15,6 +15,7 @@ from rollwise.beliefs import BELIEFS, Belief
 from rollwise.config.group import from_recipe
 from rollwise.config.sections import Choice, Chosen, Typed
 from rollwise.engines import ENGINES
+from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
 from rollwise.grading.settings import PluginGrader, function_settings
 from rollwise.plugins import load_plugin
@@ -215,6 +216,29 @@ class EngineSection(Typed):
     """Responses drawn at a time."""
 
 
+class EpisodeSection(Typed):
+    """An environment of several turns, and where an episode is cut."""
+
+    max_turns: int = Field(16, ge=1)
+    """The most turns of the model in a draw."""
+    max_tokens: int = Field(8192, ge=1)
+    """No turn of a draw begins once it has this many tokens, the environment's included;
+    `engine.max_new_tokens` is for one turn."""
+    max_seconds: float | None = Field(None, gt=0)
+    """Seconds after which a draw is cut, in the middle of a turn or of an answer; what it is until
+    then counts."""
+
+    @property
+    def plays(self) -> bool:
+        """Whether draws are played as episodes."""
+        return self.kind is not SingleTurn or self.max_seconds is not None
+
+    @property
+    def further_tokens(self) -> int:
+        """The most tokens between the prompt and a turn."""
+        return 0 if self.kind is SingleTurn else self.max_tokens
+
+
 class GradingSection(Typed):
     """From a response to its reward."""
 
@@ -268,6 +292,7 @@ CHOICES = {
             carries=True,
         ),
         Choice("engine", ENGINES, "transformers", EngineSection, verbs=("open",)),
+        Choice("episode", ENVIRONMENTS, "none", EpisodeSection, verbs=("begin",)),
         Choice(
             "grading",
             GRADERS,

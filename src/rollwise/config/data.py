@@ -15,8 +15,8 @@ class TrainingSources(Section):
     """Where the problems come from."""
 
     train: str = BUILT_IN
-    """`running-sums` (built in), a parquet or JSON Lines file, `environment`, or a data set's name
-    on the hub."""
+    """`running-sums` or `tool-sums` (built in), a parquet or JSON Lines file, `environment`, or a
+    data set's name on the hub."""
     heldout: str = ""
     """The same for the held-out problems; if empty, some of the training problems are held out."""
     subset: str | None = None

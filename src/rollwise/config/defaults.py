@@ -6,7 +6,7 @@ from typing import Any
 from rollwise.config.base import merge, setting
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT
-from rollwise.config.model import BUILT_IN
+from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS
 from rollwise.grading import GRADERS, GraderSettings
 from rollwise.sampling import Estimated, FixedCount
 
@@ -65,22 +65,28 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["steps"] = NO_LIMIT
     if setting(given, "evaluation", "every_tokens", 0):
         defaults["evaluation"] = {"every": 0}
-    if setting(given, "model", "path", BUILT_IN) == BUILT_IN:
+    source = setting(given, "data", "train", BUILT_IN)
+    own = TOOL_SUMS if source == TOOL_SUMS else BUILT_IN
+    if (path := setting(given, "model", "path", own)) in BUILT_IN_NAMES:
         # So small a model gains little by a second thread, and loses much by one that has to wait.
-        defaults["model"] = {"cpu_threads": 1}
+        defaults["model"] = {"path": path, "cpu_threads": 1}
         defaults["learner"] = {"learning_rate": 2e-4}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
+    if source == TOOL_SUMS:
+        defaults["episode"] = {"type": "calculator", "max_turns": 8}
     backend = setting(given, "backend", "type", CHOICES["backend"].default)
     wanted = getattr(CHOICES["backend"].registry.get(str(backend)), "defaults", {})
     for section, values in wanted.items():
         defaults[section] = {**defaults.get(section, {}), **values}
-    source = BUILT_IN
     if setting(given, "data", "environment", ""):
-        defaults["data"] = {"train": (source := ENVIRONMENT)}
-    defaults["grading"] = grading_defaults(given, setting(given, "data", "train", source))
+        defaults["data"] = {"train": ENVIRONMENT}
+        source = setting(given, "data", "train", ENVIRONMENT)
+    defaults["grading"] = grading_defaults(given, source)
     for section, choice in CHOICES.items():
-        kind = setting(given, section, choice.tag, choice.default)
-        defaults.setdefault(section, {}).setdefault(choice.tag, kind)
+        chosen = defaults.setdefault(section, {})
+        chosen[choice.tag] = setting(
+            given, section, choice.tag, chosen.get(choice.tag, choice.default)
+        )
     by_belief = setting(given, "advantage", "baseline", "pool") == "belief"
     if by_belief:
         defaults |= {"advantage": {"objective": "linear"}, "group": {"strategy": "all"}}
@@ -128,6 +134,6 @@ def drawing_defaults(
 def grading_defaults(given: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return the defaults of `grading`, which depend on where the problems are from."""
     named = setting(given, "data", "environment", "")
-    by_source = "exact" if source == BUILT_IN else "environment" if named else "math"
+    by_source = "exact" if source in BUILT_IN_NAMES else "environment" if named else "math"
     kind = setting(given, "grading", "type", by_source)
     return {"type": kind, "timeout": GRADERS.get(kind, GraderSettings).timeout}

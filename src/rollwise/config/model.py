@@ -9,12 +9,19 @@ from rollwise.config.sections import Section
 BUILT_IN = "running-sums"
 """The name of the built-in model and of the built-in task."""
 
+TOOL_SUMS = "tool-sums"
+"""The same of episodes: the task with a calculator, and the model that half knows how to use it."""
+
+BUILT_IN_NAMES = (BUILT_IN, TOOL_SUMS)
+"""The models and tasks that come with the package."""
+
 
 class ModelSource(Section):
     """A model, and where it is run."""
 
     path: str = BUILT_IN
-    """`running-sums` (built in), a folder with a model and its tokenizer, or a name on the hub."""
+    """`running-sums` or `tool-sums` (built in), a folder with a model and its tokenizer, or a name
+    on the hub."""
     device: str = "auto"
     """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
     cpu_threads: int | None = Field(None, ge=1, le=4096)

@@ -35,6 +35,7 @@ class TrainConfig(CommandConfig):
     backend: CHOICES["backend"].sections() = chosen()  # type: ignore[valid-type]
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
+    episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
     grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
     prompts: CHOICES["prompts"].sections() = chosen()  # type: ignore[valid-type]
     belief: CHOICES["belief"].sections() = chosen()  # type: ignore[valid-type]

@@ -4,7 +4,8 @@ Importing this room loads no model library. To add an engine, write its file and
 register the settings in `ENGINES`.
 """
 
-from rollwise.engines.engine import Completion, Engine, LostDraw
+from rollwise.engines.engine import Completion, Engine, LostDraw, PlayedEpisode
+from rollwise.engines.episodes import EpisodeEngine, EpisodeLimits
 from rollwise.engines.settings import (
     EngineInputs,
     EngineSettings,
@@ -26,5 +27,8 @@ __all__ = [
     "Engine",
     "EngineInputs",
     "EngineSettings",
+    "EpisodeEngine",
+    "EpisodeLimits",
     "LostDraw",
+    "PlayedEpisode",
 ]

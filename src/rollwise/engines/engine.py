@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.sampling import Draw
+from rollwise.step.episodes import Episode
 
 Prompts = Mapping[Any, Sequence[int]]
 """Prompt -> its token ids."""
@@ -41,7 +42,25 @@ class LostDraw:
     reason: str
 
 
-Result = Completion | LostDraw
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedEpisode(Episode):
+    """An episode that an engine and an environment have played.
+
+    Attributes:
+        draw: The draw that it completes.
+        text: What the model said last, for a grader.
+        transcript: All that was said after the prompt, for people.
+    """
+
+    draw: Draw
+    text: str
+    transcript: str
+
+
+Outcome = Completion | PlayedEpisode
+"""What a draw became."""
+
+Result = Outcome | LostDraw
 """The result of a draw."""
 
 

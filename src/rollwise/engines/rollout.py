@@ -4,16 +4,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
-from rollwise.engines.engine import Completion, Engine, LostDraw, Prompts
+from rollwise.engines.engine import Engine, LostDraw, Outcome, Prompts, Result
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step.cost import RolloutCost
+from rollwise.step.episodes import Episode
 from rollwise.step.supply import PromptSupply
 
-Grade = Callable[[Sequence[Completion]], Sequence[Future[float]]]
-"""Starts grading completions and returns the future of each reward, in the same order."""
+Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
+"""Starts grading outcomes and returns the future of each reward, in the same order."""
 
 
 class TextGrader(Protocol):
@@ -25,20 +26,33 @@ class TextGrader(Protocol):
 
 
 def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
-    """Make a `grade` function for `run_session`.
+    """Make a `grade` function for `run_session`; an episode with a reward of its own keeps that.
 
     Args:
         grader: Grades the texts of completions.
         answers: Prompt -> its reference answer.
     """
 
-    def grade(completions: Sequence[Completion]) -> Sequence[Future[float]]:
-        return grader.submit(
-            [completion.text for completion in completions],
-            [answers[completion.draw.key] for completion in completions],
+    def grade(outcomes: Sequence[Outcome]) -> Sequence[Future[float]]:
+        rewards = [Episode.of(outcome).reward for outcome in outcomes]
+        ungraded = [o for o, reward in zip(outcomes, rewards, strict=True) if reward is None]
+        graded = iter(
+            grader.submit(
+                [outcome.text for outcome in ungraded],
+                [answers[outcome.draw.key] for outcome in ungraded],
+            )
+            if ungraded
+            else ()
         )
+        return [next(graded) if reward is None else _known(reward) for reward in rewards]
 
     return grade
+
+
+def _known(reward: float) -> Future[float]:
+    known: Future[float] = Future()
+    known.set_result(reward)
+    return known
 
 
 def run_session(
@@ -87,7 +101,7 @@ class _SessionRun:
         self._session, self._engine, self._prompts = session, engine, prompts
         self._grade, self._supply = grade, supply
         self._streams = session.schedule.streams
-        self._grading: dict[Draw, tuple[Completion, Future[float]]] = {}
+        self._grading: dict[Draw, tuple[Outcome, Future[float]]] = {}
         self._cancelled: set[Draw] = set()
         self._in_engine = set[Draw]() if supply is None else set(session.in_flight)
         self.cost = RolloutCost()
@@ -122,13 +136,13 @@ class _SessionRun:
                 len({draw.key for draw in self._in_engine}),
             )
 
-    def _grade_results(self, results: Sequence[Completion | LostDraw]) -> None:
+    def _grade_results(self, results: Sequence[Result]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
         if not results and not self._grading:
             raise RuntimeError(f"{type(self._engine).__name__} lost draws without saying so")
         self._in_engine.difference_update(result.draw for result in results)
-        completions = [result for result in results if isinstance(result, Completion)]
-        self.cost.tokens += sum(len(completion.tokens) for completion in completions)
+        completions = [result for result in results if not isinstance(result, LostDraw)]
+        self.cost.tokens += sum(Episode.of(done).price.tokens for done in completions)
         # An engine may have completed a draw before it was cancelled.
         wanted = [c for c in completions if c.draw not in self._cancelled]
         with self._grading_time():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.engines.engine import Completion, Engine, LostDraw
+from rollwise.engines.engine import Engine, LostDraw, Outcome
 from rollwise.engines.rollout import run_session
 from rollwise.sampling import Balanced, Draw, RolloutSession, Rounds, Schedule, Streamed, draw_seed
 from rollwise.sampling.draws import Key
@@ -135,7 +135,7 @@ class EngineContract:
                 return
             undisturbed = tokens_of(self.complete(engine, draws))
             engine.submit(draws, self.prompts)
-            first = [result for result in engine.wait() if isinstance(result, Completion)]
+            first = [result for result in engine.wait() if not isinstance(result, LostDraw)]
             go_on({})
             done = {completion.draw: completion for completion in first}
             rest = [draw for draw in draws if draw not in done]
@@ -167,10 +167,10 @@ class EngineContract:
 
     def complete(
         self, engine: Engine, draws: Sequence[Draw], in_flight: Sequence[Draw] = ()
-    ) -> dict[Draw, Completion]:
+    ) -> dict[Draw, Outcome]:
         """Submit draws, and those that get lost again; return all completions."""
         engine.submit(draws, self.prompts)
-        expected, done = {*draws, *in_flight}, dict[Draw, Completion]()
+        expected, done = {*draws, *in_flight}, dict[Draw, Outcome]()
         attempts = ATTEMPTS * max(1, len(expected))
         while results := engine.wait():
             for result in results:
@@ -197,12 +197,12 @@ class EngineContract:
         return found
 
 
-def tokens_of(completions: Mapping[Draw, Completion]) -> dict[Draw, list[int]]:
+def tokens_of(completions: Mapping[Draw, Outcome]) -> dict[Draw, list[int]]:
     """Return the tokens of completions."""
     return {draw: list(completion.tokens) for draw, completion in completions.items()}
 
 
-def _grade(completions: Sequence[Completion]) -> list[Future[float]]:
+def _grade(completions: Sequence[Outcome]) -> list[Future[float]]:
     """Reward responses whose tokens have an even sum."""
     rewards: list[Future[float]] = [Future() for _ in completions]
     for completion, reward in zip(completions, rewards, strict=True):

@@ -1,9 +1,37 @@
-"""Environments of the library `verifiers`: what they ask, and how they score a response.
+"""Environments: those of several turns, and those of the library `verifiers`.
 
-Importing this package does not load the library.
+`episodes.py` is the contract of an environment that a draw is played with; register one of ours in
+`ENVIRONMENTS`. The others are environments of `verifiers` as task and grader. Importing this
+package does not load the library.
 """
 
+from rollwise.environments.calculator import Calculator
 from rollwise.environments.environment import Environment, Question
+from rollwise.environments.episodes import (
+    EpisodeEnvironment,
+    EpisodeLost,
+    Opening,
+    Play,
+    SingleTurn,
+    Turn,
+)
 from rollwise.environments.source import EnvironmentSource
 
-__all__ = ["Environment", "EnvironmentSource", "Question"]
+ENVIRONMENTS: dict[str, type[EpisodeEnvironment]] = {
+    "none": SingleTurn,
+    "calculator": Calculator,
+}
+"""What `episode.type` may be."""
+
+__all__ = [
+    "ENVIRONMENTS",
+    "Environment",
+    "EnvironmentSource",
+    "EpisodeEnvironment",
+    "EpisodeLost",
+    "Opening",
+    "Play",
+    "Question",
+    "SingleTurn",
+    "Turn",
+]

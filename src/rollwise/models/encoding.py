@@ -1,6 +1,6 @@
 """From problems to the tokens that the model is shown."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +107,50 @@ def _encode(problem: Problem, tokenizer: Any) -> list[int]:
     messages = list(problem.messages)
     if getattr(tokenizer, "chat_template", None) is None:
         return list(tokenizer.encode("\n".join(message["content"] for message in messages)))
+    return _rendered(tokenizer, messages, opened=True)
+
+
+def turn_encoder(
+    tokenizer: Any, end_tokens: Collection[int]
+) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:
+    """Make what encodes an environment's words, to follow a turn of the model.
+
+    With a chat template, a text is a message of the user. What follows the model's end token is
+    taken from the template: a conversation with these messages at its end, without what comes
+    before them. Without a template, a text is encoded as it is.
+
+    Args:
+        tokenizer: Of transformers.
+        end_tokens: Token ids that end a turn of the model.
+    """
+    if getattr(tokenizer, "chat_template", None) is None:
+        return lambda says: _plain(tokenizer, says)
+    before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    common = _rendered(tokenizer, before, opened=False)
+    ends = [place for place, token in enumerate(common) if token in end_tokens]
+    rest = common[ends[-1] + 1 :] if ends else []
+
+    def encode(says: str | Sequence[Mapping[str, str]]) -> list[int]:
+        messages = [{"role": "user", "content": says}] if isinstance(says, str) else list(says)
+        whole = _rendered(tokenizer, [*before, *messages], opened=True)
+        if whole[: len(common)] != common:
+            raise DataError(
+                "the tokenizer's chat template renders a conversation otherwise once more follows, "
+                "so that turns cannot be appended to it"
+            )
+        return rest + whole[len(common) :]
+
+    return encode
+
+
+def _plain(tokenizer: Any, says: str | Sequence[Mapping[str, str]]) -> list[int]:
+    text = says if isinstance(says, str) else "\n".join(message["content"] for message in says)
+    return list(tokenizer.encode(text, add_special_tokens=False))
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], opened: bool) -> list[int]:
     return list(
         tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+            messages, add_generation_prompt=opened, tokenize=True, return_dict=False
         )
     )

@@ -18,7 +18,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
-from rollwise.config import BUILT_IN, ModelSettings
+from rollwise.config import BUILT_IN_NAMES, ModelSettings
 from rollwise.errors import ModelError
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
@@ -78,9 +78,9 @@ def load_model(
 
 def model_path(name: str) -> str:
     """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is."""
-    if name != BUILT_IN:
+    if name not in BUILT_IN_NAMES:
         return str(Path(name).expanduser()) if name.startswith("~") else name
-    with as_file(files("rollwise") / "models" / BUILT_IN) as folder:
+    with as_file(files("rollwise") / "models" / name) as folder:
         return str(folder)
 
 

@@ -120,7 +120,7 @@ class TrainedGroup:
                 "question": question,
                 "answer": answer,
                 "index": response.draw.index,
-                "response": response.text,
+                "response": getattr(response, "transcript", response.text),
                 "reward": reward,
                 "advantage": advantage.get(place),
                 "tokens": episode.price.tokens,

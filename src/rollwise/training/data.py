@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from rollwise.config import BUILT_IN, TrainConfig
+from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
 from rollwise.models.encoding import EncodedPrompts, encode_fitting, prompt_limit
@@ -68,13 +68,13 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     data, count = config.data, config.evaluation.problems
     if data.heldout:
         heldout = _read(config, data.heldout, data.heldout_split, HELDOUT_SEED)
-    elif data.train == BUILT_IN:
+    elif data.train in BUILT_IN_NAMES:
         heldout = _make(config, count, HELDOUT_SEED)
     else:
         return _set_apart(_read(config, data.train, data.split, config.seed), count)
     keys = frozenset(problem.key for problem in heldout)
     heldout = heldout[:count]
-    if data.train == BUILT_IN:
+    if data.train in BUILT_IN_NAMES:
         return _make(config, data.problems, config.seed, keys), heldout
     problems = _read(config, data.train, data.split, config.seed)
     train = [problem for problem in problems if problem.key not in keys]
@@ -87,7 +87,7 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
 
 
 def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
-    if source == BUILT_IN:
+    if source in BUILT_IN_NAMES:
         return _make(config, config.evaluation.problems, seed)
     found = read_problems(
         source,

@@ -47,7 +47,7 @@ class LocalBackend:
             model_path(config.model.path),
             for_sampling(model) if self._needs_model else model,
             self.tokenizer,
-            config.data.max_prompt_tokens,
+            config.data.max_prompt_tokens + config.episode.further_tokens,
         )
         if not self._needs_model:  # a resumed run has other weights than the model it started from
             engine.load_weights(self.learner.weights())

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 
+from rollwise.engines import EpisodeEngine
 from rollwise.records import Row
 from rollwise.step import Example, Step, take_step
 from rollwise.training.backend import StepLearner
@@ -79,13 +80,20 @@ class Pipeline:
 
 def draw_step(run: Run, number: int) -> tuple[Row, list[Example]]:
     """Draw and grade a step; returns its metrics, and what is learned from."""
-    failed_before = run.grader.failures
+    failed_before, cancelled_before = run.grader.failures, _cancelled(run)
     step = take_step(run.recipe, run.sampler, run.roll_out, number, run.carried)
     run.carried = step.carried
     _keep_samples(run, step, number)
     failed = run.grader.failures - failed_before
     metrics = {"step": number, **step.metrics, "grader_failures": failed}
+    if "ends" in metrics:
+        metrics["ends"]["cancelled"] = _cancelled(run) - cancelled_before
     return metrics, step.examples(run.prompts)
+
+
+def _cancelled(run: Run) -> int:
+    """Episodes under way that were cancelled so far."""
+    return run.engine.cancelled if isinstance(run.engine, EpisodeEngine) else 0
 
 
 def learn(learner: StepLearner, examples: Sequence[Example]) -> Learned:

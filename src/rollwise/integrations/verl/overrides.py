@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rollwise.config import BUILT_IN, MICRO_BATCH_TOKENS, TrainConfig
+from rollwise.config import BUILT_IN_NAMES, MICRO_BATCH_TOKENS, TrainConfig
 from rollwise.integrations.verl.settings import BUFFER, MANAGER, NAME
 from rollwise.models.loading import model_path
 from rollwise.records import flatten
@@ -81,7 +81,7 @@ def _model(config: TrainConfig) -> dict[str, Any]:
         f"{MODEL}.path": model_path(model.path),
         f"{MODEL}.enable_gradient_checkpointing": model.gradient_checkpointing,
     }
-    if model.path == BUILT_IN:
+    if model.path in BUILT_IN_NAMES:
         chosen[f"{MODEL}.custom_chat_template"] = PLAIN_TEMPLATE
     if model.lora_rank:
         modules = model.lora_modules

@@ -93,6 +93,7 @@ def unsupported(settings: TrainConfig) -> list[str]:
         "tokens": (settings.tokens, "unset", (None,), trainer),
         "seconds": (settings.seconds, "unset", (None,), trainer),
         "evaluation.every_tokens": (settings.evaluation.every_tokens, 0, (0,), trainer),
+        "episode.type": (settings.episode.type, "none", ("none",), "agent loops play episodes"),
         "step.carry_over": (settings.step.carry_over, "false", (False,), workers),
         "step.tokens": (settings.step.tokens, "unset", (None,), workers),
         "step.normalize_advantages": (

@@ -1,0 +1,395 @@
+"""Episodes by any engine: the engine draws each turn, an environment answers it."""
+
+import asyncio
+import itertools
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, Self
+
+from rollwise.engines.asynchronous import end_other_tasks
+from rollwise.engines.engine import (
+    Completion,
+    Engine,
+    LostDraw,
+    PlayedEpisode,
+    Prompts,
+    Result,
+)
+from rollwise.environments.episodes import (
+    EpisodeEnvironment,
+    EpisodeLost,
+    Message,
+    Opening,
+    Play,
+    Turn,
+)
+from rollwise.errors import one_line
+from rollwise.sampling import Draw
+from rollwise.sampling.checks import above_zero, at_least
+from rollwise.sampling.draws import Key, hash_index
+from rollwise.step.episodes import End, Price, Span
+
+log = logging.getLogger(__name__)
+
+Encode = Callable[[str | Sequence[Message]], Sequence[int]]
+"""What an environment says -> the tokens that follow the model's turn."""
+
+
+@dataclass(frozen=True)
+class EpisodeLimits:
+    """Where an episode is cut.
+
+    Attributes:
+        turns: The most turns of the model.
+        tokens: No turn begins once the episode has this many, the environment's included.
+        seconds: The most seconds, from the first turn on; None for no limit.
+        context: The most tokens of prompt and episode; infinite if unknown.
+        turn_tokens: The most tokens of a turn: what must be left of the context for one to begin.
+    """
+
+    turns: int = 16
+    tokens: int = 8192
+    seconds: float | None = None
+    context: float = math.inf
+    turn_tokens: int = 1
+
+    def __post_init__(self) -> None:
+        at_least("turns", self.turns, 1)
+        at_least("tokens", self.tokens, 1)
+        if self.seconds is not None:
+            above_zero("seconds", self.seconds)
+
+
+@dataclass(eq=False)
+class _Playing:
+    """An episode under way."""
+
+    draw: Draw
+    prompt: Sequence[int]
+    began: float
+    tokens: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    drawn: int = 0
+    turns: int = 0
+    last: Completion | None = None
+    play: Play | None = None
+    turn: Draw | None = None
+    answering: "Future[Turn] | None" = None
+    reward: float = 0.0
+
+    def add(self, tokens: Sequence[int], text: str, span: Span) -> None:
+        self.tokens += tokens
+        self.said.append(text)
+        self.spans.append(span)
+
+
+class EpisodeEngine:
+    """Plays draws as episodes: an engine too, around one that draws the turns.
+
+    A turn is drawn from the whole context, the prompt and all that was said, so an engine that
+    caches prefixes reuses them. The first turn has the draw's own seed, each later one its own,
+    hashed from it. An episode has a slot from its first turn to its end. It is a context manager,
+    which closes the engine within.
+
+    Args:
+        engine: Draws the turns.
+        environment: Answers them.
+        problems: Each prompt's `messages` and `answer`, by key.
+        encode: Turns what an environment says into tokens.
+        limits: Where episodes are cut. Seconds are looked at when the engine reports something.
+        clock: Returns seconds.
+
+    Attributes:
+        cancelled: Episodes under way that were cancelled, in all.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        environment: EpisodeEnvironment,
+        problems: Mapping[Key, Any],
+        encode: Encode,
+        limits: EpisodeLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine, self._environment, self._problems = engine, environment, problems
+        self._encode, self._limits, self._clock = encode, limits or EpisodeLimits(), clock
+        self._waiting: dict[Draw, Sequence[int]] = {}
+        self._playing: dict[Draw, _Playing] = {}
+        self._next: dict[Draw, Sequence[int]] = {}
+        self._of_turn: dict[Draw, _Playing] = {}
+        self._answered: queue.SimpleQueue[tuple[_Playing, Future[Turn]]] = queue.SimpleQueue()
+        self._results: list[Result] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.cancelled = 0
+        if hasattr(engine, "continue_with"):
+            self.continue_with = engine.continue_with
+
+    @property
+    def free_slots(self) -> int | None:
+        """Slots of the engine that neither an episode nor a waiting draw needs."""
+        free = self._engine.free_slots
+        return None if free is None else max(0, free - self._reserved - len(self._waiting))
+
+    @property
+    def _reserved(self) -> int:
+        """Slots of the episodes under way that are not in the engine now."""
+        return len(self._playing) - len(self._of_turn) + len(self._next)
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws; those without a free slot wait."""
+        self._waiting.update((draw, prompts[draw.key]) for draw in draws)
+        self._fill()
+
+    def wait(self) -> Sequence[Result]:
+        """Play until some episodes have ended; [] if there are none."""
+        while not self._results:
+            self._fill()
+            if self._of_turn:
+                for result in self._engine.wait():
+                    self._end_turn(result)
+                self._take_answers(wait=0.0)
+            elif self._playing:
+                self._take_answers(wait=self._time_left())
+            else:
+                return []
+            self._cut_overdue()
+        results, self._results = self._results, []
+        return results
+
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Forget draws; returns the tokens drawn in all turns of those under way."""
+        tokens, turns = 0, []
+        for draw in draws:
+            self._waiting.pop(draw, None)
+            if (playing := self._playing.get(draw)) is not None:
+                self.cancelled += 1
+                tokens += playing.drawn
+                turns += self._leave(playing)
+        return tokens + (self._engine.cancel(turns) if turns else 0)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Use other weights for all further draws; episodes under way start over."""
+        begun = {draw: playing.prompt for draw, playing in self._playing.items()}
+        turns = [turn for playing in list(self._playing.values()) for turn in self._leave(playing)]
+        if turns:
+            self._engine.cancel(turns)
+        self._waiting = {**begun, **self._waiting}
+        self._engine.load_weights(weights)
+
+    def close(self) -> None:
+        """Close the episodes under way, and stop the environment's event loop."""
+        for playing in list(self._playing.values()):
+            self._leave(playing)
+        if self._loop is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(end_other_tasks(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
+
+    def __enter__(self) -> Self:
+        if isinstance(self._engine, AbstractContextManager):
+            self._engine.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+        if isinstance(self._engine, AbstractContextManager):
+            self._engine.__exit__(*error)
+
+    def _fill(self) -> None:
+        """Submit the next turns, and begin as many waiting draws as there are slots for."""
+        free = self._engine.free_slots
+        count = len(self._waiting) if free is None else max(0, free - self._reserved)
+        turns, self._next = self._next, {}
+        for draw in list(itertools.islice(self._waiting, count)):
+            playing = _Playing(draw, self._waiting.pop(draw), self._clock())
+            self._playing[draw] = playing
+            turns[self._begin_turn(playing, draw)] = playing.prompt
+        if turns:
+            self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
+
+    def _begin_turn(self, playing: _Playing, turn: Draw) -> Draw:
+        playing.turn, playing.answering = turn, None
+        playing.turns += 1
+        self._of_turn[turn] = playing
+        return turn
+
+    def _end_turn(self, result: Result) -> None:
+        """Hand what the model said to the environment."""
+        playing = self._of_turn.pop(result.draw, None)
+        if playing is None:  # of an episode that has ended
+            return
+        playing.turn = None
+        if isinstance(result, LostDraw):
+            self._lose(playing, result.reason)
+            return
+        if not isinstance(result, Completion):
+            raise TypeError(f"an engine of turns must return completions, got {result!r:.100}")
+        playing.last = result
+        playing.drawn += len(result.tokens)
+        playing.add(result.tokens, result.text, Span(result.tokens, result.logprobs))
+        try:
+            if playing.play is None:
+                playing.play = self._environment.begin(self._opening(playing.draw))
+            answer = playing.play.step(result.text)
+        except Exception as error:  # an environment may raise anything; the episode is data
+            self._fail(playing, error)
+            return
+        if isawaitable(answer):
+            self._await(playing, answer)
+        else:
+            self._take(playing, answer)
+
+    def _opening(self, draw: Draw) -> Opening:
+        problem = self._problems[draw.key]
+        return Opening(
+            problem.messages, problem.answer, hash_index(f"{draw.seed}\x1fenvironment", 0)
+        )
+
+    def _await(self, playing: _Playing, answer: Any) -> None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="environment", daemon=True
+            )
+            self._thread.start()
+
+        async def answered() -> Turn:
+            turn: Turn = await answer
+            return turn
+
+        playing.answering = asyncio.run_coroutine_threadsafe(answered(), self._loop)
+        playing.answering.add_done_callback(lambda done: self._answered.put((playing, done)))
+
+    def _take_answers(self, wait: float | None) -> None:
+        """Take what environments have answered; wait so many seconds for the first of them."""
+        try:
+            if wait != 0.0:
+                self._take_answer(*self._answered.get(timeout=wait))
+            while True:
+                self._take_answer(*self._answered.get_nowait())
+        except queue.Empty:
+            return
+
+    def _take_answer(self, playing: _Playing, answer: "Future[Turn]") -> None:
+        if playing.answering is not answer:  # of an episode that has ended
+            return
+        try:
+            turn = answer.result()
+        except Exception as error:
+            self._fail(playing, error)
+        else:
+            self._take(playing, turn)
+
+    def _take(self, playing: _Playing, turn: Turn) -> None:
+        """Go on with what an environment has answered, or end the episode."""
+        if not isinstance(turn, Turn):
+            self._fail(playing, TypeError(f"step must return a Turn, got {turn!r:.100}"))
+            return
+        if turn.reward is not None:
+            if not math.isfinite(turn.reward):
+                self._fail(playing, ValueError(f"a reward must be finite, got {turn.reward}"))
+                return
+            playing.reward = float(turn.reward)
+        cut = playing.last is not None and playing.last.truncated
+        if turn.done:
+            self._end(playing, "truncated" if cut else "done", turn.reward)
+        elif cut or playing.turns >= self._limits.turns or self._is_overdue(playing):
+            self._end(playing, "truncated", playing.reward)
+        else:
+            self._continue(playing, turn)
+
+    def _continue(self, playing: _Playing, turn: Turn) -> None:
+        try:
+            tokens = list(self._encode(turn.says))
+        except Exception as error:  # a chat template may refuse what an environment says
+            self._fail(playing, error)
+            return
+        length, limits = len(playing.tokens) + len(tokens), self._limits
+        context = len(playing.prompt) + length + limits.turn_tokens
+        if length >= limits.tokens or context > limits.context:
+            self._end(playing, "truncated", playing.reward)
+            return
+        if tokens:
+            playing.add(tokens, _text_of(turn.says), Span(tokens))
+        draw = playing.draw
+        key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
+        begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
+        self._next[self._begin_turn(playing, begun)] = [*playing.prompt, *playing.tokens]
+
+    def _end(self, playing: _Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
+        price = Price(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
+        self._leave(playing)
+        self._results.append(
+            PlayedEpisode(
+                spans=tuple(playing.spans),
+                price=price,
+                end=end,
+                reward=reward,
+                draw=playing.draw,
+                text=playing.last.text if playing.last is not None else "",
+                transcript="".join(playing.said),
+            )
+        )
+
+    def _fail(self, playing: _Playing, error: Exception) -> None:
+        if isinstance(error, EpisodeLost):
+            self._lose(playing, one_line(error))
+            return
+        log.warning("an episode of %r failed: %s", playing.draw.key, one_line(error))
+        self._end(playing, "failed", 0.0)
+
+    def _lose(self, playing: _Playing, reason: str) -> None:
+        self._leave(playing)
+        self._results.append(LostDraw(playing.draw, reason))
+
+    def _leave(self, playing: _Playing) -> list[Draw]:
+        """Forget an episode, and close it; returns its turn if that is in the engine."""
+        del self._playing[playing.draw]
+        turn, playing.turn = playing.turn, None
+        if playing.answering is not None:
+            playing.answering.cancel()
+            playing.answering = None
+        close = getattr(playing.play, "close", None)
+        if close is not None:
+            close()
+        if turn is None:
+            return []
+        del self._of_turn[turn]
+        return [] if self._next.pop(turn, None) is not None else [turn]
+
+    def _is_overdue(self, playing: _Playing) -> bool:
+        seconds = self._limits.seconds
+        return seconds is not None and self._clock() - playing.began >= seconds
+
+    def _time_left(self) -> float | None:
+        """Seconds until the first episode is overdue; None if none can be."""
+        if self._limits.seconds is None:
+            return None
+        first = min(playing.began for playing in self._playing.values())
+        return max(0.01, first + self._limits.seconds - self._clock())
+
+    def _cut_overdue(self) -> None:
+        """End episodes whose time is over, in the middle of a turn or of an answer."""
+        if self._limits.seconds is None:
+            return
+        for playing in [p for p in self._playing.values() if self._is_overdue(p)]:
+            turn, in_engine = playing.turn, playing.turn not in self._next
+            broken_off = self._engine.cancel([turn]) if turn is not None and in_engine else 0
+            self._end(playing, "truncated", playing.reward, broken_off)
+
+
+def _text_of(says: str | Sequence[Message]) -> str:
+    return says if isinstance(says, str) else "\n".join(message["content"] for message in says)

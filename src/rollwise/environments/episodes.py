@@ -1,0 +1,89 @@
+"""The contract of an environment of several turns."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Message = Mapping[str, str]
+"""A message of a conversation: `role` and `content`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What an episode begins with.
+
+    Attributes:
+        messages: What the model is shown first, the problem.
+        answer: The problem's reference answer.
+        seed: For the environment's random numbers; the same whenever the draw is drawn again.
+    """
+
+    messages: Sequence[Message]
+    answer: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What an environment does with what the model said.
+
+    Attributes:
+        says: What the model reads next. A text becomes a message of the user where the tokenizer
+            has a chat template, and is appended as it is where it has none. Messages are for chat
+            templates: those that follow the model's, such as a tool's result.
+        done: Whether the episode ends here.
+        reward: Of the episode if it ends here, by itself or at a limit. None lets the grader decide
+            by what the model said last, if `done`; at a limit it counts 0.
+    """
+
+    says: str | Sequence[Message] = ""
+    done: bool = False
+    reward: float | None = None
+
+
+class Play(Protocol):
+    """One episode under way.
+
+    It may have a method `close()` as well, which is called at its end, whatever that is.
+    """
+
+    def step(self, reply: str) -> Turn | Awaitable[Turn]:
+        """Answer what the model said, without special tokens.
+
+        An ordinary method must be quick, because all other episodes wait for it. A method that
+        waits for something is written `async`: it runs on an event loop beside the others.
+
+        Raises:
+            EpisodeLost: The environment is at fault; the draw is drawn again.
+            Exception: Anything else ends the episode as failed, with reward 0.
+        """
+        ...
+
+
+class EpisodeLost(Exception):
+    """Raised by an environment to have a draw drawn again, because its own service failed."""
+
+
+class EpisodeEnvironment:
+    """Base class of the environments that `episode.type` can name.
+
+    A subclass is a frozen dataclass, whose fields are its settings. Write `begin`.
+    """
+
+    def begin(self, opening: Opening) -> Play:
+        """Begin an episode; called when the model has said its first words."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SingleTurn(EpisodeEnvironment):
+    """No environment: a draw is one response, which the grader grades."""
+
+    def begin(self, opening: Opening) -> Play:
+        """Begin what ends at once."""
+        return _OneTurn()
+
+
+class _OneTurn:
+    def step(self, reply: str) -> Turn:
+        return Turn(done=True)
