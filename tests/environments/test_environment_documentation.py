@@ -6,8 +6,8 @@ import re
 def test_the_page_shows_the_example_as_it_is(root):
     page = (root / "docs/verifiers.md").read_text()
     for language, name in (("python", "sums.py"), ("toml", "sums.toml")):
-        [shown] = re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-        assert shown == (root / "examples/verifiers" / name).read_text()
+        shown = re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        assert (root / "examples/verifiers" / name).read_text() in shown
 
 
 def test_ci_takes_the_oldest_release_and_the_newest(root):

@@ -134,6 +134,8 @@ def drawing_defaults(
 def grading_defaults(given: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return the defaults of `grading`, which depend on where the problems are from."""
     named = setting(given, "data", "environment", "")
-    by_source = "exact" if source in BUILT_IN_NAMES else "environment" if named else "math"
+    played = setting(given, "episode", "type", "none") == "environment"  # and rewarded by it
+    graded = "environment" if named and not played else "math"
+    by_source = "exact" if source in BUILT_IN_NAMES or (named and played) else graded
     kind = setting(given, "grading", "type", by_source)
     return {"type": kind, "timeout": GRADERS.get(kind, GraderSettings).timeout}

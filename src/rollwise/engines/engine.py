@@ -49,7 +49,7 @@ class PlayedEpisode(Episode):
     Attributes:
         draw: The draw that it completes.
         text: What the model said last, for a grader.
-        transcript: All that was said after the prompt, for people.
+        transcript: All that was said after the prompt, a line a turn, for people.
     """
 
     draw: Draw

@@ -340,7 +340,7 @@ class EpisodeEngine:
                 reward=reward,
                 draw=playing.draw,
                 text=playing.last.text if playing.last is not None else "",
-                transcript="".join(playing.said),
+                transcript="\n".join(playing.said),
             )
         )
 

@@ -10,6 +10,7 @@ from rollwise.environments.environment import Environment, Question
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
     EpisodeLost,
+    OfVerifiers,
     Opening,
     Play,
     SingleTurn,
@@ -20,6 +21,7 @@ from rollwise.environments.source import EnvironmentSource
 ENVIRONMENTS: dict[str, type[EpisodeEnvironment]] = {
     "none": SingleTurn,
     "calculator": Calculator,
+    "environment": OfVerifiers,
 }
 """What `episode.type` may be."""
 

@@ -26,25 +26,13 @@ class ClassicEnvironment:
         self._runner = asyncio.Runner()
         if reason := _unsupported(self._environment):
             raise ConfigError(
-                f"`data.environment` must be one of a single turn without tools; {name!r} {reason}"
+                f"`data.environment` must be one of a single turn without tools; {name!r} {reason} "
+                "(`episode.type` = `environment` plays several turns)"
             )
 
     def questions(self, split: str) -> list[Question]:
         """See `Environment`; without evaluation data, verifiers takes the training data."""
-        data = self._environment
-        try:
-            rows = data.get_dataset() if split == "train" else data.get_eval_dataset()
-        except ValueError as error:
-            raise DataError(f"{self._name} has no data to train on: {error}") from error
-        return [self._question(i, row) for i, row in enumerate(rows)]
-
-    def _question(self, index: int, row: Mapping[str, Any]) -> Question:
-        place = f"{self._name}, row {index} (from 0)"
-        messages = messages_of(row["prompt"], place)
-        try:
-            return Question(messages, json.dumps(row, ensure_ascii=False))
-        except TypeError as error:
-            raise DataError(f"{place} holds what cannot be written in JSON: {error}") from error
+        return classic_questions(self._environment, split, self._name)
 
     def score(self, response: str, row: str) -> float:
         """See `Environment`; also raises if the environment asks something else than its row."""
@@ -54,6 +42,23 @@ class ClassicEnvironment:
         if done["error"]:
             raise RuntimeError(done["error"])
         return float(done["reward"])
+
+
+def classic_questions(environment: Any, split: str, name: str) -> list[Question]:
+    """List the questions of any environment of verifiers up to 0.3 (see `Environment`)."""
+    try:
+        rows = environment.get_dataset() if split == "train" else environment.get_eval_dataset()
+    except ValueError as error:
+        raise DataError(f"{name} has no data to train on: {error}") from error
+    return [_question(f"{name}, row {i} (from 0)", row) for i, row in enumerate(rows)]
+
+
+def _question(place: str, row: Mapping[str, Any]) -> Question:
+    messages = messages_of(row["prompt"], place)
+    try:
+        return Question(messages, json.dumps(row, ensure_ascii=False))
+    except TypeError as error:
+        raise DataError(f"{place} holds what cannot be written in JSON: {error}") from error
 
 
 def _unsupported(environment: Any) -> str:

@@ -22,11 +22,13 @@ class EnvironmentSource:
         name: An installed package, as in `verifiers` (`owner/name` too), or a module.
         arguments: Those of `load_environment`, or the settings of a taskset.
         folder: Where a module may be; goes to the front of Python's path, as with `python -m`.
+        in_episodes: Its draws are played in several turns; what is opened has `begin`, too.
     """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     folder: str = field(default_factory=os.getcwd)
+    in_episodes: bool = False
 
     def open(self) -> Environment:
         """Open the environment, and restore the handlers of Ctrl-C and SIGTERM.
@@ -45,7 +47,8 @@ class EnvironmentSource:
             sys.path.insert(0, self.folder)
         try:
             with _handlers_kept():
-                return self._open()
+                environment: Environment = self._open()
+                return environment
         except RollwiseError:
             raise
         except Exception as error:  # its own code runs, which may raise anything
@@ -53,19 +56,29 @@ class EnvironmentSource:
                 f"`data.environment` {self.name!r} cannot be loaded: {one_line(error)}"
             ) from error
 
-    def _open(self) -> Environment:
+    def _open(self) -> Any:
         import verifiers
         from verifiers.v1 import Taskset, import_taskset
 
         if _exports(import_taskset(self.name), Taskset):
             from rollwise.environments.tasksets import TasksetEnvironment
 
+            if self.in_episodes:
+                raise ConfigError(
+                    f"`episode.type` must not be `environment` for {self.name!r}: it is a taskset, "
+                    "whose turns verifiers plays by programs of their own; classic environments "
+                    "(MultiTurnEnv, ToolEnv) can be played, by verifiers 0.3"
+                )
             return TasksetEnvironment(self.name, self.arguments)
         if not hasattr(verifiers, "SingleTurnEnv"):
             raise ConfigError(
                 f"`data.environment` {self.name!r} exports no taskset, and classic environments "
                 f"are no longer in verifiers {verifiers.__version__}: pip install 'verifiers<0.4'"
             )
+        if self.in_episodes:
+            from rollwise.environments.classic_episodes import ClassicEpisodes
+
+            return ClassicEpisodes(self.name, self.arguments)
         from rollwise.environments.classic import ClassicEnvironment
 
         return ClassicEnvironment(self.name, self.arguments)

@@ -86,6 +86,13 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     return train, heldout
 
 
+def environment_source(config: TrainConfig) -> EnvironmentSource:
+    """Return the environment that the data name."""
+    data = config.data
+    in_episodes = config.episode.type == "environment"
+    return EnvironmentSource(data.environment, data.environment_arguments, in_episodes=in_episodes)
+
+
 def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
     if source in BUILT_IN_NAMES:
         return _make(config, config.evaluation.problems, seed)
@@ -97,7 +104,7 @@ def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Probl
         answer_column=config.data.answer_column,
         instruction=config.data.instruction,
         system_prompt=config.data.system_prompt,
-        environment=EnvironmentSource(config.data.environment, config.data.environment_arguments),
+        environment=environment_source(config),
     )
     log.info("%s: %s", source, found.describe())
     if not found.problems:

@@ -17,7 +17,7 @@ from rollwise.records import RunFolder, Trackers
 from rollwise.tasks import Problem
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import check_checkpoint, load_carried, load_checkpoint
-from rollwise.training.data import load_data
+from rollwise.training.data import environment_source, load_data
 from rollwise.training.state import Run, Spent
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def _play_episodes(
     )
     return EpisodeEngine(
         engine,
-        settings.make(),
+        settings.make().opened(environment_source(config)),
         {problem.key: problem for problem in problems},
         turn_encoder(backend.tokenizer, end_tokens(None, backend.tokenizer)),
         limits,

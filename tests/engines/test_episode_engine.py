@@ -100,7 +100,7 @@ def test_turns_go_on_from_the_whole_context():
     assert (outcome.draw, outcome.end, outcome.reward) == (DRAW, "done", 0.5)
     assert (outcome.price.tokens, outcome.price.turns) == (6, 3)
     assert outcome.text == "said 3"
-    assert outcome.transcript == "said 1xysaid 2zsaid 3"
+    assert outcome.transcript == "said 1\nxy\nsaid 2\nz\nsaid 3"
 
 
 def test_the_first_turn_has_the_draws_seed_and_each_later_one_its_own():
