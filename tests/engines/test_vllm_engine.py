@@ -6,6 +6,9 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +19,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from rollwise.cli import main
 from rollwise.config import VLLMSettings
 from rollwise.engines import Completion, LostDraw
+from rollwise.engines.reaper import marked
 from rollwise.engines.rollout import run_session
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.vllm import SEEDS, VLLMEngine
@@ -366,3 +370,35 @@ def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog)
         assert step["lost_draws"] == step["failed_draws"] == 0
         assert step["sampler_gap"] < 1e-4
         assert step["importance_weight"] == pytest.approx(1, abs=1e-4)
+
+
+KILLED = """
+import sys
+from transformers import PreTrainedTokenizerFast
+from rollwise.config import VLLMSettings
+from rollwise.engines.vllm import VLLMEngine
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    settings = VLLMSettings(dtype="float32", enforce_eager=True)
+    engine = VLLMEngine(folder, tokenizer, {1}, 4096, 12, 1.0, 8, settings)
+    print("mark", engine._reaper._mark, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_vllm_ends_with_a_process_that_is_killed(folders, tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED, encoding="utf-8")
+    command = [sys.executable, str(script), str(folders[0])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as trainer:
+        lines = (line.decode().split() for line in trainer.stdout)
+        mark = next(words[1] for words in lines if words[:1] == ["mark"])
+        assert marked(mark)
+        trainer.kill()
+        trainer.wait()
+    ends = time.monotonic() + 120
+    while marked(mark):
+        assert time.monotonic() < ends
+        time.sleep(0.1)

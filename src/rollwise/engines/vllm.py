@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
 from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
 from rollwise.engines.options import VLLMOptions
+from rollwise.engines.reaper import Reaper
 from rollwise.engines.shared_weights import SharedWeights
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
@@ -46,7 +47,8 @@ class VLLMEngine(AsyncEngine):
     draws, up to the rounding of the model's arithmetic, which in vLLM depends on the batch.
 
     vLLM runs in its own process. If that dies, its draws are lost, and it is restarted with the
-    latest weights for the next ones. Use the engine as a context manager, or close it. A script
+    latest weights for the next ones; if this process is killed, it ends too. Use the engine as a
+    context manager, or close it. A script
     that makes one needs `if __name__ == "__main__"`, because the process imports the script.
 
     Args:
@@ -83,10 +85,12 @@ class VLLMEngine(AsyncEngine):
         self._names = map(str, count())
         self._name_of: dict[Draw, str] = {}
         super().__init__(slots, "vllm")
+        self._reaper = Reaper()
         try:
             self._llm = self._call(self._start())
         except BaseException:
             self._stop_loop()
+            self._reaper.close()
             raise
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
@@ -128,6 +132,7 @@ class VLLMEngine(AsyncEngine):
     def close(self) -> None:
         """Stop vLLM's process and forget draws in flight."""
         super().close()
+        self._reaper.close()
         self._forget_weights()
 
     def _check_length(self, draw: Draw, prompt: Sequence[int]) -> None:
@@ -230,7 +235,8 @@ class VLLMEngine(AsyncEngine):
             disable_log_stats=True,
         )
         try:
-            llm = AsyncLLM.from_engine_args(arguments)
+            with self._reaper.marking():
+                llm = AsyncLLM.from_engine_args(arguments)
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineError(f"vLLM did not start with {self.path}: {error}") from error
         if self._weights is not None:

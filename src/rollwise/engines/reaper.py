@@ -1,0 +1,86 @@
+"""Ends the processes that an engine started if this process is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+MARK = "ROLLWISE_ENGINE"
+"""The environment variable by which an engine's processes are known."""
+
+GRACE = 5.0
+"""Seconds from SIGTERM to SIGKILL."""
+
+
+class Reaper:
+    """Watches this process from another one, which ends an engine's processes if this one dies.
+
+    A process that is killed outright (SIGKILL, or for memory) cannot end what it has started. The
+    watching one does: it ends every process that was started within `marking`, and their children,
+    wherever in vLLM they are. It needs `/proc`; elsewhere nothing is watched.
+    """
+
+    def __init__(self) -> None:
+        self._mark = uuid.uuid4().hex
+        self._process: subprocess.Popen[bytes] | None = None
+        if Path("/proc/self/environ").exists():
+            command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), self._mark]
+            # A session of its own: neither Ctrl-C nor a closed terminal is meant for it.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    @contextmanager
+    def marking(self) -> Iterator[None]:
+        """Mark processes that are started within it."""
+        before = os.environ.get(MARK)
+        os.environ[MARK] = self._mark
+        try:
+            yield
+        finally:
+            del os.environ[MARK]
+            if before is not None:
+                os.environ[MARK] = before
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def marked(mark: str) -> list[int]:
+    """Find the running processes of this user that have the mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):  # no process, another user's, or just ended
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def watch(parent: int, mark: str) -> None:
+    """Wait until the parent has died, then end all marked processes."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        ends = time.monotonic() + GRACE
+        for process in marked(mark):
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+        while marked(mark) and time.monotonic() < ends:
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    watch(int(sys.argv[1]), sys.argv[2])
