@@ -436,6 +436,26 @@ BAD_VALUES = {
         {"grading": {"type": "math", "uncontained": True}},
         ["`grading.uncontained` is not a setting of type `math`"],
     ),
+    "more at a time than any memory holds": (
+        {"engine": {"batch_size": 10**11}},
+        ["`engine.batch_size`", "less than or equal to 1048576", "it is 100000000000"],
+    ),
+    "more prompts than any memory holds": (
+        {"prompts": {"batch_size": 10**11}},
+        ["`prompts.batch_size`", "less than or equal to 1048576", "it is 100000000000"],
+    ),
+    "more rounds than tables hold": (
+        {"schedule": {"rounds": 10**11}},
+        ["`schedule`", "the most draws of a prompt, must be at most 4,096", "got 800,000,000,000"],
+    ),
+    "more draws than tables hold": (
+        {"schedule": {"type": "streamed", "max_samples": 10**11}},
+        ["`schedule`", "max_samples must be at most 4,096", "got 100,000,000,000"],
+    ),
+    "more responses of an evaluation than tables hold": (
+        {"evaluation": {"samples": 5000}},
+        ["`evaluation.samples`", "less than or equal to 4096", "it is 5000"],
+    ),
     "out of reach": (
         {"exit": {"positives": 20, "negatives": 20}},
         ["`exit` does not fit `schedule`", "positives=20", "never", "32 draws", "size=8"],
@@ -518,7 +538,18 @@ def test_a_named_environment_is_what_the_other_commands_read():
     evaluated, prepared = (make_settings(kind, named) for kind in (EvaluateConfig, PrepareConfig))
     assert evaluated.benchmarks == prepared.data.sources == ["environment"]
     assert evaluated.grading.type == prepared.grading.type == "environment"
-    assert make_settings(EvaluateConfig, named, {"benchmarks": ["aime24"]}).benchmarks == ["aime24"]
+    others = {"benchmarks": ["aime24"], "model": {"path": "mine"}}
+    assert make_settings(EvaluateConfig, named, others).benchmarks == ["aime24"]
+
+
+@pytest.mark.parametrize("benchmark", ["math500", "aime24", "owner/name"])
+def test_the_built_in_model_is_refused_benchmarks_that_it_cannot_read(benchmark):
+    with pytest.raises(ConfigError) as caught:
+        make_settings(EvaluateConfig, {"benchmarks": ["running-sums", benchmark]})
+    message = str(caught.value)
+    assert f"cannot be evaluated on {benchmark}" in message and "`--model.path`" in message
+    with_model = {"benchmarks": [benchmark], "model": {"path": "mine"}}
+    assert make_settings(EvaluateConfig, with_model).benchmarks == [benchmark]
 
 
 def test_arguments_of_an_environment_on_the_command_line(settle):

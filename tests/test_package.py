@@ -123,6 +123,42 @@ def test_without_a_command_it_says_which_there_are(capsys):
     assert "COMMAND" in capsys.readouterr().err
 
 
+def test_an_argument_that_is_not_utf_8_is_named(tmp_path, capsys):
+    assert main(["train", "--output", str(tmp_path / "run"), "--seed", "\udcff"]) == 2
+    assert capsys.readouterr().err == r"rollwise: b'\xff' on the command line is not UTF-8" + "\n"
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's is for a device."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 745. GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_memory_that_does_not_suffice_is_an_error_with_advice(monkeypatch, capsys, error):
+    def run(*_):
+        raise error
+
+    monkeypatch.setattr("rollwise.cli.read_toml", run)
+    assert main(["plan", "settings.toml"]) == 2
+    message = capsys.readouterr().err
+    assert str(error) in message and "`engine.batch_size`" in message
+
+
+def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
+    def run(*_):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("rollwise.cli.read_toml", run)
+    with pytest.raises(RuntimeError, match="something else"):
+        main(["plan", "settings.toml"])
+
+
 @pytest.mark.skipif(find_spec("verl") is not None, reason="verl is installed")
 def test_without_verl_it_says_what_to_install(tmp_path, capsys):
     assert main(["verl", "--output", str(tmp_path / "run")]) == 2

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -31,7 +32,13 @@ from rollwise.config import (
 )
 from rollwise.config.command_line import plain_warnings, plugins_given
 from rollwise.config.old import given_by_old_names
-from rollwise.errors import ConfigError, RollwiseError
+from rollwise.errors import (
+    ConfigError,
+    RollwiseError,
+    half_of_a_pair,
+    is_out_of_memory,
+    one_line,
+)
 from rollwise.files import locked
 from rollwise.signals import Terminated, terminated_by_signals
 
@@ -59,6 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("rollwise: stopped", file=sys.stderr)
             return INTERRUPTED
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            print(
+                f"rollwise: there is not enough memory: {one_line(error)}; a lower "
+                "`engine.batch_size`, `engine.max_new_tokens` or `prompts.batch_size` needs less",
+                file=sys.stderr,
+            )
+            return RollwiseError.exit_code
 
 
 def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -76,6 +92,9 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    for argument in arguments:
+        if half_of_a_pair(argument):  # as bytes that are not UTF-8 arrive
+            raise ConfigError(f"{os.fsencode(argument)!r} on the command line is not UTF-8")
     parser = make_parser(arguments)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:

@@ -1,5 +1,6 @@
 """Errors that a user can act on."""
 
+import re
 import textwrap
 
 
@@ -37,6 +38,21 @@ class PolicyError(RollwiseError):
     """A policy's probabilities are no longer finite."""
 
     exit_code = 3
+
+
+def half_of_a_pair(text: str) -> str:
+    r"""Return the first lone surrogate of a text as JSON writes it, such as `\ud800`; "" if none.
+
+    It is no character: nothing that is in UTF-8 can hold it, and no tokenizer takes it.
+    """
+    found = re.search("[\ud800-\udfff]", text)
+    return f"\\u{ord(found[0]):04x}" if found else ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether memory, of this machine or of a device, was not enough; torch has two ways."""
+    of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or of_torch
 
 
 def one_line(error: BaseException) -> str:

@@ -52,3 +52,22 @@ def test_a_process_that_is_ended_resumes_to_the_same_files(
     for folder in ("run", "whole"):
         assert say(command, tmp_path / folder, *options)[0] == 0
     assert contents_of(tmp_path / "run") == contents_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("how", [TINY, ["--resume"]], ids=["the same command", "resume"])
+@pytest.mark.parametrize("command", FIRST_LAST)
+def test_settings_that_were_edited_since_are_noticed(tmp_path, kill_after, say, command, how):
+    """`config.json` alone would have what was drawn pass for another model's."""
+    folder = tmp_path / "run"
+    kill_after(1)
+    with pytest.raises(kill_after.error):
+        say(command, folder, *TINY)
+    config = folder / "config.json"
+    recorded = config.read_text()
+    config.write_text(recorded.replace('"temperature": 1.0', '"temperature": 0.5'))
+    options = how if how == ["--resume"] else [*how, "--engine.temperature", "0.5"]
+    code, shown = say(command, folder, *options)
+    assert code == 2
+    assert "`engine.temperature` cannot change" in shown and "has 1.0, given was 0.5" in shown
+    config.write_text(recorded)
+    assert say(command, folder, *how)[0] == 0

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from rollwise.errors import DataError
-from rollwise.models.encoding import encode_prompts
+from rollwise.errors import DataError, ModelError
+from rollwise.models.encoding import encode_fitting, encode_prompts
 from rollwise.tasks import Problem
 
 CHARACTERS = ["<bos>", "\n", *"0123456789+-?=", *"abcdefghijklmnopqrstuvwxyz", *"<>: "]
@@ -96,3 +96,40 @@ def test_nothing_left_says_how_far_off_the_limit_is():
 def test_no_problems_are_an_error_of_their_own():
     with pytest.raises(DataError, match=r"^there are no problems to encode$"):
         encode_prompts([], make_tokenizer(), 6)
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        ("{% if %}", "TemplateSyntaxError: Expected an expression"),
+        ("{{ raise_exception('no system') }}", "TemplateError: no system"),
+        ("{{ messages[7].content }}", "UndefinedError: list object has no element 7"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_chat_template_that_fails_is_named_with_the_roles_it_was_given(template, error):
+    problem = converse(("system", "add"), ("user", "7+5?"))
+    with pytest.raises(ModelError) as caught:
+        encode_prompts([problem], make_tokenizer(template), 1000)
+    assert "chat template fails on a conversation of system, user" in str(caught.value)
+    assert error in str(caught.value)
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE])
+def test_half_of_a_surrogate_pair_is_no_text(template):
+    with pytest.raises(DataError, match=r"7\+5.*is half of a surrogate pair"):
+        encode_prompts([Problem.ask("7+5\udc80?", "12")], make_tokenizer(template), 1000)
+
+
+def test_a_prompt_without_tokens_is_named():
+    problems = [Problem.ask("7+5?", "12"), Problem.ask("", "12")]
+    with pytest.raises(DataError, match=f"the problem {problems[1].key} has no tokens"):
+        encode_prompts(problems, make_tokenizer(), 1000)
+
+
+def test_a_context_that_no_prompt_fits_into_needs_another_model():
+    problems = [Problem.ask("1" * length, "") for length in (9, 7, 8)]
+    with pytest.raises(DataError, match=r"shortest has 7 tokens.*lower it, to 1 at most"):
+        encode_fitting(problems, make_tokenizer(), 1000, 4, context=8)
+    with pytest.raises(DataError, match=r"shortest has 7 tokens.*a model with a longer context"):
+        encode_fitting(problems, make_tokenizer(), 1000, 4, context=7)

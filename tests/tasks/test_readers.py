@@ -143,7 +143,21 @@ def test_a_level_is_a_number_or_names_one(read, written):
 
 
 @pytest.mark.parametrize(
-    "written", [None, "", "Level ?", "hard", True, -1, 2.5, [3], float("nan"), float("inf")]
+    "written",
+    [
+        None,
+        "",
+        "Level ?",
+        "hard",
+        True,
+        -1,
+        2.5,
+        [3],
+        float("nan"),
+        float("inf"),
+        "7" * 30,
+        10**4000,
+    ],
 )
 def test_anything_else_is_no_level(read, written):
     assert read(plain(level=written)).problems[0].level is None
@@ -181,6 +195,7 @@ def test_a_pass_rate_is_read_with_the_responses_it_was_measured_with(read):
         {"pass_rate": 50.0, "drawn": 16},
         {"pass_rate": "0.5", "drawn": 16},
         {"pass_rate": 0.5, "drawn": 0},
+        {"pass_rate": 0.5, "drawn": 10**400},
     ],
 )
 def test_anything_else_is_no_measured_pass_rate(read, cells):
@@ -362,12 +377,21 @@ def test_a_folder_with_the_name_of_a_file_is_refused(tmp_path):
         (b"[" * 200_000, "broken JSON: RecursionError"),
         (b'[{"problem": "a"}]', "must be a JSON object, got list"),
         (b"null", "must be a JSON object, got NoneType"),
+        (rb'{"problem": "1+1?\uD800"}', r"\ud800 is half of a surrogate pair"),
+        (rb'{"problem": "1+1?", "subject": "\udc00x"}', r"\udc00 is half of a surrogate pair"),
+        (b'{"problem": 1' + b"0" * 5000 + b"}", "broken JSON: ValueError: Exceeds the limit"),
     ],
 )
 def test_a_broken_line_is_named_blank_ones_counted(tmp_path, line, error):
     path = tmp_path / "data.jsonl"
     path.write_bytes(json.dumps(plain()).encode() + b"\n\n" + line)
     assert refusal(path).startswith(f"{path}, line 3: {error}")
+
+
+def test_both_halves_of_a_pair_are_a_character(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(rb'{"problem": "\ud83d\ude00", "answer": "1"}')
+    assert contents(read_problems(path).problems[0]) == ["\N{GRINNING FACE}"]
 
 
 def test_a_line_ends_at_a_newline_and_nowhere_else(tmp_path):

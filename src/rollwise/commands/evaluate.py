@@ -10,7 +10,13 @@ from rich.console import Console
 
 from rollwise.commands.components import Components
 from rollwise.commands.display import problem_progress
-from rollwise.commands.folder import resolve_settings, resume_hint, write_settings
+from rollwise.commands.folder import (
+    check_note,
+    resolve_settings,
+    resume_hint,
+    settings_note,
+    write_settings,
+)
 from rollwise.commands.responses import Responses, draw_responses, read_responses
 from rollwise.commands.tables import evaluation_tables
 from rollwise.config import EvaluateConfig, GradingSection, make_settings
@@ -91,7 +97,8 @@ def _draw_all(
         for name, of_benchmark in problems.items():
             known = _problem_file(folder.path, name)
             if not known.exists():
-                write_problems(known, of_benchmark, config.grading.type)
+                notes = settings_note(config)
+                write_problems(known, of_benchmark, config.grading.type, notes=notes)
             with problem_progress(console, name, len(of_benchmark)) as on_portion:
                 draw_responses(_portions(folder.path, name), of_benchmark, components, on_portion)
     return problems
@@ -107,6 +114,7 @@ def _problems_of(
     """Read the problems in the folder; if it is new, the problems of the benchmark that fit."""
     known = _problem_file(path, benchmark.name)
     if known.exists():
+        check_note(known, config, CHANGEABLE)
         return read_problems(known).problems
     instruction = config.grading.make().instruction
     found = components.encode(read_benchmark(benchmark, config.data, instruction))

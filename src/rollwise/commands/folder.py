@@ -1,8 +1,12 @@
 """The folder of an evaluation or a preparation: new, or resumed."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rollwise.config import EvaluateConfig, PrepareConfig, is_recorded_by, make_settings
 from rollwise.errors import RunError
@@ -60,6 +64,30 @@ def write_settings(folder: RunFolder, config: EvaluateConfig | PrepareConfig) ->
     settings = config.model_dump(mode="json")
     if not folder.has_config or folder.read_config() != settings:
         folder.write_config(settings)
+
+
+def settings_note(config: EvaluateConfig | PrepareConfig) -> dict[str, str]:
+    """Return the settings as a note for the file of problems, see `check_note`."""
+    return {"settings": json.dumps(config.model_dump(mode="json"))}
+
+
+def check_note(
+    problems: Path, config: EvaluateConfig | PrepareConfig, changeable: tuple[str, ...]
+) -> None:
+    """Refuse settings that responses to the problems in a file were not drawn with.
+
+    `config.json` says what they were, but may have been edited since.
+
+    Raises:
+        ConfigError: A setting differs.
+        RunError: The file cannot be read.
+    """
+    try:
+        noted = (pq.read_schema(problems).metadata or {}).get(b"settings")
+        before = make_settings(type(config), json.loads(noted)) if noted else config
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise RunError(f"cannot read the problems in {problems}: {error}") from None
+    refuse_changes(problems, before.model_dump(), config.model_dump(), changeable)
 
 
 def resume_hint(command: str, path: Path) -> str:

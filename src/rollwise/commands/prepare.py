@@ -9,18 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.console import Console
 
 from rollwise.commands.components import Components
 from rollwise.commands.display import problem_progress
-from rollwise.commands.folder import resolve_settings, resume_hint, write_settings
+from rollwise.commands.folder import (
+    check_note,
+    resolve_settings,
+    resume_hint,
+    settings_note,
+    write_settings,
+)
 from rollwise.commands.responses import Responses, draw_responses, read_responses
 from rollwise.config import BUILT_IN, PassRateRange, PrepareConfig
 from rollwise.config.drawing import RANGES
 from rollwise.environments import EnvironmentSource
-from rollwise.errors import ConfigError, DataError
+from rollwise.errors import ConfigError, DataError, RunError, one_line
 from rollwise.evaluation import as_json, binomial_intervals, mean_over_problems
 from rollwise.records import Row, RunFolder
 from rollwise.reports import write_data_card
@@ -130,11 +137,22 @@ def _cleaned(
     if not path.exists():
         problems, counts = clean(config, components, console)
         write_settings(folder, config)
-        notes = {"counts": json.dumps(counts)}
+        notes = {"counts": json.dumps(counts)} | settings_note(config)
         write_problems(path, problems, config.grading.type, notes=notes)
+    check_note(path, config, CHANGEABLE)
     write_settings(folder, config)
-    noted = pq.read_schema(path).metadata[b"counts"]
-    return read_problems(path).problems, json.loads(noted)
+    return read_problems(path).problems, _noted_counts(path)
+
+
+def _noted_counts(path: Path) -> dict[str, int]:
+    try:
+        counts: dict[str, int] = json.loads(pq.read_schema(path).metadata[b"counts"])
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise RunError(
+            f"{path} is not a file of `rollwise prepare` ({one_line(error)}); remove it to have "
+            "the problems read again"
+        ) from None
+    return counts
 
 
 def clean(

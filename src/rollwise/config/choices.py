@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from rollwise.beliefs import BELIEFS, Belief
 from rollwise.config.group import from_recipe
-from rollwise.config.sections import Choice, Chosen, Typed
+from rollwise.config.sections import AT_A_TIME, Choice, Chosen, Typed
 from rollwise.engines import ENGINES
 from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
@@ -130,7 +130,7 @@ class BeliefSection(Typed):
 class PromptSection(Typed):
     """A prompt sampler: which prompts come next."""
 
-    batch_size: int = Field(64, ge=1)
+    batch_size: int = Field(64, ge=1, le=AT_A_TIME)
     """Prompts a step."""
     retire_at: float | None = Field(None, gt=0, le=1)
     """A prompt with this pass rate at `retire_after` visits in a row is left out, as long as
@@ -208,11 +208,11 @@ class AdvantageSection(Chosen):
 class EngineSection(Typed):
     """How responses are drawn."""
 
-    max_new_tokens: int = Field(1024, ge=1)
+    max_new_tokens: int = Field(1024, ge=1, le=2**24)
     """Responses are cut here."""
     temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Of sampling."""
-    batch_size: int = Field(256, ge=1)
+    batch_size: int = Field(256, ge=1, le=AT_A_TIME)
     """Responses drawn at a time."""
 
 
@@ -244,7 +244,7 @@ class GradingSection(Typed):
 
     timeout: float = Field(2.0, gt=0)
     """Seconds for one response; one that takes longer gets no reward (not `exact`)."""
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(None, ge=1, le=4096)
     """Processes that grade (not `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
 

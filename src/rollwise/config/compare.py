@@ -18,7 +18,7 @@ Settings = Mapping[str, Any]
 class ChoosingSettings(Section):
     """How each method's own best settings are found, if `choose` names any."""
 
-    seeds: int = Field(2, ge=1)
+    seeds: int = Field(2, ge=1, le=4096)
     """Seeds that candidates are tried on. After each seed the worse half of a method's candidates
     is left out (successive halving)."""
     first_seed: int = Field(1000, ge=0)
@@ -59,7 +59,7 @@ class CompareConfig(CommandConfig):
     """The method that the others are compared with; the first by default."""
     target: float | None = Field(None, gt=0, le=1)
     """The held-out accuracy whose cost is compared; by default what the baseline has at the end."""
-    seeds: int = Field(4, ge=1)
+    seeds: int = Field(4, ge=1, le=4096)
     """Runs of each method, with the seeds from 0 on; with `rewards`, resamplings."""
     steps: int | None = Field(None, ge=1)
     """Length of each run in steps. Give one of `steps`, `tokens` and `seconds`. With `rewards`, by
@@ -68,14 +68,14 @@ class CompareConfig(CommandConfig):
     """Length of each run in response tokens."""
     seconds: float | None = Field(None, gt=0)
     """Length of each run in seconds of sampling and learning."""
-    evaluations: int = Field(16, ge=1)
+    evaluations: int = Field(16, ge=1, le=4096)
     """Held-out evaluations of a run, evenly spaced over its steps or tokens; with `seconds`,
     `base.evaluation.every` decides."""
     choose: dict[str, list[Any]] = Field(default_factory=dict)
     """Values to choose from, by setting: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method
     takes the combination with which it is best; its own table `choose` is laid over this one."""
     choosing: ChoosingSettings = ChoosingSettings()
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(None, ge=1, le=4096)
     """Runs at a time; by default as many as processor cores and memory allow, and one a GPU."""
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from rollwise.config.model import BUILT_IN
-from rollwise.config.sections import Section
+from rollwise.config.sections import AT_A_TIME, Section
 
 ENVIRONMENT = "environment"
 """The name of `data.environment` as a source of problems."""
@@ -40,9 +40,9 @@ class ReadingSettings(Section):
     """The first message of each prompt that has no system message of its own."""
     max_prompt_tokens: int = Field(1024, ge=1)
     """Longer prompts are left out, and counted."""
-    min_terms: int = Field(2, ge=2)
+    min_terms: int = Field(2, ge=2, le=10_000)
     """Built-in task: the fewest terms of a sum."""
-    max_terms: int = Field(10, ge=2)
+    max_terms: int = Field(10, ge=2, le=10_000)
     """Built-in task: the most terms of a sum."""
     environment: str = ""
     """A single-turn environment of `verifiers` by its name, for `environment` as a source of
@@ -54,5 +54,5 @@ class ReadingSettings(Section):
 class DataSettings(ReadingSettings, TrainingSources):
     """The problems."""
 
-    problems: int = Field(1024, ge=1)
+    problems: int = Field(1024, ge=1, le=AT_A_TIME)
     """Built-in task: how many training problems are made."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,8 @@ from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.defaults import drawing_defaults
 from rollwise.config.model import BUILT_IN, ModelSource
-from rollwise.config.sections import Section, chosen
+from rollwise.config.sections import AT_A_TIME, Section, chosen
+from rollwise.sampling.schedules import MOST_SAMPLES
 
 RANGES = {"all": "[0, 1]", "easy": "(0, 0.313]", "hard": "(0, 0.125]"}
 """Names of ranges of pass rates; `easy` and `hard` are those of Reinforce-Ada."""
@@ -76,7 +78,7 @@ class BenchmarkSettings(ReadingSettings):
     """The split of a data set on the hub that is not one of the named benchmarks."""
     subset: str | None = None
     """The subset of such a data set that has several."""
-    problems: int | None = Field(None, ge=1)
+    problems: int | None = Field(None, ge=1, le=AT_A_TIME)
     """Problems of each benchmark, at most, the first ones; of the built-in task, 256."""
 
 
@@ -85,7 +87,7 @@ class DrawConfig(CommandConfig):
 
     seed: int = Field(0, ge=0, lt=2**63)
     """Of everything random in the run."""
-    portion: int = Field(64, ge=1)
+    portion: int = Field(64, ge=1, le=AT_A_TIME)
     """Prompts whose responses are written at a time; a run that is killed draws at most so many
     again."""
 
@@ -93,7 +95,7 @@ class DrawConfig(CommandConfig):
 class EvaluateConfig(DrawConfig):
     """All settings of `rollwise evaluate`."""
 
-    samples: int = Field(32, ge=1)
+    samples: int = Field(32, ge=1, le=MOST_SAMPLES)
     """Responses to each problem."""
     benchmarks: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
     """Names (`math500`, `minerva`, `olympiadbench`, `aime24`, `aime25`, `amc23`, `aime_like`,
@@ -104,6 +106,18 @@ class EvaluateConfig(DrawConfig):
     data: BenchmarkSettings = BenchmarkSettings()
     grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
     engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _model_can_read_benchmarks(self) -> Self:
+        """Refuse at once what would be found after the model and the benchmark are loaded."""
+        foreign = [name for name in self.benchmarks if _is_foreign(name)]
+        if self.model.path == BUILT_IN and foreign:
+            raise ValueError(
+                f"the built-in model reads sums of at most 128 characters, and cannot be evaluated "
+                f"on {foreign[0]}: give a model of your own, `--model.path` with a folder or a "
+                f"name on the hub, or evaluate on `{BUILT_IN}`"
+            )
+        return self
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +145,7 @@ class Sources(Section):
 class SourceSettings(ReadingSettings, Sources):
     """Where the problems come from, and how they are read."""
 
-    problems: int = Field(1024, ge=1)
+    problems: int = Field(1024, ge=1, le=AT_A_TIME)
     """Built-in task: how many problems are made."""
 
 
@@ -160,7 +174,7 @@ class SelectionSettings(Section):
 class PrepareConfig(DrawConfig):
     """All settings of `rollwise prepare`."""
 
-    samples: int = Field(16, ge=1)
+    samples: int = Field(16, ge=1, le=MOST_SAMPLES)
     """Responses to each problem."""
     model: SampledModel = SampledModel()
     data: SourceSettings = SourceSettings()
@@ -176,6 +190,12 @@ class PrepareConfig(DrawConfig):
         sources = setting(given, "data", "sources", by_default)
         data = {"data": {"sources": by_default}} if by_default != [BUILT_IN] else {}
         return data | drawing_defaults(given, own_model, sources)
+
+
+def _is_foreign(benchmark: str) -> bool:
+    """Say whether a benchmark is neither the built-in task nor the user's own problems."""
+    is_file = Path(benchmark.rpartition("=")[2]).suffix or Path(benchmark).exists()
+    return benchmark not in (BUILT_IN, ENVIRONMENT) and not is_file
 
 
 def _source(given: Mapping[str, Any], otherwise: str) -> str:

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from rollwise.config.sections import Section
+from rollwise.config.sections import AT_A_TIME, Section
+from rollwise.sampling.schedules import MOST_SAMPLES
 
 MICRO_BATCH_TOKENS = 16_384
 """The most tokens in one forward pass, by default, where not on a CPU."""
@@ -57,9 +58,9 @@ class EvaluationSettings(Section):
     every_tokens: int = Field(0, ge=0)
     """Response tokens between evaluations, for runs that are compared at equal tokens. If it is
     set, `evaluation.every` is 0 by default."""
-    problems: int = Field(256, ge=1)
+    problems: int = Field(256, ge=1, le=AT_A_TIME)
     """Held-out problems used, at most."""
-    samples: int = Field(8, ge=1)
+    samples: int = Field(8, ge=1, le=MOST_SAMPLES)
     """Responses to each; the figures are avg@8 and pass@8."""
 
 

@@ -31,7 +31,7 @@ class ModelSource(Section):
 class ModelSettings(ModelSource):
     """The model that is trained."""
 
-    lora_rank: int = Field(0, ge=0)
+    lora_rank: int = Field(0, ge=0, le=2**16)
     """Train low-rank adapters of this rank instead of all weights; 0 trains all weights."""
     lora_alpha: float = Field(32.0, gt=0)
     """The adapters' scale, divided by their rank."""

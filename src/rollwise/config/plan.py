@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rollwise.config.base import CommandConfig, merge
 from rollwise.config.reading import make_config
-from rollwise.config.sections import Section
+from rollwise.config.sections import AT_A_TIME, Section
 from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
 
@@ -25,7 +25,7 @@ class PassRateSettings(Section):
     """In place of a file: α of a Beta distribution of pass rates."""
     beta: float | None = Field(None, gt=0)
     """Its β; the mean pass rate is α / (α + β)."""
-    prompts: int = Field(1024, ge=1)
+    prompts: int = Field(1024, ge=1, le=AT_A_TIME)
     """How many prompts have the pass rates of that distribution."""
 
 
@@ -40,11 +40,11 @@ class PriceSettings(Section):
     """Median length of correct responses before they are cut, in tokens."""
     sigma: float | None = Field(None, ge=0, le=10)
     """Standard deviation of the logarithm of lengths; 0.7 by default, 0 makes all alike."""
-    longest: int | None = Field(None, ge=1)
+    longest: int | None = Field(None, ge=1, le=2**24)
     """Responses are cut here; by default at each method's `engine.max_new_tokens`."""
     incorrect_factor: float | None = Field(None, gt=0)
     """How many times as long incorrect responses are; 1 by default."""
-    slots: int | None = Field(None, ge=1)
+    slots: int | None = Field(None, ge=1, le=AT_A_TIME)
     """Responses drawn at a time; by default each method's `engine.batch_size`."""
     seconds_per_token: float | None = Field(None, ge=0)
     """Seconds that a token takes in its slot; 0.02 by default."""
@@ -82,9 +82,9 @@ class PlanConfig(CommandConfig):
     are there, are those of the responses that are planned with."""
     pass_rates: PassRateSettings = PassRateSettings()
     prices: PriceSettings = PriceSettings()
-    steps: int = Field(32, ge=2)
+    steps: int = Field(32, ge=2, le=AT_A_TIME)
     """Steps that figures are averaged over."""
-    warmup: int = Field(16, ge=0)
+    warmup: int = Field(16, ge=0, le=AT_A_TIME)
     """Steps before these, which are left out: in them beliefs learn the pass rates."""
     seed: int = Field(0, ge=0)
     """Seed of everything random."""

@@ -17,6 +17,9 @@ from pydantic.errors import PydanticSchemaGenerationError
 from rollwise.errors import ConfigError
 from rollwise.plugins import is_plugin, load_plugin, plugin_folders
 
+AT_A_TIME = 2**20
+"""What nothing in memory at a time can be more of: a number above it is a slip."""
+
 
 class Section(BaseModel):
     """A part of the settings; an unknown key is an error."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rollwise.errors import ConfigError, DataError
+from rollwise.errors import ConfigError, DataError, ModelError, half_of_a_pair, one_line
 from rollwise.tasks.problem import Problem
 
 
@@ -40,11 +40,18 @@ def encode_prompts(
         max_prompt_tokens: The most tokens of a prompt, special ones counted.
 
     Raises:
-        DataError: No problem given, or none left.
+        DataError: No problem given, none left, or one with text that is none.
+        ModelError: The chat template fails.
     """
     encoded = [(problem, _encode(problem, tokenizer)) for problem in problems]
     if not encoded:
         raise DataError("there are no problems to encode")
+    for problem, ids in encoded:
+        if not ids:
+            raise DataError(
+                f"the prompt of the problem {problem.key} has no tokens; its text is "
+                f"{problem.messages[-1]['content'][:80]!r}"
+            )
     fitting = [(problem, ids) for problem, ids in encoded if len(ids) <= max_prompt_tokens]
     if not fitting:
         shortest = min(len(ids) for _, ids in encoded)
@@ -80,9 +87,17 @@ def encode_fitting(
     except DataError as error:
         if limit == max_prompt_tokens or not problems:
             raise
+        shortest = min(len(_encode(problem, tokenizer)) for problem in problems)
+        room = (context or 0) - shortest
+        advice = (
+            f"lower it, to {room} at most"
+            if room > 0
+            else "a model with a longer context is needed (`model.path`)"
+        )
         raise DataError(
-            f"no prompt fits: the model's context is {context} tokens, and `engine.max_new_tokens` "
-            f"= {max_new_tokens} leaves {limit} of them; lower it"
+            f"no prompt fits: the shortest has {shortest:,} tokens, the model's context is "
+            f"{context} tokens, and `engine.max_new_tokens` = {max_new_tokens} leaves {limit} of "
+            f"them; {advice}"
         ) from error
 
 
@@ -105,9 +120,16 @@ def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | Non
 
 def _encode(problem: Problem, tokenizer: Any) -> list[int]:
     messages = list(problem.messages)
+    text = "\n".join(message["content"] for message in messages)
+    if half := half_of_a_pair(text):
+        raise DataError(
+            f"the prompt {text[:80]!r} cannot be encoded: {half} is half of a surrogate "
+            "pair, which is no character"
+        )
     if getattr(tokenizer, "chat_template", None) is None:
-        return list(tokenizer.encode("\n".join(message["content"] for message in messages)))
+        return list(tokenizer.encode(text))
     return _rendered(tokenizer, messages, opened=True)
+
 
 
 def turn_encoder(
@@ -149,8 +171,15 @@ def _plain(tokenizer: Any, says: str | Sequence[Mapping[str, str]]) -> list[int]
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], opened: bool) -> list[int]:
-    return list(
-        tokenizer.apply_chat_template(
-            messages, add_generation_prompt=opened, tokenize=True, return_dict=False
+    try:
+        return list(
+            tokenizer.apply_chat_template(
+                messages, add_generation_prompt=opened, tokenize=True, return_dict=False
+            )
         )
-    )
+    except Exception as error:  # a template is a program of the model's, which may raise anything
+        roles = ", ".join(message["role"] for message in messages)
+        raise ModelError(
+            f"model.path: the model's chat template fails on a conversation of {roles}: "
+            f"{one_line(error)}"
+        ) from error

@@ -19,6 +19,16 @@ def at_least(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
+def at_most(name: str, value: int, maximum: int) -> None:
+    """Refuse a `value` above `maximum`.
+
+    Raises:
+        ValueError: `value` is above `maximum`.
+    """
+    if value > maximum:
+        raise ValueError(f"{name} must be at most {maximum:,}, got {value:,}")
+
+
 def above_zero(name: str, value: float) -> None:
     """Refuse a `value` that is not above 0; infinity is.
 

@@ -7,10 +7,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rollwise.sampling.checks import at_least
+from rollwise.sampling.checks import at_least, at_most
 from rollwise.sampling.exits import ExitRule, as_exit_rule
 from rollwise.sampling.prompt import SampledPrompt
 from rollwise.sampling.stopping_tables import StoppingTables, worthwhile_table
+
+MOST_SAMPLES = 4096
+"""The most draws of one prompt: what is known of each number of correct and of incorrect responses
+is in tables, which then take 2 GB."""
 
 
 class Dispatcher(Protocol):
@@ -87,6 +91,7 @@ class Rounds(Schedule):
     def __post_init__(self) -> None:
         at_least("size", self.size, 1)
         at_least("rounds", self.rounds, 1)
+        at_most("size · rounds, the most draws of a prompt,", self.max_samples, MOST_SAMPLES)
 
     @property
     def max_samples(self) -> int:
@@ -176,6 +181,7 @@ class Streamed(Schedule):
 
     def __post_init__(self) -> None:
         at_least("max_samples", self.max_samples, 1)
+        at_most("max_samples", self.max_samples, MOST_SAMPLES)
         if not 0 <= self.speculation <= 1:
             raise ValueError(f"speculation must lie between 0 and 1, got {self.speculation}")
 

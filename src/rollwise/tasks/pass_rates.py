@@ -1,6 +1,5 @@
 """Pass rates of prompts, from a file or a distribution."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from rollwise.errors import DataError
-from rollwise.tasks.readers import level_of
+from rollwise.tasks.readers import MOST_DRAWN, level_of
 from rollwise.tasks.tables import Row, read_table
 
 STRENGTHS = np.geomspace(0.05, 500, 200)
@@ -63,7 +62,7 @@ def _rated(row: Row, number: int) -> RatedPrompt:
         raise row.error("`pass_rate` must be a number from 0 to 1", rate)
     measured = (0.0, 0.0)
     if drawn is not None:
-        if not isinstance(drawn, int | float) or not 0 < drawn < math.inf:
+        if not isinstance(drawn, int | float) or not 0 < drawn <= MOST_DRAWN:
             raise row.error("`drawn` must be a number of responses above 0", drawn)
         measured = float(rate * drawn), float(drawn)
     return RatedPrompt(row.text("key") or f"row {number}", float(rate), level_of(row), measured)

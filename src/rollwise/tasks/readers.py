@@ -7,7 +7,6 @@ Two schemas are recognised by their columns. verl's has `prompt` (a list of {rol
 with), and `key`, which then names the problem; other columns are not used.
 """
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from rollwise.tasks.problem import Message, Problem, problem_key, with_system_pr
 from rollwise.tasks.tables import Row, Table, read_table
 
 VERL_COLUMNS = ("prompt", "reward_model")
+MOST_DRAWN = 2**53
+"""No pass rate is measured with more responses than this."""
 OPTIONAL_COLUMNS = ("data_source", "level", "subject", "solution", "key", "pass_rate", "drawn")
 
 
@@ -175,9 +176,12 @@ def _ground_truth(row: Row) -> str:
 
 
 def level_of(row: Row) -> int | None:
-    """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None."""
+    """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None.
+
+    So is a number of more than nine digits, which ranks nothing.
+    """
     written = str(row.cells.get("level")).strip()
-    number = re.fullmatch(r"(?:level\s*)?(\d+)(?:\.0)?", written, re.IGNORECASE)
+    number = re.fullmatch(r"(?:level\s*)?(\d{1,9})(?:\.0)?", written, re.IGNORECASE)
     return int(number[1]) if number else None
 
 
@@ -186,7 +190,7 @@ def _measured(row: Row) -> tuple[float, float]:
     pass_rate, drawn = row.cells.get("pass_rate"), row.cells.get("drawn")
     if not isinstance(pass_rate, int | float) or not isinstance(drawn, int | float):
         return 0.0, 0.0
-    if not (0 <= pass_rate <= 1 and 0 < drawn < math.inf):
+    if not (0 <= pass_rate <= 1 and 0 < drawn <= MOST_DRAWN):
         return 0.0, 0.0
     return float(pass_rate * drawn), float(drawn)
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rollwise.errors import DataError, one_line
+from rollwise.errors import DataError, half_of_a_pair, one_line
 
 FILE_SUFFIXES = (".parquet", ".jsonl", ".json")
 
@@ -124,10 +124,13 @@ def _read_json_lines(path: Path) -> Table:
 def _read_line(place: str, line: bytes) -> Row:
     try:
         cells = json.loads(line)
+        half = half_of_a_pair(json.dumps(cells, ensure_ascii=False)) if b"\\u" in line else ""
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: broken JSON: {one_line(error)}") from error
     if not isinstance(cells, dict):
         raise DataError(f"{place}: must be a JSON object, got {type(cells).__name__}")
+    if half:
+        raise DataError(f"{place}: {half} is half of a surrogate pair, which is no character")
     return Row(place, cells)
 
 
@@ -148,7 +151,20 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Ta
         ) from error
     columns = list(dataset.column_names)
     rows = dataset.select_columns([column for column in columns if column in wanted])
-    return Table(name, columns, _number_rows(name, rows))
+    return Table(name, columns, _number_rows(name, _read_each(name, rows)))
+
+
+def _read_each(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Yield the rows of a data set on the hub, which are read as one comes to them."""
+    iterator = iter(rows)
+    while True:
+        try:
+            row = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:  # as where it is loaded
+            raise DataError(f"the data set {name!r} cannot be read: {one_line(error)}") from error
+        yield row
 
 
 def _number_rows(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Row]:

@@ -91,7 +91,8 @@ class Learner:
             `capped_responses`.
         """
         capped_before = self._cap.capped if self._cap else 0
-        parts = np.array_split(np.arange(len(examples)), self.settings.mini_batches)
+        count = min(self.settings.mini_batches, max(1, len(examples)))
+        parts = np.array_split(np.arange(len(examples)), count)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
         totals, updates_before = _Totals(), self.updates
         for part in parts:
