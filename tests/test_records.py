@@ -5,6 +5,7 @@ import math
 import os
 import sys
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -196,7 +197,7 @@ def test_metrics_that_cannot_be_written_are_an_error(folder):
 def test_responses_are_added_at_each_flush(folder):
     assert folder.read_samples() == []
     folder.flush_samples()
-    assert not (folder.path / "samples.parquet").exists()
+    assert not (folder.path / "samples").exists()
     rows = [row(1, 0.5), row(1, -0.5), row(2, None)]
     folder.keep_samples(rows[:2])
     folder.flush_samples()
@@ -214,7 +215,7 @@ def test_a_column_may_hold_nothing_in_one_flush_and_numbers_in_the_next(folder, 
         folder.keep_samples([one])
         folder.flush_samples()
     assert folder.read_samples() == rows
-    assert str(pq.read_schema(folder.path / "samples.parquet").field("advantage").type) == "double"
+    assert str(pq.read_table(folder.path / "samples").field("advantage").type) == "double"
 
 
 @pytest.mark.parametrize("text", ["", "\x00\x1b[31m", "‮olleh", "𝔘𝔫𝔦", "a\r\nb\u2028c"])
@@ -225,7 +226,8 @@ def test_any_text_is_kept_as_it_is(folder, text):
 
 
 def test_responses_that_cannot_be_read_are_an_error(folder):
-    path = folder.path / "samples.parquet"
+    path = folder.path / "samples" / "part-00000.parquet"
+    path.parent.mkdir()
     path.write_bytes(b"PAR1 no more")
     for use in (folder.read_samples, lambda: folder.discard_after(0)):
         folder.log({"step": 0})
@@ -248,6 +250,65 @@ def test_going_back_forgets_what_came_after(folder):
     folder.keep_samples([row(1, -0.5)])
     folder.flush_samples()
     assert folder.read_samples() == [row(1, -0.5)]
+
+
+@pytest.fixture
+def full_at_three(folder):
+    """A file of responses is full with three."""
+    folder._samples.rows = 3
+
+
+def test_a_file_that_is_full_is_not_written_again(folder, full_at_three):
+    """So memory and time for the responses of a step do not grow with the run."""
+    rows, written = [row(step, 0.5) for step in range(8)], {}
+    for one in rows:
+        folder.keep_samples([one])
+        folder.flush_samples()
+        files = sorted((folder.path / "samples").iterdir())
+        assert all(file.stat().st_mtime_ns == written[file] for file in files[:-1])
+        written = {file: file.stat().st_mtime_ns for file in files}
+        assert len(pq.read_table(files[-1])) <= 3
+    assert [file.name for file in written] == [f"part-0000{i}.parquet" for i in range(3)]
+    assert folder.read_samples() == rows
+    assert pq.read_table(folder.path / "samples").to_pylist() == rows
+
+
+def test_a_run_without_checkpoints_keeps_few_responses_in_memory(folder, full_at_three):
+    rows = [row(step, 0.5) for step in range(8)]
+    for one in rows:
+        folder.keep_samples([one])
+    assert folder.read_samples() == rows[:6]
+    folder.flush_samples()
+    assert folder.read_samples() == rows
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 6, 9, 18])
+def test_the_newest_responses_are_those_of_whole_prompts(folder, full_at_three, most):
+    rows = [row(step, 0.5) for step in range(4) for _ in range(4)]
+    folder.keep_samples(rows)
+    folder.keep_samples([rows[0] | {"step": 9}])
+    folder.keep_samples([rows[0] | {"step": 9}])
+    folder.flush_samples()
+    wanted = {1: 1, 2: 2, 3: 2, 5: 2, 6: 6, 9: 6, 18: 18}[most]
+    rows += [rows[0] | {"step": 9}] * 2
+    assert folder.read_newest_samples(most) == (rows[-wanted:], 18)
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_responses_of_an_earlier_release_are_read_and_gone_back_from(folder, full_at_three, step):
+    """It kept all of them in one file, with columns of nothing."""
+    old, new = [row(s, None) for s in (1, 2, 2)], [row(s, 0.5) for s in (2, 3, 3, 4, 4)]
+    pq.write_table(pa.Table.from_pylist(old), folder.path / "samples.parquet")
+    for one in new:
+        folder.log({"step": one["step"]})
+        folder.keep_samples([one])
+        folder.flush_samples()
+    assert folder.read_samples() == old + new
+    left = folder.path / "samples" / ".part-00007.parquet.partial"
+    left.write_text("half of it")
+    folder.discard_after(step)
+    assert folder.read_samples() == [one for one in old + new if one["step"] <= step]
+    assert not left.exists()
 
 
 # Trackers

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import ConfigError, RunError
-from rollwise.files import LOCK, write_text, written_whole
+from rollwise.files import LOCK, write_text
+from rollwise.samples import ROWS, StepFiles
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
 """Packages whose versions a run's settings record."""
 
 Row = dict[str, Any]
 
-SAMPLES, VISITS = "samples.parquet", "visits.parquet"
-
 QUESTION_CHARACTERS = 200
-"""So much of a question is in `visits.parquet`."""
+"""So much of a question is in `visits/`."""
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +36,8 @@ class RunFolder:
     """The folder of one run.
 
     It holds `config.json` (settings and versions), `metrics.jsonl` (one line for each step; step 0
-    is the evaluation before training), `samples.parquet` (responses to some prompts),
-    `visits.parquet` (a row for each prompt of each step), `summary.json`, `checkpoints/` and
+    is the evaluation before training), `samples/` (responses to some prompts),
+    `visits/` (a row for each prompt of each step), `summary.json`, `checkpoints/` and
     `report.html`.
 
     Args:
@@ -48,7 +47,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self._kept: dict[str, list[Row]] = {SAMPLES: [], VISITS: []}
+        self._samples = StepFiles(path / "samples", ROWS)
+        self._visits = StepFiles(path / "visits", 16 * ROWS)
 
     @property
     def is_new(self) -> bool:
@@ -75,8 +75,9 @@ class RunFolder:
             begun = self.has_config and "learner" in self.read_config()
             if not begun or any(self.checkpoints.glob("step-*")):
                 raise RunError(f"{self.path} is not empty; give another --output")
-            for name in ("metrics.jsonl", SAMPLES, VISITS):
-                (self.path / name).unlink(missing_ok=True)
+            (self.path / "metrics.jsonl").unlink(missing_ok=True)
+            self._samples.remove()
+            self._visits.remove()
         self.write_config(config)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
@@ -159,71 +160,62 @@ class RunFolder:
         return rows
 
     def keep_samples(self, rows: Iterable[Row]) -> None:
-        """Remember responses for `samples.parquet` (see `flush_samples`)."""
-        self._kept[SAMPLES].extend(rows)
+        """Add responses to `samples/`; those of the last steps are written by `flush_samples`.
+
+        Raises:
+            RunError: They could not be written.
+        """
+        self._samples.keep(rows)
 
     def keep_visit(self, step: int, row: Row, question: str) -> None:
-        """Remember what a step found of a prompt, for `visits.parquet` (see `flush_samples`)."""
+        """Add what a step found of a prompt to `visits/`, as `keep_samples` adds responses.
+
+        Raises:
+            RunError: It could not be written.
+        """
         short = question[:QUESTION_CHARACTERS]
-        self._kept[VISITS].append({"step": step, **row, "question": short})
+        self._visits.keep([{"step": step, **row, "question": short}])
 
     def flush_samples(self) -> None:
-        """Add the remembered rows to `samples.parquet` and `visits.parquet`, each whole or not.
+        """Write the rows of `samples/` and `visits/` that are in memory.
 
         Raises:
-            RunError: One could not be written.
+            RunError: They could not be written.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        for name, rows in self._kept.items():
-            if not rows:
-                continue
-            path = self.path / name
-            table = pa.Table.from_pylist(rows)
-            if path.exists():
-                # A column of nulls alone has the null type, which other types replace.
-                table = pa.concat_tables([_read_table(path), table], promote_options="default")
-            with written_whole(path) as partial:
-                pq.write_table(table, partial, compression="zstd")
-            rows.clear()
+        self._samples.flush()
+        self._visits.flush()
 
     def read_samples(self) -> list[Row]:
-        """Read the responses in `samples.parquet`; none if there is no such file.
+        """Read the responses in `samples/`, in order; none if nothing is written.
 
         Raises:
-            RunError: The file is broken.
+            RunError: A file is broken.
         """
-        path = self.path / SAMPLES
-        rows: list[Row] = _read_table(path).to_pylist() if path.exists() else []
+        rows: list[Row] = self._samples.read().to_pylist()
         return rows
 
     def read_newest_samples(self, most: int) -> tuple[list[Row], int]:
-        """Read the newest responses in `samples.parquet`, of whole prompts.
+        """Read the newest responses in `samples/`, of whole prompts.
 
         Returns:
             At most `most` rows, or those of one prompt, and how many there are in all.
 
         Raises:
-            RunError: The file is broken.
+            RunError: A file is broken.
         """
-        path = self.path / SAMPLES
-        if not path.exists():
-            return [], 0
-        table = _read_table(path)
+        table, count = self._samples.read(most), self._samples.count()
         rows: list[Row] = table.slice(max(0, len(table) - most)).to_pylist()
-        first = (rows[0]["step"], rows[0]["key"]) if len(rows) < len(table) else None
+        first = (rows[0]["step"], rows[0]["key"]) if len(rows) < count else None
         whole = [row for row in rows if (row["step"], row["key"]) != first]
-        return whole or rows, len(table)
+        return whole or rows, count
 
     def read_visits(self) -> Any:
-        """Read `visits.parquet` as an Arrow table; None if there is no such file.
+        """Read `visits/` as an Arrow table; None if nothing is written.
 
         Raises:
-            RunError: The file is broken.
+            RunError: A file is broken.
         """
-        path = self.path / VISITS
-        return _read_table(path) if path.exists() else None
+        return self._visits.read() if self._visits.paths else None
 
     @property
     def records(self) -> list[Path]:
@@ -262,17 +254,10 @@ class RunFolder:
         Raises:
             RunError: A file cannot be read or rewritten.
         """
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         self._write_metrics(kept)
-        for path in (self.path / SAMPLES, self.path / VISITS):
-            if path.exists():
-                table = _read_table(path)
-                with written_whole(path) as partial:
-                    kept_rows = table.filter(pc.field("step") <= step)
-                    pq.write_table(kept_rows, partial, compression="zstd")
+        self._samples.discard_after(step)
+        self._visits.discard_after(step)
 
     def write_summary(self, summary: Row) -> None:
         """Write `summary.json`, which says that a run has ended."""
@@ -369,16 +354,6 @@ def _parse(line: str, place: str) -> Row:
     if not isinstance(row, dict):
         raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")
     return {FORMER_METRICS.get(str(name), str(name)): value for name, value in row.items()}
-
-
-def _read_table(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(f"cannot read the responses in {path}: {error}") from None
 
 
 class Trackers:

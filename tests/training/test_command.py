@@ -43,8 +43,8 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
         "config.json",
         "metrics.jsonl",
         "summary.json",
-        "samples.parquet",
-        "visits.parquet",
+        "samples",
+        "visits",
         "checkpoints",
         "report.html",
     }

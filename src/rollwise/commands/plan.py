@@ -190,7 +190,7 @@ def measure(
 ) -> Measured:
     """Measure prices by the records of runs.
 
-    Lengths are fitted to the responses in their `samples.parquet`. Each run's own settings are
+    Lengths are fitted to the responses in their `samples/`. Each run's own settings are
     simulated with one second a token: its steps take S such seconds for T tokens. Its seconds of
     sampling are then a·S + b·T, with a the seconds of a token and b what each busy slot adds. One
     run cannot tell them apart, and b is 0; of several, a and b ≥ 0 fit their seconds a token best.
@@ -256,7 +256,7 @@ def _fit(rows: Sequence[tuple[int, bool, bool]], paths: Sequence[Path]) -> Lengt
     try:
         return fit_lengths(tokens, truncated, correct)
     except ValueError as error:
-        raise RunError(f"{paths[0] / 'samples.parquet'}: {error}") from None
+        raise RunError(f"{paths[0] / 'samples'}: {error}") from None
 
 
 def _describe(measured: Measured, recorded: RecordedLengths | None) -> str:

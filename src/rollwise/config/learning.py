@@ -82,4 +82,4 @@ class RecordSettings(Section):
     trackers: list[str] = Field(default_factory=list)
     """Where metrics also go, such as `tensorboard` and `wandb` (through `accelerate`)."""
     prompts_per_step: int = Field(4, ge=0)
-    """Prompts of each step whose responses are all kept in `samples.parquet`."""
+    """Prompts of each step whose responses are all kept in `samples/`."""

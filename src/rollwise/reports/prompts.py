@@ -189,6 +189,6 @@ def _note(
     if responses[0] < responses[1]:
         sentences.append(
             f"The newest {responses[0]:,} of {responses[1]:,} kept responses are shown; all are in "
-            "samples.parquet."
+            "samples."
         )
     return " ".join(sentences)

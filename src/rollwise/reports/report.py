@@ -44,7 +44,7 @@ def run_page(path: Path, live: bool = False) -> str:
         return _page(path, live)
     except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         raise RunError(
-            f"{path}: config.json, metrics.jsonl, samples.parquet or visits.parquet lack what the "
+            f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
             f"report needs ({one_line(error)}); they may be of another command or release"
         ) from error
 

@@ -165,7 +165,7 @@ def test_single_responses_are_compared_with_what_was_expected(tinker_url, tmp_pa
     config = make_config(json.loads((folder / "config.json").read_text())["config"])
     keys = [problem.key for problem in read_both(config)[0]]
     sampler = make_sampler(config, keys, [None] * len(keys))
-    rows = pq.read_table(folder / "samples.parquet").to_pylist()
+    rows = pq.read_table(folder / "samples").to_pylist()
     for step in range(1, 5):
         asked = sampler.ask()
         expected = dict(zip(asked, sampler.expected_pass_rates(asked), strict=True))

@@ -100,7 +100,7 @@ def config_of(settings):
 def recorded_pools(folder):
     """step -> prompt -> the rows of its pool, in draw order."""
     pools = defaultdict(dict)
-    for row in pq.read_table(folder / "samples.parquet").to_pylist():
+    for row in pq.read_table(folder / "samples").to_pylist():
         pools[row["step"]].setdefault(row["key"], []).append(row)
     return pools
 

@@ -42,7 +42,7 @@ class PromptReport:
         failures: Failed attempts at draws.
         lost: Draws that were given up after repeated failures.
         ledger: Where its draws and tokens went (`group_ledger`).
-        records: Rows for `samples.parquet`, if they were asked for.
+        records: Rows for `samples/`, if they were asked for.
     """
 
     key: Key

@@ -112,7 +112,7 @@ class RollwiseTrainer(PPOTrainerSync):
         self.recorder.keep(reports)
 
     def _question(self, key: Any) -> str:
-        """Return the last message of a prompt, as `visits.parquet` shows it."""
+        """Return the last message of a prompt, as `visits/` shows it."""
         row = self.train_dataset.dataframe[self.places[key][0]]
         return str(row[self.config.data.prompt_key][-1]["content"])
 

@@ -1,0 +1,167 @@
+"""What a run keeps of its steps, in files of a bounded size: each is full, or the newest."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rollwise.errors import RunError
+from rollwise.files import written_whole
+
+Row = dict[str, Any]
+
+ROWS = 1024
+"""A file of responses with at least so many is full."""
+
+
+class StepFiles:
+    """Rows of the steps of a run, in the files `part-00000.parquet` and so on of a folder.
+
+    What is added takes memory and time for the newest file alone, however long the run is. One file
+    beside the folder, `FOLDER.parquet`, holds the first rows of runs of earlier releases; it is
+    read.
+
+    Args:
+        folder: Made when something is written.
+        rows: A file with at least so many is full; so many are kept in memory at most.
+    """
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self.folder, self.rows = folder, rows
+        self._former = folder.with_name(f"{folder.name}.parquet")
+        self._kept: list[Row] = []
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, in the order of the steps."""
+        parts = sorted(self.folder.glob("part-*.parquet"), key=_number)
+        return [self._former, *parts] if self._former.exists() else parts
+
+    def keep(self, rows: Iterable[Row]) -> None:
+        """Add rows, each with a `step`; a full file is written.
+
+        Raises:
+            RunError: It could not be written.
+        """
+        self._kept.extend(rows)
+        if len(self._kept) >= self.rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept into the newest file, or into another if that is full.
+
+        The file is written completely or not at all.
+
+        Raises:
+            RunError: It could not be written, or the newest cannot be read.
+        """
+        import pyarrow as pa
+
+        if not self._kept:
+            return
+        table = _with_numbers(pa.Table.from_pylist(self._kept))
+        number = 0
+        for newest in [path for path in self.paths if path != self._former][-1:]:
+            before = _read(newest)
+            number = _number(newest) + (before.num_rows >= self.rows)
+            if before.num_rows < self.rows:
+                table = pa.concat_tables([before, table], promote_options="default")
+        _write(self.folder / f"part-{number:05d}.parquet", table)
+        self._kept.clear()
+
+    def read(self, newest: int | None = None) -> Any:
+        """Read what is written, in order, as an Arrow table.
+
+        Args:
+            newest: So many rows at least, the newest, are wanted; by default all.
+
+        Raises:
+            RunError: A file is broken.
+        """
+        import pyarrow as pa
+
+        tables: list[Any] = []
+        for path in reversed(self.paths):
+            tables.insert(0, _read(path))
+            if newest is not None and sum(map(len, tables)) >= newest:
+                break
+        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+    def count(self) -> int:
+        """Count the rows that are written.
+
+        Raises:
+            RunError: A file is broken.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return sum(pq.read_metadata(path).num_rows for path in self.paths)
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(f"cannot read the rows in {self.folder}: {error}") from None
+
+    def remove(self) -> None:
+        """Remove all that is written."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._former.unlink(missing_ok=True)
+
+    def discard_after(self, step: int) -> None:
+        """Remove the rows of later steps, and what was left half written.
+
+        Raises:
+            RunError: A file cannot be read or rewritten.
+        """
+        import pyarrow.compute as pc
+
+        for path in self.folder.glob(".part-*.partial"):
+            path.unlink()
+        for path in reversed(self.paths):
+            table = _read(path)
+            if "step" not in table.column_names:
+                raise RunError(f"{path} has no column `step`: it is not of a run")
+            left = table.filter(pc.field("step") <= step)
+            if left.num_rows == table.num_rows > 0:
+                return
+            if left.num_rows:
+                _write(path, left)
+            else:
+                path.unlink()
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("part-")
+    return int(digits) if digits.isdigit() else -1
+
+
+def _with_numbers(table: Any) -> Any:
+    """Have columns that hold nothing, such as advantages where no group teaches, be of numbers.
+
+    So the files have the same columns, and `pyarrow.parquet.read_table` reads the whole folder.
+    """
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_null(field.type):
+            numbers = table.column(place).cast(pa.float64())
+            table = table.set_column(place, field.name, numbers)
+    return table
+
+
+def _write(path: Path, table: Any) -> None:
+    import pyarrow.parquet as pq
+
+    with written_whole(path) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+def _read(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path, partitioning=None)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise RunError(
+            f"cannot read the rows in {path}: {error}; remove it to go on without them"
+        ) from None
