@@ -23,8 +23,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the fast tests first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the fast tests first, and the fault suite only where it is asked for."""
+    if "faults" not in config.option.markexpr:
+        items[:] = [item for item in items if not item.get_closest_marker("faults")]
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 

@@ -16,6 +16,7 @@ from tiny_models import LIMIT, PROMPTS, as_tokens, complete, make_draws, make_mo
 
 from rollwise.engines.cpu.processes import SharedModel
 from rollwise.engines.transformers import TransformersEngine
+from rollwise.errors import EngineError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
 
@@ -101,7 +102,7 @@ def test_a_forked_process_ends_with_its_engine(model, tokenizer):
 def test_a_process_that_is_killed_is_an_error_that_says_so(model, tokenizer):
     engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8, processes=2)
     os.kill(engine._batch.forked[0]._process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=r"process of the engine ended .* exit code -9"):
+    with pytest.raises(EngineError, match=r"process of the engine ended .* exit code -9"):
         complete(engine, make_draws(8))
 
 

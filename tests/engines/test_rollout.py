@@ -125,6 +125,33 @@ def test_lost_draws_are_drawn_again_and_nothing_counts_twice(expected, losses):
     assert set(Counter(engine.submitted).values()) == {losses + 1}
 
 
+class Repeating(Engine):
+    """Answers twice, at once and later, also where the first answer was a loss."""
+
+    def wait(self):
+        answers = super().wait()
+        late = [self.outcome(draw) for draw in self.submitted[: self.random.randrange(4)]]
+        return [*answers, *answers[:2], *(late if answers else [])]
+
+
+class LossyAndRepeating(Repeating, Lossy):
+    pass
+
+
+@pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=["rounds", "streamed"])
+@pytest.mark.parametrize("kind", [Repeating, lambda seed: LossyAndRepeating(1, seed=seed)])
+def test_an_answer_that_comes_again_does_not_count(kind, schedule, caplog):
+    def pools(engine):
+        session = RolloutSession(PASS_RATES, Balanced(2, 2), schedule, seed=5, step=2)
+        run_session(session, engine, PROMPTS, grade_with(EqualText(), ANSWERS))
+        return {key: pool.rewards.tolist() for key, pool in session.pools.items()}
+
+    wanted = pools(Engine())
+    for seed in range(5):
+        assert pools(kind(seed=seed)) == wanted
+    assert "twice; the first answer counts" in caplog.text
+
+
 def test_draws_that_are_lost_each_time_are_given_up(expected):
     """The pool goes on without the second response to the even prompt."""
     engine = Lossy(3, only=lambda draw: (draw.key, draw.index) == ("even", 1), seed=1)

@@ -1,5 +1,6 @@
 """Run a session: draw its responses with an engine and grade them, until every prompt has ended."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -12,6 +13,8 @@ from rollwise.sampling.draws import Key
 from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode
 from rollwise.step.supply import PromptSupply
+
+log = logging.getLogger(__name__)
 
 Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
 """Starts grading outcomes and returns the future of each reward, in the same order."""
@@ -103,7 +106,8 @@ class _SessionRun:
         self._streams = session.schedule.streams
         self._grading: dict[Draw, tuple[Outcome, Future[float]]] = {}
         self._cancelled: set[Draw] = set()
-        self._in_engine = set[Draw]() if supply is None else set(session.in_flight)
+        self._repeats = False
+        self._in_engine = set(session.in_flight)
         self.cost = RolloutCost()
 
     def until_done(self) -> None:
@@ -140,7 +144,7 @@ class _SessionRun:
         """Start grading completions; report lost draws, so that they are drawn again."""
         if not results and not self._grading:
             raise RuntimeError(f"{type(self._engine).__name__} lost draws without saying so")
-        self._in_engine.difference_update(result.draw for result in results)
+        results = [result for result in results if self._is_first(result.draw)]
         completions = [result for result in results if not isinstance(result, LostDraw)]
         self.cost.tokens += sum(Episode.of(done).price.tokens for done in completions)
         # An engine may have completed a draw before it was cancelled.
@@ -152,6 +156,20 @@ class _SessionRun:
         for result in results:
             if isinstance(result, LostDraw) and result.draw not in self._cancelled:
                 self._cancel(self._session.record_failure(result.draw))
+
+    def _is_first(self, draw: Draw) -> bool:
+        """Say whether this is the first answer to a draw; a further one does not count."""
+        is_first = draw in self._in_engine or draw in self._cancelled
+        if not is_first and not self._repeats:
+            self._repeats = True
+            log.warning(
+                "%s has answered draw %d of prompt %r twice; the first answer counts",
+                type(self._engine).__name__,
+                draw.index,
+                draw.key,
+            )
+        self._in_engine.discard(draw)
+        return is_first
 
     def _record_rewards(self, wait_for_one: bool) -> None:
         """Record the rewards that are ready, or wait until at least one is."""

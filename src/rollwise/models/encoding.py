@@ -131,7 +131,6 @@ def _encode(problem: Problem, tokenizer: Any) -> list[int]:
     return _rendered(tokenizer, messages, opened=True)
 
 
-
 def turn_encoder(
     tokenizer: Any, end_tokens: Collection[int]
 ) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:

@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 
 from rollwise.engines.continuous import ContinuousBatch, Pace
 from rollwise.engines.in_process import Response
+from rollwise.errors import EngineError
 from rollwise.sampling import Draw
 
 MakeBatch = Callable[[PreTrainedModel, int], ContinuousBatch]
@@ -298,9 +299,10 @@ class ForkedBatch:
             yield
         except (EOFError, ConnectionError):
             self._process.join()
-            raise RuntimeError(
+            raise EngineError(
                 "a process of the engine ended while it drew responses, with exit code "
-                f"{self._process.exitcode} (-9 often means too little memory)"
+                f"{self._process.exitcode} (-9 often means too little memory); what was saved is "
+                "kept, and the same command goes on from there"
             ) from None
 
 

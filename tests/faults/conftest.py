@@ -1,0 +1,57 @@
+"""The fixtures of the fault suite, and the table at its end."""
+
+import random
+import time
+
+import pytest
+import torch
+from trials import SEED, TALLY, TIMES, Trial
+
+from rollwise.commands import compare_runs
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tally():
+    return TALLY
+
+
+@pytest.fixture
+def chance(request):
+    """Random numbers of this test alone, from the seed."""
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+def pytest_report_header() -> str:
+    return f"faults: seed {SEED}, {TIMES} times each"
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if TALLY.tried:
+        terminalreporter.write_sep("=", f"faults (seed {SEED})")
+        for fault, tried in sorted(TALLY.tried.items()):
+            terminalreporter.write_line(f"{fault:<62} tried {tried:>4}, lost {TALLY.lost[fault]}")
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch):
+    """Processes of runs are forked, and reports, which take longer than the runs, are left out."""
+    monkeypatch.setattr(compare_runs, "START", "fork")
+    monkeypatch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+
+
+@pytest.fixture(scope="session")
+def wanted(tmp_path_factory):
+    """What each command comes to undisturbed, and how long it takes."""
+    found = {}
+
+    def of(name):
+        if name not in found:
+            trial = Trial(name, tmp_path_factory.mktemp(f"wanted-{name}"))
+            began = time.monotonic()
+            trial.finish()
+            found[name] = trial.result(), time.monotonic() - began, trial
+        return found[name]
+
+    return of

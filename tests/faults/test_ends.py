@@ -1,0 +1,167 @@
+"""Commands that are ended at any moment, and started again until they are done: nothing is lost."""
+
+import errno
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from trials import SETTINGS, TIMES, Trial, alike
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone"),
+]
+
+IN_A_ROW = 5
+"""A command is ended so often before it may come to its end."""
+
+CODES = {
+    signal.SIGKILL: {0, -signal.SIGKILL},
+    signal.SIGTERM: {0, 128 + signal.SIGTERM},
+    signal.SIGINT: {0, 130},
+}
+"""How a command may end that gets a signal; it may have been done before."""
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_signal_at_any_moment(tmp_path, wanted, chance, tally, name, number):
+    _, seconds, _ = wanted(name)
+    done = 0
+    while done < TIMES:
+        trial = Trial(name, tmp_path / str(done))
+        for _ in range(min(IN_A_ROW, TIMES - done)):
+            command = trial.start()
+            time.sleep(chance.uniform(0, seconds))
+            command.send(number)
+            code, shown = command.end()
+            assert code in CODES[number], shown
+            assert "Traceback" not in shown
+            done += 1
+            tally.count(f"{number.name} of {name}")
+        trial.finish()
+        assert alike(trial, wanted) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_process_of_the_engine_dies(tmp_path, wanted, chance, tally, monkeypatch, number):
+    """The run says so and ends, and the same command goes on from its checkpoint."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr("rollwise.engines.cpu.process_count", lambda device: 2)
+    _, seconds, _ = wanted("train")
+    for attempt in range(TIMES):
+        trial = Trial("train", tmp_path / str(attempt))
+        command = trial.start()
+        lane = _wait_for_a_child(command, chance.uniform(0, seconds))
+        if lane:
+            os.kill(lane, number)
+        code, shown = command.end()
+        assert code == 0 or (code == 2 and "a process of the engine ended" in shown), shown
+        assert "Traceback" not in shown
+        tally.count(f"{number.name} of a forked process of the engine")
+        trial.finish()
+        assert alike(trial, wanted) == []
+
+
+def _wait_for_a_child(command, seconds):
+    """Wait so long; return a process that the command has started, if there is one."""
+    time.sleep(seconds)
+    pid = command._process.pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:  # it has ended
+        return None
+    return int(children[0]) if children else None
+
+
+# An end, or a refusal of the system, wherever a file takes its name or goes to the disk.
+
+
+class At:
+    """Has the n-th call of a function of `os` do something else, in a process that is forked."""
+
+    def __init__(self, monkeypatch, function, count, act):
+        self.monkeypatch, self.function, self.count, self.act = monkeypatch, function, count, act
+
+    def __enter__(self):
+        real, calls = getattr(os, self.function), []
+
+        def counted(*arguments, **options):
+            calls.append(arguments)
+            if len(calls) == self.count:
+                return self.act(lambda: real(*arguments, **options))
+            return real(*arguments, **options)
+
+        self.monkeypatch.setattr(os, self.function, counted)
+
+    def __exit__(self, *_):
+        self.monkeypatch.undo()
+
+
+def die_before(call):
+    os._exit(9)
+
+
+def die_after(call):
+    call()
+    os._exit(9)
+
+
+def refuse(number):
+    def act(call):
+        raise OSError(number, os.strerror(number))
+
+    return act
+
+
+ACTS = {
+    "exit before os.replace": ("replace", die_before, {9}),
+    "exit after os.replace": ("replace", die_after, {9}),
+    "full disk (ENOSPC at fsync)": ("fsync", refuse(errno.ENOSPC), {2}),
+    "read-only folder (EROFS at mkdir)": ("mkdir", refuse(errno.EROFS), {2}),
+    "damaged disk (EIO at fsync)": ("fsync", refuse(errno.EIO), {2}),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_end_or_a_refusal_at_every_place(tmp_path, wanted, chance, tally, name, act):
+    """All of them where there are no more than `TIMES`, else as many, chosen at random."""
+    function, does, codes = ACTS[act]
+    places = list(range(1, 1 + _calls(tmp_path, name, function)))
+    for place in chance.sample(places, min(TIMES, len(places))):
+        trial = Trial(name, tmp_path / f"{place}")
+        with pytest.MonkeyPatch.context() as patch, At(patch, function, place, does):
+            patch.setattr("rollwise.commands.train.write_report", lambda path: path / "x.html")
+            patch.setattr("rollwise.commands.compare_runs.START", "fork")
+            command = trial.start()
+        code, shown = command.end()
+        assert code in codes | {0}, (place, code, shown)
+        assert "Traceback" not in shown, (place, shown)
+        tally.count(f"{act}: {name}")
+        trial.finish()
+        assert alike(trial, wanted) == [], place
+
+
+def _calls(place, name, function):
+    """Count the calls of a function of `os` in a whole command."""
+    counter = place / "calls"
+
+    def counting(call):
+        with counter.open("a") as file:
+            file.write("x")
+        return call()
+
+    trial = Trial(name, place / "counted")
+    with pytest.MonkeyPatch.context() as patch:
+        real = getattr(os, function)
+        patch.setattr(os, function, lambda *a, **o: counting(lambda: real(*a, **o)))
+        patch.setattr("rollwise.commands.train.write_report", lambda path: path / "x.html")
+        patch.setattr("rollwise.commands.compare_runs.START", "fork")
+        command = trial.start()
+    code, shown = command.end()
+    assert code == 0, shown
+    return len(counter.read_text())

@@ -1,0 +1,143 @@
+"""What faults are tried on: whole commands with the smallest settings, and what they come to.
+
+Every choice follows from a seed, which is printed, and every trial is counted in the table at the
+end: `scripts/test_faults.sh` chooses both.
+"""
+
+import json
+import os
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from forked import Command
+
+SEED = int(os.environ.get("FAULTS_SEED", "0"))
+TIMES = int(os.environ.get("FAULTS_TIMES", "2"))
+"""How often each fault is tried."""
+
+TRAIN = """
+steps = 3
+prompts = {batch_size = 2}
+data = {problems = 16, max_terms = 3}
+engine = {max_new_tokens = 8}
+schedule = {size = 2, rounds = 2}
+exit = {positives = 1, negatives = 1}
+group = {size = 2}
+evaluation = {problems = 4, samples = 1, every = 2}
+checkpoint = {every = 1}
+"""
+DRAWING = """
+samples = 2
+portion = 2
+data = {problems = 8}
+engine = {max_new_tokens = 8}
+"""
+COMPARE = """
+steps = 2
+seeds = 1
+evaluations = 1
+[base]
+prompts = {batch_size = 2}
+data = {problems = 16, max_terms = 3}
+engine = {max_new_tokens = 8}
+evaluation = {problems = 4, samples = 1}
+checkpoint = {every = 1}
+[methods.one]
+exit = {type = "fixed_count", samples = 2}
+[methods.two]
+exit = {type = "fixed_count", samples = 3}
+"""
+SETTINGS = {"train": TRAIN, "evaluate": DRAWING, "prepare": DRAWING, "compare": COMPARE}
+
+
+@dataclass
+class Tally:
+    """How often each fault was tried, and what was lost."""
+
+    tried: Counter = field(default_factory=Counter)
+    lost: Counter = field(default_factory=Counter)
+
+    def count(self, fault: str, lost: int = 0) -> None:
+        self.tried[fault] += 1
+        self.lost[fault] += lost
+
+
+TALLY = Tally()
+
+
+class Trial:
+    """One command in a folder, which is started again and again until it is done.
+
+    Args:
+        name: The command.
+        place: Its settings and its folder are made there.
+    """
+
+    def __init__(self, name: str, place: Path):
+        self.name, self.place, self.folder = name, place, place / "run"
+        place.mkdir(exist_ok=True)
+        self._settings = place / f"{name}.toml"
+        self._settings.write_text(SETTINGS[name])
+        self.shown = place / "shown"
+
+    def start(self) -> Command:
+        """Start it in a process of its own."""
+        return Command(
+            self.name, str(self._settings), "--output", str(self.folder), shown=self.shown
+        )
+
+    def finish(self) -> str:
+        """Start it until it ends by itself; returns what it showed."""
+        code, shown = self.start().end()
+        assert code == 0, shown
+        return shown
+
+    def result(self) -> dict:
+        """All that it came to, times apart."""
+        return {
+            str(path.relative_to(self.folder)): _content(path)
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and _is_result(path)
+        }
+
+
+def _is_result(path: Path) -> bool:
+    """Leave out a checkpoint's copies of the records, in which there are times."""
+    return not (path.parent.name == "run" and path.parents[1].name.startswith("step-"))
+
+
+def _content(path: Path):
+    if path.name in ("metrics.jsonl", "curves.jsonl"):
+        return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
+    if path.name == "summary.json":
+        return _without_times(json.loads(path.read_text()))
+    if path.parent.name == "samples":
+        return pq.read_table(path).to_pylist()
+    if path.suffix in (".html", ".md", ".txt", ".csv") or path.name == "comparison.json":
+        return "there"  # with times in it
+    return path.read_bytes()
+
+
+def _without_times(value):
+    if isinstance(value, dict):
+        return {
+            k: _without_times(v) for k, v in value.items() if k != "elapsed" and "seconds" not in k
+        }
+    return [_without_times(part) for part in value] if isinstance(value, list) else value
+
+
+def copy_of(trial: Trial, place: Path) -> Trial:
+    """Copy a trial with its folder."""
+    copied = Trial(trial.name, place)
+    if trial.folder.exists():
+        shutil.copytree(trial.folder, copied.folder)
+    return copied
+
+
+def alike(trial: Trial, wanted) -> list[str]:
+    """Name the files that are not as in a command that was left alone."""
+    found, best = trial.result(), wanted(trial.name)[0]
+    return sorted(name for name in found | best if found.get(name) != best.get(name))
