@@ -1,6 +1,6 @@
 BIN ?= .venv/bin
 
-.PHONY: check test docs format
+.PHONY: check test docs format audit
 
 check: ## formatting, lint, types, import directions
 	$(BIN)/ruff format --check .
@@ -17,3 +17,7 @@ docs: ## the documentation site, in build/site, with every link checked
 format: ## mend formatting and what lint can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+audit: ## known vulnerabilities of the pinned packages
+	python3 -m venv .venv-audit && .venv-audit/bin/pip install -q pip-audit
+	.venv-audit/bin/python scripts/audit.py

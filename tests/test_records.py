@@ -289,7 +289,7 @@ def test_the_newest_responses_are_those_of_whole_prompts(folder, full_at_three, 
     folder.keep_samples([rows[0] | {"step": 9}])
     folder.keep_samples([rows[0] | {"step": 9}])
     folder.flush_samples()
-    wanted = {1: 1, 2: 2, 3: 2, 5: 2, 6: 6, 9: 6, 18: 18}[most]
+    wanted = {1: 1, 2: 2, 3: 2, 5: 2, 6: 2, 9: 6, 18: 18}[most]
     rows += [rows[0] | {"step": 9}] * 2
     assert folder.read_newest_samples(most) == (rows[-wanted:], 18)
 

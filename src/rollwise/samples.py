@@ -152,7 +152,7 @@ def _write(path: Path, table: Any) -> None:
     import pyarrow.parquet as pq
 
     with written_whole(path) as partial:
-        pq.write_table(table, partial, compression="zstd")
+        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
 
 
 def _read(path: Path) -> Any:
@@ -160,7 +160,7 @@ def _read(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path, partitioning=None)
+        return pq.read_table(path, partitioning=None, page_checksum_verification=True)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise RunError(
             f"cannot read the rows in {path}: {error}; remove it to go on without them"

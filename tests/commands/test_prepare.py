@@ -217,6 +217,25 @@ def test_the_folder_of_an_evaluation_is_refused(tmp_path, say):
     assert "is the folder of another command" in shown
 
 
+def test_hostile_names_and_problems_do_no_harm_in_the_card(tmp_path, write_lines, speak, say):
+    evil = "<script>alert(1)</script>`|[x](javascript:1)\x1b[31m\u202e"
+    rows = [
+        {"problem": f"{i}+1? {evil}", "answer": str(i + 1), "subject": evil, "level": evil}
+        | {"data_source": evil}
+        for i in range(2)
+    ]
+    file = write_lines("a<b>|[red].jsonl", *rows)
+    speak(lambda key: [f"{evil}=1", f"{evil}=2"])
+    options = ["--data.sources", file, "--samples", "2", "--grading.type", "exact"]
+    exit_code, shown = say("prepare", tmp_path / "run", *options)
+    assert exit_code == 0, shown
+    card = (tmp_path / "run/README.md").read_text()
+    assert "script" not in card and "javascript" not in card
+    assert "`" + str(file) + "`" in card  # as code, so that its <b> is text
+    assert "\x1b" not in card + shown and "\u202e" not in card + shown
+    assert read_problems(tmp_path / "run/prepared.parquet").problems[0].source == evil
+
+
 # The parts.
 
 

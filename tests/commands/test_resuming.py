@@ -3,6 +3,7 @@
 import signal
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 from forked import Command
 
@@ -71,3 +72,22 @@ def test_settings_that_were_edited_since_are_noticed(tmp_path, kill_after, say, 
     assert "`engine.temperature` cannot change" in shown and "has 1.0, given was 0.5" in shown
     config.write_text(recorded)
     assert say(command, folder, *how)[0] == 0
+
+
+@pytest.mark.parametrize("command", FIRST_LAST)
+def test_a_flipped_bit_in_a_reward_is_noticed(tmp_path, say, command):
+    """Parquet itself would read another reward."""
+    folder = tmp_path / "run"
+    assert say(command, folder, *TINY)[0] == 0
+    portion = folder / FIRST_LAST[command][0]
+    rewards = pq.ParquetFile(portion).metadata.row_group(0).column(3)
+    assert rewards.path_in_schema == "reward"
+    content = bytearray(portion.read_bytes())
+    content[rewards.data_page_offset + rewards.total_compressed_size - 30] ^= 1
+    portion.write_bytes(content)
+    code, shown = say(command, folder, *TINY)
+    assert code == 2
+    assert "part-00001.parquet" in shown.replace(" ", "")
+    assert "remove it to have them drawn again" in shown
+    portion.unlink()
+    assert say(command, folder, *TINY)[0] == 0

@@ -418,11 +418,12 @@ def test_training_refuses_a_server(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_evaluation_draws_from_a_server(server, tmp_path):
-    """As many responses to the same problems as from the built-in engine."""
+def test_an_evaluation_draws_from_a_server(server, tmp_path, monkeypatch, capsys):
+    """As many responses to the same problems as from the built-in engine; no key is recorded."""
+    monkeypatch.setenv("MY_KEY", "secret-key")
     settings = ["--data.problems", "3", "--samples", "4", "--engine.max_new_tokens", str(LIMIT)]
     at_server = ["--engine.type", "server", "--engine.base_url", server.url]
-    at_server += ["--engine.model", "running-sums"]
+    at_server += ["--engine.model", "running-sums", "--engine.api_key_env", "MY_KEY"]
     for name, given in (("local", []), ("server", at_server)):
         assert main(["evaluate", "--output", str(tmp_path / name), *settings, *given]) == 0
     tables = [pq.read_table(tmp_path / name / "responses") for name in ("local", "server")]
@@ -430,3 +431,7 @@ def test_an_evaluation_draws_from_a_server(server, tmp_path):
     assert sorted(drawn[0]) == sorted(drawn[1])
     assert len(drawn[1]) == 12
     assert json.loads((tmp_path / "server" / "summary.json").read_text())["benchmarks"]
+    assert "Bearer secret-key" in str(server.headers)
+    files = [path for path in (tmp_path / "server").rglob("*") if path.is_file()]
+    assert [path for path in files if b"secret-key" in path.read_bytes()] == []
+    assert "secret-key" not in str(capsys.readouterr())

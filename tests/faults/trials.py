@@ -114,7 +114,7 @@ def _content(path: Path):
         return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
     if path.name == "summary.json":
         return _without_times(json.loads(path.read_text()))
-    if path.parent.name == "samples":
+    if path.parent.name in ("samples", "visits"):
         return pq.read_table(path).to_pylist()
     if path.suffix in (".html", ".md", ".txt", ".csv") or path.name == "comparison.json":
         return "there"  # with times in it

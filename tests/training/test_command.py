@@ -73,10 +73,18 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     assert 'id="data"' in report
 
 
-def test_the_end_shows_before_and_after_and_where_the_report_is(tmp_path, train, capsys):
+def test_the_end_shows_before_and_after_and_where_the_report_is(
+    tmp_path, train, capsys, monkeypatch
+):
+    """And no key of the environment is in anything that is written or shown."""
+    for name in ("WANDB_API_KEY", "TINKER_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "secret-key")
     folder = tmp_path / "run"
     assert train(folder, steps="1") == 0
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert [path for path in files if b"secret-key" in path.read_bytes()] == []
     shown = " ".join(capsys.readouterr().out.split())
+    assert "secret-key" not in shown
     assert "step 1 held-out avg@2" in shown
     assert "avg@2" in shown and "pass@2" in shown and "before" in shown and "after" in shown
     assert str(folder / "report.html") in shown.replace(" ", "")

@@ -95,7 +95,7 @@ def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Respo
     found = Responses()
     for path in sorted(folder.glob("part-*.parquet")):
         try:
-            table = pq.read_table(path, columns=list(columns))
+            table = pq.read_table(path, columns=list(columns), page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise RunError(
                 f"cannot read the responses in {path}: {error}; remove it to have them drawn again"
@@ -151,4 +151,4 @@ def _write(path: Path, rows: list[dict[str, Any]], counts: Mapping[str, int]) ->
     table = pa.Table.from_pylist(rows, SCHEMA)
     noted = table.replace_schema_metadata({name: str(count) for name, count in counts.items()})
     with written_whole(path) as partial:
-        pq.write_table(noted, partial)
+        pq.write_table(noted, partial, write_page_checksum=True)

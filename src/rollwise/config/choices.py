@@ -194,7 +194,8 @@ class AdvantageSection(Chosen):
             name: given[name] for name in given.keys() & _OF_OBJECTIVES - {*cls.model_fields}
         }
         said = {"false": False, "False": False}  # on a command line
-        make_objective(given[cls.tag], **{n: said.get(v, v) for n, v in foreign.items()})
+        values: Any = {n: said.get(v, v) if isinstance(v, str) else v for n, v in foreign.items()}
+        make_objective(given[cls.tag], **values)
         return {name: value for name, value in given.items() if name not in foreign}
 
     def make(self) -> Objective:

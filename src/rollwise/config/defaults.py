@@ -127,7 +127,7 @@ def drawing_defaults(
     if not own_model:
         defaults["model"] = {"cpu_threads": 1}
         engine |= {"max_new_tokens": 48, "batch_size": 512}
-    only = sources[0] if len(sources) == 1 else ""
+    only = sources[0] if isinstance(sources, list) and len(sources) == 1 else ""
     return defaults | {"grading": grading_defaults(given, only)}
 
 
@@ -138,4 +138,4 @@ def grading_defaults(given: Mapping[str, Any], source: str) -> dict[str, Any]:
     graded = "environment" if named and not played else "math"
     by_source = "exact" if source in BUILT_IN_NAMES or (named and played) else graded
     kind = setting(given, "grading", "type", by_source)
-    return {"type": kind, "timeout": GRADERS.get(kind, GraderSettings).timeout}
+    return {"type": kind, "timeout": GRADERS.get(str(kind), GraderSettings).timeout}

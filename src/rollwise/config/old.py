@@ -69,7 +69,7 @@ def _renamed(layer: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, A
         message = f"the table [{kind}] is now part of [{section}]: write its settings there"
         warnings.warn(message, OldSetting, stacklevel=2)
     if isinstance(grading := renamed.get("grading"), Mapping):
-        known = _fields(GRADERS.get(grading.get("type", "")))
+        known = _fields(GRADERS.get(str(grading.get("type", ""))))
         renamed["grading"] = {
             name: value
             for name, value in grading.items()

@@ -125,7 +125,7 @@ class Choice:
     def kept_for(self, kind: str) -> set[str]:
         """Name the settings that stay where another layer names this kind."""
         shared = {*self.base.model_fields}
-        if self.carries and kind in self.registry:
+        if self.carries and str(kind) in self.registry:
             shared |= {field.name for field in settings_of(self, self.registry[kind])}
         return shared
 

@@ -102,7 +102,7 @@ def _read_parquet(path: Path, wanted: set[str]) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             columns = list(file.schema_arrow.names)
             rows = file.read(columns=[name for name in columns if name in wanted]).to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:

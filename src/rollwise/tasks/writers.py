@@ -36,7 +36,7 @@ def write_problems(
         table = table.append_column(name, [list(values)])
     table = table.replace_schema_metadata(dict(notes or {}))
     with written_whole(path) as partial:
-        pq.write_table(table, partial)
+        pq.write_table(table, partial, write_page_checksum=True)
 
 
 def _table(problems: Sequence[Problem], ability: str) -> Any:
