@@ -25,12 +25,12 @@ job() {
     rm -rf "$work/job" && mkdir "$work/job"
     local tiny=(--data.problems 16 --engine.max_new_tokens 16)
     (
-        cd "$work/job"
+        cd "$work/job" &&
         "$1/bin/rollwise" train --output run --steps 2 --prompts.batch_size 2 \
-            --evaluation.problems 4 --evaluation.samples 1 "${tiny[@]}"
+            --evaluation.problems 4 --evaluation.samples 1 "${tiny[@]}" &&
         "$1/bin/rollwise" evaluate --model.path run --output evaluation --samples 2 "${tiny[@]}" \
-            --benchmarks running-sums
-        "$1/bin/rollwise" report run
+            --benchmarks running-sums &&
+            "$1/bin/rollwise" report run &&
         test -s run/report.html && test -s evaluation/report.html
     ) >"$work/shown" 2>&1 || { cat "$work/shown" && return 1; }
 }

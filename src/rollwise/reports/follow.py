@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rollwise.errors import RunError
-from rollwise.records import SAMPLES, VISITS, RunFolder
+from rollwise.records import RunFolder
 from rollwise.reports.report import run_page
 
 PORT = 8008
@@ -32,7 +32,8 @@ WAITING = (
 )
 """Before a page that asks again."""
 
-FILES = ("config.json", "metrics.jsonl", SAMPLES, VISITS, "summary.json")
+FILES = ("config.json", "metrics.jsonl", "samples", "visits", "summary.json")
+"""What changes when the records do: a folder does when a file in it takes its name."""
 
 
 class LivePage:
