@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -21,6 +22,10 @@ else:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Under nohup the commands would ignore it too, as they should, and what is tested is the rest.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+# What is printed wraps where a test says so, not in the middle of a long path of pytest's.
+os.environ["COLUMNS"] = "400"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
