@@ -18,6 +18,7 @@ from rollwise.sampling import (
     PositiveFocused,
     RolloutSession,
     Rounds,
+    Streamed,
     draw_seed,
 )
 
@@ -499,6 +500,26 @@ def test_the_pools_of_an_unpickled_session_are_its_own():
 
 
 # Seeds
+
+
+@pytest.mark.parametrize("schedule", [Rounds(4, 2), Streamed(8)], ids=str)
+def test_ending_all_keeps_what_is_in_the_pools(schedule):
+    session = RolloutSession("ab", Balanced(4, 4), schedule)
+    draws = session.next_draws(8)
+    first = [draw for draw in draws if (draw.key, draw.index) in {("a", 0), ("a", 2)}]
+    for draw in first:
+        session.record(draw, 1.0)
+    failed = next(draw for draw in draws if (draw.key, draw.index) == ("b", 0))
+    session.record_failure(failed)
+    given_up = session.end_all()
+    assert {*given_up, *first, failed} == set(draws)
+    assert session.done
+    assert session.next_draws(8) == []
+    assert {key: len(pool) for key, pool in session.pools.items()} == {"a": 1, "b": 0}
+    assert {pool.exit_reason for pool in session.pools.values()} == {"exhausted"}
+    assert session.surplus == len(draws) - 1
+    with pytest.raises(ValueError, match="does without it"):
+        session.record(given_up[0], 1.0)
 
 
 def test_seeds_are_distinct_far_apart_and_63_bits():

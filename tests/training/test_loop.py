@@ -636,3 +636,36 @@ def test_steps_are_drawn_ahead_of_their_updates(tmp_path):
     lines = run.folder.read_metrics()[1:]
     assert [line["steps_off_policy"] for line in lines] == [0, 1, 2, 2, 2, 2]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_engine_that_draws_ahead_keeps_its_weights_until_it_is_given_new_ones():
+    config = make_config({"backend": {"max_steps_off_policy": 1}})
+    backend = config.backend.make().open(config, None)
+    engine, learner = backend.make_engine(), backend.learner
+    [name, *_] = learner.model.state_dict()
+    drawn_by, learnt = (model.state_dict()[name] for model in (engine.model, learner.model))
+    old, snapshot = drawn_by.clone(), learner.weights()
+    with torch.no_grad():
+        learnt += 1
+    assert torch.equal(drawn_by, old)
+    assert torch.equal(snapshot[name], old)
+    engine.load_weights(learner.weights())
+    assert torch.equal(drawn_by, old + 1)
+
+
+def test_a_run_that_draws_ahead_trains_to_its_end_and_says_how_old_its_steps_are(
+    train, metrics_of, tmp_path
+):
+    ahead = {"backend__max_steps_off_policy": "1", "evaluation__every": "0"}
+    assert train(tmp_path / "run", checkpoint__every="0", **ahead) == 0
+    lines = metrics_of(tmp_path / "run")
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
+    ages = [line["steps_off_policy"] for line in lines[1:]]
+    assert ages[0] == 0
+    assert set(ages) <= {0, 1}
+    assert "heldout" in lines[-1]
+
+
+def test_drawing_ahead_and_carrying_over_have_one_age_only():
+    with pytest.raises(ConfigError, match=r"`backend.max_steps_off_policy` must be 0 with"):
+        make_config({"backend": {"max_steps_off_policy": 1}, "step": {"carry_over": True}})

@@ -124,10 +124,15 @@ class TrainConfig(CommandConfig):
     def _what_is_carried_over_can_be_learnt_from(self) -> Self:
         if not self.step.carry_over:
             return self
-        if self.backend.type == "tinker" or self.steps_ahead:
+        if self.backend.type == "tinker":
             raise ValueError(
                 "`backend.type` must be `local` with `step.carry_over`; another backend runs ahead "
                 f"by steps of its own; it is `{self.backend.type}`"
+            )
+        if self.steps_ahead:
+            raise ValueError(
+                "`backend.max_steps_off_policy` must be 0 with `step.carry_over`, which has an age "
+                f"of its own (`step.max_steps_off_policy`); it is {self.steps_ahead}"
             )
         if self.learner.importance_cap == 0:
             raise ValueError(

@@ -351,6 +351,24 @@ class RolloutSession:
         self._dispatcher.changed(prompt)
         return surplus
 
+    def end_all(self) -> list[Draw]:
+        """End every prompt that has not ended, with what is in its pool.
+
+        Returns the draws in flight. Those are to be cancelled, and count as surplus, as do results
+        that wait for an earlier draw. Where draws end for a reason outside of them, such as their
+        age, the pool is biased towards responses that come soon.
+        """
+        surplus: list[Draw] = []
+        for prompt in self._prompts.values():
+            if not prompt.ended:
+                surplus += prompt.in_flight.values()
+                prompt.in_flight.clear()
+                prompt.end(prompt.exit_reason(last=True) or "exhausted")
+                self._count_end(prompt)
+                self._dispatcher.changed(prompt)
+        self._repeats.clear()
+        return surplus
+
     def _count_end(self, prompt: SampledPrompt) -> None:
         self.surplus += prompt.issued - prompt.processed
         self._unresolved -= 1

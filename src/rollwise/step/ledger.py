@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rollwise.step.episodes import Episode
 from rollwise.step.groups import TrainedGroup
 
 Ledger = dict[str, dict[str, int]]
@@ -21,7 +22,7 @@ def group_ledger(group: TrainedGroup) -> Ledger:
 
     Its responses have `tokens` and `truncated`.
     """
-    lengths = [len(response.tokens) for response in group.pool.responses]
+    lengths = [Episode.of(response).price.tokens for response in group.pool.responses]
     cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
     draws, tokens = Counter[str](), Counter[str]()
     members = set(group.members.indices.tolist())

@@ -125,8 +125,9 @@ class StepRecipe:
         default=4,
         metadata=_setting(
             "step.max_steps_off_policy",
-            "For `step.carry_over`: the updates of at most so many steps may be missing from the "
-            "weights that drew a response's first token; what would be older is awaited.",
+            "For `step.carry_over` and verl's asynchronous trainers: the updates of at most so "
+            "many steps may be missing from the weights that drew a response's first token; what "
+            "would be older is awaited.",
             ge=1,
         ),
     )

@@ -39,6 +39,7 @@ class Learner:
         settings: Learning rate, mini-batches, clipping and so on.
         temperature: The temperature at which responses are drawn; log-probabilities refer to it.
         merged: Whether `weights` merges adapters into the weights of the whole model.
+        copied: Whether `weights` returns copies, which later updates leave as they are.
         threads: Micro-batches that are run at once; by default one for each core that torch's own
             threads leave free.
 
@@ -52,10 +53,11 @@ class Learner:
         settings: LearnerSettings,
         temperature: float = 1.0,
         merged: bool = False,
+        copied: bool = False,
         threads: int | None = None,
     ) -> None:
         self.model, self.settings, self.temperature = model, settings, temperature
-        self.merged = merged
+        self.merged, self.copied = merged, copied
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
@@ -105,8 +107,12 @@ class Learner:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the model's weights by name, for an engine to load."""
-        weights: dict[str, Tensor] = self.model.state_dict()
-        return merged_weights(self.model) if self.merged else weights
+        weights: dict[str, Tensor] = (
+            merged_weights(self.model) if self.merged else self.model.state_dict()
+        )
+        if not self.copied:
+            return weights
+        return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
     def save(self, folder: Path) -> None:
         """Write the model and the optimizer's state into a checkpoint's folder.

@@ -1,5 +1,6 @@
 """The backend in this process: the built-in learner, and an engine beside it."""
 
+import copy
 from pathlib import Path
 
 import torch
@@ -36,12 +37,18 @@ class LocalBackend:
         self.context: int | None = getattr(model.config, "max_position_embeddings", None)
         self._config, self._needs_model = config, needs_model(config.engine)
         self.learner = Learner(
-            model, config.learner, config.engine.temperature, merged=not self._needs_model
+            model,
+            config.learner,
+            config.engine.temperature,
+            merged=not self._needs_model,
+            copied=config.steps_ahead > 0,
         )
 
     def make_engine(self) -> Engine:
         """Make the engine that the settings name, with the learner's model or its weights."""
         config, model = self._config, self.learner.model
+        if config.steps_ahead and self._needs_model and model.device.type == "cpu":
+            model = copy.deepcopy(model)  # the learner changes its own while this one draws
         engine = make_engine(
             config.engine,
             model_path(config.model.path),

@@ -4,9 +4,11 @@ Light to import: what a backend needs is imported when it is opened.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from rollwise.sampling.checks import at_least
 
 if TYPE_CHECKING:
     from rollwise.config import TrainConfig
@@ -46,6 +48,23 @@ class BackendSettings:
 @dataclass(frozen=True)
 class LocalSettings(BackendSettings):
     """In this process, with the engine beside it."""
+
+    max_steps_off_policy: int = field(
+        default=0,
+        metadata={
+            "help": "How many steps' updates may be missing from the weights that draw a step: it "
+            "is drawn, by a copy of the model, while earlier steps are learned from; 0 learns from "
+            "each step before the next is drawn."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        at_least("max_steps_off_policy", self.max_steps_off_policy, 0)
+
+    @property
+    def steps_ahead(self) -> int:
+        """How many steps may be drawn before the updates of earlier ones are made."""
+        return self.max_steps_off_policy
 
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
         """Load the model, and make its learner."""

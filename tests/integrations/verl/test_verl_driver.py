@@ -14,9 +14,15 @@ from transfer_queue import KVBatchMeta
 from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
+from rollwise.integrations.verl import asynchronous as asynchronous_module
 from rollwise.integrations.verl import replay_buffer
+from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
 from rollwise.integrations.verl.records import Recorder, step_metrics
-from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer, rows_in_order
+from rollwise.integrations.verl.replay_buffer import (
+    AsyncPoolReplayBuffer,
+    PoolReplayBuffer,
+    rows_in_order,
+)
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
@@ -38,9 +44,11 @@ def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
         "members": [0, 1],
         "advantages": [[0, rewards[0] - mean], [1, rewards[1] - mean]],
         "dropped": dropped,
-        "first": [[3, 1.5, False], [1, 0.5, True]],
+        "first": [[3, 1.5, False, 1], [1, 0.5, True, 1]],
+        "weights": [[3, 3]] * len(rewards),
         "tokens": 10,
         "surplus": 1,
+        "stale": 0,
         "failures": 0,
         "lost": 0,
         "ledger": {
@@ -77,7 +85,9 @@ def queue(monkeypatch):
     tags = {uid: {"rollwise": report.as_tag()} for uid, report in reports.items()}
     cleared = []
     queue = SimpleNamespace(
-        kv_list=lambda partition: {partition: {**tags, "f": {"status": "failure"}}},
+        kv_list=lambda partition: {
+            partition: {**tags, "f": {"status": "failure", "rollwise_lost": 2}}
+        },
         kv_clear=lambda keys, partition_id: cleared.append((partition_id, keys)),
         cleared=cleared,
         reports=reports,
@@ -96,11 +106,12 @@ def queue(monkeypatch):
 
 def test_the_buffer_hands_over_reports_and_rows(queue):
     buffer = object.__new__(PoolReplayBuffer)
+    buffer.failed = {}
     rows = {f"{uid}_{i}_0": {"seq_len": i} for uid in "uv" for i in (1, 0)}
     batch = buffer._materialize_batch("train", ["u", "v", "f"], rows)
     assert (batch.keys, batch.tags) == (["v_0_0", "v_1_0"], [{"seq_len": 0}, {"seq_len": 1}])
     assert buffer.reports == queue.reports
-    assert buffer.failed == 1
+    assert buffer.failed == {"f": 2}
     assert queue.cleared == [("train", ["u_1_0", "u_0_0"])]
 
 
@@ -171,7 +182,8 @@ def trainer(tmp_path):
     trainer.config = SimpleNamespace(
         trainer=SimpleNamespace(default_local_dir=str(tmp_path), resume_mode="auto")
     )
-    trainer.replay_buffer = SimpleNamespace(reports={}, failed=0)
+    trainer.replay_buffer = SimpleNamespace(reports={}, failed={}, stale={})
+    trainer._under_way, trainer._used = {}, {}
     trainer.recorder = Recorder(trainer.settings, None)
     trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}
     return trainer
@@ -190,12 +202,12 @@ def test_a_step_asks_the_sampler_for_its_prompts(trainer):
 
 
 def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
-    monkeypatch.setattr("verl.trainer.ppo.v1.trainer_sync.PPOTrainerSync.on_sample_end", _nothing)
     keys = trainer.sampler.ask()
     first = make_report(keys[0], [1.0, 1.0, 1.0, 1.0], dropped=True)
     trainer.replay_buffer.reports = {"u": first, "v": make_report(keys[1])}
-    trainer.replay_buffer.failed = 1
-    trainer.on_sample_end()
+    trainer.replay_buffer.failed = {"f": 3}
+    trainer._under_way = {"u": keys[0], "v": keys[1], "f": "c", "w": "d"}
+    metrics = take_step(trainer, monkeypatch)
     same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
     same.ask()
     same.tell(keys, correct=[4, 1], drawn=[4, 3])
@@ -205,22 +217,136 @@ def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
     assert figures["draws"] == 4 + 3 + 2
     assert (figures["trained_groups"], figures["failed_prompts"]) == (1, 1)
     assert figures["entropy"] == pytest.approx((1.5 + 0.5) / (3 + 1))
-    assert numbers(figures)["rollwise/exits/satisfied"] == 2.0
+    assert (figures["trained_draws"], figures["unused_draws"]) == (2, 4 + 1)
+    assert (figures["surplus_draws"], figures["lost_draws"]) == (2, 3)
+    assert metrics == numbers(figures)
+    assert metrics["rollwise/exits/satisfied"] == 2.0
+    assert trainer._under_way == {"w": "d"}
 
 
 def _nothing(self, *arguments, **options):
     return None
 
 
+def take_step(trainer, monkeypatch, parts=1):
+    """Take a step whose updates do nothing; returns its metrics."""
+    base = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
+
+    def step(self, metrics, timing_raw):
+        for _ in range(parts):
+            self.on_sample_end()
+
+    monkeypatch.setattr(f"{base}.step", step)
+    for name in ("sync.PPOTrainerSync", "separate_async.PPOTrainerSeparateAsync"):
+        monkeypatch.setattr(f"verl.trainer.ppo.v1.trainer_{name}.on_sample_end", _nothing)
+    metrics = {}
+    trainer.step(metrics, {})
+    return metrics
+
+
+# verl's asynchronous trainers.
+
+
+@pytest.fixture
+def asynchronous(trainer):
+    """The same trainer, of the kind with separate engines."""
+    changed = object.__new__(SeparateAsyncTrainer)
+    changed.__dict__ |= trainer.__dict__
+    changed._sample_start = changed._step_sample_wait_seconds = 0.0
+    return changed
+
+
+def test_prompts_under_way_are_not_asked_for_again(asynchronous):
+    first = [order.key for order in asynchronous._next_train_batch(4)["rollwise"]]
+    second = [order.key for order in asynchronous._next_train_batch()["rollwise"]]
+    assert sorted(first + second) == list("abcdef")
+    assert sorted(asynchronous._under_way.values()) == list("abcdef")
+    with pytest.raises(RunError, match=r"asks for 1 prompts, and 0 are left: of 6 .* 6 are under"):
+        asynchronous._next_train_batch(1)
+
+
+def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch):
+    """Two mini-batches of one prompt each, a prompt that was too old, and one that failed."""
+    asynchronous._under_way = dict(zip("uvwxy", "abcde", strict=True))
+    buffer = asynchronous.replay_buffer
+    buffer.stale["w"] = make_report("c", stale=1, lost=1)
+    buffer.failed["x"] = 2
+    parts = iter(
+        [
+            {"u": make_report("a", weights=[[1, 1], [1, 3], [3, 3]], stale=2)},
+            {"v": make_report("b", dropped=True)},
+        ]
+    )
+    monkeypatch.setattr(
+        type(asynchronous),
+        "on_sample_begin",
+        lambda self: setattr(self.replay_buffer, "reports", next(parts)),
+    )
+    collect = type(asynchronous).on_sample_end
+    monkeypatch.setattr(
+        type(asynchronous), "on_sample_end", lambda self: (self.on_sample_begin(), collect(self))
+    )
+    take_step(asynchronous, monkeypatch, parts=2)
+    figures = asynchronous._figures
+    assert figures["trained_draws"] == 2
+    assert figures["unused_draws"] == 1 + 3
+    assert figures["surplus_draws"] == 3
+    assert figures["stale_draws"] == 2 + 3 + 1
+    assert figures["draws"] == 2 + 4 + 3 + 6
+    assert (figures["lost_draws"], figures["failed_prompts"], figures["stale_prompts"]) == (3, 1, 1)
+    assert figures["steps_off_policy"] == 4 - 1 - 1
+    assert figures["steps_off_policy_mean"] == pytest.approx((2 + 2 + 0 + 0 + 0 + 0) / 6)
+    assert (figures["interrupted_draws"], figures["prompts_under_way"]) == (1, 1)
+    assert figures["tokens"] == 30
+    assert asynchronous._under_way == {"y": "e"}
+    assert not buffer.stale
+    assert not buffer.failed
+
+
+def test_a_checkpoint_names_the_prompts_under_way(asynchronous, monkeypatch):
+    base, cleared = "verl.trainer.ppo.v1.trainer_base.PPOTrainer", []
+    monkeypatch.setattr(f"{base}._save_checkpoint", _nothing)
+    monkeypatch.setattr(f"{base}._load_checkpoint", _nothing)
+    asynchronous._under_way = {"u": "a", "v": "b"}
+    asynchronous._save_checkpoint()
+    queued = {name: {"is_prompt": True} for name in "uv"}
+    used = {"w_0_0": {}, "u_1_0": {}}
+    queue = SimpleNamespace(
+        kv_list=lambda partition: {"train": queued | used},
+        kv_clear=lambda keys, partition_id: cleared.extend(keys),
+    )
+    monkeypatch.setattr(asynchronous_module, "tq", queue)
+    asynchronous._under_way = {}
+    asynchronous._load_checkpoint()
+    assert asynchronous._under_way == {"u": "a", "v": "b"}
+    assert cleared == ["w_0_0"]  # its step has used it; the other's session goes on
+    del queued["v"]
+    with pytest.raises(RunError, match="1 prompts under way, and the sampler was asked for 2"):
+        asynchronous._load_checkpoint()
+
+
+def test_prompts_that_are_too_old_or_failed_are_remembered(queue, monkeypatch):
+    buffer = object.__new__(AsyncPoolReplayBuffer)
+    buffer.stale, buffer.failed = {}, {}
+    base = replay_buffer.ReplayBufferAsync
+    monkeypatch.setattr(base, "_evict_terminal_groups", lambda *arguments: "verl's")
+    assert buffer._evict_terminal_groups(3, "train", ({"v"}, set(), {"f"}, {})) == "verl's"
+    assert buffer.stale == {"v": queue.reports["v"]}
+    assert buffer.failed == {"f": 2}
+    buffer._materialize_batch("train", ["u"], {"u_0_0": {}})
+    for _ in range(replay_buffer.FAILURES - 1):
+        buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {}))
+    with pytest.raises(RunError, match="100 prompts failed in a row"):
+        buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {}))
+
+
 def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
     monkeypatch.setattr("verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage", _nothing)
-    trainer._figures = {"reward": 0.5, "draws_by_round": [1.0]}
     trainer.replay_buffer.reports = {"u": make_report("a"), "v": make_report("b", dropped=True)}
     metrics = {}
     names = ["u_1_0", "padx_0_0", "u_0_0", "v_0_0"]
     batch = SimpleNamespace(keys=names, tags=[{"is_padding": "pad" in name} for name in names])
     trainer._compute_advantage(batch, metrics)
-    assert metrics == {"rollwise/reward": 0.5}
     mask = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]])
     values, returns = trainer._advantages(torch.zeros(4, 3), mask, config=None, index=None)
     expected = torch.tensor([-1 / 3, 0, 2 / 3, 0])[:, None] * mask
@@ -273,13 +399,13 @@ def test_held_out_figures_are_the_built_in_trainers():
 def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
     settings = make_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
-    line = step_metrics([make_report("a")], 0, step_recipe(settings))
+    line = step_metrics([make_report("a")], [], step_recipe(settings))
 
     def run(done, steps):
         recorder = Recorder(settings, str(tmp_path))
         recorder.begin(done, heldout)
         for step in steps:
-            recorder.keep([make_report("a", records=[{"step": step}])])
+            recorder.keep([make_report("a", records=[{"step": 0}])], step)
             recorder.step({"step": step, **line})
         recorder.flush()
         return recorder.folder

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from rollwise.cli import main
 from rollwise.config import make_config, read_toml
 from rollwise.config.step import make_sampler
 from rollwise.integrations.verl.command import split
+from rollwise.records import flatten
 from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
 from rollwise.training.checkpoints import load_sampler
 
@@ -51,13 +53,21 @@ SINGLE = {
 }
 
 
-def begin(folder, settings, *arguments, workers=1):
-    """Start `rollwise verl` in a process group of its own."""
+def begin(folder, settings, *arguments, workers=1, verl=""):
+    """Start `rollwise verl` in a process group of its own.
+
+    Args:
+        folder: The run's.
+        settings: rollwise's, beside those of `cpu.toml`.
+        arguments: Of the command.
+        workers: Learners, engines and agent loop workers.
+        verl: Tables of verl's own settings, in place of those of `cpu.toml`.
+    """
     settings_file = folder.parent / f"{folder.name}.toml"
     text = (HERE / "cpu.toml").read_text()
     for name in ("n_gpus_per_node", "num_gpus", "agent.num_workers"):
         text = text.replace(f"{name} = 1", f"{name} = {workers}")
-    settings_file.write_text(text)
+    settings_file.write_text(as_toml(tomllib.loads(text), tomllib.loads(verl)))
     options = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
     command = [sys.executable, "-m", "rollwise", "verl", str(settings_file), *arguments]
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -72,8 +82,14 @@ def begin(folder, settings, *arguments, workers=1):
         )
 
 
-def run(folder, settings, *arguments, workers=1):
-    process = begin(folder, settings, *arguments, workers=workers)
+def as_toml(*layers):
+    """Write settings as TOML, one a line under its whole name; later layers win."""
+    named = {name: value for layer in layers for name, value in flatten(layer, ".").items()}
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in named.items())
+
+
+def run(folder, settings, *arguments, workers=1, verl=""):
+    process = begin(folder, settings, *arguments, workers=workers, verl=verl)
     try:
         code = process.wait(LIMIT)
     finally:
@@ -92,8 +108,8 @@ def kill(process):
 def config_of(settings):
     layers = [read_toml(HERE / "cpu.toml")]
     for key, value in settings.items():
-        section, name = key.split(".")
-        layers.append({section: {name: value}})
+        section, _, name = key.rpartition(".")
+        layers.append({section: {name: value}} if section else {name: value})
     return make_config(split(layers)[0])
 
 
@@ -184,25 +200,25 @@ def test_reinforce_ada_balanced(tmp_path):
     assert "Draws per prompt, by round" in page
 
 
-def run_killed_after_the_second_step(folder, settings):
-    """Kill a run once its second checkpoint is complete, and resume it."""
+def run_killed(folder, settings, after=2, steps=3, verl=""):
+    """Kill a run once the checkpoint of the step `after` is complete, and resume it."""
     marker = folder / "checkpoints/latest_checkpointed_iteration.txt"
-    process = begin(folder, settings)
+    process = begin(folder, settings, verl=verl)
     try:
         until = time.monotonic() + LIMIT
-        while process.poll() is None and not (marker.exists() and marker.read_text() == "2"):
-            assert time.monotonic() < until, "no checkpoint of step 2"
+        while process.poll() is None and not (marker.exists() and marker.read_text() == str(after)):
+            assert time.monotonic() < until, f"no checkpoint of step {after}"
             time.sleep(0.05)
     finally:
         kill(process)
     assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
-    run(folder, settings, "--resume")
-    assert [line["step"] for line in metrics_of(folder)] == [0, 1, 2, 3]
+    run(folder, settings, "--resume", verl=verl)
+    assert [line["step"] for line in metrics_of(folder)] == list(range(steps + 1))
 
 
 def test_cdas_killed_after_the_second_step_and_resumed(tmp_path):
     folder = tmp_path / "cdas"
-    run_killed_after_the_second_step(folder, CDAS)
+    run_killed(folder, CDAS)
     check_steps(folder, CDAS)
     check_sampler(folder, CDAS)
 
@@ -210,7 +226,7 @@ def test_cdas_killed_after_the_second_step_and_resumed(tmp_path):
 def test_single_responses_killed_after_the_second_step_and_resumed(tmp_path):
     """One response to each prompt, compared with what the sampler believed of it."""
     folder = tmp_path / "single"
-    run_killed_after_the_second_step(folder, SINGLE)
+    run_killed(folder, SINGLE)
     believed = check_sampler(folder, SINGLE)
     learnt, pools = learnt_rows(folder), recorded_pools(folder)
     for step, priors in believed.items():

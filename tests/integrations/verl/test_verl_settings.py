@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -172,6 +173,72 @@ def test_what_verls_workers_cannot_do_is_refused(config, given, key):
     OmegaConf.update(config, "rollwise.settings", given, force_add=True)
     with pytest.raises(ConfigError, match=f"`{key}` must"):
         check(config, settings_of(config))
+
+
+# verl's asynchronous trainers.
+
+
+def asynchronous(mode, **layers):
+    own = {"actor_rollout_ref.rollout": {"nnodes": 1, "n_gpus_per_node": 8}}
+    return {"verl": {"trainer.v1.trainer_mode": mode, **own}, **layers}
+
+
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+def test_an_asynchronous_trainer_is_chosen_by_verls_name(mode):
+    layers = asynchronous(mode, step={"max_steps_off_policy": 2}, learner={"importance_cap": 3.0})
+    config, listed = compose_verl(layers)
+    check(config, settings_of(config), mode)
+    v1, correction = config.trainer.v1, config.algorithm.rollout_correction
+    assert v1.trainer_mode == f"rollwise_{mode}"
+    assert v1.sampler.custom_sampler.name == "AsyncPoolReplayBuffer"
+    assert (v1.sampler.max_off_policy_threshold, v1.sampler.max_off_policy_strategy) == (3, "wait")
+    assert (correction.rollout_is, correction.rollout_is_threshold) == ("token", 3.0)
+    assert len({item.split("=")[0].lstrip("+") for item in listed}) == len(listed)
+
+
+def test_separate_engines_get_new_weights_after_each_step():
+    config, _ = compose_verl(asynchronous("separate_async", learner={"mini_batches": 4}))
+    own, actor = config.trainer.v1.separate_async, config.actor_rollout_ref.actor
+    assert own.parameter_sync_step * actor.ppo_mini_batch_size == config.data.train_batch_size
+    assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
+
+
+def test_the_engines_log_probabilities_need_no_further_correction():
+    config, _ = compose_verl(asynchronous("colocate_async", learner={"old_logprobs": "engine"}))
+    check(config, settings_of(config), "colocate_async")
+    assert config.algorithm.rollout_correction.rollout_is is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("trainer.v1.sampler.max_off_policy_threshold", 8, "must be 5, one more than"),
+        ("trainer.v1.colocate_async.num_warmup_batches", 5, "must be at most .* 4"),
+        ("algorithm.rollout_correction.rollout_is", None, "older weights"),
+    ],
+)
+def test_responses_that_would_be_too_old_are_refused(key, value, reason):
+    config, _ = compose_verl(asynchronous("colocate_async"))
+    OmegaConf.update(config, key, value)
+    with pytest.raises(ConfigError, match=reason):
+        check(config, settings_of(config), "colocate_async")
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "reason"),
+    [
+        ("colocate_async", ["--learner.importance_cap", "0"], "`learner.importance_cap` must be"),
+        ("separate_async", ["--learner.mini_batches", "3"], "must be a multiple"),
+        ("one_step_off", [], "must be one of .*'separate_async'.*it is 'one_step_off'"),
+    ],
+)
+def test_what_an_asynchronous_trainer_cannot_do_is_refused(
+    tmp_path, capsys, mode, settings, reason
+):
+    file = tmp_path / "run.toml"
+    file.write_text(f'[verl.trainer.v1]\ntrainer_mode = "{mode}"\n')
+    assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", *settings]) == 2
+    assert re.search(reason, " ".join(capsys.readouterr().err.split()))
 
 
 def test_all_that_is_wrong_is_said_at_once(config):

@@ -15,7 +15,10 @@ pytestmark = pytest.mark.verl
 WORKER = "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ.__ray_actor_class__"
 MANAGER = "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ"
 BUFFER = "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer"
+ASYNC_BUFFER = "verl.trainer.ppo.v1.replay_buffer:ReplayBufferAsync"
 TRAINER = "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync"
+COLOCATED = "verl.trainer.ppo.v1.trainer_colocate_async:PPOTrainerColocateAsync"
+SEPARATE = "verl.trainer.ppo.v1.trainer_separate_async:PPOTrainerSeparateAsync"
 CLIENT = "verl.workers.rollout.llm_server:LLMServerClient"
 REWARD = "verl.experimental.reward_loop.reward_manager.base:RewardManagerBase"
 
@@ -26,7 +29,11 @@ SIGNATURES = {
     f"{WORKER}._compute_score": "self, outputs, kwargs",
     f"{MANAGER}.__init__": "self, args, kwargs",
     f"{BUFFER}._materialize_batch": "self, partition_id, selected_prompt_uids, partition_snapshot",
+    f"{ASYNC_BUFFER}._evict_terminal_groups": "self, global_steps, partition_id, eviction_reasons",
     f"{TRAINER}.__init__": "self, config",
+    f"{TRAINER}.step": "self, metrics, timing_raw",
+    f"{COLOCATED}.get_llm_client": "self",
+    f"{SEPARATE}.get_llm_client": "self",
     f"{TRAINER}._init_dataloader": "self",
     f"{TRAINER}._next_train_batch": "self, num_prompts",
     f"{TRAINER}.get_llm_client": "self",

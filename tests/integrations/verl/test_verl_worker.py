@@ -1,6 +1,7 @@
 """A worker of verl's samples one prompt, against an agent loop written by hand."""
 
 import asyncio
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -58,7 +59,7 @@ class Loop:
             response_mask=[1] * len(tokens),
             response_logprobs=[-0.5] * len(tokens),
             reward_score=None,
-            extra_fields={},
+            extra_fields={"min_global_steps": 1, "max_global_steps": 1},
         )
         output.correct = params.get("seed", 0) % 3 == 0
         return await self._agent_loop_postprocess(output, trajectory["validate"], **fields)
@@ -103,7 +104,7 @@ def sample(worker, queue, order=None, step=3):
     """Run one prompt through a worker; returns what it told the driver."""
     prompt = {
         "uid": "u",
-        "rollwise": order or Order("p"),
+        "rollwise": order or Order("p", step),
         "raw_prompt": [{"content": "1+1?"}],
         "reward_model": {"ground_truth": "2"},
         "agent_name": "single_turn_agent",
@@ -115,7 +116,7 @@ def sample(worker, queue, order=None, step=3):
 
 def expected_pool(changed=None, step=3):
     """The pool that the session of the core draws by the same rule."""
-    session = new_session(recipe_of(**(changed or {})), Order("p"), step)
+    session = new_session(recipe_of(**(changed or {})), Order("p", step))
     while draws := session.next_draws():
         for draw in draws:
             session.record(draw, float(draw.seed % 3 == 0), draw)
@@ -141,7 +142,12 @@ def test_pool_group_and_advantages_are_the_cores(queue, schedule):
     rewards = pool.rewards
     assert worker.stored == [("u", i, rewards[i]) for i in group.indices]
     # The first four draws have 1, 2, 3 and 1 tokens of surprisal one half.
-    assert report.first == [[1, 0.5, False], [2, 1.0, False], [3, 1.5, False], [1, 0.5, False]]
+    assert report.first == [
+        [1, 0.5, False, 1],
+        [2, 1.0, False, 1],
+        [3, 1.5, False, 1],
+        [1, 0.5, False, 1],
+    ]
 
 
 def test_every_draw_has_a_seed_of_its_own_where_the_engine_takes_one(queue):
@@ -178,14 +184,14 @@ def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(queue):
 
 def test_what_the_sampler_believes_reaches_the_session():
     recipe = recipe_of(exit={"give_up_below": 0.5})
-    [hopeless] = new_session(recipe, Order("p", prior=(1.0, 60.0)), 0)._prompts.values()
-    [unknown] = new_session(recipe, Order("p"), 0)._prompts.values()
+    [hopeless] = new_session(recipe, Order("p", 0, prior=(1.0, 60.0)))._prompts.values()
+    [unknown] = new_session(recipe, Order("p", 0))._prompts.values()
     assert hopeless.pool.stopping.prior != unknown.pool.stopping.prior == (1.0, 1.0)
 
 
 def test_responses_are_recorded_where_they_are_asked_for(queue):
     assert sample(make_worker(), queue).records == []
-    report = sample(make_worker(), queue, Order("p", recorded=True))
+    report = sample(make_worker(), queue, Order("p", 3, recorded=True))
     assert [row["index"] for row in report.records] == list(range(len(report.rewards)))
     first = report.records[2]
     assert (first["question"], first["answer"], first["response"]) == ("1+1?", "2", "7 7 1")
@@ -205,7 +211,7 @@ def test_a_prompt_that_cannot_be_sampled_fails_alone_and_says_so(queue):
     worker = make_worker()
     worker.broken = set(range(12))
     report = sample(worker, queue)
-    assert report == {"status": "failure"}
+    assert report == {"status": "failure", "rollwise_lost": 12}
     assert worker.stored == []
 
 
@@ -218,7 +224,7 @@ def test_validation_is_verls_own(queue):
 
 
 def test_a_report_survives_the_journey_and_names_what_is_wrong(queue):
-    report = sample(make_worker(), queue, Order("p", recorded=True))
+    report = sample(make_worker(), queue, Order("p", 3, recorded=True))
     assert report_of(report.as_tag()) == report
     assert report.pool(0.7).positives == sum(report.rewards)
     with pytest.raises(ValueError, match="unknown exit reason 'tired'"):
@@ -260,6 +266,120 @@ def test_cancelling_waits_until_the_engine_has_let_go(monkeypatch, drops):
     asyncio.run(cancel())
 
 
+def test_each_part_of_a_response_has_a_seed_of_its_own():
+    request = {"prompt_ids": [1, 2], "sampling_params": {"seed": 5, "max_tokens": 7}}
+    first = client.with_seed_of_part(request)
+    second = client.with_seed_of_part(request | {"prompt_ids": [1, 2, 3]})
+    seeds = {part["sampling_params"]["seed"] for part in (first, second)}
+    assert len(seeds) == 2
+    assert 5 not in seeds
+    assert first["sampling_params"]["max_tokens"] == 7
+    assert client.with_seed_of_part(request) == first
+    unseeded = {"prompt_ids": [1], "sampling_params": {}}
+    assert client.with_seed_of_part(unseeded) == unseeded
+
+
+# Agent loops of several turns, and those that users write.
+
+
+def row(*turns, first=1, last=1, **changed):
+    """A row of an agent loop: turns of the model (positive) and the environment (negative)."""
+    mask = [int(turn > 0) for turn in turns for _ in range(abs(turn))]
+    fields = {
+        "response_ids": list(range(2, 2 + len(mask))),
+        "response_mask": mask,
+        "response_logprobs": [-0.5 * own for own in mask],
+        "reward_score": None,
+        "extra_fields": {"min_global_steps": first, "max_global_steps": last},
+        "correct": True,
+    }
+    return SimpleNamespace(**fields | changed)
+
+
+def looping(worker, outputs):
+    """Have a worker's agent loop return `outputs` for each draw."""
+
+    async def run(params, trajectory, *, trace, **fields):
+        return await worker._agent_loop_postprocess(
+            copy.deepcopy(outputs), trajectory["validate"], **fields
+        )
+
+    worker._run_agent_loop = run
+    return worker
+
+
+ONE = {"exit": {"type": "fixed_count", "samples": 4}, "schedule": {"size": 4, "rounds": 1}}
+
+
+def test_a_response_of_several_turns_is_one_draw_with_its_price(queue):
+    report = sample(looping(make_worker(**ONE), row(3, -2, 2, first=1, last=4)), queue)
+    assert len(report.rewards) == 4
+    assert report.tokens == 4 * 5  # the tool's two tokens were not drawn
+    assert report.first == [[5, 2.5, False, 2]] * 4
+    assert report.weights == [[1, 4]] * 4
+
+
+def test_a_response_of_several_rows_is_one_draw(queue):
+    """An agent loop that compacts its context returns a row for each part."""
+    parts = [row(2, -1), row(4, first=2, last=3)]
+    worker = looping(make_worker(**ONE, group={"unresolved": "keep"}), parts)
+    report = sample(worker, queue)
+    assert (len(report.rewards), report.tokens) == (4, 4 * 6)
+    assert report.weights == [[1, 3]] * 4
+    assert [draw for _, draw, _ in worker.stored] == [0, 1, 2, 3]
+    spans = [len(span.tokens) for part in parts for span in agent_loop.spans_of(part)]
+    assert spans == [2, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("output", "mode", "reason"),
+    [
+        ([], "sync", "no response"),
+        (row(2, response_mask=[1]), "sync", "a response_mask of 1 for 2 tokens"),
+        (row(-2), "sync", "the model drew no token"),
+        (row(2, response_logprobs=[-0.5]), "sync", "1 response_logprobs for 2 tokens"),
+        (row(2, response_logprobs=None), "colocate_async", "no response_logprobs"),
+        (row(2, extra_fields={}), "sync", "nobody knows which weights"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_what_an_agent_loop_leaves_unknown_is_refused(queue, caplog, output, mode, reason):
+    worker = looping(make_worker(), output)
+    worker.mode = mode
+    assert sample(worker, queue)["status"] == "failure"
+    assert reason in caplog.text
+
+
+def test_a_response_without_a_reward_is_refused(queue, caplog):
+    worker = looping(make_worker(), row(2))
+
+    async def no_score(outputs, kwargs):
+        pass
+
+    worker._compute_score = no_score
+    assert sample(worker, queue)["status"] == "failure"
+    assert "gave the response a reward" in caplog.text
+
+
+@pytest.mark.parametrize(("mode", "drawn"), [("sync", 12), ("colocate_async", 4)])
+def test_a_prompt_whose_oldest_response_is_too_old_ends_with_what_it_has(queue, mode, drawn):
+    """The weights are updated twice while the first round is drawn, which is as many as may be."""
+    worker = make_worker(graded=lambda correct: (0.0, None), step={"max_steps_off_policy": 2})
+    worker.mode = mode
+    run = worker._run_agent_loop
+
+    async def updated(params, trajectory, *, trace, **fields):
+        outputs, fields = await run(params, trajectory, trace=trace, **fields)
+        newest = 3 if fields["session_id"] >= 3 else 1
+        outputs[-1].extra_fields |= {"min_global_steps": newest, "max_global_steps": newest}
+        return outputs, fields
+
+    worker._run_agent_loop = updated
+    report = sample(worker, queue)
+    assert (len(report.rewards), report.exit_reason) == (drawn, "exhausted")
+    assert report.ages(5)[:4] == [3, 3, 3, 1]
+
+
 def test_figures_without_log_probabilities_are_not_invented(queue):
     worker = make_worker()
     run = worker._run_agent_loop
@@ -270,4 +390,4 @@ def test_figures_without_log_probabilities_are_not_invented(queue):
         return outputs, fields
 
     worker._run_agent_loop = without
-    assert all(np.isnan(surprisal) for _, surprisal, _ in sample(worker, queue).first)
+    assert all(np.isnan(surprisal) for _, surprisal, _, _ in sample(worker, queue).first)

@@ -125,10 +125,15 @@ def init_process_group(backend=None, *arguments, **options):
 torch.distributed.init_process_group = init_process_group
 
 
+CUT_AT = 3
+"""Tokens of a response that an abort leaves; what had ended by then is complete."""
+
+
 class Server:
     """Serves a copy of the policy; requests that come together are drawn together.
 
-    A response depends on the weights, the prompt and the seed that came with it.
+    A response depends on the weights, the prompt and the seed that came with it. An abort hands
+    back the first tokens of what is under way, and parks what comes until generation is resumed.
     """
 
     def __init__(self, model_path, response_length, temperature):
@@ -140,6 +145,7 @@ class Server:
         tokenizer = AutoTokenizer.from_pretrained(model_path)
         self.engine = TransformersEngine(model, tokenizer, response_length, temperature)
         self.requests, self.steps, self.task, self.unseeded = {}, 0, None, 0
+        self.paused = False
 
     async def generate(self, prompt_ids, sampling_params, request_id, **others):
         from rollwise.sampling import Draw
@@ -147,38 +153,72 @@ class Server:
         self.unseeded += 1
         draw = Draw(request_id, 0, sampling_params.get("seed", self.unseeded))
         done = asyncio.get_running_loop().create_future()
-        self.requests[draw] = (list(prompt_ids), done)
-        if self.task is None or self.task.done():
-            self.task = asyncio.create_task(self.serve())
+        self.requests[draw] = (list(prompt_ids), done, sampling_params.get("max_tokens"))
+        self.begin()
         try:
             return await done
         finally:
             self.requests.pop(draw, None)
 
-    async def serve(self):
-        from verl.workers.rollout.replica import TokenOutput
+    def begin(self):
+        if not self.paused and (self.task is None or self.task.done()):
+            self.task = asyncio.create_task(self.serve())
 
+    async def serve(self):
         await asyncio.sleep(0.05)
         while waiting := {d: r for d, r in self.requests.items() if not r[1].done()}:
-            self.engine.submit(list(waiting), {d.key: prompt for d, (prompt, _) in waiting.items()})
-            for completion in self.engine.wait():
-                output = TokenOutput(
-                    token_ids=completion.tokens,
-                    log_probs=completion.logprobs.tolist(),
-                    stop_reason="completed",
-                    extra_fields={"global_steps": self.steps},
-                )
-                done = waiting[completion.draw][1]
-                done.done() or done.set_result(output)
-            self.engine.cancel(list(waiting))
+            if not self.paused:
+                prompts = {d.key: prompt for d, (prompt, _, _) in waiting.items()}
+                self.engine.submit(list(waiting), prompts)
+                for completion in await asyncio.to_thread(self.engine.wait):
+                    self.answer(completion, *waiting[completion.draw][1:])
+                self.engine.cancel(list(waiting))
+            if self.paused:
+                for _, done, _ in waiting.values():
+                    done.done() or done.set_result(self.output([], [], "aborted"))
+                return
             await asyncio.sleep(0)
+
+    def answer(self, completion, done, most):
+        tokens, logprobs = completion.tokens[:most], completion.logprobs.tolist()[:most]
+        cut = self.paused and len(tokens) > CUT_AT
+        if cut:
+            tokens, logprobs = tokens[:CUT_AT], logprobs[:CUT_AT]
+        reason = "aborted" if cut else "completed"
+        done.done() or done.set_result(self.output(tokens, logprobs, reason))
+
+    def output(self, tokens, logprobs, reason):
+        from verl.workers.rollout.replica import TokenOutput
+
+        return TokenOutput(
+            token_ids=tokens,
+            log_probs=logprobs,
+            stop_reason=reason,
+            extra_fields={"global_steps": self.steps},
+        )
+
+    async def abort_all_requests(self, reject_request=False):
+        self.paused = True
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+    async def resume_generation(self):
+        self.paused = False
+        if self.requests:
+            self.begin()
+
+    async def release_kv_cache(self):
+        assert self.paused, "the weights would change under the requests under way"
+
+    async def resume_kv_cache(self):
+        pass
 
     async def load_weights(self, weights, steps):
         self.engine.load_weights(weights)
         self.steps = steps
 
     async def sleep(self):
-        assert not self.requests, "the engine sleeps with requests under way"
+        assert self.paused or not self.requests, "the engine sleeps with requests under way"
 
     async def wake_up(self, tags=None):
         pass
@@ -202,8 +242,8 @@ def replica():
 class Adapter:
     """The trainer's side: hands its weights to the server of its replica."""
 
-    def __init__(self, config, model_config, device_mesh, *arguments, **options):
-        self.rank = torch.distributed.get_rank()
+    def __init__(self, config, model_config, device_mesh, *arguments, replica_rank=None, **options):
+        self.rank = torch.distributed.get_rank() if replica_rank is None else replica_rank
         self.server = None
 
     async def resume(self, tags):
@@ -214,8 +254,68 @@ class Adapter:
 
     async def update_weights(self, weights, global_steps=None, **options):
         self.server = self.server or ray.get_actor(f"cpu_server_{self.rank}")
-        copies = {name: tensor.detach().float().clone() for name, tensor in weights}
+        copies = {name: tensor.detach().float().clone() async for name, tensor in each(weights)}
         await self.server.load_weights.remote(copies, global_steps)
+
+
+async def each(weights):
+    """Iterate over weights, whether they come from a generator or from an asynchronous one."""
+    if hasattr(weights, "__aiter__"):
+        async for pair in weights:
+            yield pair
+    else:
+        for pair in weights:
+            yield pair
+
+
+class Mailbox:
+    """Where the trainer leaves new weights for separate servers."""
+
+    def __init__(self):
+        self.weights, self.steps = None, None
+
+    def put(self, weights, steps):
+        self.weights, self.steps = weights, steps
+
+    def get(self, steps):
+        return self.weights if self.steps == steps else None
+
+
+def mailbox():
+    return ray.remote(Mailbox).options(name="cpu_mailbox", get_if_exists=True).remote()
+
+
+class MailboxEngine:
+    """A checkpoint engine of verl's, by the mailbox."""
+
+    wire_format = "named_tensors"
+
+    def __init__(self, bucket_size, **options):
+        self.rank, self.mailbox = -1, None
+
+    def prepare(self):
+        self.mailbox = self.mailbox or mailbox()
+
+    @classmethod
+    def build_topology(cls, actors, rollouts, metadata):
+        return {"rank": list(range(actors))}, {"rank": [-1] * rollouts}
+
+    def init_process_group(self, rank):
+        self.rank = rank
+
+    def finalize(self):
+        pass
+
+    async def send_weights(self, weights, global_steps=None):
+        copies = {name: tensor.detach().float().clone() async for name, tensor in each(weights)}
+        if self.rank == 0:
+            await self.mailbox.put.remote(copies, global_steps)
+
+    async def receive_weights(self, global_steps=None):
+        while (weights := await self.mailbox.get.remote(global_steps)) is None:
+            await asyncio.sleep(0.05)
+        for pair in weights.items():
+            yield pair
 
 
 def register():
@@ -224,6 +324,20 @@ def register():
 
     base._ROLLOUT_REGISTRY["cpu", "async"] = "verl_on_cpu.Adapter"
     RolloutReplicaRegistry.register("cpu", replica)
+
+
+def register_engine(checkpoint_engines):
+    checkpoint_engines.CheckpointEngineRegistry.register("cpu")(MailboxEngine)
+
+
+def hurry(buffers):
+    """Look for finished prompts ten times a second instead of every two seconds."""
+    init = buffers.ReplayBuffer.__init__
+
+    def hurried(self, *arguments, **options):
+        init(self, *arguments, **options | {"poll_interval": 0.1})
+
+    buffers.ReplayBuffer.__init__ = hurried
 
 
 def watch(trainers):
@@ -246,6 +360,7 @@ def as_learnt(trainer, name, row):
     assert len(own) == 1, f"row {name} has several advantages: {own}"
     report = trainer.replay_buffer.reports.get(name.split("_")[0])
     return {
+        "pid": os.getpid(),
         "step": trainer.global_steps,
         "name": name,
         "key": report and report.key,
@@ -256,5 +371,7 @@ def as_learnt(trainer, name, row):
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
     register()
+    wrapt.register_post_import_hook(register_engine, "verl.checkpoint_engine.base")
+    wrapt.register_post_import_hook(hurry, "verl.trainer.ppo.v1.replay_buffer")
 if os.environ.get("VERL_ON_CPU"):
     wrapt.register_post_import_hook(watch, "verl.trainer.ppo.v1.trainer_base")

@@ -3,40 +3,55 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import ray
 import transfer_queue as tq
+from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from rollwise.config.step import step_recipe
-from rollwise.engines import Completion
 from rollwise.integrations.verl.client import SEEDED
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
-from rollwise.integrations.verl.settings import NAME, settings_of
+from rollwise.integrations.verl.settings import LOST, NAME, settings_of
 from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
-from rollwise.step import StepRecipe, TrainedGroup, make_group
+from rollwise.step import Episode, Price, Span, StepRecipe, TrainedGroup, make_group
 from rollwise.step.ledger import group_ledger
 from rollwise.step.metrics import ResponseFigures
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Graded(Completion):
-    """A response, with what verl needs to train on it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded(Episode):
+    """What an agent loop made of a draw, with what verl needs to train on it.
 
     Attributes:
+        draw: The draw.
+        text: What the model drew in its last output; empty if it is not recorded.
         score: Its reward; verl's word.
-        outputs: verl's own form of the response.
+        outputs: verl's own form of the response: one or more rows to train on.
         fields: What verl stores beside it.
+        weights: The versions of the weights that drew its first and its last token.
     """
 
+    draw: Draw
+    text: str
     score: float
     outputs: Sequence[Any]
     fields: dict[str, Any]
+    weights: tuple[int, int]
+
+
+class _Unsampled(RuntimeError):
+    """None of a prompt's draws could be completed; has the number of those that were lost."""
+
+    def __init__(self, lost: int) -> None:
+        super().__init__("none of its draws could be completed")
+        self.lost = lost
 
 
 class SessionWorker:
@@ -48,6 +63,7 @@ class SessionWorker:
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.recipe: StepRecipe = step_recipe(settings_of(self.config))
+        self.mode: str = OmegaConf.select(self.config, "trainer.v1.trainer_mode", default="sync")
 
     async def _run_prompt(
         self,
@@ -67,9 +83,10 @@ class SessionWorker:
             order = prompt.pop(NAME)
             report = await self._sample(order, prompt, sampling_params, trajectory, trace)
             tag = {"status": "finished", NAME: report.as_tag()}
-        except Exception:
+        except Exception as error:
             log.exception("prompt %s failed", uid)
-            tag = {"status": "failure"}
+            lost = error.lost if isinstance(error, _Unsampled) else 0
+            tag = {"status": "failure", LOST: lost}
         await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
 
     async def _sample(
@@ -80,8 +97,16 @@ class SessionWorker:
         trajectory: dict[str, Any],
         trace: bool,
     ) -> PromptReport:
-        session = new_session(self.recipe, order, int(trajectory["step"]))
+        session = new_session(self.recipe, order)
         tokens = 0
+        seen: list[tuple[int, int]] = []
+
+        def too_old() -> bool:
+            """Whether a new draw would wait for weights that are too new for the oldest one."""
+            if not len(session.pools[order.key]):
+                return False
+            versions = [version for pair in seen for version in pair]
+            return max(versions) - min(versions) >= self.recipe.max_steps_off_policy
 
         async def respond(draw: Draw) -> tuple[float, Graded]:
             nonlocal tokens
@@ -92,13 +117,14 @@ class SessionWorker:
                 params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
             )
             graded = self._graded(draw, outputs, fields, order.recorded)
-            tokens += len(graded.tokens)
+            tokens += graded.price.tokens
+            seen.append(graded.weights)
             return correctness(graded), graded
 
-        await run_session(session, respond)
+        stale = await run_session(session, respond, None if self.mode == "sync" else too_old)
         pool = session.pools[order.key]
         if not len(pool):
-            raise RuntimeError("none of its draws could be completed")
+            raise _Unsampled(session.lost)
         group = choose(self.recipe, pool, session.step)
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
@@ -107,15 +133,15 @@ class SessionWorker:
             answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
             question = str(prompt["raw_prompt"][-1]["content"])
             records = list(group.records(session.step, question, answer))
-        return report(session, group, self.recipe.group_size, tokens, records)
+        return report(session, group, self.recipe.group_size, tokens, stale, records)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
         outputs = output if isinstance(output, list) else [output]
-        if not outputs or not outputs[-1].response_ids:
-            raise ValueError("the agent loop returned no response")
+        if wrong := unusable(outputs, self.mode):
+            raise ValueError(f"the agent loop {wrong}")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]
         return outputs, fields
 
@@ -123,25 +149,84 @@ class SessionWorker:
         self, draw: Draw, outputs: Sequence[Any], fields: dict[str, Any], with_text: bool
     ) -> Graded:
         final = outputs[-1]
-        tokens = [t for t, own in zip(final.response_ids, final.response_mask, strict=True) if own]
+        if final.reward_score is None:
+            raise ValueError("neither the agent loop nor a grader gave the response a reward")
+        spans = [span for output in outputs for span in spans_of(output)]
+        own = [span for span in spans if span.logprobs is not None]
+        mask = final.response_mask
+        tokens = [t for t, drawn in zip(final.response_ids, mask, strict=True) if drawn]
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
-        text = self.tokenizer.decode(tokens, skip_special_tokens=True) if with_text else ""
+        cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
-            draw,
-            tokens,
-            np.array(final.response_logprobs or [], dtype=np.float32),
-            text,
-            truncated=full and final.response_ids[-1] != self.tokenizer.eos_token_id,
+            spans=spans,
+            price=Price(sum(len(span.tokens) for span in own), turns=len(own)),
+            end="truncated" if cut else "done",
+            reward=float(final.reward_score),
+            draw=draw,
+            text=self.tokenizer.decode(tokens, skip_special_tokens=True) if with_text else "",
             score=float(final.reward_score),
             outputs=outputs,
             fields=fields,
+            weights=weights_of(outputs),
         )
 
 
-def new_session(recipe: StepRecipe, order: Order, step: int) -> RolloutSession:
+def spans_of(output: Any) -> list[Span]:
+    """Split a row of verl's into the model's turns and what the environment said between them."""
+    known = output.response_logprobs or []
+    spans, start = [], 0
+    for drawn, tokens in groupby(output.response_mask):
+        stop = start + len(list(tokens))
+        own = np.array(known[start:stop], dtype=np.float32) if drawn else None
+        spans.append(Span(output.response_ids[start:stop], own))
+        start = stop
+    return spans
+
+
+def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:
+    """Return the versions of the weights that drew the first and the last token of a response."""
+    first, last = outputs[0].extra_fields, outputs[-1].extra_fields
+    return int(first["min_global_steps"]), int(last["max_global_steps"])
+
+
+def unusable(outputs: Sequence[Any], mode: str) -> str | None:
+    """Say what is missing in what an agent loop returned; None if it can be trained on.
+
+    Args:
+        outputs: verl's `AgentLoopOutput`s, one for each row.
+        mode: verl's name of the trainer.
+    """
+    if not outputs or not outputs[-1].response_ids:
+        return "returned no response"
+    for output in outputs:
+        length, known = len(output.response_ids), output.response_logprobs
+        if len(output.response_mask) != length:
+            return (
+                f"returned a response_mask of {len(output.response_mask)} for {length} tokens: it "
+                "must say of each whether the model drew it"
+            )
+        if not any(output.response_mask):
+            return "returned a row of which the model drew no token (response_mask is 0 throughout)"
+        if known and len(known) != length:
+            return f"returned {len(known)} response_logprobs for {length} tokens"
+        if mode != "sync" and not known:
+            return (
+                f"returned no response_logprobs, which verl's {mode!r} trainer needs: the response "
+                "is drawn by older weights than those that learn from it"
+            )
+        if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
+            return (
+                "returned no `min_global_steps` and `max_global_steps` in extra_fields, so that "
+                "nobody knows which weights drew the response: copy them from the extra_fields of "
+                "its model's first and last output"
+            )
+    return None
+
+
+def new_session(recipe: StepRecipe, order: Order) -> RolloutSession:
     """Start to sample one prompt."""
     priors = None if order.prior is None else [order.prior]
-    return recipe.session([order.key], step, priors=priors)
+    return recipe.session([order.key], order.step, priors=priors)
 
 
 def correctness(response: Graded) -> float:
@@ -169,7 +254,12 @@ def choose(recipe: StepRecipe, pool: Pool, step: int) -> TrainedGroup:
 
 
 def report(
-    session: RolloutSession, group: TrainedGroup, first: int, tokens: int, records: list[Any]
+    session: RolloutSession,
+    group: TrainedGroup,
+    first: int,
+    tokens: int,
+    stale: int,
+    records: list[Any],
 ) -> PromptReport:
     """Summarise the sampling of a prompt for the driver.
 
@@ -178,6 +268,7 @@ def report(
         group: The prompt's group.
         first: The draws that count as first.
         tokens: Of all responses.
+        stale: Draws that were cancelled because the prompt's oldest response was too old.
         records: Its responses as rows, if they are to be recorded.
     """
     pool = group.pool
@@ -193,9 +284,11 @@ def report(
             for place, value in zip(members, group.advantages.tolist(), strict=True)
         ],
         dropped=group.dropped,
-        first=[[f.tokens, f.surprisal, f.truncated] for f in figures],
+        first=[[f.tokens, f.surprisal, f.truncated, f.turns] for f in figures],
+        weights=[list(response.weights) for response in pool.responses],
         tokens=tokens,
-        surplus=session.surplus,
+        surplus=session.surplus - stale,
+        stale=stale,
         failures=session.failures,
         lost=session.lost,
         ledger=group_ledger(group),

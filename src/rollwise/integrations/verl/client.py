@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import ray
-from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
+
+from rollwise.sampling.draws import hash_index
 
 SEEDED = ("vllm", "cpu")
 """Rollout engines that take a seed for each response, and can cancel one."""
@@ -19,6 +21,10 @@ class CancellingClient(LLMServerClient):
         return server_id, _Server(server, drops)
 
 
+class ResumingClient(CancellingClient, FullyAsyncLLMServerClient):
+    """The client under verl's asynchronous trainers: resumes what an update has interrupted."""
+
+
 class _Server:
     """The part of a rollout engine's handle that verl's client uses."""
 
@@ -30,7 +36,7 @@ class _Server:
 
         An engine must not be put to sleep while it still generates.
         """
-        response = self._handle.generate.remote(**request)
+        response = self._handle.generate.remote(**with_seed_of_part(request))
         waiting = asyncio.ensure_future(_result(response))
         try:
             return await asyncio.shield(waiting)
@@ -40,6 +46,19 @@ class _Server:
             await asyncio.wait([waiting])
             waiting.exception()
             raise
+
+
+def with_seed_of_part(request: dict[str, Any]) -> dict[str, Any]:
+    """Give each part of a response a seed of its own, made from its draw's.
+
+    A response comes in parts where a tool answers, or where an update interrupts it. An engine
+    begins anew with each, so that with one seed all parts would share their random numbers.
+    """
+    params = request.get("sampling_params") or {}
+    if "seed" not in params:
+        return request
+    seed = hash_index(f"{params['seed']}\x1f", len(request["prompt_ids"]))
+    return request | {"sampling_params": params | {"seed": seed}}
 
 
 async def _result(response: Any) -> Any:

@@ -11,8 +11,8 @@ from rollwise.config import make_config
 from rollwise.config.base import merge
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
-from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import METHOD, missing, unsupported
+from rollwise.integrations.verl.overrides import MODE, overrides
+from rollwise.integrations.verl.settings import METHOD, missing, mode_of, unsupported
 from rollwise.records import flatten
 
 MAIN = "verl.trainer.main_ppo"
@@ -31,11 +31,11 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     folder = folder.absolute()
     given, verl = split(layers)
     config = make_config(METHOD, given)
-    if wrong := unsupported(config):
+    own = flatten(verl, ".")
+    if wrong := unsupported(config, mode_of(own.get(MODE, "sync"))):
         raise ConfigError("\n".join(wrong))
-    own = flatten(verl, ".").keys()
     files = folder / "data" / "train.parquet", folder / "data" / "heldout.parquet"
-    if not {"data.train_files", "data.val_files"} <= own:
+    if not {"data.train_files", "data.val_files"} <= own.keys():
         files = write_data(config, folder / "data")
     return overrides(config, given, verl, folder, files)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import BUILT_IN_NAMES, MICRO_BATCH_TOKENS, TrainConfig
-from rollwise.integrations.verl.settings import BUFFER, MANAGER, NAME
+from rollwise.integrations.verl.settings import MANAGER, NAME, TRAINERS, buffer_of, mode_of
 from rollwise.models.loading import model_path
 from rollwise.records import flatten
 
@@ -22,6 +22,7 @@ NOT_TEXT = {"true", "false", "null", "inf", "nan"}
 ROLLOUT = "actor_rollout_ref.rollout"
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
+MODE = "trainer.v1.trainer_mode"
 
 
 def overrides(
@@ -40,6 +41,8 @@ def overrides(
         folder: The run's.
         data: The training and the held-out file.
     """
+    own = flatten(verl, ".")
+    mode = mode_of(own.pop(MODE, "sync"))
     settings = {f"+{NAME}.settings.{key}": value for key, value in flatten(given, ".").items()}
     derived = {
         **_data(config, data),
@@ -47,11 +50,11 @@ def overrides(
         **_actor(config),
         **_rollout(config),
         **_algorithm(config),
+        **_mode(config, mode),
         **_trainer(config, folder),
         f"+{NAME}.output": str(folder),
         "hydra.run.dir": str(folder / "hydra"),
     }
-    own = flatten(verl, ".")
     kept = {key: value for key, value in derived.items() if key.lstrip("+") not in own}
     forced = {f"++{key}": value for key, value in own.items()}
     return [f"{key}={_text(value)}" for key, value in _joined(kept, settings, forced)]
@@ -129,7 +132,6 @@ def _rollout(config: TrainConfig) -> dict[str, Any]:
 
 
 def _algorithm(config: TrainConfig) -> dict[str, Any]:
-    path, name = BUFFER
     return {
         "algorithm.adv_estimator": NAME,
         "algorithm.rollout_correction.bypass_mode": config.learner.old_logprobs == "engine",
@@ -138,10 +140,34 @@ def _algorithm(config: TrainConfig) -> dict[str, Any]:
         "reward.reward_manager.source": "importlib",
         "reward.reward_manager.name": "GraderRewardManager",
         "reward.reward_manager.module.path": "pkg://rollwise.integrations.verl.reward",
-        "trainer.v1.trainer_mode": NAME,
+    }
+
+
+def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
+    """Which of verl's trainers, and how old its responses may be."""
+    path, name = buffer_of(mode)
+    chosen: dict[str, Any] = {
+        MODE: TRAINERS[mode],
         "trainer.v1.sampler.custom_sampler.path": path,
         "trainer.v1.sampler.custom_sampler.name": name,
     }
+    if mode == "sync":
+        return chosen
+    chosen |= {
+        "trainer.v1.sampler.max_off_policy_threshold": config.step.max_steps_off_policy + 1,
+        "trainer.v1.sampler.max_off_policy_strategy": "wait",
+    }
+    if config.learner.old_logprobs == "learner":
+        chosen |= {
+            "algorithm.rollout_correction.rollout_is": "token",
+            "algorithm.rollout_correction.rollout_is_threshold": config.learner.importance_cap,
+        }
+    if mode == "separate_async":
+        chosen |= {
+            "trainer.v1.separate_async.parameter_sync_step": config.learner.mini_batches,
+            f"{ROLLOUT}.checkpoint_engine.backend": "nccl",
+        }
+    return chosen
 
 
 def _trainer(config: TrainConfig, folder: Path) -> dict[str, Any]:

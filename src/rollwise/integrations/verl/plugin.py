@@ -10,7 +10,8 @@ import wrapt
 
 
 def register(trainers: ModuleType) -> None:
-    """Import the trainer, which registers itself under the name `rollwise`."""
+    """Import the trainers, which register themselves."""
+    import rollwise.integrations.verl.asynchronous
     import rollwise.integrations.verl.trainer  # noqa: F401
 
 

@@ -1,7 +1,7 @@
 """The run's folder, as verl's driver writes it."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,11 @@ class Recorder:
         if self.folder is not None:
             self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
 
-    def keep(self, reports: Iterable[PromptReport]) -> None:
-        """Keep the responses of a step that are to be recorded."""
+    def keep(self, reports: Iterable[PromptReport], step: int) -> None:
+        """Keep the responses that are to be recorded, of the prompts that `step` has used."""
         if self.folder is not None:
-            self.folder.keep_samples(row for report in reports for row in report.records)
+            rows = (row for report in reports for row in report.records)
+            self.folder.keep_samples(row | {"step": step} for row in rows)
 
     def keep_visits(self, step: int, rows: Iterable[Row], questions: Iterable[str]) -> None:
         """Keep what a step found of each of its prompts."""
@@ -79,13 +80,13 @@ class Recorder:
 
 
 def step_metrics(
-    reports: Sequence[PromptReport], failed: int, recipe: StepRecipe
+    reports: Sequence[PromptReport], failed: Collection[int], recipe: StepRecipe
 ) -> dict[str, Any]:
     """Summarise a step's reports as the other trainers do their pools.
 
     Args:
         reports: One for each prompt that was sampled.
-        failed: The number of prompts whose sampling failed.
+        failed: The lost draws of each prompt whose sampling failed.
         recipe: Of the step.
     """
     metrics = pool_metrics(
@@ -97,7 +98,7 @@ def step_metrics(
         schedule=recipe.resolved_schedule,
         surplus=sum(report.surplus for report in reports),
         failures=sum(report.failures for report in reports),
-        lost=sum(report.lost for report in reports),
+        lost=sum(report.lost for report in reports) + sum(failed),
         tokens=sum(report.tokens for report in reports),
     )
     ledger = step_ledger(
@@ -106,7 +107,49 @@ def step_metrics(
         surplus=metrics["surplus_draws"],
         failures=metrics["failed_draws"],
     )
-    return metrics | ledger | {"failed_prompts": failed}
+    return metrics | ledger | {"failed_prompts": len(failed)}
+
+
+def age_metrics(
+    reports: Sequence[PromptReport],
+    left_out: Sequence[PromptReport],
+    metrics: Row,
+    step: int,
+    under_way: int,
+) -> Row:
+    """Say how old the responses of a step of an asynchronous trainer are.
+
+    Args:
+        reports: One for each prompt that the step has used.
+        left_out: Of prompts that were left out because they were too old.
+        metrics: Of `step_metrics`, for `reports`.
+        step: The number of the step.
+        under_way: Prompts that are asked, and that no step has used yet.
+
+    Returns:
+        `steps_off_policy` and `steps_off_policy_mean`, the number of updates that were missing from
+        the weights that drew the first token of a response, at most and on average;
+        `interrupted_draws`, whose tokens several policies have drawn; `stale_draws` and
+        `stale_prompts`, which were too old; `prompts_under_way`; and the counts to which what was
+        left out is added.
+    """
+    ages = [age for report in reports for age in report.ages(step)]
+    weights = [pair for report in reports for pair in report.weights]
+    wasted = sum(len(report.rewards) + report.stale for report in left_out)
+    wasted += sum(report.stale for report in reports)
+    surplus = sum(report.surplus for report in left_out)
+    return {
+        "steps_off_policy": max(ages, default=0),
+        "steps_off_policy_mean": sum(ages) / max(len(ages), 1),
+        "interrupted_draws": sum(first != last for first, last in weights),
+        "stale_draws": wasted,
+        "stale_prompts": len(left_out),
+        "prompts_under_way": under_way,
+        "draws": metrics["draws"] + wasted + surplus,
+        "surplus_draws": metrics["surplus_draws"] + surplus,
+        "lost_draws": metrics["lost_draws"] + sum(report.lost for report in left_out),
+        "tokens": metrics["tokens"] + sum(report.tokens for report in left_out),
+    }
 
 
 def seconds(timing: dict[str, float]) -> Row:

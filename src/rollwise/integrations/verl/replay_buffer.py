@@ -1,40 +1,53 @@
-"""verl's replay buffer, with the reports of the prompts behind its rows."""
+"""verl's replay buffers, with the reports of the prompts behind their rows."""
 
 from typing import Any
 
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
+from rollwise.errors import RunError
 from rollwise.integrations.verl.reports import PromptReport, report_of
-from rollwise.integrations.verl.settings import NAME
+from rollwise.integrations.verl.settings import LOST, NAME
+
+FAILURES = 100
+"""After so many failed prompts in a row an asynchronous run ends, instead of asking for others."""
 
 
-class PoolReplayBuffer(ReplayBuffer):
+class _Pools:
     """Also collects the report of each prompt, and leaves out groups without signal.
 
     Attributes:
         reports: verl's name of a prompt (`uid`) -> its report, for the prompts last sampled for
             training; those that failed have none.
-        failed: The number of prompts that failed.
+        failed: Prompts that failed -> their lost draws, since the trainer last cleared it.
+        stale: The reports of prompts left out because they were too old, likewise.
     """
 
     reports: dict[str, PromptReport]
-    failed: int = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reports = {}
+        self.failed: dict[str, int] = {}
+        self.stale: dict[str, PromptReport] = {}
 
     def _materialize_batch(
         self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, Any]
     ) -> KVBatchMeta:
         if partition_id != "train":
-            return super()._materialize_batch(
+            untouched: KVBatchMeta = super()._materialize_batch(  # type: ignore[misc]
                 partition_id, selected_prompt_uids, partition_snapshot
             )
+            return untouched
         tags = tq.kv_list(partition_id)[partition_id]
         found = {uid: tags[uid].get(NAME) for uid in selected_prompt_uids}
         reports = [(uid, report_of(tag)) for uid, tag in found.items() if tag is not None]
         self.reports = dict(sorted(reports, key=lambda item: str(item[1].key)))
-        self.failed = len(found) - len(reports)
-        batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        self.failed |= {uid: tags[uid].get(LOST, 0) for uid, tag in found.items() if tag is None}
+        batch = super()._materialize_batch(  # type: ignore[misc]
+            partition_id, selected_prompt_uids, partition_snapshot
+        )
         kept, dropped = rows_in_order(batch.keys, self.reports)
         if dropped:
             tq.kv_clear(keys=[batch.keys[row] for row in dropped], partition_id=partition_id)
@@ -43,6 +56,43 @@ class PoolReplayBuffer(ReplayBuffer):
             keys=[batch.keys[row] for row in kept],
             tags=[batch.tags[row] for row in kept],
         )
+
+
+class PoolReplayBuffer(_Pools, ReplayBuffer):
+    """For verl's synchronous trainer."""
+
+
+class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
+    """For verl's asynchronous trainers: hands over groups, the oldest first, as they complete.
+
+    Raises:
+        RunError: 100 prompts failed, and none was sampled between them.
+    """
+
+    _failed_in_a_row = 0
+
+    def _evict_terminal_groups(
+        self, global_steps: int, partition_id: str, eviction_reasons: Any
+    ) -> Any:
+        """Remember what becomes of the prompts that verl leaves out and replaces."""
+        stale, _, failed, _ = eviction_reasons
+        if stale or failed:
+            tags = tq.kv_list(partition_id)[partition_id]
+            self.stale |= {uid: report_of(tags[uid][NAME]) for uid in stale - failed}
+            self.failed |= {uid: tags[uid].get(LOST, 0) for uid in failed}
+            self._failed_in_a_row += len(failed)
+            if self._failed_in_a_row >= FAILURES:
+                raise RunError(
+                    f"{self._failed_in_a_row} prompts failed in a row; the log of verl's agent "
+                    "loop workers says why"
+                )
+        return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+
+    def _materialize_batch(
+        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, Any]
+    ) -> KVBatchMeta:
+        self._failed_in_a_row = 0
+        return super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
 
 
 def rows_in_order(

@@ -16,11 +16,13 @@ class Order:
 
     Attributes:
         key: The prompt.
+        step: In which it is asked; its draws' seeds depend on it, also where they are drawn again.
         prior: The belief in its pass rate, α and β of a Beta distribution; None if there is none.
         recorded: Whether its responses are to be recorded as text.
     """
 
     key: Key
+    step: int
     prior: tuple[float, float] | None = None
     recorded: bool = False
 
@@ -37,8 +39,11 @@ class PromptReport:
         advantages: [draw index, advantage] of each member.
         dropped: Whether the group is left out because it carries no signal.
         first: `ResponseFigures` of the first draws, as lists.
+        weights: For each response in the pool, the versions of the weights that drew its first and
+            its last token: the steps after whose updates they were loaded.
         tokens: Of all responses, surplus included.
         surplus: Draws beyond the exit.
+        stale: Draws cancelled because the prompt's oldest response was too old to wait for them.
         failures: Failed attempts at draws.
         lost: Draws that were given up after repeated failures.
         ledger: Where its draws and tokens went (`group_ledger`).
@@ -52,8 +57,10 @@ class PromptReport:
     advantages: list[list[float]]
     dropped: bool
     first: list[list[float]]
+    weights: list[list[int]]
     tokens: int
     surplus: int
+    stale: int
     failures: int
     lost: int
     ledger: dict[str, dict[str, int]]
@@ -81,7 +88,16 @@ class PromptReport:
     @property
     def first_draws(self) -> list[ResponseFigures]:
         """The figures of the first draws."""
-        return [ResponseFigures(int(t), float(s), bool(cut)) for t, s, cut in self.first]
+        return [ResponseFigures(int(t), float(s), bool(cut), int(n)) for t, s, cut, n in self.first]
+
+    @property
+    def trained(self) -> int:
+        """Draws that are trained on."""
+        return 0 if self.dropped else len(self.members)
+
+    def ages(self, step: int) -> list[int]:
+        """Say of each response how many updates its first token's weights lack in `step`."""
+        return [step - 1 - first for first, _ in self.weights]
 
     def advantage_rows(self, uid: str) -> dict[str, float]:
         """Map verl's name of each member's rollout, `UID_INDEX`, to its advantage."""

@@ -13,7 +13,9 @@ Respond = Callable[[Draw], Awaitable[tuple[float, Any]]]
 """Draws and grades one response: (reward, response). An exception is a failed attempt."""
 
 
-async def run_session(session: RolloutSession, respond: Respond) -> None:
+async def run_session(
+    session: RolloutSession, respond: Respond, too_old: Callable[[], bool] | None = None
+) -> int:
     """Draw and grade until every prompt of `session` has ended.
 
     Draws that are no longer needed are cancelled. Nothing is in flight any more when this returns
@@ -22,7 +24,12 @@ async def run_session(session: RolloutSession, respond: Respond) -> None:
     Args:
         session: What to draw.
         respond: Draws and grades one response.
+        too_old: Asked after each response; where it is true, prompts end with what they have.
+
+    Returns:
+        The number of draws that were given up because of `too_old`.
     """
+    given_up = 0
     in_flight: dict[Draw, asyncio.Future[tuple[float, Any]]] = {}
     cancelled: list[asyncio.Future[Any]] = []
     slots = session.schedule.max_samples if session.draws_ahead else None
@@ -35,6 +42,10 @@ async def run_session(session: RolloutSession, respond: Respond) -> None:
                 if draw in in_flight:  # a reward recorded just now may have made it surplus
                     surplus = _record(session, draw, in_flight.pop(draw))
                     cancelled += [in_flight.pop(other) for other in surplus]
+            if too_old is not None and not session.done and too_old():
+                before = session.surplus
+                cancelled += [in_flight.pop(other) for other in session.end_all()]
+                given_up = session.surplus - before
             for task in cancelled:
                 task.cancel()
     finally:
@@ -42,6 +53,7 @@ async def run_session(session: RolloutSession, respond: Respond) -> None:
         for task in cancelled:
             task.cancel()
         await asyncio.gather(*cancelled, return_exceptions=True)
+    return given_up
 
 
 def _record(

@@ -16,7 +16,27 @@ TESTED = ">=0.9,<0.10"
 """verl's versions."""
 
 MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
-BUFFER = ("pkg://rollwise.integrations.verl.replay_buffer", "PoolReplayBuffer")
+BUFFERS = "pkg://rollwise.integrations.verl.replay_buffer"
+
+LOST = f"{NAME}_lost"
+"""Names the number of lost draws of a failed prompt in its tag."""
+
+TRAINERS = {
+    "sync": NAME,
+    "colocate_async": f"{NAME}_colocate_async",
+    "separate_async": f"{NAME}_separate_async",
+}
+"""verl's trainers -> ours."""
+
+
+def mode_of(trainer: str) -> str:
+    """Return verl's name of a trainer, given verl's or ours."""
+    return next((mode for mode, name in TRAINERS.items() if name == trainer), trainer)
+
+
+def buffer_of(mode: str) -> tuple[str, str]:
+    """Return module and name of the replay buffer for a trainer, given by verl's name."""
+    return BUFFERS, "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer"
 
 
 METHOD = {"prompts": {"type": "uniform"}}
@@ -61,23 +81,31 @@ def missing() -> str | None:
     return None
 
 
-def check(config: Any, settings: TrainConfig) -> None:
+def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     """Check the settings against each other.
 
     Args:
         config: verl's whole configuration.
         settings: rollwise's.
+        mode: verl's name of the trainer.
 
     Raises:
         ConfigError: One line for each setting: what it must be, what it is, and why.
     """
-    wrong = [*unsupported(settings), *_not_as_rollwise(config, settings), *_misaligned(config)]
+    wrong = [
+        *unsupported(settings, mode),
+        *_not_as_rollwise(config, settings, mode),
+        *_misaligned(config),
+        *(_too_old(config, settings, mode) if mode != "sync" else []),
+    ]
     if wrong:
         raise ConfigError("\n".join(wrong))
 
 
-def unsupported(settings: TrainConfig) -> list[str]:
-    """Say which settings verl cannot follow."""
+def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
+    """Say which settings a trainer of verl's, given by verl's name, cannot follow."""
+    if mode not in TRAINERS:
+        return [f"`trainer.v1.trainer_mode` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
     trainer = "trainer ends by steps"
     workers, learner = "workers sample prompts separately", "learners pack responses into one row"
     refused: dict[str, tuple[Any, Any, tuple[Any, ...], str]] = {
@@ -104,16 +132,58 @@ def unsupported(settings: TrainConfig) -> list[str]:
         ),
         "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
-    return [
+    wrong = [
         f"`{key}` must be `{wanted}` in verl, whose {reason}; it is {given!r}"
         for key, (given, wanted, allowed, reason) in refused.items()
         if given not in allowed
     ]
+    learner_settings, size = settings.learner, settings.prompts.batch_size
+    if (
+        mode != "sync"
+        and learner_settings.old_logprobs == "learner"
+        and not learner_settings.importance_cap
+    ):
+        wrong.append(
+            "`learner.importance_cap` must be above 0, or `learner.old_logprobs` be `engine`, "
+            f"under verl's `{mode}`, whose responses are drawn by older weights than those that "
+            "learn from them; it is 0"
+        )
+    if mode == "separate_async" and size % learner_settings.mini_batches:
+        wrong.append(
+            "`prompts.batch_size` must be a multiple of `learner.mini_batches` under verl's "
+            f"`separate_async`; they are {size} and {learner_settings.mini_batches}"
+        )
+    return wrong
 
 
-def _not_as_rollwise(config: Any, settings: TrainConfig) -> list[str]:
+def _too_old(config: Any, settings: TrainConfig, mode: str) -> list[str]:
+    """Settings by which responses would be older than they may be, or not corrected for it."""
+    most, warm_up = settings.step.max_steps_off_policy, f"trainer.v1.{mode}.num_warmup_batches"
+    key, correction = "trainer.v1.sampler.max_off_policy_threshold", "algorithm.rollout_correction"
+    wrong = []
+    if _get(config, key) != most + 1:
+        wrong.append(
+            f"`{key}` must be {most + 1}, one more than rollwise's `step.max_steps_off_policy`; it "
+            f"is {_get(config, key)!r}"
+        )
+    if (_get(config, warm_up) or 0) > most:
+        wrong.append(
+            f"`{warm_up}` must be at most rollwise's `step.max_steps_off_policy`, {most}: what is "
+            f"asked so far ahead would be too old; it is {_get(config, warm_up)!r}"
+        )
+    if not _get(config, f"{correction}.bypass_mode") and not _get(
+        config, f"{correction}.rollout_is"
+    ):
+        wrong.append(
+            f"`{correction}.rollout_is` must be `token` or `sequence`, or `bypass_mode` be true: "
+            "responses are drawn by older weights than those that learn from them"
+        )
+    return wrong
+
+
+def _not_as_rollwise(config: Any, settings: TrainConfig, mode: str) -> list[str]:
     """Settings that verl and rollwise both have must be equal."""
-    path, name = BUFFER
+    path, name = buffer_of(mode)
     rollout = "actor_rollout_ref.rollout"
     wanted = {
         "algorithm.adv_estimator": NAME,

@@ -1,11 +1,12 @@
-"""verl's synchronous trainer, with prompts from a sampler and advantages from whole pools."""
+"""verl's trainers, with prompts from a sampler and advantages from whole pools."""
 
 import json
 import logging
 import os
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,9 +24,10 @@ from rollwise.evaluation import Evaluation
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.verl.client import CancellingClient
 from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
-from rollwise.integrations.verl.reports import Order
+from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
+from rollwise.sampling.draws import Key
 from rollwise.step.metrics import tell
 from rollwise.step.visits import visit_rows
 from rollwise.tasks.problem import problem_key
@@ -36,26 +38,42 @@ log = logging.getLogger(__name__)
 LINE = "metrics.json"
 """In a checkpoint: the metrics of its step, which are logged only after it is written."""
 
+UNDER_WAY = "under_way.json"
+"""In a checkpoint: the prompts that are asked and that no step has used: verl's name -> key."""
 
-@register_trainer(NAME)
-class RollwiseTrainer(PPOTrainerSync):
-    """Asks a prompt sampler for each step's prompts, and tells it their pass rates.
+
+class PoolTrainer:
+    """Overrides of verl's trainers: asks a sampler for prompts, and tells it their pass rates.
+
+    Attributes:
+        mode: verl's name of the trainer.
 
     Raises:
         ConfigError: Says why this configuration cannot be run.
     """
+
+    mode: ClassVar[str]
+    config: Any
+    train_dataset: Any
+    replay_buffer: Any
+    llm_server_manager: Any
+    global_steps: int
+    total_training_steps: int
+    timing_raw: dict[str, float]
 
     def __init__(self, config: Any) -> None:
         if reason := missing():
             raise ConfigError(reason)
         self.settings = settings_of(config)
         self.recipe = step_recipe(self.settings)
-        check(config, self.settings)
+        check(config, self.settings, self.mode)
         with open_dict(config):
-            config.trainer.v1.trainer_mode = "sync"  # verl's base class compares it
-        super().__init__(config)
+            config.trainer.v1.trainer_mode = self.mode  # verl's base class compares it
+        super().__init__(config)  # type: ignore[call-arg]
         ADV_ESTIMATOR_REGISTRY[NAME] = self._advantages
         self._row_advantages: list[float] = []
+        self._under_way: dict[str, Key] = {}
+        self._used: dict[str, PromptReport] = {}
         self._figures: Row = {}
         self._heldout: Row | None = None
         self._last: Row | None = None
@@ -64,17 +82,30 @@ class RollwiseTrainer(PPOTrainerSync):
     # Prompts.
 
     def _init_dataloader(self) -> None:
-        super()._init_dataloader()
+        super()._init_dataloader()  # type: ignore[misc]
         self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
         keys, levels = list(self.places), [level for _, level in self.places.values()]
         measured = measured_pass_rates(self.train_dataset.dataframe, self.places)
         self.sampler = make_sampler(self.settings, keys, levels, measured)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
-        """Ask for the prompts of a step; verl's own data loader is not used."""
-        keys: list[Any] = self.sampler.ask(num_prompts)
+        """Ask for prompts that are not under way; verl's own data loader is not used.
+
+        Raises:
+            RunError: There are too few.
+        """
+        wanted = num_prompts or self.settings.prompts.batch_size
+        busy = set(self._under_way.values())
+        keys: list[Any] = self.sampler.ask(num_prompts, exclude=busy)
+        if len(keys) < wanted:
+            raise RunError(
+                f"verl asks for {wanted} prompts, and {len(keys)} are left: of {len(self.places)} "
+                f"in the data set {len(busy)} are under way; give more problems, or set a smaller "
+                "`prompts.batch_size`"
+            )
         rows = collate_fn([self.train_dataset[self.places[key][0]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
+        self._under_way |= dict(zip(rows["uid"], keys, strict=True))
         rows[NAME] = np.fromiter(self._orders(keys), dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
@@ -86,7 +117,7 @@ class RollwiseTrainer(PPOTrainerSync):
             priors = [tuple(prior) for prior in self.sampler.pass_rate_priors(keys).tolist()]
         recorded = self.settings.records.prompts_per_step
         return [
-            Order(key, prior, place < recorded)
+            Order(key, self.global_steps, prior, place < recorded)
             for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
         ]
 
@@ -97,19 +128,43 @@ class RollwiseTrainer(PPOTrainerSync):
         return self.llm_server_manager.get_client(client_cls=CancellingClient)
 
     def on_sample_end(self) -> None:
-        """Tell the sampler the pass rates of the step, and measure it."""
-        super().on_sample_end()
-        reports = list(self.replay_buffer.reports.values())
-        keys = [report.key for report in reports]
-        pools = [report.pool(self.recipe.positive_threshold) for report in reports]
+        """Remember the prompts of a mini-batch."""
+        super().on_sample_end()  # type: ignore[misc]
+        self._used |= self.replay_buffer.reports
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        """Take a step, tell the sampler the pass rates of its prompts, and measure it."""
+        self._used = {}
+        batch = super().step(metrics, timing_raw)  # type: ignore[misc]
+        self._tell()
+        metrics.update(numbers(self._figures))
+        return batch
+
+    def _tell(self) -> None:
+        stale, failed = self.replay_buffer.stale, self.replay_buffer.failed
+        reports = list(self._used.values())
+        told = [*reports, *stale.values()]
+        keys = [report.key for report in told]
+        pools = [report.pool(self.recipe.positive_threshold) for report in told]
         correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
-        figures = step_metrics(reports, self.replay_buffer.failed, self.recipe)
-        lengths = [[first.tokens for first in report.first_draws] for report in reports]
-        trained = [report.ledger["draws"].get("trained", 0) for report in reports]
+        lengths = [[first.tokens for first in report.first_draws] for report in told]
+        trained = [report.trained for report in reports] + [0] * len(stale)
         visits = visit_rows(self.sampler, pools, trained)
         self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
-        self._figures = figures | tell(self.sampler, keys, correct, drawn, lengths)
-        self.recorder.keep(reports)
+        for uid in (*self._used, *stale, *failed):
+            self._under_way.pop(uid)
+        figures = step_metrics(reports, list(failed.values()), self.recipe)
+        self._figures = (
+            figures
+            | self._further_figures(reports, figures)
+            | tell(self.sampler, keys, correct, drawn, lengths)
+        )
+        self.recorder.keep(told, self.global_steps)
+        stale.clear()
+        failed.clear()
+
+    def _further_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
+        return {}
 
     def _question(self, key: Any) -> str:
         """Return the last message of a prompt, as `visits/` shows it."""
@@ -119,7 +174,6 @@ class RollwiseTrainer(PPOTrainerSync):
     # Advantages.
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        metrics.update(numbers(self._figures))
         known: dict[str, float] = {}
         for uid, report in self.replay_buffer.reports.items():
             known |= report.advantage_rows(uid)
@@ -127,7 +181,7 @@ class RollwiseTrainer(PPOTrainerSync):
             0.0 if tag.get("is_padding") else known[name.rsplit("_", 1)[0]]
             for name, tag in zip(batch.keys, batch.tags, strict=True)
         ]
-        return super()._compute_advantage(batch, metrics)
+        return super()._compute_advantage(batch, metrics)  # type: ignore[misc]
 
     def _advantages(
         self, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **others: Any
@@ -153,11 +207,12 @@ class RollwiseTrainer(PPOTrainerSync):
             partial.mkdir(parents=True)
             save_sampler(partial, self.sampler, step=self.global_steps)
             (partial / LINE).write_text(json.dumps(self._line()), encoding="utf-8")
+            (partial / UNDER_WAY).write_text(json.dumps(self._under_way), encoding="utf-8")
             write_checksums(partial)
-        super()._save_checkpoint()
+        super()._save_checkpoint()  # type: ignore[misc]
 
     def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
+        super()._load_checkpoint()  # type: ignore[misc]
         if not self.global_steps:
             return
         trainer = self.config.trainer
@@ -170,6 +225,7 @@ class RollwiseTrainer(PPOTrainerSync):
         try:
             load_sampler(path, self.sampler)
             self._last = json.loads((path / LINE).read_text(encoding="utf-8"))
+            self._under_way = json.loads((path / UNDER_WAY).read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise RunError(f"cannot resume from the checkpoint {path}: {error}") from error
 
@@ -177,7 +233,7 @@ class RollwiseTrainer(PPOTrainerSync):
 
     def on_train_begin(self) -> None:
         """Start the run's records, or cut them back to its checkpoint."""
-        super().on_train_begin()
+        super().on_train_begin()  # type: ignore[misc]
         self.recorder.begin(self.global_steps - 1, self._heldout, self._last)
         self._heldout = None
 
@@ -191,7 +247,7 @@ class RollwiseTrainer(PPOTrainerSync):
     ) -> dict[str, float]:
         scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
         self._heldout = heldout_figures(sample_uids, scores, self.recipe.positive_threshold)
-        metrics: dict[str, float] = super()._val_metrics_update(
+        metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
             data_sources, sample_uids, reward_extra_infos_dict, *others, **more
         )
         return metrics | numbers({"heldout": self._heldout or {}})
@@ -199,7 +255,9 @@ class RollwiseTrainer(PPOTrainerSync):
     def _compute_metrics(
         self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        super()._compute_metrics(  # type: ignore[misc]
+            batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch
+        )
         line = self._line()
         if self._heldout:
             line["heldout"], self._heldout = self._heldout, None
@@ -209,6 +267,13 @@ class RollwiseTrainer(PPOTrainerSync):
 
     def _line(self) -> Row:
         return {"step": self.global_steps, **self._figures, "seconds": seconds(self.timing_raw)}
+
+
+@register_trainer(NAME)
+class RollwiseTrainer(PoolTrainer, PPOTrainerSync):
+    """verl's synchronous trainer."""
+
+    mode = "sync"
 
 
 def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None]]:
