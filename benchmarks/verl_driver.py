@@ -13,7 +13,6 @@ import json
 import os
 import tempfile
 import time
-import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,7 +40,7 @@ from rollwise.config.step import step_recipe
 from rollwise.integrations.verl.agent_loop import choose, new_session, report
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer
-from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.reports import Order, PromptReport, order_of
 from rollwise.integrations.verl.settings import NAME
 from rollwise.integrations.verl.trainer import RollwiseTrainer
 
@@ -95,6 +94,7 @@ def make_ours(rows: Dataset, folder: str, prompts: int) -> RollwiseTrainer:
     trainer.replay_buffer = make_buffer(PoolReplayBuffer)
     trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: None)
     trainer.curr_step_profile = False
+    trainer._under_way, trainer._used = {}, {}
     trainer.recorder = Recorder(trainer.settings, folder)
     trainer.recorder.begin(0, None)
     return trainer
@@ -123,8 +123,10 @@ def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str,
     seconds: dict[str, float] = {}
     batch = timed(seconds, "ours.prompts", ours._next_train_batch)
     timed(seconds, "stock.prompts", stock._next_train_batch)
-    orders = list(batch[NAME])
-    reports = {str(uuid.uuid4()): sample(ours, order, number) for order in orders}
+    orders = [order_of(field) for field in batch[NAME]]
+    reports = {
+        uid: sample(ours, order, number) for uid, order in zip(batch["uid"], orders, strict=True)
+    }
     for name, trainer in (("stock", stock), ("ours", ours)):
         names = put(reports, with_reports=name == "ours")
         buffer = trainer.replay_buffer
@@ -139,7 +141,7 @@ def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str,
 
 def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
     """Sample one prompt as a worker does, its pass rate by its key."""
-    session = new_session(trainer.recipe, order, number)
+    session = new_session(trainer.recipe, order)
     threshold = (int(order.key, 16) % 97) / 97
     while draws := session.next_draws():
         for draw in draws:
@@ -150,10 +152,11 @@ def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
                 logprobs=np.full(TOKENS, -0.5),
                 truncated=False,
                 score=float(correct),
+                weights=(number - 1, number - 1),
             )
             session.record(draw, float(correct), response)
     group = choose(trainer.recipe, session.pools[order.key], number)
-    return report(session, group, GROUP, tokens=0, records=[])
+    return report(session, group, GROUP, tokens=0, stale=0, records=[])
 
 
 def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
@@ -173,6 +176,7 @@ def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
 def learn(trainer: RollwiseTrainer, batch: KVBatchMeta) -> None:
     """What our trainer does between sampling and learning."""
     trainer.on_sample_end()
+    trainer._tell()
     base = PPOTrainer._compute_advantage
     # verl's own part of this reads tensors and writes them: the same for both, so left out.
     PPOTrainer._compute_advantage = lambda self, batch, metrics: self._advantages(

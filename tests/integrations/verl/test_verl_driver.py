@@ -23,7 +23,7 @@ from rollwise.integrations.verl.replay_buffer import (
     PoolReplayBuffer,
     rows_in_order,
 )
-from rollwise.integrations.verl.reports import PromptReport
+from rollwise.integrations.verl.reports import PromptReport, order_of
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
     heldout_figures,
@@ -193,7 +193,7 @@ def test_a_step_asks_the_sampler_for_its_prompts(trainer):
     same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
     batch = trainer._next_train_batch()
     keys = same.ask()
-    orders = list(batch["rollwise"])
+    orders = [order_of(field) for field in batch["rollwise"]]
     assert [order.key for order in orders] == keys
     assert [messages[0]["content"] for messages in batch["raw_prompt"]] == keys
     assert all(order.prior is not None and order.recorded for order in orders)
@@ -257,8 +257,8 @@ def asynchronous(trainer):
 
 
 def test_prompts_under_way_are_not_asked_for_again(asynchronous):
-    first = [order.key for order in asynchronous._next_train_batch(4)["rollwise"]]
-    second = [order.key for order in asynchronous._next_train_batch()["rollwise"]]
+    first = [field["key"] for field in asynchronous._next_train_batch(4)["rollwise"]]
+    second = [field["key"] for field in asynchronous._next_train_batch()["rollwise"]]
     assert sorted(first + second) == list("abcdef")
     assert sorted(asynchronous._under_way.values()) == list("abcdef")
     with pytest.raises(RunError, match=r"asks for 1 prompts, and 0 are left: of 6 .* 6 are under"):

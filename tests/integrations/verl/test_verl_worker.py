@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop, client
 from rollwise.integrations.verl.agent_loop import SessionWorker, new_session
-from rollwise.integrations.verl.reports import Order, PromptReport, report_of
+from rollwise.integrations.verl.reports import Order, PromptReport, order_of, report_of
 from rollwise.sampling import advantages, draw_seed, select_group
 
 pytestmark = pytest.mark.verl
@@ -104,7 +105,7 @@ def sample(worker, queue, order=None, step=3):
     """Run one prompt through a worker; returns what it told the driver."""
     prompt = {
         "uid": "u",
-        "rollwise": order or Order("p", step),
+        "rollwise": (order or Order("p", step)).as_field(),
         "raw_prompt": [{"content": "1+1?"}],
         "reward_model": {"ground_truth": "2"},
         "agent_name": "single_turn_agent",
@@ -226,6 +227,8 @@ def test_validation_is_verls_own(queue):
 def test_a_report_survives_the_journey_and_names_what_is_wrong(queue):
     report = sample(make_worker(), queue, Order("p", 3, recorded=True))
     assert report_of(report.as_tag()) == report
+    order = Order("p", 3, prior=(1.5, 2.5), recorded=True)
+    assert order_of(json.loads(json.dumps(order.as_field()))) == order
     assert report.pool(0.7).positives == sum(report.rewards)
     with pytest.raises(ValueError, match="unknown exit reason 'tired'"):
         PromptReport(**{**report.as_tag(), "exit_reason": "tired"})

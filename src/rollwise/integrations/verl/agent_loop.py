@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl.client import SEEDED
-from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.reports import Order, PromptReport, order_of
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LOST, NAME, settings_of
 from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
@@ -80,9 +80,9 @@ class SessionWorker:
         uid = prompt["uid"]
         await tq.async_kv_put(key=uid, partition_id="train", tag={"status": "running"})
         try:
-            order = prompt.pop(NAME)
+            order = order_of(prompt.pop(NAME))
             report = await self._sample(order, prompt, sampling_params, trajectory, trace)
-            tag = {"status": "finished", NAME: report.as_tag()}
+            tag: dict[str, Any] = {"status": "finished", NAME: report.as_tag()}
         except Exception as error:
             log.exception("prompt %s failed", uid)
             lost = error.lost if isinstance(error, _Unsampled) else 0

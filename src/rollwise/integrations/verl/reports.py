@@ -26,6 +26,10 @@ class Order:
     prior: tuple[float, float] | None = None
     recorded: bool = False
 
+    def as_field(self) -> Row:
+        """Convert to what verl's queue keeps as it is, also in a checkpoint: numbers and text."""
+        return dataclasses.asdict(self)
+
 
 @dataclass(frozen=True)
 class PromptReport:
@@ -103,6 +107,12 @@ class PromptReport:
         """Map verl's name of each member's rollout, `UID_INDEX`, to its advantage."""
         kept = 0.0 if self.dropped else 1.0
         return {f"{uid}_{int(index)}": value * kept for index, value in self.advantages}
+
+
+def order_of(field: Row) -> Order:
+    """Read an order from its field."""
+    prior = field["prior"]
+    return Order(**field | {"prior": None if prior is None else tuple(prior)})
 
 
 def report_of(tag: dict[str, Any]) -> PromptReport:
