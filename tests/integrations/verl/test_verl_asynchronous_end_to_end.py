@@ -119,8 +119,9 @@ def expected_advantages(config, used, believed):
 
 def check_figures(line, rewards, trained, waiting):
     pooled = sum(map(len, rewards.values()))
-    assert line["trained_draws"] == len(trained)
-    assert line["trained_draws"] + line["unused_draws"] == pooled
+    ledger = line["ledger"]["draws"]
+    assert ledger["trained"] == len(trained)
+    assert ledger["trained"] + ledger["spare"] + ledger["zero_variance"] == pooled
     assert line["draws"] == pooled + line["surplus_draws"] + line["stale_draws"]
     assert line["lost_draws"] == line["failed_prompts"] == line["stale_prompts"] == 0
     assert line["prompts_under_way"] == len(waiting)

