@@ -551,3 +551,9 @@ def test_the_command_writes_it_and_says_where(run, capsys, tmp_path):
     assert str(marked / "report.html") in "".join(capsys.readouterr().out.split())
     assert main(["report", str(tmp_path)]) == 2
     assert f"rollwise: there is no run in {tmp_path}" in capsys.readouterr().err
+
+
+def test_single_responses_have_no_charts_of_groups():
+    groups, single = [step_line(1)], [step_line(1) | {"prompts": 48, "draws_per_prompt": 1.0}]
+    names = [{chart["id"] for chart in RunCharts(lines).charts} for lines in (groups, single)]
+    assert names[0] - names[1] == {"zero_variance", "exits", "draws"}

@@ -58,6 +58,10 @@ def chart(
     return {"id": name, "title": title, "lines": list(lines), "grid": grid, **others}
 
 
+OF_GROUPS = ("zero_variance", "exits", "draws")
+"""Charts that say nothing of single responses."""
+
+
 @dataclass
 class RunCharts:
     """The charts of a run, and what was left out of them.
@@ -84,8 +88,13 @@ class RunCharts:
             self._add_steps()
             for make in STEP_CHARTS:
                 made = make(self)
-                if made is not None:
+                if made is not None and not (self._single and made["id"] in OF_GROUPS):
                     self.charts.append(made)
+
+    @property
+    def _single(self) -> bool:
+        """Whether every prompt got a single response."""
+        return all(row["draws"] <= row["prompts"] for row in self.steps)
 
     def data(self) -> dict[str, Any]:
         """Return what the page's script reads."""
