@@ -1,6 +1,6 @@
 """Which sections choose one of several things, and from which registry.
 
-One of ours is added by a line in the registry of its room; nothing here changes.
+One of ours is added by a line in the registry of its package; nothing here changes.
 """
 
 import inspect

@@ -1,6 +1,6 @@
 """Engines: from a draw to a response.
 
-Importing this room loads no model library. To add an engine, write its file and its settings, and
+Importing this package loads no model library. To add an engine, write its file and its settings, and
 register the settings in `ENGINES`.
 """
 
