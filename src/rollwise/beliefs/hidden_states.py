@@ -26,7 +26,7 @@ class HiddenStates(Belief):
     """Each prompt is in one of a few states, from never to always solved, and may move at a visit.
 
     Follows Dynamics-Predictive Sampling (arXiv 2603.10887): a hidden Markov model with the forward
-    filter b ∝ (b·T)·P(k | n, state), whose transition matrix T is learnt online from the expected
+    filter b ∝ (b·T)·P(k | n, state), whose transition matrix T is learned online from the expected
     transitions, older ones counting less. Ours differs in two ways, so that single draws say
     something too: an observation is k ~ Binomial(n, θ) with θ the middle of the state's share of
     [0, 1], and T and the first state are shared by all prompts.

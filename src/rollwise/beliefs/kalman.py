@@ -52,7 +52,7 @@ class LogitKalman(Belief):
     `trend_gain`, is added at each step (Holt 1957): without it L would lag behind a policy that
     learns steadily.
 
-    **Variance.** V is learnt from the same surprises. If they grow with the offsets, prompts differ
+    **Variance.** V is learned from the same surprises. If they grow with the offsets, prompts differ
     more than was believed, and all offsets are scaled up together; if they fall, down. The factor
     takes Newton steps for the slope of k on the offsets; `initial_variance` is where V starts.
 
@@ -61,7 +61,7 @@ class LogitKalman(Belief):
     p = σ(m), that of the Beta distribution whose Laplace approximation in logits is N(m, v).
 
     **Before the first visit** all prompts are believed alike, unless `levels` or `measured` tell
-    them apart. With levels, an offset of each level is learnt beside L (`LevelOffsets`). With
+    them apart. With levels, an offset of each level is learned beside L (`LevelOffsets`). With
     measured pass rates, L starts where it explains all of them, and offsets at their posterior.
 
     Use it where prompts are drawn once or a few times a step, so that one visit says little. 12
@@ -100,7 +100,7 @@ class LogitKalman(Belief):
     learn_variance: bool = field(
         default=True,
         kw_only=True,
-        metadata={"help": "Whether this variance is learnt; otherwise it stays the initial one."},
+        metadata={"help": "Whether this variance is learned; otherwise it stays the initial one."},
     )
     noise: float = field(
         default=0.01, kw_only=True, metadata={"help": "Variance that a logit gains at each step."}

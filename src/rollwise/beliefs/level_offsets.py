@@ -19,7 +19,7 @@ LONGEST_STEP = 1.0
 
 @dataclass(eq=False)
 class LevelOffsets:
-    """An offset u ~ N(0, τ²) for each labelled level, in logits, learnt from its prompts' results.
+    """An offset u ~ N(0, τ²) for each labelled level, in logits, learned from its prompts' results.
 
     Each step is a Newton step: u moves by the surprises of the level's prompts, Σ(k − n·p̂)·∂z, over
     the information 1/τ² + Σ n·p̂(1 − p̂)·∂z² of this and earlier steps, which are forgotten slowly

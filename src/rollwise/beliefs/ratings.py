@@ -174,7 +174,7 @@ class RatingSettings:
 class Ratings(RatingSettings, Belief):
     """A difficulty D of each prompt and a competence C of the model (CDAS, arXiv 2505.17652).
 
-    All start at 0 and move with the pass rates that are learnt, by `AverageGap` (as published) or
+    All start at 0 and move with the pass rates that are learned, by `AverageGap` (as published) or
     `LogitRating` (`form="calibrated"`). Learn a whole step at once: C moves once for each call.
 
     Raises:

@@ -76,7 +76,7 @@ class BeliefSection(Typed):
     prior: Literal["pass_rate", "level", "both"] | None = None
     """What tells prompts apart before they are first drawn: their measured pass rates (columns
     `pass_rate` and `drawn`, which `rollwise prepare` writes), their labelled `level`, whose pass
-    rate is learnt from other prompts of it, or both."""
+    rate is learned from other prompts of it, or both."""
 
     def make(  # type: ignore[override]
         self,

@@ -1,4 +1,4 @@
-"""Which responses: how many each prompt deserves, and what is learnt from them.
+"""Which responses: how many each prompt deserves, and what is learned from them.
 
 NumPy and the standard library only; no input or output, no clock, no engine.
 """
