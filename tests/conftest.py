@@ -1,6 +1,5 @@
 """Shared by all tests."""
 
-import os
 import signal
 from pathlib import Path
 
@@ -24,15 +23,17 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# What is printed wraps where a test says so, not in the middle of a long path of pytest's.
-os.environ["COLUMNS"] = "400"
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the fast tests first, and the fault suite only where it is asked for."""
     if "faults" not in config.option.markexpr:
         items[:] = [item for item in items if not item.get_closest_marker("faults")]
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed wraps where a test says so, not in the middle of a long path of pytest's."""
+    monkeypatch.setenv("COLUMNS", "400")
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_any_command_line(tmp_path, monkeypatch, capsys, command, words):
         make_settings(kinds[command], *layers)
         return True
 
-    monkeypatch.setattr(f"rollwise.cli._{command}", settle)
+    monkeypatch.setattr(f"rollwise.commands.{command}.{command}", settle)
     monkeypatch.chdir(tmp_path)
     try:
         code = main([command, *words])

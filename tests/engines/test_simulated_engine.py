@@ -380,6 +380,10 @@ class FakeSession:
         self.asked, self.recorded = [], []
         self.schedule = Streamed(8)
 
+    @property
+    def in_flight(self):
+        return list(self.flying)
+
     def next_draws(self, free_slots):
         self.asked.append(free_slots)
         handed, self.draws = self.draws[:free_slots], self.draws[free_slots:]
