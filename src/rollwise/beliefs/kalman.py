@@ -52,9 +52,9 @@ class LogitKalman(Belief):
     `trend_gain`, is added at each step (Holt 1957): without it L would lag behind a policy that
     learns steadily.
 
-    **Variance.** V is learned from the same surprises. If they grow with the offsets, prompts differ
-    more than was believed, and all offsets are scaled up together; if they fall, down. The factor
-    takes Newton steps for the slope of k on the offsets; `initial_variance` is where V starts.
+    **Variance.** V is learned from the same surprises. If they grow with the offsets, prompts
+    differ more than was believed, and all offsets are scaled up together; if they fall, down. The
+    factor takes Newton steps for the slope of k on the offsets; V starts at `initial_variance`.
 
     `believe` returns the predictive mean E σ(z) ≈ σ(m/√(1 + πv/8)) (MacKay 1992, "The evidence
     framework applied to classification networks", equation 10) and the strength 1/(v·p(1 − p)) with

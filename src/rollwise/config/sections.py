@@ -1,7 +1,8 @@
 """Sections of the settings, and those among them that choose one of several things by `type`.
 
-What can be chosen is a dataclass: one of ours, from the registry of its package, or one of the user's,
-by `module:Class`. Its fields are the settings of the section, so that they are declared once.
+What can be chosen is a dataclass: one of ours, from the registry of its package, or one of the
+user's, by `module:Class`. Its fields are the settings of the section, so that they are declared
+once.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Engines: from a draw to a response.
 
-Importing this package loads no model library. To add an engine, write its file and its settings, and
-register the settings in `ENGINES`.
+Importing this package loads no model library. To add an engine, write its file and its settings,
+and register the settings in `ENGINES`.
 """
 
 from rollwise.engines.engine import Completion, Engine, LostDraw, PlayedEpisode
