@@ -11,7 +11,6 @@ pytest.importorskip("verl")
 
 from transfer_queue import KVBatchMeta
 
-from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
 from rollwise.integrations.verl import asynchronous as asynchronous_module
@@ -24,6 +23,7 @@ from rollwise.integrations.verl.replay_buffer import (
     rows_in_order,
 )
 from rollwise.integrations.verl.reports import PromptReport, order_of
+from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
     heldout_figures,
@@ -170,7 +170,7 @@ def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
 def trainer(tmp_path):
     """A trainer of six prompts, as verl's setup leaves it, without engines and workers."""
     trainer = object.__new__(RollwiseTrainer)
-    trainer.settings = make_config(
+    trainer.settings = train_config(
         {"prompts": {"type": "cdas", "batch_size": 2}, "exit": {"give_up_below": 0.1}}
     )
     keys = list("abcdef")
@@ -396,7 +396,7 @@ def test_held_out_figures_are_the_built_in_trainers():
 
 
 def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
-    settings = make_config({})
+    settings = train_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
     line = step_metrics([make_report("a")], [], step_recipe(settings))
 
@@ -423,10 +423,10 @@ def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
 
 
 def test_a_step_whose_metrics_were_not_written_down_is_in_its_checkpoint(tmp_path):
-    recorder = Recorder(make_config({}), str(tmp_path))
+    recorder = Recorder(train_config({}), str(tmp_path))
     recorder.begin(0, None)
     recorder.step({"step": 1})
     for last in ({"step": 2, "draws": 7}, {"step": 2, "draws": 9}):
-        Recorder(make_config({}), str(tmp_path)).begin(2, None, last)
+        Recorder(train_config({}), str(tmp_path)).begin(2, None, last)
     lines = recorder.folder.read_metrics()
     assert [(line["step"], line.get("draws")) for line in lines] == [(0, None), (1, None), (2, 7)]

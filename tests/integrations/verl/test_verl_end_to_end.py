@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from verl_on_cpu import ENVIRONMENT
 
 from rollwise.cli import main
-from rollwise.config import make_config, read_toml
+from rollwise.config import read_toml
 from rollwise.config.step import make_sampler
 from rollwise.integrations.verl.command import split
+from rollwise.integrations.verl.settings import train_config
 from rollwise.records import flatten
 from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
 from rollwise.training.checkpoints import load_sampler
@@ -110,7 +111,7 @@ def config_of(settings):
     for key, value in settings.items():
         section, _, name = key.rpartition(".")
         layers.append({section: {name: value}} if section else {name: value})
-    return make_config(split(layers)[0])
+    return train_config(split(layers)[0])
 
 
 def recorded_pools(folder):

@@ -20,12 +20,12 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from rollwise.cli import main
-from rollwise.config import make_config, read_toml
+from rollwise.config import read_toml
 from rollwise.errors import ConfigError
 from rollwise.integrations.verl import settings as settings_module
 from rollwise.integrations.verl.command import split
 from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import check, missing, settings_of
+from rollwise.integrations.verl.settings import check, missing, settings_of, train_config
 
 pytestmark = pytest.mark.verl
 
@@ -38,7 +38,7 @@ FILES = Path("/data/train.parquet"), Path("/data/heldout.parquet")
 def compose_verl(*layers):
     """verl's configuration from settings, by verl's schema: an unknown key is an error."""
     given, own = split(layers)
-    listed = overrides(make_config(given), given, own, Path("/runs/x"), FILES)
+    listed = overrides(train_config(given), given, own, Path("/runs/x"), FILES)
     with initialize_config_dir(str(SCHEMA), version_base=None):
         return compose("ppo_trainer", overrides=listed), listed
 
@@ -93,7 +93,7 @@ def test_what_was_given_arrives_as_it_was_given():
         "exit": {"give_up_below": 0.25},
     }
     config, _ = compose_verl(given)
-    assert settings_of(config) == make_config(given)
+    assert settings_of(config) == train_config(given)
     assert list(config.trainer.logger) == ["console", "wandb"]
     assert config.actor_rollout_ref.actor.optim.lr == 3e-5
 

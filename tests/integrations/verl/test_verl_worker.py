@@ -12,11 +12,11 @@ pytest.importorskip("verl")
 
 from omegaconf import OmegaConf
 
-from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop, client
 from rollwise.integrations.verl.agent_loop import SessionWorker, new_session
 from rollwise.integrations.verl.reports import Order, PromptReport, order_of, report_of
+from rollwise.integrations.verl.settings import train_config
 from rollwise.sampling import advantages, draw_seed, select_group
 
 pytestmark = pytest.mark.verl
@@ -91,7 +91,7 @@ def queue(monkeypatch):
 
 
 def recipe_of(**changed):
-    return step_recipe(make_config({**SETTINGS, **changed}))
+    return step_recipe(train_config({**SETTINGS, **changed}))
 
 
 def make_worker(engine="cpu", graded=lambda correct: (float(correct), None), **changed):

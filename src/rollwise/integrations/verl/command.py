@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rollwise.config import make_config
 from rollwise.config.base import merge
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
 from rollwise.integrations.verl.overrides import MODE, overrides
-from rollwise.integrations.verl.settings import METHOD, missing, mode_of, unsupported
+from rollwise.integrations.verl.settings import missing, mode_of, train_config, unsupported
 from rollwise.records import flatten
 
 MAIN = "verl.trainer.main_ppo"
@@ -30,7 +29,7 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """
     folder = folder.absolute()
     given, verl = split(layers)
-    config = make_config(METHOD, given)
+    config = train_config(given)
     own = flatten(verl, ".")
     if wrong := unsupported(config, mode_of(own.get(MODE, "sync"))):
         raise ConfigError("\n".join(wrong))

@@ -1,6 +1,7 @@
 """rollwise's settings inside verl's configuration, and verl's settings that exclude them."""
 
 import os
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
@@ -43,6 +44,11 @@ METHOD = {"prompts": {"type": "uniform"}}
 """Reinforce-Ada where no method is given: verl has no place for the cap of single responses."""
 
 
+def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
+    """Do what `rollwise.config.make_config` does, with the method that is verl's default."""
+    return make_config(METHOD, *layers)
+
+
 def settings_of(config: Any) -> TrainConfig:
     """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`).
 
@@ -57,7 +63,7 @@ def settings_of(config: Any) -> TrainConfig:
             "overrides that `rollwise verl --print` shows"
         )
     given = config[NAME].get("settings") or {}
-    return make_config(METHOD, OmegaConf.to_container(given, resolve=True) if given else {})
+    return train_config(OmegaConf.to_container(given, resolve=True) if given else {})
 
 
 def missing() -> str | None:
