@@ -7,7 +7,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from rollwise.errors import DataError, ModelError
-from rollwise.models.encoding import encode_fitting, encode_prompts
+from rollwise.models.encoding import encode_fitting, encode_prompts, turn_encoder
 from rollwise.tasks import Problem
 
 CHARACTERS = ["<bos>", "\n", *"0123456789+-?=", *"abcdefghijklmnopqrstuvwxyz", *"<>: "]
@@ -15,6 +15,13 @@ TEMPLATE = (
     "{% for message in messages %}<{{ message['role'] }}:{{ message['content'] }}>{% endfor %}"
     "{% if add_generation_prompt %}<assistant:{% endif %}"
 )
+THINKING = TEMPLATE.replace(
+    ":{{",
+    ":{% if message['role'] == 'assistant' and loop.last %}think {% endif %}{{",
+)
+"""As Qwen3's: the last turn of the model is shown with empty thoughts, an earlier one without."""
+COUNTING = "{{ messages | length }}" + TEMPLATE
+"""Shows the model's turn otherwise once more follows."""
 
 
 def make_tokenizer(template=None, begins=False):
@@ -133,3 +140,23 @@ def test_a_context_that_no_prompt_fits_into_needs_another_model():
         encode_fitting(problems, make_tokenizer(), 1000, 4, context=8)
     with pytest.raises(DataError, match=r"shortest has 7 tokens.*a model with a longer context"):
         encode_fitting(problems, make_tokenizer(), 1000, 4, context=7)
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, THINKING])
+def test_what_an_environment_says_follows_the_models_end_token(template):
+    encode = turn_encoder(make_tokenizer(template), {CHARACTERS.index(">")})
+    assert encode("no") == spell("<user:no><assistant:")
+    said = [{"role": "tool", "content": "3"}, {"role": "user", "content": "go"}]
+    assert encode(said) == spell("<tool:3><user:go><assistant:")
+
+
+def test_without_a_template_what_an_environment_says_is_encoded_as_it_is():
+    encode = turn_encoder(make_tokenizer(begins=True), {0})
+    assert encode("3 ") == encode([{"role": "tool", "content": "3 "}]) == spell("3 ")
+
+
+@pytest.mark.parametrize("end_tokens", [set(), {CHARACTERS.index(">")}])
+def test_a_template_that_rewrites_earlier_turns_is_refused(end_tokens):
+    encode = turn_encoder(make_tokenizer(COUNTING), end_tokens)
+    with pytest.raises(DataError, match="turns cannot be appended"):
+        encode("no")

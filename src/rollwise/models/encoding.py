@@ -143,25 +143,49 @@ def turn_encoder(
     Args:
         tokenizer: Of transformers.
         end_tokens: Token ids that end a turn of the model.
+
+    Returns:
+        The encoder. It raises a DataError where the template renders the model's turn otherwise
+        once more follows; it may leave something out of it, as Qwen3's does with empty thoughts.
     """
     if getattr(tokenizer, "chat_template", None) is None:
         return lambda says: _plain(tokenizer, says)
     before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
     common = _rendered(tokenizer, before, opened=False)
-    ends = [place for place, token in enumerate(common) if token in end_tokens]
-    rest = common[ends[-1] + 1 :] if ends else []
+    turns = len(_ends(common, end_tokens))
+    shown = _up_to_end(common, end_tokens, turns)
 
     def encode(says: str | Sequence[Mapping[str, str]]) -> list[int]:
         messages = [{"role": "user", "content": says}] if isinstance(says, str) else list(says)
         whole = _rendered(tokenizer, [*before, *messages], opened=True)
-        if whole[: len(common)] != common:
+        again = _up_to_end(whole, end_tokens, turns) if turns else whole[: len(common)]
+        if not _is_cut_from(shown, again):
             raise DataError(
                 "the tokenizer's chat template renders a conversation otherwise once more follows, "
                 "so that turns cannot be appended to it"
             )
-        return rest + whole[len(common) :]
+        return whole[len(again) :]
 
     return encode
+
+
+def _ends(ids: Sequence[int], end_tokens: Collection[int]) -> list[int]:
+    return [place for place, token in enumerate(ids) if token in end_tokens]
+
+
+def _up_to_end(ids: list[int], end_tokens: Collection[int], number: int) -> list[int]:
+    """Cut a conversation behind its `number`-th end token; it stays whole if it has fewer."""
+    ends = _ends(ids, end_tokens)
+    return ids[: ends[number - 1] + 1] if 0 < number <= len(ends) else ids
+
+
+def _is_cut_from(whole: Sequence[int], part: Sequence[int]) -> bool:
+    """Say whether `part` is `whole`, or that without one piece in the middle of it."""
+    same = 0
+    while same < min(len(whole), len(part)) and whole[same] == part[same]:
+        same += 1
+    left = len(part) - same
+    return len(part) <= len(whole) and list(whole[len(whole) - left :]) == list(part[same:])
 
 
 def _plain(tokenizer: Any, says: str | Sequence[Mapping[str, str]]) -> list[int]:
