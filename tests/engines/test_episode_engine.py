@@ -155,6 +155,26 @@ def test_an_environment_that_raises_has_failed_and_a_lost_one_is_played_again():
     assert play(raising(EpisodeLost("no server"))) == LostDraw(DRAW, "EpisodeLost: no server")
 
 
+class Unclosable(Playing):
+    """Cannot be closed."""
+
+    def begin(self, opening):
+        played = super().begin(opening)
+        played.close = lambda: 1 / 0
+        return played
+
+
+def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(caplog):
+    outcome = play(Unclosable(lambda turn, reply: Turn(done=True, reward=1.0)))
+    assert (outcome.end, outcome.reward) == ("done", 1.0)
+    assert "an episode of 'a' could not be closed: ZeroDivisionError" in caplog.text
+
+
+def test_a_message_without_text_has_failed():
+    outcome = play(says(Turn([{"role": "tool", "content": None}])))
+    assert (outcome.end, outcome.reward) == ("failed", 0.0)
+
+
 def test_a_turn_that_the_engine_loses_loses_the_episode():
     class Losing(Talking):
         def result(self, draw, n):

@@ -204,9 +204,11 @@ class EpisodeEngine:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.close()
-        if isinstance(self._engine, AbstractContextManager):
-            self._engine.__exit__(*error)
+        try:
+            self.close()
+        finally:
+            if isinstance(self._engine, AbstractContextManager):
+                self._engine.__exit__(*error)
 
     def _fill(self) -> None:
         """Submit the next turns, and begin as many waiting draws as there are slots for."""
@@ -313,7 +315,7 @@ class EpisodeEngine:
 
     def _continue(self, playing: _Playing, turn: Turn) -> None:
         try:
-            tokens = list(self._encode(turn.says))
+            tokens, text = list(self._encode(turn.says)), _text_of(turn.says)
         except Exception as error:  # a chat template may refuse what an environment says
             self._fail(playing, error)
             return
@@ -323,7 +325,7 @@ class EpisodeEngine:
             self._end(playing, "truncated", playing.reward)
             return
         if tokens:
-            playing.add(tokens, _text_of(turn.says), Span(tokens))
+            playing.add(tokens, text, Span(tokens))
         draw = playing.draw
         key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
         begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
@@ -362,9 +364,12 @@ class EpisodeEngine:
         if playing.answering is not None:
             playing.answering.cancel()
             playing.answering = None
-        close = getattr(playing.play, "close", None)
-        if close is not None:
-            close()
+        try:
+            if (close := getattr(playing.play, "close", None)) is not None:
+                close()
+        except Exception as error:  # an environment may raise anything; the episode is over
+            key = playing.draw.key
+            log.warning("an episode of %r could not be closed: %s", key, one_line(error))
         if turn is None:
             return []
         del self._of_turn[turn]
