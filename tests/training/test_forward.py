@@ -14,6 +14,7 @@ from rollwise.errors import ModelError
 from rollwise.step.groups import Example
 from rollwise.training import forward as forward_module
 from rollwise.training import logprobs as logprobs_module
+from rollwise.training import packing
 from rollwise.training.forward import Forward
 from rollwise.training.learner import Learner
 from rollwise.training.logprobs import token_logprobs
@@ -226,3 +227,22 @@ def test_an_architecture_that_is_not_known_is_padded(monkeypatch):
     monkeypatch.setattr("rollwise.training.packing.KNOWN", {"Gemma2ForCausalLM"})
     with pytest.raises(ModelError, match="needs softcap; set"):
         Forward(model, 1.0, packed=True)(make_examples(), with_entropy=False)
+
+
+def test_a_kernel_that_lacks_an_argument_is_not_used(monkeypatch):
+    """torch 2.10 has the attention, and neither scale, windows nor grouped queries."""
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+
+    def former(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False):
+        return query
+
+    monkeypatch.setattr(varlen, "varlen_attn", former)
+    assert packing._find_kernel() is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_nothing_of_a_micro_batch_is_kept_behind_it(known):
+    run = Forward(make("Qwen3"), temperature=1.0, packed=False)
+    run._head_is_known = known
+    run([Example([2, 3], [4, 5], np.zeros(2, np.float32), 1.0)], with_entropy=False)
+    assert not vars(run._states)

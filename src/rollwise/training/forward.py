@@ -54,8 +54,7 @@ class Forward:
         batch = (pack if self.packed else pad)(examples, device)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             if self._head_is_known is not False:
-                logits = self._run(batch.inputs, logits_to_keep=1)
-                states: Tensor = self._states.__dict__.pop("last")
+                logits, states = self._run(batch.inputs, logits_to_keep=1)
                 if self._head_is_known is None:
                     self._head_is_known = self._agrees(states, logits)
                 if self._head_is_known:
@@ -67,12 +66,15 @@ class Forward:
                         with_entropy,
                         self._chunk,
                     )
-            logits = self._run(batch.inputs, logits_to_keep=0).flatten(0, 1)[batch.before]
-            return of_logits(logits, batch.tokens, self.temperature, with_entropy)
+            logits, _ = self._run(batch.inputs, logits_to_keep=0)
+            drawn = logits.flatten(0, 1)[batch.before]
+            return of_logits(drawn, batch.tokens, self.temperature, with_entropy)
 
-    def _run(self, inputs: dict[str, Any], logits_to_keep: int) -> Tensor:
+    def _run(self, inputs: dict[str, Any], logits_to_keep: int) -> tuple[Tensor, Tensor]:
+        """Return logits and the last hidden states; nothing of them is kept here."""
         logits: Tensor = self.model(**inputs, logits_to_keep=logits_to_keep, use_cache=False).logits
-        return logits
+        states: Tensor = self._states.__dict__.pop("last")
+        return logits, states
 
     def _keep_states(self, _: nn.Module, __: Any, output: Any) -> None:
         self._states.last = output[0]

@@ -1,9 +1,9 @@
 """Responses one after another in a single row, without padding."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,21 @@ from rollwise.errors import ModelError
 from rollwise.step.groups import Example
 from rollwise.training.micro_batches import Batch, drawn_places
 
-varlen_attn: Any = None
-with suppress(ImportError):  # releases of torch that have it
-    from torch.nn.attention import varlen
 
-    varlen_attn = varlen.varlen_attn
+def _find_kernel() -> Any:
+    """Return torch's attention for segments; None in releases that lack it, or what it must take.
+
+    It came without scale, windows and grouped queries.
+    """
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    known = signature(varlen_attn).parameters
+    return varlen_attn if {"scale", "window_size", "enable_gqa"} <= known.keys() else None
+
+
+varlen_attn = _find_kernel()
 
 PACKED = "rollwise_packed"
 """The name of this attention in `transformers`; it needs no masks, because lengths suffice."""
