@@ -12,14 +12,12 @@ from rollwise.config import make_config
 from rollwise.config.reading import read_toml
 from rollwise.errors import ConfigError
 from rollwise.evaluation.memory import (
-    CHUNK_LOGITS,
     GATED,
     ModelShape,
     changes_that_fit,
     plan_memory,
     read_shape,
 )
-from rollwise.training import logprobs
 
 QWEN = {
     "model_type": "qwen2",
@@ -123,7 +121,6 @@ def test_what_is_held_is_16_bytes_a_weight_and_what_the_engine_takes():
 
 
 def test_logits_do_not_grow_beyond_a_chunk():
-    assert CHUNK_LOGITS == logprobs.CHUNK_LOGITS
     shape = ModelShape.of_config(QWEN, "-")
     found = [
         plan_memory(shape, settings(learner={"micro_batch_tokens": tokens}), 80e9).learning
