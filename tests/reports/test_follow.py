@@ -1,6 +1,7 @@
 """The report of a run that goes on, served to this machine."""
 
 import http.client
+import socket
 import threading
 from contextlib import contextmanager
 
@@ -88,6 +89,18 @@ def test_it_serves_nothing_else(tmp_path):
 def test_a_page_of_another_site_cannot_read_it_under_its_own_name(tmp_path, host, code):
     with served(make_run(tmp_path / "run"), port=0) as port:
         assert ask(port, Host=host)[0].status == code
+
+
+def test_it_listens_at_an_address_of_ipv6(tmp_path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with served(make_run(tmp_path / "run"), host="::1", port=0) as port:
+        connection = http.client.HTTPConnection("::1", port, timeout=60)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        connection.close()
 
 
 def test_a_run_that_has_not_begun_has_a_page_that_asks_again(tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import html
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -171,10 +172,15 @@ def _show_the_end(handler: Any) -> None:
         time.sleep(LOOK_EVERY / 10)
 
 
+class _Server6(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
 def _listen(host: str, port: int | None, handler: Any) -> ThreadingHTTPServer:
+    server = _Server6 if ":" in host else ThreadingHTTPServer
     try:
-        return ThreadingHTTPServer((host, PORT if port is None else port), handler)
+        return server((host, PORT if port is None else port), handler)
     except OSError as error:
         if port is None and error.errno == errno.EADDRINUSE:
-            return ThreadingHTTPServer((host, 0), handler)
+            return server((host, 0), handler)
         raise RunError(f"cannot listen at {host}, port {port or PORT}: {error}") from None
