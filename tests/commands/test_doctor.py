@@ -120,11 +120,17 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
         ("steps = 1\n[methods.a]\nengine = {type = 'server'}\n[methods.b]", {"server": "missing"}),
         ("[verl]\ntrainer = {nnodes = 2}", {"verl": "missing"}),
         ("[pass_rates]\nalpha = 1\nbeta = 1\n[prices]\nmedian = 9\n[methods.a]", {}),
+        ("[grading]\ntype = 'code'", {"code": "missing", "sandbox": "missing"}),
+        ("[grading]\ntype = 'code'\nuncontained = true", {}),
         ("[exit]\nkind = 'balanced'", {"settings.toml": "broken"}),
         ("[exit", {"settings.toml": "broken"}),
     ],
 )
-def test_what_a_settings_file_needs(capsys, installed, tmp_path, settings, wanted):
+def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, settings, wanted):
+    def none():
+        raise FileNotFoundError("no program bwrap")
+
+    monkeypatch.setattr(sandbox, "_find_bwrap", none)
     names = ("vllm", "peft", "wandb", "datasets", "tinker", "openai", "verl")
     installed(**dict.fromkeys(names))
     (tmp_path / "settings.toml").write_text(settings)

@@ -222,8 +222,10 @@ def needs(config: Any) -> Iterator[tuple[str, str]]:
         yield "engines", config.engine.type
         if getattr(config.model, "lora_rank", 0):
             yield "train", "adapters (LoRA)"
-    yield "graders", config.grading.type
-    if config.grading.type == "code":
+    if config.grading.type != "code":
+        yield "graders", config.grading.type
+    elif not config.grading.uncontained:
+        yield "graders", "code"
         yield "containment", "sandbox"
     for tracker in getattr(getattr(config, "records", None), "trackers", ()):
         yield "train", TRACKERS.get(tracker, tracker)
