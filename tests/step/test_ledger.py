@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from rollwise.engines import PlayedEpisode
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.prompts import Prioritized, Uniform
 from rollwise.sampling import GVM, Balanced, Pool, Rounds, Streamed
-from rollwise.step import StepRecipe, take_step
+from rollwise.step import Price, Span, StepRecipe, take_step
 from rollwise.step.ledger import PLACES
 from rollwise.step.metrics import brier_skill
 from rollwise.step.visits import visit_rows
@@ -41,10 +42,26 @@ class Counting(SimulatedEngine):
         return cut
 
 
-def steps(count=3, **changed):
+class Playing(Counting):
+    """Its responses are episodes, in which an environment says three tokens more."""
+
+    def wait(self):
+        return [
+            PlayedEpisode(
+                spans=(Span(done.tokens, done.logprobs), Span((7, 8, 9))),
+                price=Price(len(done.tokens)),
+                draw=done.draw,
+                text=done.text,
+                transcript=done.text,
+            )
+            for done in super().wait()
+        ]
+
+
+def steps(count=3, kind=Counting, **changed):
     recipe = StepRecipe(**{"exit_rule": Balanced(2, 2), "group_size": 4} | changed)
     sampler, carried = Uniform(list(PASS_RATES), 12), None
-    engine = Counting(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
+    engine = kind(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
     for number in range(1, count + 1):
         before = engine.all_tokens
         step = take_step(
@@ -67,6 +84,13 @@ def test_the_ledger_adds_up_to_every_draw_and_every_token(kind):
         assert ledger["tokens"]["trained"] == sum(len(each.response) for each in taught)
         if kind != "streamed":  # then surplus tokens, the rest, are none: nothing is cancelled
             assert ledger["draws"]["surplus"] == ledger["tokens"]["surplus"] == 0
+
+
+def test_an_environments_tokens_are_in_no_ledger():
+    for step, tokens in steps(kind=Playing, **RECIPES["pilot"]):
+        ledger = step.metrics["ledger"]["tokens"]
+        assert sum(ledger.values()) == step.metrics["tokens"] == tokens
+        assert ledger["pilot"] > 0 == ledger["surplus"]
 
 
 def test_the_streamed_steps_did_have_surplus_and_spare_draws():

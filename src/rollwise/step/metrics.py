@@ -58,7 +58,7 @@ def rollout_metrics(
     """
     session, pools = rollouts.session, rollouts.pools
     piloted = [
-        len(response.tokens)
+        Episode.of(response).price.tokens
         for pilot in rollouts.pilots
         for pool in pilot.pools.values()
         for response in pool.responses
