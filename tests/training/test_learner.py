@@ -334,7 +334,11 @@ def assert_unchanged(learner, before):
 
 
 @pytest.mark.parametrize("mini_batches", [1, 2])
-@pytest.mark.parametrize("sizes", [[], [(2, 3, 0.0)] * 4], ids=["no response", "no advantage"])
+@pytest.mark.parametrize(
+    "sizes",
+    [[], [(2, 3, 0.0)] * 4, [(2, 0, 1.0)] * 4],
+    ids=["no response", "no advantage", "no token"],
+)
 def test_where_nothing_can_be_learnt_nothing_moves(model, sizes, mini_batches):
     """Neither Adam's memory, which would go on by itself, nor the warm-up."""
     learner = make_learner(model, mini_batches=mini_batches, warmup_updates=5, weight_decay=0.1)

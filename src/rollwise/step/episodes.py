@@ -79,8 +79,8 @@ class Episode:
     @property
     def own(self) -> NDArray[np.bool_]:
         """Which tokens the model drew, shape (T,)."""
-        lengths = [len(span.tokens) for span in self.spans]
-        return np.repeat([span.logprobs is not None for span in self.spans], lengths)
+        drawn = np.array([span.logprobs is not None for span in self.spans], dtype=bool)
+        return np.repeat(drawn, [len(span.tokens) for span in self.spans])
 
     @property
     def logprobs(self) -> NDArray[np.float32]:

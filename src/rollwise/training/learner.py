@@ -260,7 +260,8 @@ class Learner:
         rows = [
             i
             for i, example in enumerate(examples)
-            if example.advantage != 0 or self.settings.entropy_coefficient != 0
+            if example.drawn  # a response that was cut before its first turn ended has no tokens
+            and (example.advantage != 0 or self.settings.entropy_coefficient != 0)
         ]
         return list(micro_batches(examples, rows, self._micro_batch_tokens, self._run.packed))
 
