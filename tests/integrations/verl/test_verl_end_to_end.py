@@ -198,7 +198,7 @@ def test_reinforce_ada_balanced(tmp_path):
     assert f"rollwise/reward:{lines[3]['reward']}" in log
     assert main(["report", str(folder)]) == 0
     page = (folder / "report.html").read_text()
-    assert "Draws per prompt, by round" in page
+    assert "Draws of a prompt, by round" in page
 
 
 def run_killed(folder, settings, after=2, steps=3, verl=""):
