@@ -186,7 +186,8 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
             step,
             "Responses are off-policy",
             f"{100 * capped[-1]:.0f} % of the importance weights are at the cap.",
-            "Lower `step.max_steps_off_policy` or `steps_ahead`, or the learning rate.",
+            "Lower `step.max_steps_off_policy` or `backend.max_steps_off_policy`, or the learning "
+            "rate.",
         )
     gap = np.abs(figure("sampler_gap"))
     if step := since(gap, lambda values: values > GAP):
