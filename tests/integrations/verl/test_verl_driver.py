@@ -243,6 +243,12 @@ def take_step(trainer, monkeypatch, parts=1):
     return metrics
 
 
+def test_a_group_whose_advantages_are_all_0_is_not_trained_on():
+    assert make_report("a").trained == 2
+    assert make_report("a", dropped=True).trained == 0
+    assert make_report("a", rewards=(1.0, 1.0, 1.0)).trained == 0
+
+
 # verl's asynchronous trainers.
 
 

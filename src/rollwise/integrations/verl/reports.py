@@ -96,8 +96,9 @@ class PromptReport:
 
     @property
     def trained(self) -> int:
-        """Draws that are trained on."""
-        return 0 if self.dropped else len(self.members)
+        """Draws that are trained on; none where all advantages are 0."""
+        teaches = not self.dropped and any(value for _, value in self.advantages)
+        return len(self.members) if teaches else 0
 
     def ages(self, step: int) -> list[int]:
         """Say of each response how many updates its first token's weights lack in `step`."""
