@@ -40,8 +40,8 @@ objective has too.
 
 Some defaults depend on other settings:
 
-- With none of `exit`, `schedule`, `allocation`, `group`, `advantage`, `belief` and `prompts.type`
-  given, on the local backend (not under `rollwise verl`) and with a grader whose rewards are 0 and
+- With none of `exit`, `schedule`, `allocation`, `group`, `advantage`, `belief`, `prompts.type` and
+  `episode.type` given, on the local backend (not under `rollwise verl`) and with a grader whose rewards are 0 and
   1 (`exact`, `math`, `code`), the run learns from [single responses](belief.md): `prompts.type` is
   `worth`, `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1,
   `advantage.baseline` `belief`, `learner.mini_batches` 4, `learner.response_cap` 2, and

@@ -93,6 +93,7 @@ def test_with_no_method_named_single_responses_teach():
         {"belief": {"type": "own"}},
         {"grading": {"type": "function", "function": "graders:half_credit"}},
         {"backend": {"type": "tinker"}, "model": {"path": "Qwen/Qwen3-8B"}},
+        {"data": {"environment": "own"}, "episode": {"type": "environment"}},
     ],
 )
 def test_anything_of_a_method_begins_from_reinforce_ada(given):

@@ -257,7 +257,7 @@ def test_a_folder_of_something_else(tmp_path, say):
 
 
 def test_lengths_are_shared_out_over_the_evaluations():
-    given = {"methods": {"a": {}}, "evaluations": 4}
+    given = {"methods": {"a": {}}, "evaluations": 4, "choosing": {"share": 1 / 3}}
     by_tokens = make_settings(CompareConfig, given, {"tokens": 1000})
     assert by_tokens.run_settings("a", 3, {"learner.learning_rate": 1.0}) == {
         "learner": {"learning_rate": 1.0},

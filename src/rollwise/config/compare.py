@@ -23,8 +23,9 @@ class ChoosingSettings(Section):
     is left out (successive halving)."""
     first_seed: int = Field(1000, ge=0)
     """The first of these seeds; methods are compared on others."""
-    share: float = Field(1 / 3, gt=0, le=1)
-    """Length of these runs: this share of `steps`, `tokens` or `seconds`."""
+    share: float = Field(1.0, gt=0, le=1)
+    """Length of these runs: this share of `steps`, `tokens` or `seconds`. Short ones favour rates
+    that fail later."""
 
 
 class ReplaySettings(Section):

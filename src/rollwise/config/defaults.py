@@ -55,6 +55,7 @@ def _names_a_method(given: Mapping[str, Any]) -> bool:
         or setting(given, "prompts", "type", None) is not None
         or setting(given, "backend", backend.tag, backend.default) != backend.default
         or grading["type"] not in RIGHT_OR_WRONG
+        or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any
     )
 
 

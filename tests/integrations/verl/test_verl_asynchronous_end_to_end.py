@@ -83,9 +83,10 @@ def check(folder, settings):
         told = sorted(used)
         rewards = {key: [row["reward"] for row in used[key]] for key in told}
         expected = expected_advantages(config, used, believed)
-        assert {name: row["advantage"] for name, row in learnt[step].items()} == (
-            pytest.approx(expected)
-        )
+        found = {name: row["advantage"] for name, row in learnt[step].items()}
+        # Of a part of the step in which no group carries signal, verl learns from one at 0.
+        assert {found.pop(name) for name in set(found) - set(expected)} <= {0.0}
+        assert found == pytest.approx(expected)
         check_figures(lines[step], rewards, expected, waiting)
         counts = Counter({key: len(own) for key, own in rewards.items()})
         correct = [int(sum(rewards[key])) for key in told]
