@@ -88,6 +88,8 @@ def test_levels_are_read_and_lengths_and_keys_may_be_missing(tmp_path):
         ([{"rewards": []}], "line 1: rewards must be finite, one or more"),
         ([{"rewards": [1], "lengths": [1, 2]}], "got 2 and 1"),
         ([{"rewards": [1], "lengths": [2]}, {"rewards": [1]}], "others have none"),
+        ([{"rewards": [1], "lengths": [1.5]}], "a whole number of tokens, got float: 1.5"),
+        ([{"rewards": [1], "lengths": [1e30]}], "a whole number of tokens, got float: 1e.30"),
         ([{"key": "a", "rewards": [1]}] * 2, "the key 'a' is there twice"),
         ([{"key": "a", "reward": None}], "`reward` must be a number, got NoneType"),
     ],
@@ -106,6 +108,9 @@ def test_other_files_and_folders_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", rewards=np.ones((2, 3)), lengths=np.ones((2, 2)))
     with pytest.raises(DataError, match=r"got \(2, 2\) and \(2,\)"):
         read_recorded(tmp_path / "other.npz")
+    np.savez(tmp_path / "text.npz", rewards=np.array([["right", "wrong"]]))
+    with pytest.raises(DataError, match="could not convert string to float"):
+        read_recorded(tmp_path / "text.npz")
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no zip")
     with pytest.raises(DataError, match=r"cannot be read as \.npz"):
         read_recorded(tmp_path / "broken.npz")

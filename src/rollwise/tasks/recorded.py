@@ -1,6 +1,6 @@
 """Recorded rewards: the responses that were drawn to each prompt, without the model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def _of_table(table: Table) -> list[RecordedPrompt]:
 def _of_row(row: Row, number: int) -> RecordedPrompt:
     rewards = _numbers(row, "rewards", row.cells.get("rewards"))
     given = row.cells.get("lengths")
-    tokens = [] if given is None else _numbers(row, "lengths", given)
+    tokens = [] if given is None else _numbers(row, "lengths", given, _count)
     key = row.text("key") or f"row {number}"
     return RecordedPrompt(key, _recorded(row, rewards, tokens), level_of(row))
 
@@ -96,7 +96,7 @@ def _of_responses(name: str, rows: Iterable[Row]) -> list[RecordedPrompt]:
         rewards = [_number(row, "reward", row.cells.get("reward")) for row in own]
         given = [row.cells.get("tokens") for row in own]
         tokens = [
-            _number(row, "tokens", count)
+            _count(row, "tokens", count)
             for row, count in zip(own, given, strict=True)
             if count is not None
         ]
@@ -112,16 +112,25 @@ def _recorded(row: Row, rewards: Sequence[float], tokens: Sequence[float]) -> Re
         raise DataError(f"{row.place}: {error}") from None
 
 
-def _numbers(row: Row, name: str, value: Any) -> list[float]:
-    if not isinstance(value, list):
-        raise row.error(f"`{name}` must be a list of numbers", value)
-    return [_number(row, name, each) for each in value]
-
-
 def _number(row: Row, name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise row.error(f"`{name}` must be a number", value)
     return float(value)
+
+
+def _count(row: Row, name: str, value: Any) -> float:
+    number = _number(row, name, value)
+    if not number.is_integer() or abs(number) > 2**53:
+        raise row.error(f"`{name}` must be a whole number of tokens", value)
+    return number
+
+
+def _numbers(
+    row: Row, name: str, value: Any, read: Callable[[Row, str, Any], float] = _number
+) -> list[float]:
+    if not isinstance(value, list):
+        raise row.error(f"`{name}` must be a list of numbers", value)
+    return [read(row, name, each) for each in value]
 
 
 def _read_folder(folder: Path) -> list[RecordedPrompt]:
@@ -154,7 +163,8 @@ def _read_folder(folder: Path) -> list[RecordedPrompt]:
 def _read_npz(path: Path) -> list[RecordedPrompt]:
     try:
         with np.load(path) as arrays:
-            given = {name: arrays[name] for name in arrays.files}
+            there = {"rewards": float, "lengths": float, "keys": str}.items()
+            given = {name: arrays[name].astype(t) for name, t in there if name in arrays.files}
     except (OSError, ValueError, BadZipFile) as error:
         raise DataError(f"{path}: cannot be read as .npz: {one_line(error)}") from None
     rewards = given.get("rewards")
@@ -171,9 +181,9 @@ def _read_npz(path: Path) -> list[RecordedPrompt]:
         )
     rows = []
     for number, (key, rewards_D, lengths_D) in enumerate(zip(keys, rewards, lengths, strict=True)):
-        there = ~np.isnan(rewards_D)
-        tokens = lengths_D[there]
-        cells = {"key": str(key), "rewards": rewards_D[there].tolist()}
+        drawn = ~np.isnan(rewards_D)
+        tokens = lengths_D[drawn]
+        cells = {"key": str(key), "rewards": rewards_D[drawn].tolist()}
         if not np.isnan(tokens).any():
             cells["lengths"] = tokens.tolist()
         rows.append(Row(f"{path}, row {number} (from 0)", cells))
