@@ -263,14 +263,20 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.commands.plan import plan
 
+        in_file = read_toml(options.config) if options.config else {}
+        on_command_line = _given(settings, options)
         if options.memory is not None:
             from rollwise.commands.plan_memory import show_memory
 
-            given = read_toml(options.config) if options.config else {}
-            return 0 if show_memory(options.memory, given, options.gpu_gb, console) else 1
-        layers = [read_toml(options.config)] if options.config else []
-        layers.append(_given(settings, options))
-        plan(layers, options.output, console)
+            if on_command_line or options.output:
+                raise ConfigError(
+                    "with --memory give a file with settings of `rollwise train`, and --gpu-gb; "
+                    "nothing else is used"
+                )
+            return 0 if show_memory(options.memory, in_file, options.gpu_gb, console) else 1
+        if options.gpu_gb is not None:
+            raise ConfigError("--gpu-gb goes with --memory MODEL")
+        plan([in_file, on_command_line], options.output, console)
         return 0
 
     parser.set_defaults(run=run, kind=PlanConfig)

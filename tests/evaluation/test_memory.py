@@ -182,3 +182,16 @@ def test_a_configuration_that_cannot_be_planned_is_refused(tmp_path, content, me
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         read_shape(file)
+
+
+@pytest.mark.parametrize(
+    ("further", "said"),
+    [
+        (["--memory", ".", "--steps", "3"], "nothing else is used"),
+        (["--memory", ".", "--output", "x"], "nothing else is used"),
+        (["--gpu-gb", "24"], "--gpu-gb goes with --memory"),
+    ],
+)
+def test_options_that_would_go_unused_are_refused(capsys, further, said):
+    assert main(["plan", *further]) == ConfigError.exit_code
+    assert said in capsys.readouterr().err
