@@ -41,9 +41,9 @@ objective has too.
 Some defaults depend on other settings:
 
 - With none of `exit`, `schedule`, `allocation`, `group`, `advantage`, `belief`, `prompts.type` and
-  `episode.type` given, on the local backend (not under `rollwise verl`) and with a grader whose rewards are 0 and
-  1 (`exact`, `math`, `code`), the run learns from [single responses](belief.md): `prompts.type` is
-  `worth`, `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1,
+  `episode.type` given, on the local backend (not under `rollwise verl`) and with a grader whose
+  rewards are 0 and 1 (`exact`, `math`, `code`), the run learns from [single responses](belief.md):
+  `prompts.type` is `worth`, `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1,
   `advantage.baseline` `belief`, `learner.mini_batches` 4, `learner.response_cap` 2, and
   `learner.old_logprobs` `engine` with the built-in engine. Otherwise the defaults are those of the
   tables, which are Reinforce-Ada's: `--exit.type balanced` gives them, `--exit.type fixed_count`
