@@ -45,8 +45,8 @@ class ReadingSettings(Section):
     max_terms: int = Field(10, ge=2, le=10_000)
     """Built-in task: the most terms of a sum."""
     environment: str = ""
-    """A single-turn environment of `verifiers` by its name, for `environment` as a source of
-    problems and as `grading.type`."""
+    """An environment of `verifiers` by its name, for `environment` as a source of problems and as
+    `grading.type`, or of several turns as `episode.type`."""
     environment_arguments: dict[str, Any] = Field(default_factory=dict)
     """Its arguments."""
 
