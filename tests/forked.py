@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from rollwise.cli import main
@@ -62,4 +63,9 @@ def _run(arguments, shown):
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         sys.stdout = sys.stderr = file
-        sys.exit(main(arguments))
+        try:
+            code = main(arguments)
+        except Exception:  # multiprocessing would print it where nobody looks
+            traceback.print_exc()
+            raise
+        sys.exit(code)
