@@ -56,7 +56,9 @@ class StopRequest:
 
     Args:
         grace: Seconds.
-        on_request: Called with the number of a signal, if it is another than the one before.
+        on_request: Called with the number of a signal, if it is another than the one before. It
+            must not print: the signal may come in the middle of printing, which Python refuses to
+            do twice at a time.
 
     Attributes:
         number: Of the last signal; None as long as there was none.

@@ -1,6 +1,7 @@
 """What a run shows for each step."""
 
 import io
+import signal
 
 import pytest
 from rich.console import Console
@@ -43,3 +44,32 @@ def test_held_out_accuracy_and_belief_quality_stand_beside_the_reward():
     display.on_step(METRICS | {"draws_per_prompt": 1.0, "belief_skill": 0.312})
     line = shown.getvalue().splitlines()[-1]
     assert line == "step    1  reward 0.25  held-out 0.61  belief 0.31  64 draws  1.5k tok/s"
+
+
+class Interrupted(io.RawIOBase):
+    """A terminal that SIGTERM reaches while the first thing is written to it."""
+
+    def __init__(self):
+        self.written = b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        first = not self.written
+        self.written += bytes(data)
+        if first:
+            signal.raise_signal(signal.SIGTERM)
+        return len(data)
+
+
+def test_a_signal_that_comes_while_a_step_is_printed_ends_nothing_but_the_run():
+    """Python refuses to write to a file in the middle of writing to it."""
+    terminal = Interrupted()
+    file = io.TextIOWrapper(io.BufferedWriter(terminal), "utf-8", write_through=True)
+    with TrainingDisplay(Console(file=file, width=80), steps=lambda: 1) as display:
+        display.on_step(METRICS | {"draws_per_prompt": 1.0})
+        assert display.stop_requested
+    file.flush()
+    lines = terminal.written.decode().splitlines()
+    assert [line.split()[0] for line in lines if line.strip()] == ["step", "SIGTERM:"]

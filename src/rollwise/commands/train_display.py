@@ -1,6 +1,7 @@
 """The terminal display of a training run, and the table at its end."""
 
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -39,6 +40,7 @@ class TrainingDisplay:
         grace: float = 0.0,
     ) -> None:
         self.stop = StopRequest(grace, self._on_request)
+        self._saying: list[threading.Thread] = []
         self._console, self._steps = console, steps
         self._accuracy: float | None = None
         self._bar = Progress(
@@ -61,6 +63,8 @@ class TrainingDisplay:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
         self.stop.__exit__()
+        for thread in self._saying:
+            thread.join()
 
     @property
     def stop_requested(self) -> bool:
@@ -70,10 +74,13 @@ class TrainingDisplay:
     def _on_request(self, number: int) -> None:
         if number == signal.SIGHUP:
             self._console.quiet = True  # its terminal is gone, and writing to it would fail
+        said = "stopping after this step (Ctrl-C again: at once)"
         if number in TERMINATING:
-            self._console.print(f"{signal.Signals(number).name}: saving the run")
-        else:
-            self._console.print("stopping after this step (Ctrl-C again: at once)")
+            said = f"{signal.Signals(number).name}: saving the run"
+        # The main thread may be printing: another one waits until it is done.
+        thread = threading.Thread(target=self._console.print, args=(said,), daemon=True)
+        thread.start()
+        self._saying.append(thread)
 
     def on_step(self, metrics: Row) -> None:
         """Show the metrics of a finished step."""
