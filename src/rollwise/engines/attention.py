@@ -162,20 +162,38 @@ class Prefill:
     ) -> Tensor:
         """Attend from all tokens of prompts, which are padded at the end."""
         self._keys[layer], self._values[layer] = key, value
-        tokens, mask = query.shape[2], None
-        if window is not None and window < tokens:
-            places = torch.arange(tokens, device=query.device)
-            ages = places[:, None] - places
-            mask = (ages >= 0) & (ages < window)
-        return scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            is_causal=mask is None,
-            scale=scale,
-            enable_gqa=query.shape[1] != key.shape[1],
-        )
+        return causal_attention(query, key, value, scale, window)
+
+
+def causal_attention(
+    query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None
+) -> Tensor:
+    """Attend from each token to those before it, or to the last `window` of them, and to itself.
+
+    Args:
+        query: Shape (B, heads, T, head size).
+        key: Shape (B, key-value heads, T, head size).
+        value: The same.
+        scale: Of the products; by default one over the root of the head size.
+        window: How many tokens are seen; None for all.
+
+    Returns:
+        Shape (B, heads, T, head size).
+    """
+    tokens, mask = query.shape[2], None
+    if window is not None and window < tokens:
+        places = torch.arange(tokens, device=query.device)
+        ages = places[:, None] - places
+        mask = (ages >= 0) & (ages < window)
+    return scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
 
 
 class UnfitError(Exception):

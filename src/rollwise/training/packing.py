@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
+from rollwise.engines.attention import causal_attention
 from rollwise.errors import ModelError
 from rollwise.step.groups import Example
 from rollwise.training.micro_batches import Batch, drawn_places
@@ -95,35 +95,11 @@ def _attention(
         return _by_kernel(query, key, value, scaling, sliding_window, segments), None
     queries, keys, values = (s.split(segments.lengths, dim=2) for s in (query, key, value))
     parts = zip(queries, keys, values, strict=True)
-    found = [_within(q, k, v, scaling, sliding_window) for q, k, v in parts]
+    found = [causal_attention(q, k, v, scaling, sliding_window) for q, k, v in parts]
     return torch.cat(found, dim=2).transpose(1, 2), None
 
 
 AttentionInterface.register(PACKED, _attention)
-
-
-def _within(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float | None,
-    window: int | None,
-) -> Tensor:
-    """Attend within one segment, shape (1, heads, T, head size) each."""
-    tokens, mask = query.shape[2], None
-    if window is not None and window < tokens:
-        places = torch.arange(tokens, device=query.device)
-        ages = places[:, None] - places
-        mask = (ages >= 0) & (ages < window)
-    return scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask,
-        is_causal=mask is None,
-        scale=scale,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
 
 
 def _by_kernel(
