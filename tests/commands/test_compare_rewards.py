@@ -63,10 +63,16 @@ def test_what_a_replay_writes_and_says(tmp_path, write, say):
     assert content["baseline"] == "GRPO"
     with (tmp_path / "out/replays.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [row["seed"] for row in rows] == [str(seed) for seed in range(6)] * 3
-    draws = [float(row["draws"]) for row in rows if row["method"] == "own | <b>rule"]
+    assert [row["seed"] for row in rows] == [str(seed) for seed in range(6)] * 6
+    own = [row for row in rows if row["method"] == "own | <b>rule"]
+    assert [row["sample"] for row in own] == ["recorded"] * 6 + ["bootstrap"] * 6
+    draws = [float(row["draws"]) for row in own[:6]]
     assert content["methods"]["own | <b>rule"]["means"]["draws"]["value"] == np.mean(draws)
     assert len(set(draws)) > 1
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "own | &lt;b&gt;rule" in page
+    assert "<b>" not in page
+    assert "other prompts like these" in shown and "other prompts like these" in page + text
 
 
 def test_a_replay_is_the_same_again_and_its_folder_may_be_used_again(tmp_path, write, say):

@@ -5,7 +5,12 @@ import pytest
 
 from rollwise.config import make_config
 from rollwise.engines.recorded import Recorded
-from rollwise.evaluation.replaying import compare_replays, replay
+from rollwise.evaluation.replaying import (
+    Replays,
+    bootstrap_prompts,
+    compare_replays,
+    replay,
+)
 from rollwise.tasks.recorded import RecordedPrompt
 
 
@@ -90,16 +95,58 @@ def test_single_responses_have_no_zero_variance():
     assert found["trained"] == 4
 
 
+def replays_of(values, bootstrapped=None):
+    """Replays by seed, whose signal has these values."""
+    recorded, others = (
+        {seed: {"signal_per_1000_tokens": value} for seed, value in enumerate(found)}
+        for found in (values, bootstrapped or values)
+    )
+    return Replays(recorded, others)
+
+
 def test_differences_are_paired_and_spans_of_0_are_no_verdict():
-    figures = {
-        method: {
-            seed: {"signal_per_1000_tokens": 10.0 * seed + more * (1 + 0.1 * seed)}
-            for seed in range(4)
-        }
+    replays = {
+        method: replays_of([10.0 * seed + more * (1 + 0.1 * seed) for seed in range(4)])
         for method, more in (("base", 0), ("more", 1), ("less", -1))
     }
-    figures["noise"] = {seed: {"signal_per_1000_tokens": 10.0 * (3 - seed)} for seed in range(4)}
-    found = compare_replays(figures, "base")
-    assert [found[name].verdict for name in figures] == ["", "more", "less", "open"]
+    replays["noise"] = replays_of([10.0 * (3 - seed) for seed in range(4)])
+    replays["more seeds"] = replays_of([10.0 * seed + 1 for seed in range(6)])
+    found = compare_replays(replays, "base")
+    verdicts = [found[name].verdict for name in replays]
+    assert verdicts == ["", "more", "less", "open", "more"]
     assert found["more"].differences["signal_per_1000_tokens"].value == pytest.approx(1.15)
     assert found["more"].means["signal_per_1000_tokens"].value == pytest.approx(16.15)
+
+
+def test_an_interval_is_that_of_bootstrapped_prompts():
+    """Its half is t(0.975, 3) = 3.182 standard deviations of them, whose divisor is B − 1."""
+    found = compare_replays({"a": replays_of([5.0] * 4, [4.0, 5.0, 6.0, 9.0])}, "a")
+    interval = found["a"].means["signal_per_1000_tokens"]
+    assert interval.value == 5
+    assert interval.high - 5 == pytest.approx(3.182446 * np.sqrt(14 / 3))
+    alone = compare_replays({"a": replays_of([5.0])}, "a")["a"].means["signal_per_1000_tokens"]
+    assert (alone.low, alone.high) == (5, 5)
+
+
+def test_a_method_that_draws_all_there_is_still_has_an_interval():
+    """Its zero variance is known of these prompts, not of others: √(¾·¼/P), with P = 32."""
+    prompts = prompts_of(*[0, 4, 4, 4] * 8)
+    settings = {**count_of(8), "advantage": {"objective": "grpo"}}
+    replays = Replays(
+        {seed: replay(config_of(32, seed, **settings), prompts) for seed in range(20)},
+        {
+            seed: replay(config_of(32, seed, **settings), bootstrap_prompts(prompts, seed))
+            for seed in range(20)
+        },
+    )
+    found = compare_replays({"all": replays}, "all")["all"].means["zero_variance_after"]
+    assert found.value == 0.25
+    assert found.high - found.value == pytest.approx(2.09 * np.sqrt(3 / 16 / 32), rel=0.4)
+
+
+def test_bootstrapped_prompts_keep_their_responses():
+    prompts = prompts_of(*range(8))
+    chosen = bootstrap_prompts(prompts, 0)
+    assert len({prompt.key for prompt in chosen}) == 8
+    assert {id(prompt.recorded) for prompt in chosen} < {id(prompt.recorded) for prompt in prompts}
+    assert [p.key for p in chosen] != [p.key for p in bootstrap_prompts(prompts, 1)]

@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from test_report import HOSTILE, LEDGER, make_run, sample, step_line, visit
 
+from rollwise.evaluation import Estimate
 from rollwise.evaluation.curves import Curve, compare_methods
 from rollwise.evaluation.planning import Mean
+from rollwise.evaluation.replaying import ReplayedMethod, Replays
 from rollwise.records import RunFolder
 from rollwise.reports import write_evaluation_report, write_report
 from rollwise.reports.comparison import write_comparison_report
 from rollwise.reports.follow import serve_report
 from rollwise.reports.plan import write_plan_report
+from rollwise.reports.replay import write_replay_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -270,6 +273,11 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
     (tmp_path / "p").mkdir()
     planned = write_plan_report(tmp_path / "p", plans, ["A sentence."], 10, 2)
     around = {"value": 0.5, "low": 0.4, "high": 0.6}
+    (tmp_path / "r").mkdir()
+    means = {figure: Estimate(**around) for figure in figures}
+    replays = {name: ReplayedMethod(Replays({}, {}), means, None) for name in methods}
+    tables = [("A table", ["method", "a step"], [[HOSTILE_NAME, "0.5 [0.4, 0.6]"]])]
+    replayed = write_replay_report(tmp_path / "r", replays, ["A sentence."], tables, True)
     row = {
         f"{kind}@{k}": around
         for kind in ("avg", "pass", "maj", "all_correct", "all_wrong")
@@ -282,7 +290,7 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
     }
     (tmp_path / "e").mkdir()
     evaluated = write_evaluation_report(tmp_path / "e", summary, {"seed": 0, "samples": 4})
-    for report, charts in ((compared, 4), (planned, 2), (evaluated, 2)):
+    for report, charts in ((compared, 4), (planned, 2), (replayed, 2), (evaluated, 2)):
         page = show(report, width, theme)
         assert run_script(page, "charts.size") == charts
         assert run_script(page, "document.documentElement.scrollWidth") <= width

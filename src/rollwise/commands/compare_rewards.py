@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,17 @@ from rollwise.commands.method_tables import (
 )
 from rollwise.config import CompareConfig, make_config
 from rollwise.errors import ConfigError
-from rollwise.evaluation.replaying import Figures, ReplayedMethod, compare_replays, replay
+from rollwise.evaluation.replaying import (
+    Figures,
+    OfSeeds,
+    ReplayedMethod,
+    Replays,
+    bootstrap_prompts,
+    compare_replays,
+    replay,
+)
 from rollwise.files import write_text
+from rollwise.reports.replay import write_replay_report
 from rollwise.tasks.recorded import RecordedPrompt, read_recorded
 
 Replayed = Mapping[str, ReplayedMethod]
@@ -38,27 +47,45 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
         RollwiseError: The rewards cannot be read, or a method's settings do not fit them.
     """
     prompts = read_recorded(rewards)
-    jobs = [(m, seed) for m in config.compared for seed in range(config.seeds_of(m))]
-    figures: dict[str, dict[int, Figures]] = {method: {} for method in config.compared}
+    methods = _replayed(config, prompts, console)
+    baseline = config.baseline or config.compared[0]
+    has_lengths = bool(len(prompts[0].recorded.tokens))
+    described = _described(prompts)
+    console.print(described, highlight=False)
+    for title, header, rows in _tables(methods, baseline, has_lengths, "\n"):
+        console.print(terminal_table(title, header, rows))
+    words = list(in_words(methods, baseline, has_lengths))
+    for sentence in words:
+        console.print(escape(sentence), highlight=False)
+    tables = list(_tables(methods, baseline, has_lengths, " "))
+    text = "\n\n".join([described, *(markdown_table(*table) for table in tables), *words])
+    write_text(path / "comparison.md", text + "\n")
+    _write_figures(path, methods, baseline)
+    report = write_replay_report(path, methods, [described, *words], tables, has_lengths)
+    console.print(f"report: {escape(str(report))}")
+    return True
+
+
+def _replayed(
+    config: CompareConfig, prompts: list[RecordedPrompt], console: Console
+) -> dict[str, ReplayedMethod]:
+    """Replay each method as often as it has seeds, on the prompts and on bootstrapped ones."""
     log = logging.getLogger("rollwise")
     before = log.level
     log.setLevel(logging.ERROR)  # what a step warns of is in the figures
+    found: dict[str, tuple[dict[int, Figures], dict[int, Figures]]] = {
+        method: ({}, {}) for method in config.compared
+    }
+    jobs = [(m, seed) for m in config.compared for seed in range(config.seeds_of(m))]
     try:
         for method, seed in track(jobs, "Replaying", console=console, transient=True):
-            figures[method][seed] = _replay(config, method, seed, prompts)
+            others = bootstrap_prompts(prompts, seed)
+            for of_seeds, sample in zip(found[method], (prompts, others), strict=True):
+                of_seeds[seed] = _replay(config, method, seed, sample)
     finally:
         log.setLevel(before)
-    baseline = config.baseline or config.compared[0]
-    methods = compare_replays(figures, baseline)
-    has_lengths = bool(len(prompts[0].recorded.tokens))
-    console.print(_described(prompts), highlight=False)
-    for title, header, rows in _tables(methods, baseline, has_lengths, "\n"):
-        console.print(terminal_table(title, header, rows))
-    for sentence in in_words(methods, baseline, has_lengths):
-        console.print(escape(sentence), highlight=False)
-    _write(path, methods, baseline, has_lengths)
-    console.print(f"tables: {escape(str(path / 'comparison.md'))}")
-    return True
+    replays = {method: Replays(*of_seeds) for method, of_seeds in found.items()}
+    return compare_replays(replays, config.baseline or config.compared[0])
 
 
 def _replay(
@@ -77,7 +104,7 @@ def in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[st
     price = "1,000 tokens" if has_lengths else "1,000 draws"
     for name, method in methods.items():
         if method.differences is None and name != baseline:
-            yield f"{name}: one resampling cannot show a difference to {baseline}."
+            yield f"{name}: one replay cannot show a difference to {baseline}."
         elif method.differences is not None:
             base = methods[baseline].means["signal_per_1000_tokens"].value
             found = method.means["signal_per_1000_tokens"].value
@@ -95,14 +122,15 @@ def in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[st
             )
 
 
-def _described(prompts: list[RecordedPrompt]) -> str:
+def _described(prompts: Sequence[RecordedPrompt]) -> str:
     counts = [len(prompt.recorded) for prompt in prompts]
     least, most = min(counts), max(counts)
     each = str(least) if least == most else f"{least} to {most}"
     mean = np.mean([prompt.recorded.rewards.mean() for prompt in prompts])
     return (
         f"{len(prompts):,} prompts of {each} recorded responses, mean reward {mean:.3f}; means "
-        "over steps, and 95 % intervals over resamplings of these responses"
+        "over steps and orders of the responses. 95 % intervals are of other prompts like these: "
+        "by bootstrap over prompts, each with its responses."
     )
 
 
@@ -144,11 +172,8 @@ def _tables(
     )
 
 
-def _write(path: Path, methods: Replayed, baseline: str, has_lengths: bool) -> None:
-    """Write `comparison.md`, `comparison.json`, and `replays.csv` with a line for each replay."""
-    tables = [markdown_table(*table) for table in _tables(methods, baseline, has_lengths, " ")]
-    words = list(in_words(methods, baseline, has_lengths))
-    write_text(path / "comparison.md", "\n\n".join([*tables, *words]) + "\n")
+def _write_figures(path: Path, methods: Replayed, baseline: str) -> None:
+    """Write `comparison.json`, and `replays.csv` with a line for each replay."""
     content: dict[str, Any] = {"baseline": baseline, "methods": {}}
     for name, method in methods.items():
         content["methods"][name] = {
@@ -160,8 +185,14 @@ def _write(path: Path, methods: Replayed, baseline: str, has_lengths: bool) -> N
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     names = list(dict.fromkeys(name for method in methods.values() for name in method.means))
-    writer.writerow(["method", "seed", *names])
+    writer.writerow(["method", "seed", "sample", *names])
     for name, method in methods.items():
-        for seed, figures in method.figures.items():
-            writer.writerow([name, seed, *(figures.get(figure, "") for figure in names)])
+        of_kinds: dict[str, OfSeeds] = {
+            "recorded": method.replays.recorded,
+            "bootstrap": method.replays.bootstrapped,
+        }
+        for kind, of_seeds in of_kinds.items():
+            for seed, figures in of_seeds.items():
+                values = [figures.get(figure, "") for figure in names]
+                writer.writerow([name, seed, kind, *values])
     write_text(path / "replays.csv", table.getvalue())

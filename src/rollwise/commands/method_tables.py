@@ -45,7 +45,9 @@ def zero_variance(figures: Mapping[str, Any]) -> str:
 
 
 def interval(estimate: Estimate, separator: str, sign: str = "") -> str:
-    """Show an estimate, and its interval after `separator`."""
+    """Show an estimate, and its interval after `separator` if it has any width."""
+    if estimate.low == estimate.high:
+        return number(estimate.value, sign)
     value, low, high = (
         number(part, sign) for part in (estimate.value, estimate.low, estimate.high)
     )

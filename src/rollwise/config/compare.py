@@ -61,7 +61,7 @@ class CompareConfig(CommandConfig):
     target: float | None = Field(None, gt=0, le=1)
     """The held-out accuracy whose cost is compared; by default what the baseline has at the end."""
     seeds: int = Field(4, ge=1, le=4096)
-    """Runs of each method, with the seeds from 0 on; with `rewards`, resamplings."""
+    """Runs of each method, with the seeds from 0 on; with `rewards`, replays."""
     steps: int | None = Field(None, ge=1)
     """Length of each run in steps. Give one of `steps`, `tokens` and `seconds`. With `rewards`, by
     default as many as take every prompt once."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy import stats
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import step_recipe
 from rollwise.engines.recorded import Recorded, ReplayEngine
-from rollwise.evaluation.curves import mean_over_seeds
 from rollwise.evaluation.estimates import Estimate
 from rollwise.evaluation.planning import StepFigures, take_steps
 from rollwise.sampling.draws import Key
@@ -24,6 +24,9 @@ WhenOut = Literal["end", "replace"]
 Figures = Mapping[str, float]
 """Figures of one replay: means over its steps of those of `StepFigures`; `signal`,
 `signal_per_1000_tokens` and `draws_per_prompt`; and `ran_out`, a share of prompts."""
+
+OfSeeds = Mapping[int, Figures]
+"""Figures of several replays, by their seeds."""
 
 
 def replay(
@@ -94,18 +97,50 @@ def _averaged(steps: Sequence[StepFigures], ran_out: int) -> Figures:
     }
 
 
+def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[RecordedPrompt]:
+    """Draw as many prompts with replacement, each with all of its responses.
+
+    A prompt and its responses are one observation, so that a bootstrap over them covers both other
+    prompts and other responses to them.
+
+    Args:
+        prompts: P prompts.
+        seed: Chooses P of them; a prompt that comes twice counts as two.
+    """
+    chosen_P = np.random.default_rng(seed).integers(len(prompts), size=len(prompts))
+    return [
+        dataclasses.replace(prompts[place], key=f"{number}: {prompts[place].key}")
+        for number, place in enumerate(chosen_P)
+    ]
+
+
+@dataclass(frozen=True)
+class Replays:
+    """The replays of one method, by their seeds.
+
+    Attributes:
+        recorded: Of the prompts that were recorded, in orders that differ by seed.
+        bootstrapped: Of as many prompts, drawn from these with replacement; the same prompts for
+            all methods.
+    """
+
+    recorded: OfSeeds
+    bootstrapped: OfSeeds
+
+
 @dataclass(frozen=True)
 class ReplayedMethod:
     """What a method does with recorded rewards.
 
     Attributes:
-        figures: Of each resampling, by its seed.
-        means: Of each figure, with its 95 % interval over resamplings.
+        replays: Its replays.
+        means: Of each figure over the recorded prompts, with the 95 % interval of what prompts like
+            them would show; of no width where there is one replay.
         differences: The same of the paired differences to the baseline; None for the baseline
-            itself, or with one resampling.
+            itself, or with one replay.
     """
 
-    figures: Mapping[int, Figures]
+    replays: Replays
     means: Mapping[str, Estimate]
     differences: Mapping[str, Estimate] | None
 
@@ -120,26 +155,47 @@ class ReplayedMethod:
         return "less" if difference.high < 0 else "open"
 
 
-def compare_replays(
-    figures: Mapping[str, Mapping[int, Figures]], baseline: str
-) -> dict[str, ReplayedMethod]:
-    """Compare methods with a baseline, resampling by resampling.
+def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, ReplayedMethod]:
+    """Compare methods with a baseline, replay by replay.
 
     Args:
-        figures: Method -> seed -> figures, with the same seeds for all.
+        replays: Method -> its replays, with the same seeds for all.
         baseline: The method that the others are compared with.
     """
-    base = figures[baseline]
+    base = replays[baseline]
     found = {}
-    for method, own in figures.items():
-        names = next(iter(own.values()))
-        means = {name: mean_over_seeds(of[name] for of in own.values()) for name in names}
+    for method, own in replays.items():
+        means = {name: _estimate(own, name) for name in _names(own)}
         differences = None
-        if method != baseline and len(own) > 1:
-            differences = {
-                name: mean_over_seeds(own[seed][name] - base[seed][name] for seed in own)
-                for name in names
-                if name in next(iter(base.values()))
-            }
+        common = own.recorded.keys() & base.recorded.keys()
+        if method != baseline and len(common) > 1:
+            names = [name for name in _names(own) if name in _names(base)]
+            differences = {name: _estimate(own, name, base) for name in names}
         found[method] = ReplayedMethod(own, means, differences)
     return found
+
+
+def _names(replays: Replays) -> list[str]:
+    return list(next(iter(replays.recorded.values())))
+
+
+def _estimate(own: Replays, name: str, base: Replays | None = None) -> Estimate:
+    """Average a figure, or its difference to `base`, with its 95 % bootstrap interval.
+
+    The standard error is the standard deviation of the B bootstrapped replays, with Student's t of
+    B − 1 degrees of freedom because B is small. Each also has an order of its own, which makes the
+    interval rather too wide.
+    """
+    mean = float(np.mean(_values(own.recorded, name, base.recorded if base else None)))
+    bootstrapped = _values(own.bootstrapped, name, base.bootstrapped if base else None)
+    if len(bootstrapped) < 2:
+        return Estimate(mean, mean, mean)
+    half = float(stats.t.ppf(0.975, len(bootstrapped) - 1) * np.std(bootstrapped, ddof=1))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _values(own: OfSeeds, name: str, base: OfSeeds | None) -> list[float]:
+    """List a figure of each seed, or its difference to `base` for the seeds that both have."""
+    if base is None:
+        return [figures[name] for figures in own.values()]
+    return [own[seed][name] - base[seed][name] for seed in own if seed in base]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rollwise.evaluation import Estimate
 from rollwise.evaluation.planning import Plan
 from rollwise.files import write_text
 from rollwise.reports.charts import Chart, chart, line
@@ -29,7 +30,14 @@ def write_plan_report(
         RunError: It cannot be written.
     """
     grids: dict[str, Any] = {}
-    charts = [signal_against(cost, plans, grids) for cost in ("tokens", "seconds")]
+    around = {
+        method: {
+            figure: Estimate(mean.value, mean.value - mean.error, mean.value + mean.error)
+            for figure, mean in plan.items()
+        }
+        for method, plan in plans.items()
+    }
+    charts = [signal_against(cost, around, grids) for cost in ("tokens", "seconds")]
     page = render_page(
         "plan.html",
         path.resolve().name,
@@ -48,19 +56,22 @@ def write_plan_report(
     return report
 
 
-def signal_against(cost: str, plans: Mapping[str, Plan], grids: dict[str, Any]) -> Chart:
-    """Draw the signal of each method's step against one cost, with standard errors."""
-    spent = np.array([plan[cost].value for plan in plans.values()])
-    grids[cost] = {f"{cost} of a step": np.unique(spent)}
+def signal_against(
+    cost: str, methods: Mapping[str, Mapping[str, Estimate]], grids: dict[str, Any]
+) -> Chart:
+    """Draw the signal of each method's step against one cost, with bars for both.
+
+    Args:
+        cost: One of the figures.
+        methods: Method -> figure -> its value, and the ends of its bar.
+        grids: Gets the grid of the chart.
+    """
+    spent = np.unique([figures[cost].value for figures in methods.values()])
+    grids[cost] = {f"{cost} of a step": spent}
     lines = []
-    for colour, (method, plan) in enumerate(plans.items()):
-        at, signal = plan[cost], plan["signal"]
-        bars = {
-            "left": at.value - at.error,
-            "right": at.value + at.error,
-            "low": signal.value - signal.error,
-            "high": signal.value + signal.error,
-        }
-        values = np.where(np.unique(spent) == at.value, signal.value, np.nan)
+    for colour, (method, figures) in enumerate(methods.items()):
+        at, signal = figures[cost], figures["signal"]
+        bars = {"left": at.low, "right": at.high, "low": signal.low, "high": signal.high}
+        values = np.where(spent == at.value, signal.value, np.nan)
         lines.append(line(method, values, style="points", colour=colour, bars=bars))
     return chart(f"signal-{cost}", f"Signal against {cost}", lines, cost, low=0, fromzero=True)

@@ -197,7 +197,8 @@ class Chart {
   xRange(min, max) {
     if (min === null) return [0, 1];
     let [low, high] = this.window || [min, max];
-    if (this.spec.fromzero && !this.window) [low, high] = [0, high * 1.08];
+    const ends = this.lines.map((line) => line.bars?.right ?? high);
+    if (this.spec.fromzero && !this.window) [low, high] = [0, Math.max(high, ...ends) * 1.08];
     return low === high ? [low - 1, high + 1] : [low, high];
   }
 
@@ -206,7 +207,8 @@ class Chart {
     const { low, high } = this.spec;
     if (this.spec.stacked) min = Math.min(0, min);
     const pad = (max - min || Math.abs(max) || 1) * 0.06;
-    return [low ?? min - pad, high ?? max + pad];
+    const ends = this.lines.map((line) => line.bars?.high ?? max);
+    return [low ?? min - pad, high ?? Math.max(max, ...ends) + pad];
   }
 
   size() { return { width: Math.max(200, this.plot.clientWidth), height: this.plot.clientHeight || 230 }; }
