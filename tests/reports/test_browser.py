@@ -252,7 +252,9 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
         "other": {0: curve(0.7), 1: curve(0.8)},
     }
     (tmp_path / "c").mkdir()
-    compared = write_comparison_report(tmp_path / "c", compare_methods(methods, "other", 0.4, {}))
+    compared = write_comparison_report(
+        tmp_path / "c", compare_methods(methods, "other", 0.4, {}), "A sentence."
+    )
     figures = (
         "prompts",
         "draws",

@@ -86,8 +86,11 @@ def read_json_lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+TIMES = ("elapsed", "seconds", "cpu_seconds")
+
+
 def without_times(lines: list[dict]) -> list[dict]:
-    return [{k: v for k, v in line.items() if k not in ("elapsed", "seconds")} for line in lines]
+    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
 
 
 @pytest.fixture

@@ -22,10 +22,15 @@ from rollwise.commands.compare_runs import (
     runs_at_a_time,
     train_missing,
 )
-from rollwise.commands.compare_tables import comparison_tables, in_words, markdown
+from rollwise.commands.compare_tables import (
+    comparison_tables,
+    in_words,
+    markdown,
+    seconds_in_words,
+)
 from rollwise.config import CompareConfig, is_recorded_by, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
-from rollwise.evaluation.curves import COSTS, Comparison, Curve, Curves, compare_methods
+from rollwise.evaluation.curves import Comparison, Curve, Curves, compare_methods
 from rollwise.files import write_text
 from rollwise.records import RunFolder
 from rollwise.reports.comparison import write_comparison_report
@@ -84,7 +89,7 @@ def compare(
     for sentence in in_words(comparison):
         console.print(escape(sentence))
     _write(path, comparison)
-    report = write_comparison_report(path, comparison)
+    report = write_comparison_report(path, comparison, seconds_in_words(comparison))
     console.print(f"report: {escape(str(report))}")
     return True
 
@@ -205,7 +210,7 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
 
 def _write(path: Path, comparison: Comparison) -> None:
     """Write `comparison.json`, `comparison.md`, and `runs.csv` with a line for each run."""
-    target = comparison.target
+    target, costs = comparison.target, comparison.costs
     content = {
         "baseline": comparison.baseline,
         "target": target,
@@ -220,12 +225,12 @@ def _write(path: Path, comparison: Comparison) -> None:
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(
-        ["method", "seed", "accuracy", "collapsed", *COSTS, *(f"{c}_to_target" for c in COSTS)]
+        ["method", "seed", "accuracy", "collapsed", *costs, *(f"{c}_to_target" for c in costs)]
     )
     for name, of_seeds in comparison.curves.items():
         for seed, curve in sorted(of_seeds.items()):
-            spent = [curve.costs[cost][-1] for cost in COSTS]
-            needed = [curve.cost_of(target, cost) for cost in COSTS]
+            spent = [curve.costs[cost][-1] for cost in costs]
+            needed = [curve.cost_of(target, cost) for cost in costs]
             writer.writerow([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
     write_text(path / "runs.csv", table.getvalue())
 

@@ -7,10 +7,7 @@ from rich.table import Table
 
 from rollwise.commands.method_tables import Cells, markdown_table, terminal_table
 from rollwise.evaluation import Estimate
-from rollwise.evaluation.curves import COSTS, Comparison
-
-SHOWN_COSTS = tuple(cost for cost in COSTS if cost != "draws")
-"""What there is room for; draws are in `runs.csv` and the report."""
+from rollwise.evaluation.curves import PROCESSOR, Comparison, label_of
 
 
 def comparison_tables(comparison: Comparison) -> Iterator[Table]:
@@ -46,6 +43,21 @@ def in_words(comparison: Comparison) -> Iterator[str]:
         if result.collapsed:
             seeds = ", ".join(map(str, result.collapsed))
             yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
+    yield seconds_in_words(comparison)
+
+
+def seconds_in_words(comparison: Comparison) -> str:
+    """Say whether seconds can be compared."""
+    if not comparison.uneven:
+        return "Seconds can be compared only if the machine was equally busy during all runs."
+    found = "; ".join(
+        f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in comparison.uneven.items()
+    )
+    instead = ": compare CPU seconds" if PROCESSOR in comparison.costs else ""
+    return (
+        "Runs got unequal shares of the processor, or use it differently (its seconds for each "
+        f"second: {found}). If the machine had other work, seconds cannot be compared{instead}."
+    )
 
 
 def _tables(comparison: Comparison, separator: str) -> Iterator[tuple[str, list[str], Cells]]:
@@ -77,16 +89,17 @@ def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], C
 
 def _cost(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
     spent = f"what {comparison.baseline} spent in all"
+    costs = [cost for cost in comparison.costs if cost != "draws"]  # there is no room for all
     title = f"Cost of {comparison.target:.3f}, as a share of {spent}"
     rows = [
         [
             name,
             f"{result.reached['tokens'].runs}/{len(result.seeds)}",
-            *(_shown(result.reached[cost].share, separator, 2) for cost in SHOWN_COSTS),
+            *(_shown(result.reached[cost].share, separator, 2) for cost in costs),
         ]
         for name, result in comparison.results.items()
     ]
-    return title, ["method", "reached", *SHOWN_COSTS], rows
+    return title, ["method", "reached", *map(label_of, costs)], rows
 
 
 def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[str], Cells]:
@@ -103,7 +116,7 @@ def _shown(estimate: Estimate, separator: str, digits: int = 3) -> str:
     value, low, high = (
         f"{part:.{digits}f}" for part in (estimate.value, estimate.low, estimate.high)
     )
-    return f"{value}{separator}[{low}, {high}]"
+    return value if estimate.low == estimate.high else f"{value}{separator}[{low}, {high}]"
 
 
 def _signed(estimate: Estimate, separator: str = " ") -> str:

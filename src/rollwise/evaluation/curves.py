@@ -16,11 +16,23 @@ Row = Mapping[str, Any]
 COSTS = ("steps", "draws", "tokens", "seconds")
 """What a curve can be drawn against; seconds are those of sampling and learning."""
 
+PROCESSOR = "cpu_seconds"
+"""Another cost, of runs that recorded it: what the processor spent on sampling and learning."""
+
+
+def label_of(cost: str) -> str:
+    """Return what people call a cost."""
+    return "CPU seconds" if cost == PROCESSOR else cost
+
+
 POWER = 0.8
 """How probably the number of seeds that is proposed shows a difference as large as the one seen."""
 
 MOST_SEEDS = 1000
 """More are not proposed."""
+
+UNEVEN = 1.2
+"""Runs whose processor seconds for each second differ by this factor may have had other company."""
 
 COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
@@ -32,7 +44,8 @@ class Curve:
 
     Attributes:
         accuracy: avg@k, shape (E,).
-        costs: What was spent until each evaluation, shape (E,) for each of `COSTS`.
+        costs: What was spent until each evaluation, shape (E,) for each of `COSTS`, and of
+            `PROCESSOR` where each step has recorded it.
     """
 
     accuracy: Floats
@@ -45,11 +58,15 @@ class Curve:
         Raises:
             ValueError: The run was never evaluated.
         """
-        spent = dict.fromkeys(COSTS, 0.0)
+        lines = list(metrics)
+        names = [*COSTS]
+        if all(PROCESSOR in line for line in lines if line["step"] > 0):
+            names.append(PROCESSOR)
+        spent = dict.fromkeys(names, 0.0)
         accuracy, costs = [], []
-        for line in metrics:
+        for line in lines:
             spent["steps"] = line["step"]
-            for name in ("draws", "tokens"):
+            for name in {"draws", "tokens", PROCESSOR} & spent.keys():
                 spent[name] += line.get(name, 0)
             seconds = line.get("seconds", {})
             spent["seconds"] += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
@@ -59,7 +76,7 @@ class Curve:
         if not accuracy:
             raise ValueError("a run without an evaluation has no curve")
         columns = np.array(costs, dtype=float).T
-        return cls(np.array(accuracy), dict(zip(COSTS, columns, strict=True)))
+        return cls(np.array(accuracy), dict(zip(names, columns, strict=True)))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Sequence[float]]) -> "Curve":
@@ -76,6 +93,14 @@ class Curve:
     def end(self) -> float:
         """The accuracy at the end."""
         return float(self.accuracy[-1])
+
+    @property
+    def busy(self) -> float | None:
+        """Processor seconds for each second; None if they are not known."""
+        seconds = self.costs["seconds"][-1]
+        if PROCESSOR not in self.costs or not seconds:
+            return None
+        return float(self.costs[PROCESSOR][-1] / seconds)
 
     @property
     def collapsed(self) -> bool:
@@ -133,7 +158,7 @@ class MethodResult:
             without two such seeds.
         seeds_needed: So many would show the difference, if it is as large as seen; None where it is
             shown already, where it is None, or where more than `MOST_SEEDS` would be needed.
-        reached: What the target cost, for each of `COSTS`.
+        reached: What the target cost, for each cost that all runs have.
         collapsed: Seeds of runs that collapsed.
     """
 
@@ -174,6 +199,29 @@ class Comparison:
     results: Mapping[str, MethodResult]
     chosen: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def costs(self) -> Sequence[str]:
+        """The costs that all runs have."""
+        return _common_costs(self.curves)
+
+    @property
+    def uneven(self) -> Mapping[str, tuple[float, float]]:
+        """Processor seconds for each second of each method's runs: the least and the most.
+
+        Empty where they are alike over all runs, or not known.
+        """
+        busy = {m: [curve.busy for curve in runs.values()] for m, runs in self.curves.items()}
+        known = {m: [each for each in found if each] for m, found in busy.items()}
+        found = [each for of_method in known.values() for each in of_method]
+        if not found or max(found) < UNEVEN * min(found):
+            return {}
+        return {m: (min(of_method), max(of_method)) for m, of_method in known.items() if of_method}
+
+
+def _common_costs(curves: Mapping[str, Curves]) -> Sequence[str]:
+    known = [curve.costs.keys() for runs in curves.values() for curve in runs.values()]
+    return [cost for cost in (*COSTS, PROCESSOR) if all(cost in costs for costs in known)]
+
 
 def compare_methods(
     curves: Mapping[str, Curves],
@@ -194,14 +242,17 @@ def compare_methods(
     base = curves[baseline]
     if target is None:
         target = float(np.mean([curve.end for curve in base.values()]))
+    costs = _common_costs(curves)
     results = {
-        name: _result(own, base if name != baseline else None, base, target)
+        name: _result(own, base if name != baseline else None, base, target, costs)
         for name, own in curves.items()
     }
     return Comparison(curves, baseline, target, results, chosen or {})
 
 
-def _result(own: Curves, others: Curves | None, base: Curves, target: float) -> MethodResult:
+def _result(
+    own: Curves, others: Curves | None, base: Curves, target: float, costs: Sequence[str]
+) -> MethodResult:
     ends = np.array([curve.end for curve in own.values()])
     difference = needed = None
     common = sorted(own.keys() & others.keys()) if others else []
@@ -210,9 +261,9 @@ def _result(own: Curves, others: Curves | None, base: Curves, target: float) -> 
         difference = mean_over_seeds(differences)
         if difference.low <= 0 <= difference.high:
             needed = seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
-    whole = {cost: np.mean([c.costs[cost][-1] for c in base.values()]) for cost in COSTS}
+    whole = {cost: np.mean([c.costs[cost][-1] for c in base.values()]) for cost in costs}
     reached = {}
-    for cost in COSTS:
+    for cost in costs:
         found = [curve.cost_of(target, cost) for curve in own.values()]
         shares = [
             (curve.costs[cost][-1] if spent is None else spent) / whole[cost]

@@ -13,6 +13,7 @@ from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.pipeline import Pipeline
+from rollwise.training.processor import ProcessorClock
 from rollwise.training.state import Run
 
 EVALUATION_STEP = 0
@@ -58,6 +59,7 @@ def train(run: Run, observer: Observer) -> bool:
         before = {"step": 0, "heldout": evaluate(run).as_json()}
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
+    processor = ProcessorClock()
     with Pipeline(run, config.steps_ahead) as pipeline:
         for step in range(run.step + 1, config.steps + 1):
             if observer.stop_requested or run.ended:
@@ -69,9 +71,9 @@ def train(run: Run, observer: Observer) -> bool:
                 run.sampler.load_state_dict(before_step)
                 break
             for metrics in pipeline.finished(wait_for_all=_must_finish(config, step)):
-                saved = _end_step(run, observer, metrics, began)
+                saved = _end_step(run, observer, metrics, began, processor)
         for metrics in pipeline.finished(wait_for_all=True):
-            saved = _end_step(run, observer, metrics, began)
+            saved = _end_step(run, observer, metrics, began, processor)
     if not saved:
         save(run)
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
@@ -101,9 +103,12 @@ def save(run: Run) -> None:
     prune_checkpoints(folder, run.config.checkpoint.keep)
 
 
-def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
+def _end_step(
+    run: Run, observer: Observer, metrics: Row, began: float, processor: ProcessorClock
+) -> bool:
     """Evaluate, log and save a finished step where due; returns whether it was saved."""
     config = run.config
+    metrics = metrics | {"cpu_seconds": processor.lap()}
     run.step += 1
     tokens_before = run.spent.tokens
     run.spent.add(metrics)
@@ -117,6 +122,7 @@ def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
     if saved:
         save(run)
+    processor.lap()  # what ends a step is not what it costs
     return saved
 
 
