@@ -35,6 +35,7 @@ from rollwise.sampling import (
     is_uniform,
     pass_at_k,
     select_group,
+    shift_beliefs,
 )
 
 __version__ = version("rollwise")
@@ -73,4 +74,5 @@ __all__ = [
     "is_uniform",
     "pass_at_k",
     "select_group",
+    "shift_beliefs",
 ]

@@ -136,7 +136,7 @@ def test_a_carried_response_is_compared_with_what_was_believed_before_it_was_dra
         return keys
 
     sampler.ask = asking
-    steps = run_steps(12, Engine(), sampler, (5,), tokens=200, **SINGLE)
+    steps = run_steps(12, Engine(), sampler, (5,), tokens=200, shift_beliefs=False, **SINGLE)
     carried = [
         (step, group)
         for number, step in enumerate(steps, start=1)

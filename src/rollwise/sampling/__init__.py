@@ -4,6 +4,7 @@ NumPy and the standard library only; no input or output, no clock, no engine.
 """
 
 from rollwise.sampling.allocation import ALLOCATIONS, GVM, Estimated
+from rollwise.sampling.baselines import shift_beliefs
 from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.estimators import pass_at_k
 from rollwise.sampling.exits import (
@@ -50,4 +51,5 @@ __all__ = [
     "is_uniform",
     "pass_at_k",
     "select_group",
+    "shift_beliefs",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.baselines import belief_baseline, share_of_draws
+from rollwise.sampling.baselines import belief_baseline, share_of_draws, shifted_prior
 from rollwise.sampling.checks import one_of
 from rollwise.sampling.estimators import unbiased_estimates
 from rollwise.sampling.exits import as_exit_rule
@@ -131,8 +131,8 @@ class PassRateObjective(Objective):
     that its stopping cannot reach, as happens after a lost draw, has plug-in weights.
 
     With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
-    otherwise, p̂ is the mean of what was believed of the pass rate before the step (`Pool.prior`),
-    and b_i adds what the prompt's other draws show. Every response teaches: there are no
+    otherwise, p̂ is the mean of what was believed of the pass rate before the step (`Pool.prior`,
+    moved by `Pool.shift`), and b_i adds what the prompt's other draws show. Every response teaches: there are no
     zero-variance groups, and a group may have one member. See `belief_baseline`. Train on all
     responses of the pool: a group chosen by outcome is not covered.
 
@@ -213,7 +213,7 @@ class PassRateObjective(Objective):
                 f"baseline='belief' needs to know what was believed of prompt {pool.key!r}: pass "
                 "priors= to its RolloutSession, or set pool.prior = (alpha, beta)"
             )
-        alpha, beta = pool.prior
+        alpha, beta = shifted_prior(pool)
         surprise = pool.correct - belief_baseline(pool)
         advantages: Floats = self.slope(alpha / (alpha + beta)) * share_of_draws(pool) * surprise
         return advantages

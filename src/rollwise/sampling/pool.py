@@ -49,6 +49,8 @@ class Pool:
         stopping: The rule and budget by which sampling stopped, if known; a session sets it.
         prior: α and β of the Beta distribution that the pass rate was believed to have before the
             first draw; None if nothing was said. The session sets it.
+        shift: Logits by which that belief is moved before it serves as a baseline; 0 unless
+            `shift_beliefs` found otherwise.
         begun: The step in which its first draw was handed out; None before that. The session sets
             it.
     """
@@ -62,6 +64,7 @@ class Pool:
         "positives",
         "prior",
         "responses",
+        "shift",
         "stopping",
     )
 
@@ -79,6 +82,7 @@ class Pool:
         self.exit_reason: ExitReason | None = None
         self.stopping: Stopping | None = None
         self.prior: tuple[float, float] | None = None
+        self.shift = 0.0
         self.begun: int | None = None
         self._rewards: list[float] = []
         known = np.asarray(rewards, dtype=float).tolist()

@@ -131,6 +131,15 @@ class StepRecipe:
             ge=1,
         ),
     )
+    shift_beliefs: bool = field(
+        default=True,
+        metadata=_setting(
+            "step.shift_beliefs",
+            "For `advantage.baseline` = `belief`: move the belief about each prompt by what all "
+            "other prompts of the step show, so that a policy that changed faster than was "
+            "believed does not give all responses advantages of one sign.",
+        ),
+    )
     normalize_advantages: bool = field(
         default=False,
         metadata=_setting(

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from rollwise.prompts import PromptSampler
+from rollwise.sampling import Pool, shift_beliefs
 from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
+from rollwise.step.episodes import Episode
 from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
 from rollwise.step.metrics import carried_metrics, rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
@@ -62,6 +64,8 @@ def take_step(
     """
     rollouts = draw_rollouts(recipe, sampler, roll_out, number, carried)
     rng = np.random.default_rng((recipe.seed, number))
+    if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
+        shift_beliefs(rollouts.pools, [_mean_length(pool) for pool in rollouts.pools])
     groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
     if recipe.normalize_advantages:
         groups = normalize_advantages(groups)
@@ -75,3 +79,9 @@ def take_step(
     if rollouts.carried is not None:
         metrics |= carried_metrics(rollouts.pools, rollouts.carried, number)
     return Step(rollouts, groups, metrics, visits)
+
+
+def _mean_length(pool: Pool) -> float:
+    """Return the mean number of tokens of a pool's responses; 0 if it has none."""
+    lengths = [Episode.of(response).price.tokens for response in pool.responses]
+    return sum(lengths) / max(1, len(lengths))

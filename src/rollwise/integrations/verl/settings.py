@@ -40,8 +40,9 @@ def buffer_of(mode: str) -> tuple[str, str]:
     return BUFFERS, "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer"
 
 
-METHOD = {"prompts": {"type": "uniform"}}
-"""Reinforce-Ada where no method is given: verl has no place for the cap of single responses."""
+METHOD = {"prompts": {"type": "uniform"}, "step": {"shift_beliefs": False}}
+"""Reinforce-Ada where no method is given: verl has no place for the cap of single responses. Its
+workers sample prompts separately, and know nothing of the step's others."""
 
 
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
@@ -136,6 +137,7 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             (False,),
             workers,
         ),
+        "step.shift_beliefs": (settings.step.shift_beliefs, "false", (False,), workers),
         "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
     wrong = [
