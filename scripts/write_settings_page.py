@@ -71,7 +71,7 @@ Some defaults depend on other settings:
 # `rollwise train`
 """
 SHARED = """\
-The defaults of `model.cpu_threads`, `engine` and `grading` depend on model and task as for `train`.
+The defaults of `model`, `engine`, `episode` and `grading` depend on model and task as for `train`.
 With `data.environment`, `benchmarks` and `data.sources` are `["environment"]`.
 With `engine.type = "vllm"`, `engine.gpu_memory_utilization` is 0.9: nothing is trained
 beside it.

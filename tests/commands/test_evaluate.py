@@ -61,6 +61,39 @@ def test_the_summary_is_of_the_responses(whole):
     assert (figures["problems"], figures["lost_draws"], figures["grader_failures"]) == (12, 0, 0)
 
 
+def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_after, contents_of):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    tool = ["--benchmarks", "tool-sums", *TINY, "--engine.max_new_tokens", "24"]
+    code, shown = say("evaluate", whole, *tool)
+    assert code == 0, shown
+    config = make_settings(EvaluateConfig, RunFolder(whole).read_config())
+    assert (config.model.path, config.episode.type, config.grading.type) == (
+        "tool-sums",
+        "calculator",
+        "exact",
+    )
+    rows = pq.read_table(whole / "responses").to_pylist()
+    assert max(row["turns"] for row in rows) > 1
+    for row in rows:
+        said = row["response"].split("\n")[::2]  # the calculator says every second line
+        assert len(said) == row["turns"]
+    figures = summary_of(whole)["benchmarks"]["tool-sums"]
+    assert figures["turns"] == sum(row["turns"] for row in rows) / len(rows)
+    assert sum(figures["ends"].values()) == len(rows) == 12 * 4
+    kill_after(1)
+    with pytest.raises(kill_after.error):
+        say("evaluate", killed, *tool)
+    assert say("evaluate", killed, *tool)[0] == 0
+    found, wanted = contents_of(killed), contents_of(whole)
+    assert {n: found[n] for n in found if "part-" in n} == {
+        n: wanted[n] for n in wanted if "part-" in n
+    }
+
+
+def test_an_evaluation_of_single_responses_says_nothing_of_turns(whole):
+    assert not {"turns", "ends"} & summary_of(whole)["benchmarks"]["running-sums"].keys()
+
+
 def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say):
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -84,6 +84,20 @@ def test_a_run_trains_on_it(tmp_path, whole):
     assert main(["train", "--output", str(tmp_path / "run"), *options]) == 0
 
 
+def test_pass_rates_of_episodes(tmp_path, say):
+    folder = tmp_path / "run"
+    tool = ["--data.sources", "tool-sums", *TINY, "--engine.max_new_tokens", "24"]
+    code, shown = say("prepare", folder, *tool)
+    assert code == 0, shown
+    rows = pq.read_table(folder / "responses").to_pylist()
+    assert max(row["turns"] for row in rows) > 1
+    prepared = pq.read_table(folder / "prepared.parquet").to_pylist()
+    for row in prepared:
+        rewards = [each["reward"] for each in rows if each["key"] == row["key"]]
+        assert row["pass_rate"] == pytest.approx(sum(rewards) / len(rewards))
+    assert len(prepared) == 12
+
+
 def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
     folder = tmp_path / "run"
     assert say("prepare", folder, *TINY)[0] == 0

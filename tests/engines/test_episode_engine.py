@@ -1,6 +1,8 @@
 """Episodes by an engine and an environment: turns, ends, prices, and what is cancelled."""
 
 import asyncio
+import contextlib
+import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -152,7 +154,8 @@ def raising(error):
 def test_an_environment_that_raises_has_failed_and_a_lost_one_is_played_again():
     outcome = play(raising(KeyError("tool")))
     assert (outcome.end, outcome.reward) == ("failed", 0.0)
-    assert play(raising(EpisodeLost("no server"))) == LostDraw(DRAW, "EpisodeLost: no server")
+    lost = LostDraw(DRAW, "EpisodeLost: no server", tokens=2)
+    assert play(raising(EpisodeLost("no server"))) == lost
 
 
 class Unclosable(Playing):
@@ -178,9 +181,27 @@ def test_a_message_without_text_has_failed():
 def test_a_turn_that_the_engine_loses_loses_the_episode():
     class Losing(Talking):
         def result(self, draw, n):
-            return LostDraw(draw, "gone") if n == 2 else super().result(draw, n)
+            return LostDraw(draw, "gone", tokens=1) if n == 2 else super().result(draw, n)
 
-    assert play(says(Turn("x"), Turn("x")), Losing()) == LostDraw(DRAW, "gone")
+    lost = LostDraw(DRAW, "gone", tokens=2 + 1)
+    assert play(says(Turn("x"), Turn("x")), Losing()) == lost
+
+
+def test_what_a_session_has_lost_is_in_its_cost():
+    """Draws 0 and 1 of 2 tokens a turn; the environment loses the first attempt at one."""
+    attempts = iter([EpisodeLost("no server"), None, None])
+
+    def step(turn, reply):
+        if error := next(attempts):
+            raise error
+        return Turn(done=True, reward=1.0)
+
+    session = RolloutSession(["a"], FixedCount(2), Rounds(2, rounds=1), seed=0)
+    engine = EpisodeEngine(Talking(portion=1), Playing(step), PROBLEMS, encode)
+    cost = run_session(session, engine, {"a": [7]}, grade_with(OfAnswers(), {}))
+    assert (len(session.pools["a"]), session.failures) == (2, 1)
+    assert (cost.tokens, cost.failed_tokens) == (3 * 2, 2)
+    assert (cost + cost).failed_tokens == 4
 
 
 def test_answers_that_wait_do_so_beside_each_other():
@@ -230,15 +251,14 @@ def test_what_is_cancelled_has_cost_all_its_turns():
 
 
 def test_a_slow_episode_is_cut_wherever_it_is():
-    time = iter(range(100))
     never = asyncio.Event()
 
     async def waits():
         await never.wait()
 
-    limits, clock = EpisodeLimits(seconds=10), lambda: next(time)
+    limits = EpisodeLimits(seconds=10)
     answers = Playing(lambda turn, reply: Turn("x", reward=0.5) if turn == 1 else waits())
-    outcome = play(answers, limits=limits, clock=clock)
+    outcome = play(answers, limits=limits, clock=iter(range(0, 1000, 5)).__next__)
     assert (outcome.end, outcome.reward, outcome.price.turns) == ("truncated", 0.5, 2)
     assert outcome.price.seconds >= 10
 
@@ -248,7 +268,7 @@ def test_a_slow_episode_is_cut_wherever_it_is():
         def wait(self):
             return [] if 2 in self.under_way.values() else super().wait()
 
-    outcome = play(answers, Stuck(), limits=limits, clock=clock)
+    outcome = play(answers, Stuck(), limits=limits, clock=iter(range(100)).__next__)
     assert (outcome.end, outcome.reward, outcome.price.turns) == ("truncated", 0.5, 2)
     assert outcome.price.tokens == 2 + 3, "those of the turn that was broken off count"
 
@@ -264,6 +284,95 @@ def test_new_weights_begin_episodes_again():
     assert engine.weights == {"w": 1}
     assert [len(context) for context in engine.contexts] == [1, 1, 4]
     assert outcome.price.turns == 2
+    assert outcome.price.tokens == 2 + 2 + 2, "those of the attempt that was given up count"
+
+
+def test_what_new_weights_broke_off_is_paid_once_whatever_comes_of_it():
+    """Draw 0 is given up in its second turn, of which 3 tokens are drawn, and then cancelled."""
+    engine = Talking(slots=1, portion=1)
+    playing = EpisodeEngine(engine, says(Turn("x"), Turn("x")), PROBLEMS, encode)
+    playing.submit([DRAW], {"a": [7]})
+    [result] = engine.wait()
+    playing._end_turn(result)
+    playing._fill()
+    playing.load_weights({})
+    assert playing.cancel([DRAW]) == 2 + 3
+    assert playing.cancel([DRAW]) == 0
+
+
+def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
+    """The second draw's first turn takes for ever; the first is answered in the meantime."""
+
+    async def step(turn, reply):
+        return Turn(done=True, reward=1.0) if turn == 2 else Turn("x")
+
+    class Woken(Talking):
+        """Answers draw 0 alone; as long as that has nothing to draw, it waits to be woken."""
+
+        def __init__(self):
+            super().__init__()
+            self.bell = threading.Semaphore(0)
+
+        def wait(self):
+            done = [draw for draw in self.under_way if draw.index == 0]
+            if not done:
+                assert self.bell.acquire(timeout=60), "nobody said that there is more to draw"
+                return []
+            return [self.result(draw, self.under_way.pop(draw)) for draw in done]
+
+        def wake(self):
+            self.bell.release()
+
+    engine = Woken()
+    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode) as playing:
+        playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
+        [outcome] = playing.wait()
+        assert (outcome.draw.index, outcome.price.turns) == (0, 2)
+
+
+def test_the_engine_is_woken_when_the_time_of_an_episode_is_over():
+    rang = threading.Event()
+
+    class Stuck(Talking):
+        def wait(self):
+            assert rang.wait(timeout=60), "nobody said that the time is over"
+            return []
+
+        def wake(self):
+            rang.set()
+
+    limits = EpisodeLimits(seconds=0.01)
+    outcome = play(says(Turn("x")), Stuck(), limits=limits)
+    assert (outcome.end, outcome.price.turns, outcome.price.tokens) == ("truncated", 1, 3)
+
+
+@pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
+def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog):
+    free, begun = threading.Event(), threading.Event()
+
+    async def step(turn, reply):
+        begun.set()
+        while not free.is_set():
+            if blocks:
+                free.wait()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        return Turn(done=True)
+
+    turns = Talking()
+    engine = EpisodeEngine(turns, Playing(step), PROBLEMS, encode, close_seconds=0.05)
+    engine.submit([DRAW], {"a": [7]})
+    [result] = turns.wait()
+    engine._end_turn(result)
+    assert begun.wait(60)
+    of_environment = engine._thread
+    closing = threading.Thread(target=engine.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert "is left behind" in caplog.text
+    free.set()
+    of_environment.join(60)
 
 
 class OfAnswers(Grader):

@@ -132,6 +132,13 @@ def test_the_example_of_several_turns_trains(root, tmp_path, monkeypatch):
     assert step["ends"]["done"] > 0 == step["ends"]["failed"]
     samples = RunFolder(run).read_samples()
     assert {row["reward"] for row in samples} <= {0.0, 1.0}
+    played = ["--episode.type", "environment", "--data.environment", "calculator"]
+    drawn = ["--data.problems", "4", "--samples", "2", "--engine.max_new_tokens", "48"]
+    evaluation = tmp_path / "evaluation"
+    options = ["--model.path", str(run), *played, *drawn]
+    assert main(["evaluate", "--output", str(evaluation), *options]) == 0
+    summary = json.loads((evaluation / "summary.json").read_text())
+    assert summary["benchmarks"]["environment"]["turns"] > 1
 
 
 @pytest.mark.skipif(not INSTALLED, reason="needs verifiers")

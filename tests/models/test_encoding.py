@@ -144,7 +144,7 @@ def test_a_context_that_no_prompt_fits_into_needs_another_model():
 
 @pytest.mark.parametrize("template", [TEMPLATE, THINKING])
 def test_what_an_environment_says_follows_the_models_end_token(template):
-    encode = turn_encoder(make_tokenizer(template), {CHARACTERS.index(">")})
+    encode = turn_encoder(make_tokenizer(template), {CHARACTERS.index(">")}, ("user", "tool"))
     assert encode("no") == spell("<user:no><assistant:")
     said = [{"role": "tool", "content": "3"}, {"role": "user", "content": "go"}]
     assert encode(said) == spell("<tool:3><user:go><assistant:")
@@ -157,6 +157,13 @@ def test_without_a_template_what_an_environment_says_is_encoded_as_it_is():
 
 @pytest.mark.parametrize("end_tokens", [set(), {CHARACTERS.index(">")}])
 def test_a_template_that_rewrites_earlier_turns_is_refused(end_tokens):
-    encode = turn_encoder(make_tokenizer(COUNTING), end_tokens)
-    with pytest.raises(DataError, match="turns cannot be appended"):
-        encode("no")
+    with pytest.raises(ModelError, match="of the role 'user' follows, so that turns cannot be app"):
+        turn_encoder(make_tokenizer(COUNTING), end_tokens)
+
+
+def test_a_template_is_tried_with_every_role_before_anything_is_drawn():
+    refuses = "{% if messages[-1].role == 'tool' %}{{ raise_exception('none') }}{% endif %}"
+    tokenizer = make_tokenizer(refuses + TEMPLATE)
+    assert turn_encoder(tokenizer, {CHARACTERS.index(">")})("no") == spell("<user:no><assistant:")
+    with pytest.raises(ModelError, match="fails on a conversation of user, assistant, tool"):
+        turn_encoder(tokenizer, {CHARACTERS.index(">")}, ("user", "tool"))

@@ -13,7 +13,9 @@ from rollwise.grading import Grader
 from rollwise.grading.factory import make_grader
 from rollwise.models.encoding import EncodedPrompts, encode_fitting
 from rollwise.models.loading import in_bfloat16, model_path
+from rollwise.models.playing import play_episodes
 from rollwise.models.saved import describe_saved, load_saved
+from rollwise.sampling.draws import Key
 from rollwise.tasks import Problem
 
 
@@ -28,6 +30,7 @@ class Components:
 
     def __init__(self, config: EvaluateConfig | PrepareConfig) -> None:
         self.config = config
+        self._problems: dict[Key, Problem] = {}
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
@@ -39,13 +42,17 @@ class Components:
     def encode(self, problems: list[Problem]) -> EncodedPrompts:
         """Encode problems; leave out those whose prompt is too long for a response to fit.
 
+        The engine can play episodes of those that are kept.
+
         Raises:
             DataError: No problem is left.
             ConfigError: The model's context is too short for any prompt.
             ModelError: The model cannot be loaded.
         """
         lengths = self.config.data.max_prompt_tokens, self.config.engine.max_new_tokens
-        return encode_fitting(problems, self.tokenizer, *lengths, self._context)
+        fitting = encode_fitting(problems, self.tokenizer, *lengths, self._context)
+        self._problems |= {problem.key: problem for problem in fitting.problems}
+        return fitting
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -62,7 +69,7 @@ class Components:
 
     @functools.cached_property
     def engine(self) -> Engine:
-        """The engine that the settings name, with the model."""
+        """The engine that the settings name, with the model; it plays episodes if they say so."""
         model, tokenizer = self._loaded
         config = self.config
         engine = make_engine(
@@ -72,6 +79,16 @@ class Components:
             tokenizer,
             config.data.max_prompt_tokens,
         )
+        if config.episode.plays:
+            engine = play_episodes(
+                config.episode,
+                config.data.source(config.in_episodes),
+                engine,
+                self._problems,
+                tokenizer,
+                self._context,
+                config.engine.max_new_tokens,
+            )
         if isinstance(engine, AbstractContextManager):
             self._held.enter_context(engine)
         return engine

@@ -1,5 +1,6 @@
 """`rollwise evaluate`: evaluate a model on benchmarks, with 95 % intervals."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,13 @@ from rollwise.commands.folder import (
     settings_note,
     write_settings,
 )
-from rollwise.commands.responses import Responses, draw_responses, read_responses
+from rollwise.commands.responses import (
+    OF_RESPONSES,
+    SCHEMA,
+    Responses,
+    draw_responses,
+    read_responses,
+)
 from rollwise.commands.tables import evaluation_tables
 from rollwise.config import EvaluateConfig, GradingSection, make_settings
 from rollwise.errors import DataError, EngineError, RunError
@@ -117,7 +124,9 @@ def _problems_of(
         check_note(known, config, CHANGEABLE)
         return read_problems(known).problems
     instruction = config.grading.make().instruction
-    found = components.encode(read_benchmark(benchmark, config.data, instruction))
+    found = components.encode(
+        read_benchmark(benchmark, config.data, instruction, config.in_episodes)
+    )
     if found.too_long:
         left_out = f"{found.too_long} prompts are over {found.limit} tokens, and left out"
         console.print(f"{benchmark.name}: {left_out}")
@@ -197,7 +206,8 @@ def _summarise(
     results: Results = {}
     benchmarks: dict[str, Any] = {}
     for name, of_benchmark in problems.items():
-        responses = read_responses(_portions(path, name))
+        columns = SCHEMA.names if config.episode.plays else OF_RESPONSES
+        responses = read_responses(_portions(path, name), columns)
         found = results_of(of_benchmark, responses, config.grading)
         if not found:
             raise EngineError(f"{name}: the engine lost all draws; the log says why")
@@ -207,6 +217,7 @@ def _summarise(
             **figures_of(found, config.samples),
             **tables_of(found),
             **_lengths(responses),
+            **(_turns(responses) if config.episode.plays else {}),
             **responses.counts,
         }
     summary: dict[str, Any] = {
@@ -227,6 +238,15 @@ def _lengths(responses: Responses) -> dict[str, float]:
     return {
         "tokens": sum(row["tokens"] for row in rows) / len(rows),
         "truncated": sum(row["truncated"] for row in rows) / len(rows),
+    }
+
+
+def _turns(responses: Responses) -> dict[str, Any]:
+    rows = responses.all_rows()
+    ends = Counter(row["end"] for row in rows)
+    return {
+        "turns": sum(row["turns"] for row in rows) / len(rows),
+        "ends": {end: ends[end] for end in ("done", "truncated", "failed")},
     }
 
 

@@ -24,9 +24,8 @@ from rollwise.commands.folder import (
     write_settings,
 )
 from rollwise.commands.responses import Responses, draw_responses, read_responses
-from rollwise.config import BUILT_IN, PassRateRange, PrepareConfig
+from rollwise.config import BUILT_IN_NAMES, PassRateRange, PrepareConfig
 from rollwise.config.drawing import RANGES
-from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError, RunError, one_line
 from rollwise.evaluation import as_json, binomial_intervals, mean_over_problems
 from rollwise.records import Row, RunFolder
@@ -179,7 +178,7 @@ def clean(
 
 def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
     data = config.data
-    if source == BUILT_IN:
+    if source in BUILT_IN_NAMES:
         try:
             made = make_running_sums(data.problems, data.min_terms, data.max_terms, config.seed)
         except ValueError as error:
@@ -193,7 +192,7 @@ def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
         answer_column=data.answer_column,
         instruction=data.instruction,
         system_prompt=data.system_prompt,
-        environment=EnvironmentSource(data.environment, data.environment_arguments),
+        environment=data.source(config.in_episodes),
     )
     console.print(f"{source}: {found.describe()}", markup=False)
     named = [dataclasses.replace(p, source=p.source or Path(source).stem) for p in found.problems]

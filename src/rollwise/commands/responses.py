@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 
 from rollwise.commands.components import Components
 from rollwise.config import EvaluateConfig, PrepareConfig
-from rollwise.engines import Completion
+from rollwise.engines.engine import Outcome
 from rollwise.engines.rollout import grade_with, run_session
 from rollwise.errors import RunError
 from rollwise.files import written_whole
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import Pool
+from rollwise.step.episodes import Episode
 from rollwise.tasks import Problem
 
 SCHEMA = pa.schema(
@@ -27,10 +28,16 @@ SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("tokens", pa.int32()),
         ("truncated", pa.bool_()),
+        ("turns", pa.int32()),
+        ("end", pa.string()),
     ]
 )
 """Columns, one row for each response: `index` numbers the draws of a problem; `truncated` says that
-the response reached the length limit."""
+the response reached the length limit. Of an episode, `response` is all that was said, `tokens` are
+the model's, and `end` is how it ended."""
+
+OF_RESPONSES = SCHEMA.names[:6]
+"""The columns that say what a response is, without how an episode went."""
 
 COUNTED = ("lost_draws", "grader_failures")
 """Counts that are kept in the metadata of a portion."""
@@ -82,7 +89,7 @@ def draw_responses(
         on_portion(len(portion))
 
 
-def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Responses:
+def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Responses:
     """Read all portions of a folder.
 
     Args:
@@ -133,18 +140,22 @@ def _draw(
 
 
 def _rows(pool: Pool) -> list[dict[str, Any]]:
-    completions: Sequence[Completion] = pool.responses
-    return [
-        {
-            "key": pool.key,
-            "index": completion.draw.index,
-            "response": completion.text,
-            "reward": float(reward),
-            "tokens": len(completion.tokens),
-            "truncated": completion.truncated,
-        }
-        for completion, reward in zip(completions, pool.rewards, strict=True)
-    ]
+    outcomes: Sequence[Outcome] = pool.responses
+    return [_row(pool.key, *each) for each in zip(outcomes, pool.rewards, strict=True)]
+
+
+def _row(key: Key, outcome: Outcome, reward: float) -> dict[str, Any]:
+    episode = Episode.of(outcome)
+    return {
+        "key": key,
+        "index": outcome.draw.index,
+        "response": getattr(outcome, "transcript", outcome.text),
+        "reward": float(reward),
+        "tokens": episode.price.tokens,
+        "truncated": outcome.truncated,
+        "turns": episode.price.turns,
+        "end": episode.end,
+    }
 
 
 def _write(path: Path, rows: list[dict[str, Any]], counts: Mapping[str, int]) -> None:

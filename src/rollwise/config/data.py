@@ -6,6 +6,7 @@ from pydantic import Field
 
 from rollwise.config.model import BUILT_IN
 from rollwise.config.sections import AT_A_TIME, Section
+from rollwise.environments import EnvironmentSource
 
 ENVIRONMENT = "environment"
 """The name of `data.environment` as a source of problems."""
@@ -49,6 +50,12 @@ class ReadingSettings(Section):
     `grading.type`, or of several turns as `episode.type`."""
     environment_arguments: dict[str, Any] = Field(default_factory=dict)
     """Its arguments."""
+
+    def source(self, in_episodes: bool = False) -> EnvironmentSource:
+        """Return the environment that is named, to be played in several turns or not."""
+        return EnvironmentSource(
+            self.environment, self.environment_arguments, in_episodes=in_episodes
+        )
 
 
 class DataSettings(ReadingSettings, TrainingSources):

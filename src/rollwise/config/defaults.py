@@ -17,6 +17,9 @@ NO_LIMIT = 1_000_000
 """Steps of a run that ends by something else."""
 
 
+CALCULATOR = {"type": "calculator", "max_turns": 8}
+"""How `tool-sums` is played."""
+
 METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
 """Sections that say how responses are sampled and compared; so does `prompts.type`."""
 
@@ -74,7 +77,7 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["learner"] = {"learning_rate": 2e-4}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
     if source == TOOL_SUMS:
-        defaults["episode"] = {"type": "calculator", "max_turns": 8}
+        defaults["episode"] = dict(CALCULATOR)
     backend = setting(given, "backend", "type", CHOICES["backend"].default)
     wanted = getattr(CHOICES["backend"].registry.get(str(backend)), "defaults", {})
     for section, values in wanted.items():
@@ -117,18 +120,22 @@ def _asks_again(given: Mapping[str, Any]) -> bool:
     return tokens != "none" or carries in ("true", "1", "yes", "on")
 
 
-def drawing_defaults(
-    given: Mapping[str, Any], own_model: bool, sources: Sequence[str]
-) -> dict[str, Any]:
+def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[str, Any]:
     """Return the defaults of a command that trains nothing."""
+    only = sources[0] if isinstance(sources, list) and len(sources) == 1 else ""
+    model = setting(given, "model", "path", TOOL_SUMS if only == TOOL_SUMS else BUILT_IN)
     engine = {"type": setting(given, "engine", "type", CHOICES["engine"].default)}
-    defaults: dict[str, Any] = {"engine": engine}
+    kind = setting(given, "episode", "type", CHOICES["episode"].default)
+    defaults: dict[str, Any] = {
+        "engine": engine,
+        "model": {"path": model},
+        "episode": dict(CALCULATOR) if only == TOOL_SUMS else {"type": kind},
+    }
     if engine["type"] == "vllm":
         engine["gpu_memory_utilization"] = 0.9  # nothing is trained beside it
-    if not own_model:
-        defaults["model"] = {"cpu_threads": 1}
+    if model in BUILT_IN_NAMES:
+        defaults["model"] |= {"cpu_threads": 1}
         engine |= {"max_new_tokens": 48, "batch_size": 512}
-    only = sources[0] if isinstance(sources, list) and len(sources) == 1 else ""
     return defaults | {"grading": grading_defaults(given, only)}
 
 

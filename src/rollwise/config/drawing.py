@@ -14,7 +14,7 @@ from rollwise.config.base import CommandConfig, setting
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.defaults import drawing_defaults
-from rollwise.config.model import BUILT_IN, ModelSource
+from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, ModelSource
 from rollwise.config.sections import AT_A_TIME, Section, chosen
 from rollwise.sampling.schedules import MOST_SAMPLES
 
@@ -63,8 +63,8 @@ class SampledModel(ModelSource):
     """The model that responses are drawn from."""
 
     path: str = BUILT_IN
-    """`running-sums` (built in), a folder with a model and its tokenizer, a run of `rollwise train`
-    or one of its checkpoints, or a name on the hub."""
+    """`running-sums` or `tool-sums` (built in), a folder with a model and its tokenizer, a run of
+    `rollwise train` or one of its checkpoints, or a name on the hub."""
 
 
 class BenchmarkSettings(ReadingSettings):
@@ -90,6 +90,12 @@ class DrawConfig(CommandConfig):
     portion: int = Field(64, ge=1, le=AT_A_TIME)
     """Prompts whose responses are written at a time; a run that is killed draws at most so many
     again."""
+    episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
+
+    @property
+    def in_episodes(self) -> bool:
+        """Whether the environment of `data.environment` is played in several turns."""
+        return bool(self.episode.type == ENVIRONMENT)
 
 
 class EvaluateConfig(DrawConfig):
@@ -99,7 +105,7 @@ class EvaluateConfig(DrawConfig):
     """Responses to each problem."""
     benchmarks: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
     """Names (`math500`, `minerva`, `olympiadbench`, `aime24`, `aime25`, `amc23`, `aime_like`,
-    `running-sums`), files, data sets on the hub, or `name=file`."""
+    `running-sums`, `tool-sums`), files, data sets on the hub, or `name=file`."""
     baseline: str = ""
     """The folder of another evaluation, to compare with on the same problems."""
     model: SampledModel = SampledModel()
@@ -111,29 +117,29 @@ class EvaluateConfig(DrawConfig):
     def _model_can_read_benchmarks(self) -> Self:
         """Refuse at once what would be found after the model and the benchmark are loaded."""
         foreign = [name for name in self.benchmarks if _is_foreign(name)]
-        if self.model.path == BUILT_IN and foreign:
+        if self.model.path in BUILT_IN_NAMES and foreign:
             raise ValueError(
-                f"the built-in model reads sums of at most 128 characters, and cannot be evaluated "
+                f"the built-in models read sums of at most 256 characters, and cannot be evaluated "
                 f"on {foreign[0]}: give a model of your own, `--model.path` with a folder or a "
-                f"name on the hub, or evaluate on `{BUILT_IN}`"
+                f"name on the hub, or evaluate on `{self.model.path}`"
             )
         return self
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the defaults that depend on the model and the benchmarks."""
-        own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
-        benchmarks = given.get("benchmarks") or [
-            _source(given, "math500" if own_model else BUILT_IN)
-        ]
-        return {"benchmarks": benchmarks, **drawing_defaults(given, own_model, benchmarks)}
+        own_model = setting(given, "model", "path", BUILT_IN)
+        task = own_model if own_model in BUILT_IN_NAMES else "math500"
+        benchmarks = given.get("benchmarks") or [_source(given, task)]
+        return {"benchmarks": benchmarks, **drawing_defaults(given, benchmarks)}
 
 
 class Sources(Section):
     """Where the problems come from."""
 
     sources: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
-    """Parquet or JSON Lines files, data sets on the hub, or `running-sums` (built in)."""
+    """Parquet or JSON Lines files, data sets on the hub, or `running-sums` or `tool-sums` (built
+    in)."""
     split: str = "train"
     """The split of a data set on the hub."""
     subset: str | None = None
@@ -185,17 +191,16 @@ class PrepareConfig(DrawConfig):
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the defaults that depend on the model and the sources."""
-        own_model = setting(given, "model", "path", BUILT_IN) != BUILT_IN
         by_default = [_source(given, BUILT_IN)]
         sources = setting(given, "data", "sources", by_default)
         data = {"data": {"sources": by_default}} if by_default != [BUILT_IN] else {}
-        return data | drawing_defaults(given, own_model, sources)
+        return data | drawing_defaults(given, sources)
 
 
 def _is_foreign(benchmark: str) -> bool:
     """Say whether a benchmark is neither the built-in task nor the user's own problems."""
     is_file = Path(benchmark.rpartition("=")[2]).suffix or Path(benchmark).exists()
-    return benchmark not in (BUILT_IN, ENVIRONMENT) and not is_file
+    return benchmark not in (*BUILT_IN_NAMES, ENVIRONMENT) and not is_file
 
 
 def _source(given: Mapping[str, Any], otherwise: str) -> str:

@@ -32,7 +32,7 @@ class AsyncEngine:
     def __init__(self, slots: int, name: str) -> None:
         self.slots = slots
         self._in_flight: dict[Draw, Future[Result]] = {}
-        self._ended: queue.SimpleQueue[tuple[Draw, Future[Result]]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[tuple[Draw, Future[Result]] | None] = queue.SimpleQueue()
         self._free = asyncio.Semaphore(slots)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
@@ -44,14 +44,17 @@ class AsyncEngine:
         return max(0, self.slots - len(self._in_flight))
 
     def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result if any draw is in flight.
+        """Return what is done, at least one result if any draw is in flight and none wakes it.
 
         Raises:
             Exception: Whatever a draw raised; it is no longer in flight.
         """
         results: list[Result] = []
-        while self._in_flight and not results:
-            ended = [self._ended.get() for _ in range(max(1, self._ended.qsize()))]
+        woken = False
+        while self._in_flight and not results and not woken:
+            reported = [self._ended.get() for _ in range(max(1, self._ended.qsize()))]
+            ended = [each for each in reported if each is not None]
+            woken = len(ended) < len(reported)
             # A draw that was done already when it was cancelled is no longer in flight.
             done = [(d, future) for d, future in ended if self._in_flight.get(d) is future]
             for draw, _ in done:
@@ -69,6 +72,10 @@ class AsyncEngine:
                 tokens += self._tokens_so_far(draw, future)
                 future.cancel()
         return tokens
+
+    def wake(self) -> None:
+        """Let `wait` return, though nothing may be done."""
+        self._ended.put(None)
 
     def close(self) -> None:
         """Stop the loop and forget draws in flight. Closing twice does no harm."""

@@ -36,10 +36,17 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class LostDraw:
-    """A draw that the engine could not complete, and why."""
+    """A draw that the engine could not complete.
+
+    Attributes:
+        draw: The draw.
+        reason: Why.
+        tokens: What the model had drawn for it; 0 if the engine cannot tell.
+    """
 
     draw: Draw
     reason: str
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,9 @@ class Engine(Protocol):
 
     An engine may have a method `continue_with(weights)` as well, which uses the learner's weights
     for all further tokens while draws in flight go on; `step.carry_over` needs it.
+
+    It may also have `wake()`, called from another thread: a `wait` under way, or else the next one,
+    returns soon, with [] if nothing is done.
     """
 
     @property

@@ -7,7 +7,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -39,6 +39,9 @@ from rollwise.step.episodes import End, Price, Span
 
 log = logging.getLogger(__name__)
 
+CLOSE_SECONDS = 10.0
+"""How long environments may take to end when they are closed."""
+
 Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 """What an environment says -> the tokens that follow the model's turn."""
 
@@ -69,7 +72,7 @@ class EpisodeLimits:
 
 
 @dataclass(eq=False)
-class _Playing:
+class Playing:
     """An episode under way."""
 
     draw: Draw
@@ -87,6 +90,7 @@ class _Playing:
     reward: float = 0.0
 
     def add(self, tokens: Sequence[int], text: str, span: Span) -> None:
+        """Append what one side has said."""
         self.tokens += tokens
         self.said.append(text)
         self.spans.append(span)
@@ -105,8 +109,11 @@ class EpisodeEngine:
         environment: Answers them.
         problems: Each prompt's `messages` and `answer`, by key.
         encode: Turns what an environment says into tokens.
-        limits: Where episodes are cut. Seconds are looked at when the engine reports something.
+        limits: Where episodes are cut. Seconds are looked at when the engine or an environment
+            reports something, and once the time of an episode is over if the engine can be woken.
         clock: Returns seconds.
+        close_seconds: How long environments may take to end when this is closed. One that takes
+            longer is left behind, in its thread.
 
     Attributes:
         cancelled: Episodes under way that were cancelled, in all.
@@ -120,15 +127,19 @@ class EpisodeEngine:
         encode: Encode,
         limits: EpisodeLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        close_seconds: float = CLOSE_SECONDS,
     ) -> None:
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._limits, self._clock = encode, limits or EpisodeLimits(), clock
+        self._close_seconds = close_seconds
+        self._wake: Callable[[], None] = getattr(engine, "wake", lambda: None)
         self._waiting: dict[Draw, Sequence[int]] = {}
-        self._playing: dict[Draw, _Playing] = {}
+        self._playing: dict[Draw, Playing] = {}
         self._next: dict[Draw, Sequence[int]] = {}
-        self._of_turn: dict[Draw, _Playing] = {}
-        self._answered: queue.SimpleQueue[tuple[_Playing, Future[Turn]]] = queue.SimpleQueue()
+        self._of_turn: dict[Draw, Playing] = {}
+        self._answered: queue.SimpleQueue[tuple[Playing, Future[Turn]]] = queue.SimpleQueue()
         self._results: list[Result] = []
+        self._spent: dict[Draw, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.cancelled = 0
@@ -153,12 +164,14 @@ class EpisodeEngine:
 
     def wait(self) -> Sequence[Result]:
         """Play until some episodes have ended; [] if there are none."""
-        while not self._results:
+        while True:
+            self._take_answers(wait=0.0)  # so that the engine has all turns that can be drawn
             self._fill()
+            if self._results:
+                break
             if self._of_turn:
                 for result in self._engine.wait():
                     self._end_turn(result)
-                self._take_answers(wait=0.0)
             elif self._playing:
                 self._take_answers(wait=self._time_left())
             else:
@@ -172,6 +185,7 @@ class EpisodeEngine:
         tokens, turns = 0, []
         for draw in draws:
             self._waiting.pop(draw, None)
+            tokens += self._spent.pop(draw, 0)
             if (playing := self._playing.get(draw)) is not None:
                 self.cancelled += 1
                 tokens += playing.drawn
@@ -179,11 +193,15 @@ class EpisodeEngine:
         return tokens + (self._engine.cancel(turns) if turns else 0)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Use other weights for all further draws; episodes under way start over."""
+        """Use other weights for all further draws; episodes under way start over.
+
+        What these have cost so far is in their prices.
+        """
         begun = {draw: playing.prompt for draw, playing in self._playing.items()}
-        turns = [turn for playing in list(self._playing.values()) for turn in self._leave(playing)]
-        if turns:
-            self._engine.cancel(turns)
+        for playing in list(self._playing.values()):
+            turns = self._leave(playing)
+            broken_off = self._engine.cancel(turns) if turns else 0
+            self._spent[playing.draw] = playing.drawn + broken_off
         self._waiting = {**begun, **self._waiting}
         self._engine.load_weights(weights)
 
@@ -192,11 +210,9 @@ class EpisodeEngine:
         for playing in list(self._playing.values()):
             self._leave(playing)
         if self._loop is not None and self._thread is not None:
-            asyncio.run_coroutine_threadsafe(end_other_tasks(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            _stop(loop, thread, self._close_seconds)
 
     def __enter__(self) -> Self:
         if isinstance(self._engine, AbstractContextManager):
@@ -216,13 +232,15 @@ class EpisodeEngine:
         count = len(self._waiting) if free is None else max(0, free - self._reserved)
         turns, self._next = self._next, {}
         for draw in list(itertools.islice(self._waiting, count)):
-            playing = _Playing(draw, self._waiting.pop(draw), self._clock())
+            playing = Playing(draw, self._waiting.pop(draw), self._clock())
+            playing.drawn = self._spent.pop(draw, 0)
             self._playing[draw] = playing
+            self._wake_when_overdue()
             turns[self._begin_turn(playing, draw)] = playing.prompt
         if turns:
             self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
 
-    def _begin_turn(self, playing: _Playing, turn: Draw) -> Draw:
+    def _begin_turn(self, playing: Playing, turn: Draw) -> Draw:
         playing.turn, playing.answering = turn, None
         playing.turns += 1
         self._of_turn[turn] = playing
@@ -235,7 +253,7 @@ class EpisodeEngine:
             return
         playing.turn = None
         if isinstance(result, LostDraw):
-            self._lose(playing, result.reason)
+            self._lose(playing, result.reason, result.tokens)
             return
         if not isinstance(result, Completion):
             raise TypeError(f"an engine of turns must return completions, got {result!r:.100}")
@@ -244,8 +262,8 @@ class EpisodeEngine:
         playing.add(result.tokens, result.text, Span(result.tokens, result.logprobs))
         try:
             if playing.play is None:
-                playing.play = self._environment.begin(self._opening(playing.draw))
-            answer = playing.play.step(result.text)
+                playing.play = self._begin(playing.draw)
+            answer = self._answer(playing, result)
         except Exception as error:  # an environment may raise anything; the episode is data
             self._fail(playing, error)
             return
@@ -254,26 +272,43 @@ class EpisodeEngine:
         else:
             self._take(playing, answer)
 
-    def _opening(self, draw: Draw) -> Opening:
+    def _begin(self, draw: Draw) -> Play:
         problem = self._problems[draw.key]
-        return Opening(
-            problem.messages, problem.answer, hash_index(f"{draw.seed}\x1fenvironment", 0)
-        )
+        seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
+        return self._environment.begin(Opening(problem.messages, problem.answer, seed))
 
-    def _await(self, playing: _Playing, answer: Any) -> None:
+    def _answer(self, playing: Playing, said: Completion) -> Turn | Awaitable[Turn]:
+        """Have what the model has just said answered."""
+        assert playing.play is not None
+        return playing.play.step(said.text)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=self._loop.run_forever, name="environment", daemon=True
             )
             self._thread.start()
+        return self._loop
 
+    def _await(self, playing: Playing, answer: Any) -> None:
         async def answered() -> Turn:
             turn: Turn = await answer
             return turn
 
-        playing.answering = asyncio.run_coroutine_threadsafe(answered(), self._loop)
-        playing.answering.add_done_callback(lambda done: self._answered.put((playing, done)))
+        def report(done: "Future[Turn]") -> None:
+            self._answered.put((playing, done))
+            self._wake()  # the next turn need not wait for the turns of others
+
+        playing.answering = asyncio.run_coroutine_threadsafe(answered(), self._running_loop())
+        playing.answering.add_done_callback(report)
+
+    def _wake_when_overdue(self) -> None:
+        """Have the engine report, whatever it draws, when the time of an episode is over."""
+        if self._limits.seconds is not None:
+            loop = self._running_loop()
+            # A little later, so that it is over by any clock.
+            loop.call_soon_threadsafe(loop.call_later, self._limits.seconds + 0.01, self._wake)
 
     def _take_answers(self, wait: float | None) -> None:
         """Take what environments have answered; wait so many seconds for the first of them."""
@@ -285,7 +320,7 @@ class EpisodeEngine:
         except queue.Empty:
             return
 
-    def _take_answer(self, playing: _Playing, answer: "Future[Turn]") -> None:
+    def _take_answer(self, playing: Playing, answer: "Future[Turn]") -> None:
         if playing.answering is not answer:  # of an episode that has ended
             return
         try:
@@ -295,7 +330,7 @@ class EpisodeEngine:
         else:
             self._take(playing, turn)
 
-    def _take(self, playing: _Playing, turn: Turn) -> None:
+    def _take(self, playing: Playing, turn: Turn) -> None:
         """Go on with what an environment has answered, or end the episode."""
         if not isinstance(turn, Turn):
             self._fail(playing, TypeError(f"step must return a Turn, got {turn!r:.100}"))
@@ -313,7 +348,7 @@ class EpisodeEngine:
         else:
             self._continue(playing, turn)
 
-    def _continue(self, playing: _Playing, turn: Turn) -> None:
+    def _continue(self, playing: Playing, turn: Turn) -> None:
         try:
             tokens, text = list(self._encode(turn.says)), _text_of(turn.says)
         except Exception as error:  # a chat template may refuse what an environment says
@@ -331,7 +366,7 @@ class EpisodeEngine:
         begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
         self._next[self._begin_turn(playing, begun)] = [*playing.prompt, *playing.tokens]
 
-    def _end(self, playing: _Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
+    def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
         price = Price(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
         self._leave(playing)
         self._results.append(
@@ -346,18 +381,18 @@ class EpisodeEngine:
             )
         )
 
-    def _fail(self, playing: _Playing, error: Exception) -> None:
+    def _fail(self, playing: Playing, error: Exception) -> None:
         if isinstance(error, EpisodeLost):
             self._lose(playing, one_line(error))
             return
         log.warning("an episode of %r failed: %s", playing.draw.key, one_line(error))
         self._end(playing, "failed", 0.0)
 
-    def _lose(self, playing: _Playing, reason: str) -> None:
+    def _lose(self, playing: Playing, reason: str, broken_off: int = 0) -> None:
         self._leave(playing)
-        self._results.append(LostDraw(playing.draw, reason))
+        self._results.append(LostDraw(playing.draw, reason, playing.drawn + broken_off))
 
-    def _leave(self, playing: _Playing) -> list[Draw]:
+    def _leave(self, playing: Playing) -> list[Draw]:
         """Forget an episode, and close it; returns its turn if that is in the engine."""
         del self._playing[playing.draw]
         turn, playing.turn = playing.turn, None
@@ -375,7 +410,7 @@ class EpisodeEngine:
         del self._of_turn[turn]
         return [] if self._next.pop(turn, None) is not None else [turn]
 
-    def _is_overdue(self, playing: _Playing) -> bool:
+    def _is_overdue(self, playing: Playing) -> bool:
         seconds = self._limits.seconds
         return seconds is not None and self._clock() - playing.began >= seconds
 
@@ -394,6 +429,22 @@ class EpisodeEngine:
             turn, in_engine = playing.turn, playing.turn not in self._next
             broken_off = self._engine.cancel([turn]) if turn is not None and in_engine else 0
             self._end(playing, "truncated", playing.reward, broken_off)
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, seconds: float) -> None:
+    """End what runs on an event loop, and the loop; leave behind what does not end in time."""
+    try:
+        asyncio.run_coroutine_threadsafe(end_other_tasks(), loop).result(seconds)
+    except TimeoutError:
+        log.warning(
+            "an environment goes on %g s after it was cancelled, and is left behind: its `step` "
+            "must let other tasks run, and end where it is cancelled",
+            seconds,
+        )
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(seconds)
+    if not thread.is_alive():
+        loop.close()
 
 
 def _text_of(says: str | Sequence[Message]) -> str:

@@ -146,7 +146,9 @@ class _SessionRun:
             raise RuntimeError(f"{type(self._engine).__name__} lost draws without saying so")
         results = [result for result in results if self._is_first(result.draw)]
         completions = [result for result in results if not isinstance(result, LostDraw)]
-        self.cost.tokens += sum(Episode.of(done).price.tokens for done in completions)
+        failed = sum(result.tokens for result in results if isinstance(result, LostDraw))
+        self.cost.tokens += failed + sum(Episode.of(done).price.tokens for done in completions)
+        self.cost.failed_tokens += failed
         # An engine may have completed a draw before it was cancelled.
         wanted = [c for c in completions if c.draw not in self._cancelled]
         with self._grading_time():

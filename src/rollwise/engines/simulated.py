@@ -5,7 +5,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
 from statistics import NormalDist
@@ -298,7 +298,7 @@ def simulate(
     """
     began = engine.now
     cost = run_session(session, engine, {}, engine.grade, supply)
-    return RolloutCost(sampling=engine.now - began, tokens=cost.tokens)
+    return replace(cost, sampling=engine.now - began, grading=0.0)
 
 
 def _above_0(name: str, value: float) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -82,6 +83,7 @@ class TransformersEngine(InProcessEngine):
         )
         self._ended: list[Response] = []
         self._pace = Pace()
+        self._woken = threading.Event()
 
     def _make_batch(self, model: PreTrainedModel, slots: int) -> ContinuousBatch:
         twin = sharing_weights(model, ATTENTION)
@@ -103,13 +105,16 @@ class TransformersEngine(InProcessEngine):
         return max(0, self._batch.free_slots - len(self._waiting))
 
     def wait(self) -> Sequence[Completion | LostDraw]:
-        """Draw until some responses have ended; [] if there are none to draw."""
+        """Draw until some responses have ended; [] if there are none to draw, or one wakes it."""
         while True:
             try:
                 while not self._ended and (self._waiting or self._batch.drawing):
+                    if self._woken.is_set():
+                        break
                     self._fill()
                     self._ended += self._batch.draw(self._pace)
                     self._pace.responses += len(self._ended)
+                self._woken.clear()
                 self._batch.draw_ahead(self._pace)
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
@@ -122,6 +127,10 @@ class TransformersEngine(InProcessEngine):
                     "(set `engine.batch_size` to that from the start)",
                     self.batch_size,
                 )
+
+    def wake(self) -> None:
+        """Let `wait` return soon, though nothing may be done."""
+        self._woken.set()
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Forget draws and free their slots; returns the tokens that had been drawn for them."""

@@ -48,6 +48,11 @@ class ClassicEpisodes(EpisodeEnvironment):
         if reason := _unsupported(self._environment):
             raise ConfigError(f"`data.environment` {name!r} cannot be played: it {reason}")
 
+    @property
+    def roles(self) -> Sequence[str]:
+        """See `EpisodeEnvironment`."""
+        return ("tool",) if self._environment.tool_defs else ("user",)
+
     def questions(self, split: str) -> list[Question]:
         """See `Environment`; tools are described in the system's message, as Qwen has it."""
         questions = classic_questions(self._environment, split, self._name)

@@ -78,6 +78,11 @@ class EpisodeEnvironment:
     A subclass is a frozen dataclass, whose fields are its settings. Write `begin`.
     """
 
+    @property
+    def roles(self) -> Sequence[str]:
+        """Roles of the messages that it says: a run tries each with the model's chat template."""
+        return ("user",)
+
     def begin(self, opening: Opening) -> Play:
         """Begin an episode; called when the model has said its first words."""
         raise NotImplementedError

@@ -132,7 +132,7 @@ def _encode(problem: Problem, tokenizer: Any) -> list[int]:
 
 
 def turn_encoder(
-    tokenizer: Any, end_tokens: Collection[int]
+    tokenizer: Any, end_tokens: Collection[int], roles: Sequence[str] = ("user",)
 ) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:
     """Make what encodes an environment's words, to follow a turn of the model.
 
@@ -143,10 +143,15 @@ def turn_encoder(
     Args:
         tokenizer: Of transformers.
         end_tokens: Token ids that end a turn of the model.
+        roles: Of the messages that the environment will say; each is tried.
 
     Returns:
-        The encoder. It raises a DataError where the template renders the model's turn otherwise
-        once more follows; it may leave something out of it, as Qwen3's does with empty thoughts.
+        The encoder.
+
+    Raises:
+        ModelError: The template refuses a message of one of the roles after the model's turn, or
+            renders that turn otherwise once more follows; so does the encoder. The template may
+            leave something out of it, as Qwen3's does with empty thoughts.
     """
     if getattr(tokenizer, "chat_template", None) is None:
         return lambda says: _plain(tokenizer, says)
@@ -160,12 +165,16 @@ def turn_encoder(
         whole = _rendered(tokenizer, [*before, *messages], opened=True)
         again = _up_to_end(whole, end_tokens, turns) if turns else whole[: len(common)]
         if not _is_cut_from(shown, again):
-            raise DataError(
-                "the tokenizer's chat template renders a conversation otherwise once more follows, "
-                "so that turns cannot be appended to it"
+            raise ModelError(
+                "model.path: the model's chat template renders a conversation otherwise once a "
+                f"message of the role {messages[0]['role']!r} follows, so that turns cannot be "
+                "appended to it: take a model whose template leaves what was said as it is, or "
+                "change the file chat_template.jinja"
             )
         return whole[len(again) :]
 
+    for role in roles:
+        encode([{"role": role, "content": "?"}])
     return encode
 
 

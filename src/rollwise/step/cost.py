@@ -11,16 +11,19 @@ class RolloutCost:
         sampling: Seconds of generation, without those of grading.
         grading: Seconds spent waiting for rewards while nothing was generated. Grading that runs
             in worker processes beside generation costs none.
-        tokens: Tokens of all responses, including surplus and cancelled ones.
+        tokens: Tokens of all responses, including surplus and cancelled ones and failed attempts.
+        failed_tokens: Those of failed attempts.
     """
 
     sampling: float = 0.0
     grading: float = 0.0
     tokens: int = 0
+    failed_tokens: int = 0
 
     def __add__(self, other: "RolloutCost") -> "RolloutCost":
         return RolloutCost(
             self.sampling + other.sampling,
             self.grading + other.grading,
             self.tokens + other.tokens,
+            self.failed_tokens + other.failed_tokens,
         )

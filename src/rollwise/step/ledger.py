@@ -43,6 +43,7 @@ def step_ledger(
     tokens: int,
     surplus: int,
     failures: int,
+    failed_tokens: int = 0,
     piloted: int = 0,
     pilot_tokens: int = 0,
 ) -> dict[str, Any]:
@@ -57,12 +58,13 @@ def step_ledger(
         tokens: Of all responses of the step.
         surplus: Draws beyond a prompt's exit.
         failures: Failed attempts at draws.
+        failed_tokens: Their tokens, as far as they are known.
         piloted: Draws of pilots.
         pilot_tokens: Their tokens.
     """
     kinds: Ledger = {
         "draws": dict.fromkeys(PLACES, 0) | {"surplus": surplus, "failed": failures},
-        "tokens": dict.fromkeys(PLACES, 0),
+        "tokens": dict.fromkeys(PLACES, 0) | {"failed": failed_tokens},
         "truncated": {"draws": 0, "tokens": 0},
     }
     kinds["draws"]["pilot"], kinds["tokens"]["pilot"] = piloted, pilot_tokens

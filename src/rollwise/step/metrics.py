@@ -80,6 +80,7 @@ def rollout_metrics(
         tokens=rollouts.cost.tokens,
         surplus=session.surplus,
         failures=session.failures,
+        failed_tokens=rollouts.cost.failed_tokens,
         piloted=len(piloted),
         pilot_tokens=sum(piloted),
     )

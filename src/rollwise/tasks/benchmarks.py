@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollwise.config import BUILT_IN, ENVIRONMENT
+from rollwise.config import BUILT_IN_NAMES, ENVIRONMENT
 from rollwise.config.drawing import BenchmarkSettings
-from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
@@ -78,7 +77,7 @@ def _find(text: str) -> Benchmark:
         )
     if text in NAMED:
         return NAMED[text]
-    if text in (BUILT_IN, ENVIRONMENT):
+    if text in (*BUILT_IN_NAMES, ENVIRONMENT):
         return Benchmark(text, text)
     if is_path(text):
         return Benchmark(re.sub(r"[^\w.-]", "-", Path(text).stem), text)
@@ -86,13 +85,16 @@ def _find(text: str) -> Benchmark:
         return Benchmark(text.replace("/", "--"), text)
     raise ConfigError(
         f"`benchmarks`: there is no benchmark {text!r}; there are "
-        f"{', '.join([*NAMED, BUILT_IN, ENVIRONMENT])}, "
+        f"{', '.join([*NAMED, *BUILT_IN_NAMES, ENVIRONMENT])}, "
         "files (.parquet, .jsonl), name=file, and owner/name for a data set on the hub"
     )
 
 
 def read_benchmark(
-    benchmark: Benchmark, settings: BenchmarkSettings, instruction: str = INSTRUCTION
+    benchmark: Benchmark,
+    settings: BenchmarkSettings,
+    instruction: str = INSTRUCTION,
+    in_episodes: bool = False,
 ) -> list[Problem]:
     """Read the problems of a benchmark, each keyed by its text without any instruction.
 
@@ -104,12 +106,14 @@ def read_benchmark(
         settings: How they are read.
         instruction: Added below each problem of a benchmark known by name, unless the settings say
             otherwise; the grader's (`GraderSettings.instruction`).
+        in_episodes: An environment is played in several turns.
 
     Raises:
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
-    problems = _made(settings) if benchmark.source == BUILT_IN else _read(benchmark, settings)
+    made = benchmark.source in BUILT_IN_NAMES
+    problems = _made(settings) if made else _read(benchmark, settings, in_episodes)
     added = instruction if benchmark.asks else ""
     if settings.instruction is not None:
         added = settings.instruction
@@ -125,7 +129,7 @@ def _made(settings: BenchmarkSettings) -> list[Problem]:
         raise ConfigError(f"`data`: {error}") from None
 
 
-def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
+def _read(benchmark: Benchmark, settings: BenchmarkSettings, in_episodes: bool) -> list[Problem]:
     try:
         found = read_problems(
             benchmark.source,
@@ -133,7 +137,7 @@ def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
             subset=settings.subset if benchmark.split is None else None,
             problem_column=benchmark.problem_column or settings.problem_column,
             answer_column=settings.answer_column if benchmark.split is None else None,
-            environment=EnvironmentSource(settings.environment, settings.environment_arguments),
+            environment=settings.source(in_episodes),
         )
     except DataError as error:
         if is_path(benchmark.source) or benchmark.source == ENVIRONMENT:

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from rollwise.config import BUILT_IN_NAMES, TrainConfig
+from rollwise.config import BUILT_IN_NAMES, ENVIRONMENT, TrainConfig
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import ConfigError, DataError
 from rollwise.models.encoding import EncodedPrompts, encode_fitting, prompt_limit
@@ -88,9 +88,7 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
 
 def environment_source(config: TrainConfig) -> EnvironmentSource:
     """Return the environment that the data name."""
-    data = config.data
-    in_episodes = config.episode.type == "environment"
-    return EnvironmentSource(data.environment, data.environment_arguments, in_episodes=in_episodes)
+    return config.data.source(in_episodes=config.episode.type == ENVIRONMENT)
 
 
 def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:

@@ -1,20 +1,15 @@
 """Start and resume runs: make the model, the data, the engine, the grader and the rest of a run."""
 
 import logging
-import math
-from collections.abc import Sequence
 from pathlib import Path
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
-from rollwise.engines import Engine, EpisodeEngine, EpisodeLimits
-from rollwise.engines.ends import end_tokens
 from rollwise.errors import ConfigError, RunError
 from rollwise.grading.factory import make_grader
-from rollwise.models.encoding import turn_encoder
+from rollwise.models.playing import play_episodes
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
-from rollwise.tasks import Problem
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import check_checkpoint, load_carried, load_checkpoint
 from rollwise.training.data import environment_source, load_data
@@ -72,7 +67,15 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         _check_end(config, step, folder)
     engine = backend.make_engine()
     if config.episode.plays:
-        engine = _play_episodes(config, backend, engine, problems)
+        engine = play_episodes(
+            config.episode,
+            environment_source(config),
+            engine,
+            {problem.key: problem for problem in problems},
+            backend.tokenizer,
+            backend.context,
+            config.engine.max_new_tokens,
+        )
     if config.step.carry_over and not hasattr(engine, "continue_with"):
         raise ConfigError(
             "`step.carry_over` must be false here: responses of the engine "
@@ -101,27 +104,6 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         step=step,
         carried=carried,
         spent=spent,
-    )
-
-
-def _play_episodes(
-    config: TrainConfig, backend: Backend, engine: Engine, problems: Sequence[Problem]
-) -> EpisodeEngine:
-    """Let draws be episodes, whose turns the engine draws."""
-    settings = config.episode
-    limits = EpisodeLimits(
-        turns=settings.max_turns,
-        tokens=settings.max_tokens,
-        seconds=settings.max_seconds,
-        context=backend.context or math.inf,
-        turn_tokens=config.engine.max_new_tokens,
-    )
-    return EpisodeEngine(
-        engine,
-        settings.make().opened(environment_source(config)),
-        {problem.key: problem for problem in problems},
-        turn_encoder(backend.tokenizer, end_tokens(None, backend.tokenizer)),
-        limits,
     )
 
 

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         grading_before = self._engine.grading
         cost = run_session(session, self._engine, self._prompts, self._totals)
         grading = self._engine.grading - grading_before
-        return RolloutCost(cost.sampling - grading, cost.grading + grading, cost.tokens)
+        return replace(cost, sampling=cost.sampling - grading, grading=cost.grading + grading)
 
     def _grade(self, completions: Sequence[Completion]) -> NDArray[np.float64]:
         """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
