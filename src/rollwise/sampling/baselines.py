@@ -27,10 +27,11 @@ def shift_beliefs(pools: Iterable[Pool], weights: ArrayLike | None = None) -> No
     all tokens are, for the incorrect responses are often the long ones.
 
     With m_i the expected pass rate of prompt i, k_i correct of its N_i responses, and w_i its
-    weight, logit m_i is moved by δ_i = Σ w_j·(k_j − N_j·m_j) / Σ w_j·(1/(P − 1) + N_j·m_j(1 − m_j)),
-    both sums over j ≠ i, and by at most 2 either way: one Newton step towards the shift, common to
-    all prompts, with which the others' advantages add up to 0, held back as by a prior of N(0, 1).
-    A prompt's own responses have no part in it, so that the gradient keeps its expectation.
+    weight, logit m_i is moved by δ_i = Σ w_j·(k_j − N_j·m_j) / Σ w_j·(1/(P − 1) + N_j·m_j(1 −
+    m_j)), both sums over j ≠ i, and by at most 2 either way: one Newton step towards the shift,
+    common to all prompts, with which the others' advantages add up to 0, held back as by a prior of
+    N(0, 1). A prompt's own responses have no part in it, so that the gradient keeps its
+    expectation.
 
     Args:
         pools: Of a step, P of them, each with a prior. Sets `shift` of each.
@@ -65,11 +66,12 @@ def shifted_prior(pool: Pool) -> tuple[float, float]:
 def belief_baseline(pool: Pool) -> Floats:
     """Expect each response of a pool from the belief and from the prompt's other draws.
 
-    α and β are those of `shifted_prior`. Where the number of draws was fixed, from all others: b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1),
-    the leave-one-out mean shrunk to the belief. Where sampling stopped because of what it had
-    drawn, from the earlier ones alone: b_i = (α + Σ_{j<i} r_j)/(α + β + i − 1), for the i-th draw.
-    The terms (r_i − b_i)·∇log π_i − ∇p are then martingale differences, so that their sum over a
-    pool is E[N]·∇p in expectation, whatever the stopping rule (Wald's identity).
+    α and β are those of `shifted_prior`. Where the number of draws was fixed, from all others: b_i
+    = (α + Σ_{j≠i} r_j)/(α + β + N − 1), the leave-one-out mean shrunk to the belief. Where sampling
+    stopped because of what it had drawn, from the earlier ones alone: b_i = (α + Σ_{j<i} r_j)/(α +
+    β + i − 1), for the i-th draw. The terms (r_i − b_i)·∇log π_i − ∇p are then martingale
+    differences, so that their sum over a pool is E[N]·∇p in expectation, whatever the stopping rule
+    (Wald's identity).
 
     Args:
         pool: With a prior, α and β.

@@ -132,9 +132,9 @@ class PassRateObjective(Objective):
 
     With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
     otherwise, p̂ is the mean of what was believed of the pass rate before the step (`Pool.prior`,
-    moved by `Pool.shift`), and b_i adds what the prompt's other draws show. Every response teaches: there are no
-    zero-variance groups, and a group may have one member. See `belief_baseline`. Train on all
-    responses of the pool: a group chosen by outcome is not covered.
+    moved by `Pool.shift`), and b_i adds what the prompt's other draws show. Every response teaches:
+    there are no zero-variance groups, and a group may have one member. See `belief_baseline`. Train
+    on all responses of the pool: a group chosen by outcome is not covered.
 
     Raises:
         ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
