@@ -12,8 +12,11 @@ from rollwise.errors import DataError
 from rollwise.tasks.readers import MOST_DRAWN, level_of
 from rollwise.tasks.tables import Row, read_table
 
-STRENGTHS = np.geomspace(0.05, 500, 200)
-"""Values of α + β that a fit tries."""
+RATES = np.concatenate([[0.0], special.expit(np.linspace(-7, 7, 141)), [1.0]])
+"""Pass rates that a fitted distribution may have, G of them: evenly spaced logits, and 0 and 1."""
+
+ROUNDS = 100
+"""Of EM. With few responses a prompt, more only gather the weight at single rates."""
 
 
 @dataclass(frozen=True)
@@ -86,39 +89,60 @@ def resample_pass_rates(
     """Replace measured pass rates by ones that may be behind them.
 
     Of c correct responses among n, c/n scatters more than the pass rate itself. So each is drawn
-    from its posterior Beta(α + c, β + n − c), with the α and β that fit all counts best; what is
-    not said to be measured stays as it is.
+    from its posterior, by the distribution that fits all counts (`posterior_rates`); what is not
+    said to be measured stays as it is.
 
     Args:
         prompts: P prompts.
         rng: Draws them.
     """
-    correct_P, drawn_P = np.array([prompt.measured for prompt in prompts]).reshape(-1, 2).T
-    if not drawn_P.any():
+    measured = [prompt for prompt in prompts if prompt.measured[1]]
+    if not measured:
         return list(prompts)
-    alpha, beta = fit_beta(correct_P, drawn_P)
-    rates_P = rng.beta(alpha + correct_P, beta + drawn_P - correct_P)
+    counts, of_M, times = np.unique(
+        np.round([prompt.measured for prompt in measured], 6),
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
+    )
+    below = np.cumsum(posterior_rates(counts[:, 0], counts[:, 1], times), axis=1)
+    luck_M = rng.random(len(measured)) * below[of_M.ravel(), -1]
+    rates_M = [
+        RATES[np.searchsorted(below[row], luck, side="right")]
+        for row, luck in zip(of_M.ravel(), luck_M, strict=True)
+    ]
+    drawn = iter(rates_M)
     return [
-        replace(prompt, pass_rate=float(rate)) if prompt.measured[1] else prompt
-        for prompt, rate in zip(prompts, rates_P, strict=True)
+        replace(prompt, pass_rate=float(next(drawn))) if prompt.measured[1] else prompt
+        for prompt in prompts
     ]
 
 
-def fit_beta(correct: NDArray[np.float64], drawn: NDArray[np.float64]) -> tuple[float, float]:
-    """Fit α and β to counts: the mean is that of all responses, α + β the likeliest.
+def posterior_rates(
+    correct: NDArray[np.float64], drawn: NDArray[np.float64], times: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Say how probable each of `RATES` is behind counts of correct responses.
 
-    The counts of one prompt are beta-binomial. The mean is kept half a response away from 0 and 1.
+    Their prior is a distribution over `RATES` of any shape that fits all counts (the nonparametric
+    maximum likelihood of Kiefer and Wolfowitz 1956), by EM from an even one (Laird 1978). A Beta
+    distribution would be too smooth: where many prompts are solved mostly and others hardly ever,
+    it takes rates of 0.03 for 0.
 
     Args:
-        correct: c, shape (P,).
-        drawn: n, shape (P,); prompts with 0 tell nothing.
+        correct: c of each count, shape (U,).
+        drawn: n above 0, shape (U,).
+        times: How many prompts have it, shape (U,).
+
+    Returns:
+        The posterior of each count, shape (U, G).
     """
-    c, n = correct[drawn > 0], drawn[drawn > 0]
-    mean = np.clip(c.sum() / n.sum(), 0.5 / n.sum(), 1 - 0.5 / n.sum())
-    alpha_S, beta_S = mean * STRENGTHS, (1 - mean) * STRENGTHS
-    likelihood_S = [
-        float(np.sum(special.betaln(a + c, b + n - c) - special.betaln(a, b)))
-        for a, b in zip(alpha_S, beta_S, strict=True)
-    ]
-    best = int(np.argmax(likelihood_S))
-    return float(alpha_S[best]), float(beta_S[best])
+    c, n = correct[:, None], drawn[:, None]
+    logs_UG = special.xlogy(c, RATES) + special.xlog1py(n - c, -RATES)
+    likelihood_UG = np.exp(logs_UG - logs_UG.max(axis=1, keepdims=True))
+    posterior_UG: NDArray[np.float64] = likelihood_UG
+    prior_G = np.full(len(RATES), 1 / len(RATES))
+    for _ in range(ROUNDS):
+        joint_UG = likelihood_UG * prior_G
+        posterior_UG = joint_UG / joint_UG.sum(axis=1, keepdims=True)
+        prior_G = times @ posterior_UG / times.sum()
+    return posterior_UG
