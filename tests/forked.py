@@ -30,6 +30,11 @@ class Command:
         )
         self._process.start()
 
+    @property
+    def pid(self):
+        """Of its process."""
+        return self._process.pid
+
     def wait_for(self, condition):
         """Wait until a condition holds, while the command runs."""
         deadline = time.monotonic() + PATIENCE
@@ -40,11 +45,11 @@ class Command:
 
     def send(self, number):
         """Send a signal."""
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
 
     def send_to_all(self, number):
         """Send a signal to the process and those that it has started; on Linux."""
-        pid = self._process.pid
+        pid = self.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for each in [pid, *map(int, children)]:
             os.kill(each, number)

@@ -5,7 +5,14 @@ import threading
 
 import pytest
 
-from rollwise.signals import TERMINATING, Dropped, StopRequest, Terminated, terminated_by_signals
+from rollwise.signals import (
+    TERMINATING,
+    Dropped,
+    StopRequest,
+    Terminated,
+    raised_after,
+    terminated_by_signals,
+)
 
 HANDLED = (signal.SIGINT, *TERMINATING)
 
@@ -77,3 +84,17 @@ def test_what_is_ignored_stays_ignored():
         assert stop.number is None
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_what_takes_too_long_ends_with_an_error():
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(TimeoutError, match="hangs"), raised_after(0.05, TimeoutError("it hangs")):
+        threading.Event().wait(300)
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_is_done_in_time_ends_as_it_does():
+    with raised_after(300.0, TimeoutError()):
+        assert 290 < signal.getitimer(signal.ITIMER_REAL)[0] <= 300
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

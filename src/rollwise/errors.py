@@ -34,6 +34,10 @@ class EngineError(RollwiseError):
     """An engine cannot be started, or does not stay alive."""
 
 
+class GraderError(RollwiseError, RuntimeError):
+    """The processes of a grader cannot start."""
+
+
 class PolicyError(RollwiseError):
     """A policy's probabilities are no longer finite."""
 

@@ -1,5 +1,6 @@
 """Signals that ask a command to stop: Ctrl-C, and SIGTERM and SIGHUP, which clusters send."""
 
+import math
 import signal
 import threading
 import time
@@ -28,6 +29,28 @@ class Terminated(KeyboardInterrupt):
 
 class Dropped(BaseException):
     """Work is dropped that could be done again, because the process must end."""
+
+
+@contextmanager
+def raised_after(seconds: float, error: Exception) -> Iterator[None]:
+    """Raise `error` in this block once it has taken so long, whatever Python code it waits in.
+
+    By SIGALRM; in other threads than the main one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread() or seconds == math.inf:
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGALRM, end)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -1,14 +1,17 @@
 """A session through an engine and a grader, whatever the engine's timing."""
 
 import random
+import threading
 import time
 from collections import Counter
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
 
 from rollwise.engines import Completion, LostDraw
 from rollwise.engines.rollout import grade_with, run_session
+from rollwise.errors import EngineError
 from rollwise.grading import Grader
 from rollwise.sampling import Balanced, RolloutSession, Rounds, Streamed
 
@@ -173,8 +176,32 @@ class Silent(Engine):
 
 def test_an_engine_that_goes_silent_is_an_error_not_an_endless_wait():
     session = make_session()
-    with pytest.raises(RuntimeError, match="Silent lost draws without saying so"):
+    with pytest.raises(EngineError, match="Silent lost draws without saying so"):
         run_session(session, Silent(), PROMPTS, grade_with(EqualText(), ANSWERS))
+
+
+class Hanging(Engine):
+    """Answers a few times, and then never again."""
+
+    def wait(self):
+        if len(self.submitted) > len(self.under_way):
+            threading.Event().wait(300)
+        return super().wait()
+
+
+class HangingGrader(EqualText):
+    """Promises rewards and gives none."""
+
+    def submit(self, responses, answers):
+        return [Future() for _ in responses]
+
+
+@pytest.mark.parametrize(
+    ("engine", "grader"), [(Hanging(), EqualText()), (Engine(), HangingGrader())]
+)
+def test_what_hangs_is_an_error_not_an_endless_wait(engine, grader):
+    with pytest.raises(EngineError, match=r"`stall_limit`\): (Hanging|Engine) or the grader hangs"):
+        run_session(make_session(), engine, PROMPTS, grade_with(grader, ANSWERS), stall_limit=0.05)
 
 
 class Clock:

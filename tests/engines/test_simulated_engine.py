@@ -14,6 +14,7 @@ from scipy import stats
 
 from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
+from rollwise.errors import EngineError
 from rollwise.grading import ExactGrader
 from rollwise.sampling import (
     Balanced,
@@ -409,7 +410,7 @@ def test_what_a_record_cancels_is_stopped_and_not_recorded():
 
 
 def test_a_session_that_hands_out_nothing_is_an_error():
-    with pytest.raises(RuntimeError, match="lost draws without saying so"):
+    with pytest.raises(EngineError, match="lost draws without saying so"):
         simulate(FakeSession([]), engine_of(1))
 
 

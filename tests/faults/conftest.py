@@ -1,5 +1,8 @@
 """The fixtures of the fault suite, and the table at its end."""
 
+import contextlib
+import io
+import logging
 import random
 import time
 
@@ -7,6 +10,7 @@ import pytest
 import torch
 from trials import SEED, TALLY, TIMES, Trial
 
+from rollwise.cli import main
 from rollwise.commands import compare_runs
 
 torch.set_num_threads(1)
@@ -31,14 +35,25 @@ def pytest_terminal_summary(terminalreporter) -> None:
     if TALLY.tried:
         terminalreporter.write_sep("=", f"faults (seed {SEED})")
         for fault, tried in sorted(TALLY.tried.items()):
-            terminalreporter.write_line(f"{fault:<62} tried {tried:>4}, lost {TALLY.lost[fault]}")
+            terminalreporter.write_line(f"{fault:<62} tried {tried:>4}")
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch):
-    """Processes of runs are forked, and reports, which take longer than the runs, are left out."""
-    monkeypatch.setattr(compare_runs, "START", "fork")
-    monkeypatch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+@pytest.fixture(scope="session", autouse=True)
+def cheap(tmp_path_factory):
+    """Make a try as cheap as can be, for there are thousands.
+
+    Processes of runs are forked, reports, which take longer than the runs, are left out, and this
+    process has loaded and compiled what the forked ones need.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_runs, "START", "fork")
+        patch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+        for name in ("train", "evaluate"):
+            trial = Trial(name, tmp_path_factory.mktemp("warm"))
+            with contextlib.redirect_stdout(io.StringIO()):
+                assert main(trial.words) == 0
+        logging.getLogger().handlers.clear()
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,10 @@ import os
 import shutil
 from collections import Counter
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from forked import Command
 
@@ -55,14 +57,12 @@ SETTINGS = {"train": TRAIN, "evaluate": DRAWING, "prepare": DRAWING, "compare": 
 
 @dataclass
 class Tally:
-    """How often each fault was tried, and what was lost."""
+    """How often each fault was tried; a test fails if anything was lost."""
 
     tried: Counter = field(default_factory=Counter)
-    lost: Counter = field(default_factory=Counter)
 
-    def count(self, fault: str, lost: int = 0) -> None:
-        self.tried[fault] += 1
-        self.lost[fault] += lost
+    def count(self, fault: str, times: int = 1) -> None:
+        self.tried[fault] += times
 
 
 TALLY = Tally()
@@ -74,20 +74,27 @@ class Trial:
     Args:
         name: The command.
         place: Its settings and its folder are made there.
+        **further: Settings; plug-ins are looked for beside this file.
     """
 
-    def __init__(self, name: str, place: Path):
+    def __init__(self, name: str, place: Path, **further: object):
         self.name, self.place, self.folder = name, place, place / "run"
+        self.options = [word for key, value in further.items() for word in (f"--{key}", f"{value}")]
+        if further:
+            self.options += ["--plugin_folder", str(Path(__file__).parent)]
         place.mkdir(exist_ok=True)
         self._settings = place / f"{name}.toml"
         self._settings.write_text(SETTINGS[name])
         self.shown = place / "shown"
 
+    @property
+    def words(self) -> list[str]:
+        """The command line."""
+        return [self.name, str(self._settings), "--output", str(self.folder), *self.options]
+
     def start(self) -> Command:
         """Start it in a process of its own."""
-        return Command(
-            self.name, str(self._settings), "--output", str(self.folder), shown=self.shown
-        )
+        return Command(*self.words, shown=self.shown)
 
     def finish(self) -> str:
         """Start it until it ends by itself; returns what it showed."""
@@ -115,7 +122,10 @@ def _content(path: Path):
     if path.name == "summary.json":
         return _without_times(json.loads(path.read_text()))
     if path.parent.name in ("samples", "visits"):
-        return pq.read_table(path).to_pylist()
+        try:
+            return pq.read_table(path).to_pylist()
+        except (OSError, pa.ArrowException):  # a damaged file that nothing has read
+            return path.read_bytes()
     if path.suffix in (".html", ".md", ".txt", ".csv") or path.name == "comparison.json":
         return "there"  # with times in it
     return path.read_bytes()
@@ -141,3 +151,35 @@ def alike(trial: Trial, wanted) -> list[str]:
     """Name the files that are not as in a command that was left alone."""
     found, best = trial.result(), wanted(trial.name)[0]
     return sorted(name for name in found | best if found.get(name) != best.get(name))
+
+
+def unlike(trial: Trial, wanted: dict) -> list[str]:
+    """Name the files that have another content, settings and counts of failures apart."""
+    found, best = _work(trial.result()), _work(wanted)
+    return sorted(name for name in found | best if found.get(name) != best.get(name))
+
+
+def _work(result: dict) -> dict:
+    work = {name: part for name, part in result.items() if not name.endswith(WITH_SETTINGS)}
+    for name in work:
+        if name == "prepared.parquet" or name.startswith("problems"):  # with the settings noted
+            work[name] = pq.read_table(BytesIO(work[name])).to_pylist()
+    return {name: _without_failures(part) for name, part in work.items()}
+
+
+WITH_SETTINGS = ("config.json", "checksums.txt")
+
+
+def _without_failures(value):
+    if isinstance(value, dict):
+        return {k: _without_failures(v) for k, v in value.items() if "fail" not in k}
+    return [_without_failures(part) for part in value] if isinstance(value, list) else value
+
+
+def first_child(pid: int) -> int | None:
+    """Return the first process that one has started, if there is one."""
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:  # it has ended
+        return None
+    return next((int(child) for children in lists for child in children.split()), None)

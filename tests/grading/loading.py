@@ -1,6 +1,7 @@
 """What workers load in the tests."""
 
 import os
+import signal
 
 
 def load():
@@ -15,3 +16,11 @@ def lacking():
 
 def leaving():
     os._exit(7)
+
+
+def killed_once(begun):
+    """End as if killed, at the first start alone."""
+    if not os.path.exists(begun):
+        open(begun, "x").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return load()

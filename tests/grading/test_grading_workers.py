@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import loading
 import pytest
 
 import rollwise
+from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
 from rollwise.grading.limits import Limits
 from rollwise.grading.pool import _Worker
@@ -177,6 +179,13 @@ def test_a_fork_server_that_is_killed_is_replaced_when_it_is_needed():
 
 
 @pytest.mark.parametrize("shared", [False, True])
+def test_a_process_that_is_killed_while_it_starts_is_replaced(tmp_path, shared):
+    load = partial(loading.killed_once, str(tmp_path / "begun"))
+    with WorkerGrader(load, Limits(PATIENCE), workers=1, shared=shared) as grader:
+        assert grade_counted(grader, ["1 + 1"]) == ([2.0], 0)
+
+
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(
     ("load", "why"),
     [
@@ -187,7 +196,7 @@ def test_a_fork_server_that_is_killed_is_replaced_when_it_is_needed():
 def test_workers_that_cannot_start_say_why(load, why, shared):
     with (
         WorkerGrader(load, Limits(PATIENCE), workers=2, shared=shared) as grader,
-        pytest.raises(RuntimeError, match=why),
+        pytest.raises(GraderError, match=why),
     ):
         grader.grade(["1", "2"], ["", ""])
 
@@ -267,6 +276,7 @@ def script(tmp_path, text):
 
 
 GRADE = """
+from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
 print("script", flush=True)
 grader = FunctionGrader("evaluating:evaluate", timeout=3600.0, workers=2)

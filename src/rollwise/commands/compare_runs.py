@@ -33,7 +33,7 @@ RECORDS = "curves.jsonl"
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
 
-LENGTH = ("steps", "tokens", "seconds", "evaluation.every", "checkpoint", "records")
+LENGTH = ("steps", "tokens", "seconds", "evaluation.every", "checkpoint", "records", "stall_limit")
 """Settings that may differ from those of a run that is there: it is extended by the difference."""
 
 

@@ -48,7 +48,7 @@ from rollwise.tasks import (
     write_problems,
 )
 
-CHANGEABLE = ("baseline", "plugin_folder")
+CHANGEABLE = ("baseline", "plugin_folder", "stall_limit")
 """Settings that may change on resuming, because responses do not depend on them."""
 
 Results = dict[str, list[ProblemResult]]

@@ -40,7 +40,7 @@ from rollwise.tasks import (
     write_problems,
 )
 
-CHANGEABLE = ("selection.range", "plugin_folder")
+CHANGEABLE = ("selection.range", "plugin_folder", "stall_limit")
 """Settings that may change on resuming, because responses do not depend on them."""
 
 MEASURED = ("key", "reward", "tokens", "truncated")

@@ -133,7 +133,8 @@ def _draw(
     )
     prompts = components.encode(list(problems)).token_ids
     answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
-    run_session(session, components.engine, prompts, grade_with(components.grader, answers))
+    grade = grade_with(components.grader, answers)
+    run_session(session, components.engine, prompts, grade, stall_limit=config.stall_limit)
     rows = [row for pool in session.pools.values() for row in _rows(pool)]
     failed = components.grader.failures - failed_before
     return rows, {"lost_draws": session.lost, "grader_failures": failed}

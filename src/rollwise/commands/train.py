@@ -23,7 +23,7 @@ from rollwise.training.state import Run
 ENDS = ("steps", "tokens", "seconds")
 """Settings that say when a run is at its end."""
 
-CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder")
+CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder", "stall_limit")
 """Settings that may differ when a run is resumed; any other change would make it another run."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rollwise.config.choices import CHOICES
@@ -47,6 +47,14 @@ class CommandConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take settings from nowhere but where they are given: no environment, no .env files."""
         return (init_settings,)
+
+
+class SamplingConfig(CommandConfig):
+    """Settings of the commands that draw responses and grade them."""
+
+    stall_limit: float = Field(6 * 3600.0, gt=0, le=1e8)
+    """Seconds without a response and a reward after which the engine or the grader counts as hung:
+    the command ends with an error, and can be resumed. Raise it if a batch may take longer."""
 
 
 def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
-from rollwise.config.base import CommandConfig, setting
+from rollwise.config.base import SamplingConfig, setting
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.defaults import drawing_defaults
@@ -82,7 +82,7 @@ class BenchmarkSettings(ReadingSettings):
     """Problems of each benchmark, at most, the first ones; of the built-in task, 256."""
 
 
-class DrawConfig(CommandConfig):
+class DrawConfig(SamplingConfig):
     """Settings that both commands have."""
 
     seed: int = Field(0, ge=0, lt=2**63)

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from rollwise.config.base import CommandConfig
+from rollwise.config.base import SamplingConfig
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import DataSettings
 from rollwise.config.defaults import defaults_for
@@ -21,7 +21,7 @@ from rollwise.config.sections import chosen
 from rollwise.sampling.schedules import check_reachable
 
 
-class TrainConfig(CommandConfig):
+class TrainConfig(SamplingConfig):
     """All settings of `rollwise train`."""
 
     seed: int = from_recipe("seed")

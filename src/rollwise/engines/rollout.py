@@ -1,6 +1,7 @@
 """Run a session: draw its responses with an engine and grade them, until every prompt has ended."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -8,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rollwise.engines.engine import Engine, LostDraw, Outcome, Prompts, Result
+from rollwise.errors import EngineError
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
+from rollwise.signals import raised_after
 from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode
 from rollwise.step.supply import PromptSupply
@@ -64,6 +67,7 @@ def run_session(
     prompts: Prompts,
     grade: Grade,
     supply: PromptSupply | None = None,
+    stall_limit: float = math.inf,
 ) -> RolloutCost:
     """Draw and grade until every prompt of `session` has ended; its pools then hold completions.
 
@@ -80,12 +84,15 @@ def run_session(
         prompts: Token ids of each prompt.
         grade: Starts grading completions; `grade_with` makes one from a grader and answers.
         supply: Adds prompts to an open-ended session as slots come free.
+        stall_limit: Seconds without a response and a reward after which engine or grader count as
+            hung. Looked at in the main thread alone.
 
     Raises:
-        RuntimeError: The engine has nothing in flight although draws are due.
+        EngineError: The engine has nothing in flight although draws are due, or `stall_limit` has
+            passed.
     """
     began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade, supply)
-    run.until_done()
+    run.until_done(stall_limit)
     run.cost.sampling = time.perf_counter() - began - run.cost.grading
     return run.cost
 
@@ -110,17 +117,27 @@ class _SessionRun:
         self._in_engine = set(session.in_flight)
         self.cost = RolloutCost()
 
-    def until_done(self) -> None:
+    def until_done(self, stall_limit: float) -> None:
+        stalled = EngineError(
+            f"no response and no reward came for {stall_limit:g} s (`stall_limit`): "
+            f"{type(self._engine).__name__} or the grader hangs; what was saved is kept, and the "
+            "same command goes on from there"
+        )
         self._submit_draws()
         while not self._session.done:
-            known = list(self._grading)
-            results = self._engine.wait()
-            self._grade_results(results)
-            if self._supply is None:
-                self._record_rewards(wait_for_one=not results)
-            else:
-                self._await_rewards(known)
+            with raised_after(stall_limit, stalled):
+                self._wait_for_some()
             self._submit_draws()
+
+    def _wait_for_some(self) -> None:
+        """Wait for a response or a reward."""
+        known = list(self._grading)
+        results = self._engine.wait()
+        self._grade_results(results)
+        if self._supply is None:
+            self._record_rewards(wait_for_one=not results)
+        else:
+            self._await_rewards(known)
 
     def _submit_draws(self) -> None:
         """Fill the free slots; a supply adds prompts for those that are left."""
@@ -143,7 +160,7 @@ class _SessionRun:
     def _grade_results(self, results: Sequence[Result]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
         if not results and not self._grading:
-            raise RuntimeError(f"{type(self._engine).__name__} lost draws without saying so")
+            raise EngineError(f"{type(self._engine).__name__} lost draws without saying so")
         results = [result for result in results if self._is_first(result.draw)]
         completions = [result for result in results if not isinstance(result, LostDraw)]
         failed = sum(result.tokens for result in results if isinstance(result, LostDraw))

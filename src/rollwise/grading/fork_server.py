@@ -25,10 +25,15 @@ from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import Any
 
+from rollwise.errors import GraderError
 from rollwise.grading.limits import GradeFunction, Limits, Load
 from rollwise.grading.worker import load_function, send, serve
 
 _START = "import sys; sys.path[:] = {}; from rollwise.grading.fork_server import main; main({})"
+
+
+class _EndedAtStart(GraderError):
+    """A process ended before it was ready."""
 
 
 class ForkServer:
@@ -55,10 +60,19 @@ class ForkServer:
     def fork(self) -> tuple[int, Connection]:
         """Make a worker that is ready; return its process id and the pipe to it.
 
+        A process that ends while it starts may have been killed: another one is started, once.
+
         Raises:
-            RuntimeError: The grader is closed, or a function cannot be loaded.
+            RuntimeError: The grader is closed.
+            GraderError: A function cannot be loaded.
             EOFError, OSError: The server died.
         """
+        try:
+            return self._fork()
+        except _EndedAtStart:
+            return self._fork()
+
+    def _fork(self) -> tuple[int, Connection]:
         ours, theirs = multiprocessing.Pipe()
         with self._talking, theirs:
             pid: int = self._ask(self._control or self._start(), "fork", theirs)
@@ -101,17 +115,17 @@ class ForkServer:
     def _wait_until_ready(self, pipe: Connection, end: Callable[[], int | None]) -> None:
         """Wait until the process at the other end has loaded what it needs; end it on an error."""
         seconds = self._limits.start
-        error = f"not ready after {seconds:g} s"
+        error, kind = f"not ready after {seconds:g} s", GraderError
         try:
             if pipe.poll(seconds):
                 error = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
-            error = f"ended with exit code {end()}"
+            error, kind = f"ended with exit code {end()}", _EndedAtStart
         if self.closed:
             raise RuntimeError("the grader is closed")
         if error:
             end()
-            raise RuntimeError(f"the grading workers cannot start: {error}")
+            raise kind(f"the grading workers cannot start: {error}")
 
     def _end_process(self) -> int | None:
         """End the server itself, which ends its workers; return its exit code."""

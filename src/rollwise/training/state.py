@@ -111,11 +111,13 @@ class Run:
         Raises:
             ValueError: The sampler chose a prompt that is not in the data.
             Dropped: There is no time to finish it.
+            EngineError: Engine or grader hang.
         """
         prompts = _KnownPrompts(self.prompts, type(self.sampler).__name__)
         grade = grade_with(self.grader, self.answers)
         with self.droppable():
-            return run_session(session, self.engine, prompts, grade, supply)
+            limit = self.config.stall_limit
+            return run_session(session, self.engine, prompts, grade, supply, limit)
 
 
 class _KnownPrompts(Mapping[Key, Sequence[int]]):

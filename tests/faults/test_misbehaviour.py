@@ -1,0 +1,186 @@
+"""Engines and graders that raise, hang, answer late, twice or out of order; clocks that jump."""
+
+import os
+import random
+import signal
+import sys
+import time
+
+import pytest
+from trials import SETTINGS, TIMES, Trial, alike, first_child, unlike
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone"),
+]
+
+RATES = (0.01, 0.1, 0.3)
+STALL_LIMIT = 2.0
+MOST_STARTS = 200
+"""A command that is ended so often by its own engine is stuck."""
+
+
+@pytest.fixture
+def start(monkeypatch, chance):
+    """Start a trial whose plug-ins have random numbers that they have never had."""
+
+    def of(trial):
+        monkeypatch.setenv("MISBEHAVIOUR", str(chance.random()))
+        return trial.start().end()
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory):
+    """What commands come to whose plug-ins do nothing wrong, or get no reward where they would."""
+    found = {}
+
+    def of(name, **settings):
+        key = (name, *settings.items())
+        if key not in found:
+            os.environ.setdefault("MISBEHAVIOUR", "0")
+            trial = Trial(name, tmp_path_factory.mktemp("right"), **settings)
+            trial.finish()
+            found[key] = trial.result()
+        return found[key]
+
+    return of
+
+
+@pytest.mark.parametrize("fault", ["late and out of order", "twice", "lost"])
+@pytest.mark.parametrize("name", ["train", "evaluate", "prepare"])
+def test_an_engine_answers_as_it_likes(tmp_path, start, right, chance, tally, name, fault):
+    """The command comes to the same end, and each draw counts once."""
+    plugin = {"engine.type": "misdrawing:Misdrawing"}
+    for attempt in range(TIMES):
+        rate = chance.choice(RATES)
+        faulty = plugin | {"engine.fault": fault, "engine.rate": rate}
+        trial = Trial(name, tmp_path / str(attempt), **faulty)
+        code, shown = start(trial)
+        assert code == 0, shown
+        wanted = right(name, **plugin, **{"engine.fault": "right"})
+        assert unlike(trial, wanted) == [], (rate, shown)
+        tally.count(f"engine, {fault}: {name}")
+
+
+@pytest.mark.parametrize("fault", ["raises", "breaks", "forgets", "hangs"])
+@pytest.mark.parametrize("name", ["train", "evaluate", "prepare"])
+def test_an_engine_ends_the_command(tmp_path, start, right, chance, tally, name, fault):
+    """Each time it says why, and the same command goes on, until it has come to the same end."""
+    plugin = {"engine.type": "misdrawing:Misdrawing"}
+    said = {
+        "raises": (2, "rollwise: it misbehaves"),
+        "breaks": (1, "KeyError: 'it misbehaves'"),  # with the line of the plug-in
+        "forgets": (2, "Forgetting lost draws without saying so"),
+        "hangs": (2, "(`stall_limit`): Hanging or the grader hangs"),
+    }[fault]
+    done = 0
+    while done < TIMES:
+        rate = chance.choice(RATES)
+        faulty = plugin | {"engine.fault": fault, "engine.rate": rate, "stall_limit": STALL_LIMIT}
+        trial = Trial(name, tmp_path / str(done), **faulty)
+        for _ in range(MOST_STARTS):
+            code, shown = start(trial)
+            if code == 0:
+                break
+            assert code == said[0] and said[1] in " ".join(shown.split()), shown
+            assert fault == "breaks" or "Traceback" not in shown
+            done += 1
+            tally.count(f"engine, {fault}: {name}")
+        assert code == 0
+        done += rate == RATES[0]  # it may have had no chance to fail
+        wanted = right(name, **plugin, **{"engine.fault": "right"})
+        assert unlike(trial, wanted) == [], (rate, shown)
+
+
+@pytest.mark.parametrize(
+    "fault", ["raises", "hangs", "returns no number", "returns NaN", "ends its process"]
+)
+def test_a_grader_fails_on_some_responses(tmp_path, start, right, chance, tally, fault):
+    """They get no reward, and are counted; nothing else changes."""
+    for attempt in range(TIMES):
+        plugin = {
+            "grading.type": "misgrading:Misgrading",
+            "grading.timeout": STALL_LIMIT,
+            "grading.workers": 4,
+            "grading.luck": chance.randrange(3),
+            "grading.rate": chance.choice(RATES),
+        }
+        trial = Trial("train", tmp_path / str(attempt), **plugin, **{"grading.fault": fault})
+        code, shown = start(trial)
+        assert code == 0, shown
+        wanted = right("train", **plugin, **{"grading.fault": "zero"})
+        assert unlike(trial, wanted) == [], (plugin, shown)
+        tally.count(f"grader, {fault}")
+
+
+def test_a_grader_answers_late_and_out_of_order(tmp_path, start, right, chance, tally):
+    plugin = {"grading.type": "misgrading:SlowSettings"}
+    for attempt in range(TIMES):
+        rate = chance.choice(RATES)
+        trial = Trial("train", tmp_path / str(attempt), **plugin, **{"grading.rate": rate})
+        code, shown = start(trial)
+        assert code == 0, shown
+        wanted = right("train", **plugin, **{"grading.rate": 0.0})
+        assert unlike(trial, wanted) == []
+        tally.count("grader, late and out of order")
+
+
+def test_a_grader_in_the_commands_own_process_hangs(tmp_path, start, right, chance, tally):
+    plugin = {"grading.type": "misgrading:SlowSettings"}
+    for attempt in range(TIMES):
+        hanging = plugin | {"grading.hangs": True, "grading.rate": 0.1, "stall_limit": STALL_LIMIT}
+        trial = Trial("train", tmp_path / str(attempt), **hanging)
+        for _ in range(MOST_STARTS):
+            code, shown = start(trial)
+            if code == 0:
+                break
+            assert code == 2
+            assert "or the grader hangs" in shown
+            assert "Traceback" not in shown
+        tally.count("grader, hangs in the command's own process")
+        wanted = right("train", **plugin, **{"grading.rate": 0.0})
+        assert unlike(trial, wanted) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_process_of_the_graders_dies(tmp_path, start, right, chance, tally, number):
+    """A worker, or the process that they are forked from: another one takes its place."""
+    plugin = {"grading.type": "misgrading:Misgrading", "grading.workers": 2, "seed": int(number)}
+    began = time.monotonic()
+    wanted = right("train", **plugin)
+    seconds = time.monotonic() - began
+    attempt = done = 0
+    while done < TIMES:
+        attempt += 1
+        trial = Trial("train", tmp_path / str(attempt), **plugin)
+        command = trial.start()
+        time.sleep(chance.uniform(0, seconds))
+        server = first_child(command.pid)
+        worker = first_child(server or 0)
+        if victim := chance.choice([server, worker or server]):
+            os.kill(victim, number)
+            done += 1
+        code, shown = command.end()
+        assert code == 0, shown
+        assert unlike(trial, wanted) == []
+        tally.count(f"{number.name} of a process of the graders", victim is not None)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_wall_clock_jumps(tmp_path, monkeypatch, wanted, chance, tally, name):
+    """Back and forth by up to ten years at each look: nothing is computed from it."""
+    years, real, real_ns = 10 * 365 * 86400, time.time, time.time_ns
+    jump = random.Random(chance.random()).uniform
+    wanted(name)
+    for attempt in range(TIMES):
+        trial = Trial(name, tmp_path / str(attempt))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: real() + jump(-years, years))
+            patch.setattr(time, "time_ns", lambda: real_ns() + int(jump(-years, years) * 1e9))
+            code, shown = trial.start().end()
+        assert code == 0, shown
+        assert "Traceback" not in shown
+        assert alike(trial, wanted) == []
+        tally.count(f"wall clock set back and forth: {name}")
