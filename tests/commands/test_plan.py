@@ -60,6 +60,27 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     assert "<b>" not in page
 
 
+def test_nodes_share_the_draws_and_the_network(tmp_path, write, say):
+    """16 draws of 20 tokens in 4 slots, or 16 of 4 nodes: 4 rounds, or one, of 20 · 0.02 s.
+
+    8 prompts, 320 tokens drawn, and as many trained on: 8 · 2,100 + 320 · 64 + 320 · 125 bytes.
+    """
+    text = PLAN.replace("sigma = 0", "sigma = 0, slots = 4, nodes = [1, 4]")
+    code, shown = say("plan", tmp_path / "out", write(text))
+    assert code == 0
+    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
+    one, four = plan["GRPO"]["nodes"]
+    assert (one["nodes"], four["nodes"]) == (1, 4)
+    assert one["seconds"] == pytest.approx(1.6) == plan["GRPO"]["seconds"]["value"]
+    assert four["seconds"] == pytest.approx(0.4)
+    assert one["driver_seconds"] == four["driver_seconds"] == pytest.approx(8 * 6.2e-4)
+    assert one["gigabytes"] == pytest.approx(77_280e-9)
+    assert four["gigabytes"] == pytest.approx(77_280e-9 / 4)
+    assert "A step by nodes" in shown
+    assert "A step by nodes" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "**A step by nodes**" in (tmp_path / "out/plan.md").read_text(encoding="utf-8")
+
+
 def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
     say("plan", tmp_path / "out", write())
     plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))

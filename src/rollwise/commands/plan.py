@@ -5,22 +5,23 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 from scipy import optimize
 
-from rollwise.commands.plan_tables import in_words, markdown, plan_tables
+from rollwise.commands.plan_tables import in_words, markdown, nodes_table, plan_tables
 from rollwise.config import PlanConfig, TrainConfig, is_recorded_by, make_config, make_settings
 from rollwise.config.base import setting
 from rollwise.engines.recorded import RecordedLengths
 from rollwise.engines.simulated import LengthModel, Lengths
 from rollwise.errors import ConfigError, RunError
+from rollwise.evaluation.cluster import OnNodes
 from rollwise.evaluation.lengths import fit_lengths
 from rollwise.evaluation.planning import Plan, Prices, as_json, simulate_steps, summarise
 from rollwise.files import write_text
@@ -76,32 +77,45 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         name: _prices(config, name, method, measured, recorded) for name, method in methods.items()
     }
     plans: dict[str, Plan] = {}
+    on_nodes: dict[str, list[OnNodes]] = {}
+    steps = config.warmup + config.steps
     with Progress(console=console, transient=True) as progress:
-        for name, method in methods.items():
-            task = progress.add_task(escape(name), total=config.warmup + config.steps)
-            with _named(f"method `{name}`"):
-                found = simulate_steps(
-                    method,
-                    prompts,
-                    prices[name],
-                    config.warmup + config.steps,
-                    lambda task=task: progress.advance(task),  # type: ignore[misc]
-                )
-            plans[name] = summarise(found[config.warmup :])
+        for name in methods:
+            task = progress.add_task(escape(name), total=steps * (1 + len(config.prices.nodes)))
+
+            def planned(nodes: int, name: str = name, task: TaskID = task) -> Plan:
+                slots = prices[name].slots * nodes
+                with _named(f"method `{name}`"):
+                    found = simulate_steps(
+                        methods[name],
+                        prompts,
+                        dataclasses.replace(prices[name], slots=slots),
+                        steps,
+                        lambda: progress.advance(task),
+                    )
+                return summarise(found[config.warmup :])
+
+            plans[name] = planned(1)
+            on_nodes[name] = [OnNodes.of(nodes, planned(nodes)) for nodes in config.prices.nodes]
     mean = float(np.mean([prompt.pass_rate for prompt in prompts]))
     console.print(
         f"{len(prompts):,} prompts, mean pass rate {mean:.3f}; means over {config.steps} simulated "
         f"steps after {config.warmup} of warm-up"
     )
-    for table in plan_tables(plans):
+    for table in plan_tables(plans, on_nodes):
         console.print(table)
     for sentence in in_words(plans):
         console.print(escape(sentence), highlight=False)
     if path is not None:
         RunFolder(path).write_config(config.model_dump(mode="json"))
-        write_text(path / "plan.json", json.dumps(as_json(plans), indent=2) + "\n")
-        write_text(path / "plan.md", markdown(plans))
-        report = write_plan_report(path, plans, list(in_words(plans)), config.steps, config.warmup)
+        figures = as_json(plans)
+        for name, found in on_nodes.items():
+            figures[name] |= {"nodes": [asdict(each) for each in found]} if found else {}
+        write_text(path / "plan.json", json.dumps(figures, indent=2) + "\n")
+        write_text(path / "plan.md", markdown(plans, on_nodes))
+        words = list(in_words(plans))
+        tables = list(nodes_table(on_nodes))
+        report = write_plan_report(path, plans, words, config.steps, config.warmup, tables)
         console.print(f"report: {escape(str(report))}")
 
 

@@ -1,6 +1,6 @@
 """The tables of a plan: for a terminal of 80 columns, and in Markdown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 
@@ -11,6 +11,7 @@ from rollwise.commands.method_tables import (
     terminal_table,
     zero_variance,
 )
+from rollwise.evaluation.cluster import OnNodes
 from rollwise.evaluation.planning import Mean, Plan, best
 
 Plans = Mapping[str, Plan]
@@ -33,15 +34,15 @@ SIGNAL = {
 }
 
 
-def plan_tables(plans: Plans) -> Iterator[Table]:
-    """Yield the table of costs and that of the signal."""
-    for table in _tables(plans):
+def plan_tables(plans: Plans, on_nodes: Mapping[str, Sequence[OnNodes]]) -> Iterator[Table]:
+    """Yield the table of costs, that of the signal, and that of nodes if there are any."""
+    for table in (*_tables(plans), *nodes_table(on_nodes)):
         yield terminal_table(*table)
 
 
-def markdown(plans: Plans) -> str:
+def markdown(plans: Plans, on_nodes: Mapping[str, Sequence[OnNodes]]) -> str:
     """Write the same tables, and what they say, in Markdown."""
-    tables = [markdown_table(*table) for table in _tables(plans)]
+    tables = [markdown_table(*table) for table in (*_tables(plans), *nodes_table(on_nodes))]
     return "\n\n".join([*tables, *in_words(plans)]) + "\n"
 
 
@@ -102,6 +103,26 @@ def _tables(plans: Plans) -> Iterator[tuple[str, list[str], Cells]]:
         ["method", *SIGNAL.values()],
         rows,
     )
+
+
+def nodes_table(
+    on_nodes: Mapping[str, Sequence[OnNodes]],
+) -> Iterator[tuple[str, list[str], Cells]]:
+    """Yield title, header and rows of the table of nodes; nothing without any."""
+    rows = [
+        [
+            name,
+            str(each.nodes),
+            number(each.seconds),
+            number(each.driver_seconds),
+            number(each.gigabytes),
+        ]
+        for name, found in on_nodes.items()
+        for each in found
+    ]
+    if rows:
+        header = ["method", "nodes", "sampling, s", "driver, s", "network, GB a node"]
+        yield "A step by nodes", header, rows
 
 
 def _shown(plan: Plan, figure: str) -> str:

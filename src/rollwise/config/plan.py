@@ -1,7 +1,7 @@
 """All settings of `rollwise plan`."""
 
 from functools import reduce
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -51,13 +51,16 @@ class PriceSettings(Section):
     seconds_per_busy_slot: float | None = Field(None, ge=0)
     """Seconds that it takes more for each slot that is busy then; 0 by default, for hardware on
     which a larger batch is not slower."""
+    nodes: list[Annotated[int, Field(ge=1, le=2**16)]] = Field(default_factory=list)
+    """Numbers of nodes to plan for besides, each with as many slots as above: seconds, and what
+    crosses the network, by the figures of docs/verl.md."""
     prefill: float = Field(0.0, ge=0)
     """Seconds that a draw takes in its slot before its first token."""
 
-    @field_validator("measured", mode="before")
+    @field_validator("measured", "nodes", mode="before")
     @classmethod
-    def _of_one_run(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str) else given
+    def _of_one(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str | int) else given
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:

@@ -27,6 +27,9 @@ SHOWN_CHARACTERS = 4000
 DIGITS = 4
 """Significant digits of the figures of a chart."""
 
+PlainTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""Title, header and rows of a table of text."""
+
 _TRICKY = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )

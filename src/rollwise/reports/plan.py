@@ -11,11 +11,16 @@ from rollwise.evaluation.planning import Plan
 from rollwise.files import write_text
 from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import version_fact
-from rollwise.reports.page import render_page
+from rollwise.reports.page import PlainTable, render_page
 
 
 def write_plan_report(
-    path: Path, plans: Mapping[str, Plan], sentences: Sequence[str], steps: int, warmup: int
+    path: Path,
+    plans: Mapping[str, Plan],
+    sentences: Sequence[str],
+    steps: int,
+    warmup: int,
+    tables: Sequence[PlainTable] = (),
 ) -> Path:
     """Write `report.html` into the folder of a plan: one page that needs nothing beside it.
 
@@ -25,6 +30,7 @@ def write_plan_report(
         sentences: What they say.
         steps: That they are means over.
         warmup: Steps that were left out before.
+        tables: Further ones.
 
     Raises:
         RunError: It cannot be written.
@@ -50,6 +56,7 @@ def write_plan_report(
         },
         plans=plans,
         sentences=sentences,
+        tables=tables,
     )
     report = path / "report.html"
     write_text(report, page)

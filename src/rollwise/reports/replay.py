@@ -7,18 +7,15 @@ from typing import Any
 from rollwise.evaluation.replaying import ReplayedMethod
 from rollwise.files import write_text
 from rollwise.reports.facts import version_fact
-from rollwise.reports.page import render_page
+from rollwise.reports.page import PlainTable, render_page
 from rollwise.reports.plan import signal_against
-
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""Title, header, and rows."""
 
 
 def write_replay_report(
     path: Path,
     methods: Mapping[str, ReplayedMethod],
     sentences: Sequence[str],
-    tables: Sequence[Table],
+    tables: Sequence[PlainTable],
     has_lengths: bool,
 ) -> Path:
     """Write `report.html` into the folder of a comparison: one page that needs nothing beside it.
