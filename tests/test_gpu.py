@@ -1,10 +1,13 @@
 """What is different on a GPU: bfloat16, and an engine with a copy of the weights."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 from rollwise.config import make_config
 from rollwise.records import RunFolder
+from rollwise.sampling import Draw
 from rollwise.training.loop import train
 from rollwise.training.run import resume_run, start_run
 from rollwise.training.state import Run
@@ -71,3 +74,57 @@ def test_a_run_on_a_gpu_trains_and_resumes(tmp_path):
         assert step["skipped_updates"] == 0
         # Engine and learner both compute in bfloat16, rounded apart: 2⁻⁸ of a few nats.
         assert 0 < step["sampler_gap"] < 0.1
+
+
+def test_the_built_in_engine_lends_its_cache(tmp_path):
+    run = start_run(config_of(steps=1), RunFolder(tmp_path / "run"))
+    draws = [Draw(key, i, i) for key in list(run.prompts)[:8] for i in range(8)]
+    run.engine.submit(draws, run.prompts)
+    while run.engine.wait():
+        pass
+    taken = torch.cuda.memory_allocated()
+    run.engine.lend_memory()
+    assert torch.cuda.memory_allocated() < taken
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")
+@pytest.mark.parametrize("level", [1, 2])
+def test_vllm_lends_its_memory(tmp_path, level):
+    """What vLLM has of the device is free while it sleeps, and its responses are the same after."""
+    config = config_of(1).model_copy(
+        update={
+            "engine": make_config(
+                {
+                    "engine": {
+                        "type": "vllm",
+                        "dtype": "float32",
+                        "enforce_eager": True,
+                        "max_new_tokens": 16,
+                        "batch_size": 64,
+                        "gpu_memory_utilization": 0.3,
+                        "sleep_level": level,
+                    }
+                }
+            ).engine
+        }
+    )
+    run = start_run(config, RunFolder(tmp_path / "run"))
+    with run.engine as engine:
+        draws = [Draw(key, i, i) for key in list(run.prompts)[:8] for i in range(8)]
+
+        def tokens():
+            engine.submit(draws, run.prompts)
+            found = {}
+            while outcomes := engine.wait():
+                found |= {outcome.draw: outcome.tokens for outcome in outcomes}
+            return found
+
+        before, (awake, total) = tokens(), torch.cuda.mem_get_info()
+        engine.lend_memory()
+        assert torch.cuda.mem_get_info()[0] - awake > 0.2 * total
+        engine.load_weights(run.learner.weights())
+        after = tokens()
+        assert torch.cuda.mem_get_info()[0] < awake + 0.05 * total
+        # Rounding depends on the batch: now and then a token differs.
+        assert sum(before[draw] == after[draw] for draw in draws) > 0.9 * len(draws)

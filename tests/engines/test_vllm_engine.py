@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from rollwise.engines.testing import EngineContract
 from rollwise.engines.vllm import SEEDS, VLLMEngine
 from rollwise.errors import EngineError
 from rollwise.grading.grader import finished
-from rollwise.models.loading import model_path
+from rollwise.models.loading import adapter_weights, merged_weights, model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.sampling.session import draw_seed
 
@@ -85,8 +86,10 @@ def models(folders):
     return [Qwen2ForCausalLM.from_pretrained(folder) for folder in folders]
 
 
-def make_engine(folder, tokenizer):
-    return VLLMEngine(str(folder), tokenizer, {END}, CONTEXT, LIMIT, 1.0, SLOTS, SETTINGS)
+def make_engine(folder, tokenizer, adapters=None, **settings):
+    options = replace(SETTINGS, **settings)
+    limits = (CONTEXT, LIMIT, 1.0, SLOTS)
+    return VLLMEngine(str(folder), tokenizer, {END}, *limits, options, adapters)
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +194,73 @@ def test_a_prompt_that_does_not_fit_is_named_and_nothing_is_drawn(engine):
     prompts["endless"].pop()
     (completion,) = complete(engine, [Draw("endless", 0, 1)], prompts).values()
     assert len(completion.tokens) <= LIMIT
+
+
+@pytest.fixture(params=[1, 2])
+def lending(request, engine):
+    """The engine at a sleep level. A CPU's memory stays: at level 2 its weights are wiped here."""
+    engine.settings = replace(SETTINGS, sleep_level=request.param)
+    sleep = engine._llm.sleep
+
+    async def sleep_and_wipe(level=1, mode="abort"):
+        await sleep(level, mode)
+        if level == 2:
+            await engine._llm.collective_rpc("reset_weights")
+
+    engine._llm.sleep = sleep_and_wipe
+    yield engine
+    engine._llm.sleep = sleep
+
+
+def is_asleep(engine):
+    return engine._call(engine._llm.is_sleeping())
+
+
+def test_lent_memory_is_taken_back_with_the_latest_weights(lending, models):
+    draws, later = make_draws(10), make_draws(10, seed=1)
+    before = tokens_of(lending, draws)
+    lending.load_weights(models[1].state_dict())
+    others = tokens_of(lending, later)
+    lending.load_weights(models[0].state_dict())
+    lending.submit(draws, PROMPTS)
+    lending.lend_memory()  # once what is in flight has ended
+    assert is_asleep(lending)
+    under_way = {}
+    while outcomes := lending.wait():
+        under_way |= {outcome.draw: outcome.tokens for outcome in outcomes}
+    assert under_way == before
+    lending.load_weights(models[1].state_dict())
+    assert not is_asleep(lending)
+    assert tokens_of(lending, later) == others != before
+    lending.lend_memory()
+    assert is_asleep(lending)
+    assert tokens_of(lending, later) == others, "the next draw wakes it up"
+    lending.load_weights(models[0].state_dict())
+    assert tokens_of(lending, draws) == before
+
+
+def test_weights_of_the_folder_come_back_if_no_others_were_loaded(lending, models, monkeypatch):
+    before = tokens_of(lending, draws := make_draws(10))
+    monkeypatch.setattr(lending, "_weights", None)
+    lending.lend_memory()
+    assert tokens_of(lending, draws) == before
+
+
+def test_memory_that_cannot_be_taken_back_is_an_error(lending, monkeypatch):
+    async def fails(tags=None):
+        raise RuntimeError("CUDA Error: out of memory")
+
+    lending.lend_memory()
+    with monkeypatch.context() as patch:
+        patch.setattr(lending._llm, "wake_up", fails)
+        with pytest.raises(EngineError, match=r"gpu_memory_utilization .*out of memory"):
+            lending.submit(make_draws(1), PROMPTS)
+    complete(lending, make_draws(1))
+
+
+def test_a_cpu_has_no_memory_to_lend(folders, tokenizer):
+    with pytest.raises(EngineError, match=r"engine.sleep_level must be 0 here.*\(cpu\)"):
+        make_engine(folders[0], tokenizer, sleep_level=1)
 
 
 def nothing_runs(engine):
@@ -331,6 +401,67 @@ def test_a_process_that_dies_loses_its_draws_and_nothing_else(
             complete(mortal, draws)
             complete(mortal, draws)
         assert mortal.free_slots == SLOTS
+
+
+@pytest.fixture
+def adapted(folders):
+    """The first model with adapters that change what it draws; another seed, other adapters."""
+
+    def make(seed):
+        adapters = peft.LoraConfig(r=5, lora_alpha=10, target_modules="all-linear")
+        model = Qwen2ForCausalLM.from_pretrained(folders[0])
+        torch.manual_seed(seed)
+        model = peft.get_peft_model(model, adapters).eval()
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, std=0.2)
+        return model
+
+    peft = pytest.importorskip("peft")
+    return make
+
+
+def test_adapters_alone_give_what_merged_ones_give(
+    engine, folders, models, tokenizer, adapted, monkeypatch
+):
+    draws, first, second = make_draws(20), adapted(0), adapted(1)
+    base = tokens_of(engine, draws)
+    wanted = {}
+    for model in (first, second):
+        engine.load_weights(merged_weights(model))
+        wanted[model] = complete(engine, draws)
+    engine.load_weights(models[0].state_dict())
+
+    def assert_same(found, merged):
+        assert {d: c.tokens for d, c in found.items()} == {d: c.tokens for d, c in merged.items()}
+        for draw, completion in found.items():
+            np.testing.assert_allclose(completion.logprobs, merged[draw].logprobs, atol=1e-4)
+
+    config = first.peft_config["default"]
+    with make_engine(folders[0], tokenizer, config, merge_adapters=False) as alone:
+        assert tokens_of(alone, draws) == base  # before it has any
+        alone.load_weights(adapter_weights(first))
+        assert_same(complete(alone, draws), wanted[first])
+        before = Path(alone._weights.path)
+        alone.load_weights(adapter_weights(second))
+        assert_same(complete(alone, draws), wanted[second])
+        with monkeypatch.context() as patch:
+            patch.setattr(alone, "settings", replace(alone.settings, sleep_level=1))
+            alone.lend_memory()
+        alone.load_weights(adapter_weights(first))
+        assert_same(complete(alone, draws), wanted[first])
+        kill(alone)
+        complete(alone, make_draws(1))  # lost with the process, or drawn by the next one
+        assert_same(complete(alone, draws), wanted[first])
+        assert alone.restarts == 1
+        folder = Path(alone._weights.path)
+    assert not before.exists() and not folder.exists()
+
+
+def test_adapters_that_are_too_large_for_vllm_are_an_error(folders, tokenizer, adapted):
+    config = replace(adapted(0).peft_config["default"], r=513)
+    with pytest.raises(EngineError, match=r"up to rank 512, and model.lora_rank is 513"):
+        make_engine(folders[0], tokenizer, config, merge_adapters=False)
 
 
 def test_a_model_that_vllm_cannot_load_is_an_error(tmp_path, tokenizer):

@@ -12,6 +12,7 @@ from rollwise.config import make_config
 from rollwise.config.reading import read_toml
 from rollwise.errors import ConfigError
 from rollwise.evaluation.memory import (
+    ASLEEP,
     GATED,
     ModelShape,
     changes_that_fit,
@@ -111,13 +112,35 @@ def test_what_is_held_is_16_bytes_a_weight_and_what_the_engine_takes():
     )
     assert plan.held["engine: weights"] == 2 * weights
     # 10 rows of 1,024 tokens, 28 layers, keys and values of 2 heads of 128, 2 bytes
-    assert plan.held["engine: cache"] == 10 * 1024 * 28 * 2 * 256 * 2
+    assert plan.drawing["engine: cache"] == 10 * 1024 * 28 * 2 * 256 * 2
     on_vllm = settings(engine={"type": "vllm", "gpu_memory_utilization": 0.3})
     assert plan_memory(shape, on_vllm, 80e9).held["engine: weights, cache"] == 24e9
     adapters = settings(model={"lora_rank": 8, "frozen_dtype": "bfloat16"})
     plan = plan_memory(shape, adapters, 80e9)
     assert plan.held["weights"] == 2 * weights + 4 * shape.adapters(8)
     assert plan.held["optimizer"] == 8 * shape.adapters(8)
+    small = plan_memory(shape, settings(learner={"optimizer": "adamw_8bit"}), 80e9)
+    assert small.held["optimizer"] == (2 + 2 * 4 / 256) * weights
+    assert "optimizer's step" not in small.update  # bitsandbytes updates in place
+    paged = plan_memory(shape, settings(learner={"optimizer": "paged_adamw_32bit"}), 80e9)
+    assert "optimizer" not in paged.held
+
+
+def test_what_the_engine_lends_counts_only_while_it_draws():
+    """On 24 GB vLLM has 14.4, of which it keeps 1.5: the learner's peak and vLLM's are apart."""
+    shape = ModelShape.of_config(QWEN, "-")
+    share = {"type": "vllm", "gpu_memory_utilization": 0.6}
+    adapters = {"lora_rank": 32, "frozen_dtype": "bfloat16", "gradient_checkpointing": True}
+    always = plan_memory(shape, settings(engine=share, model=adapters), 24e9)
+    lent = settings(engine=share | {"sleep_level": 2}, model=adapters)
+    plan = plan_memory(shape, lent, 24e9)
+    assert plan.held["engine, asleep"] == ASLEEP
+    assert plan.drawing == {"engine: weights, cache": 0.6 * 24e9 - ASLEEP}
+    assert sum(plan.held.values()) == pytest.approx(sum(always.held.values()) - 14.4e9 + ASLEEP)
+    rest = max(sum(plan.learning.values()), 14.4e9 - ASLEEP)
+    assert plan.peak == pytest.approx(sum(plan.held.values()) + rest)
+    changes, _ = changes_that_fit(shape, settings(engine=share), 24e9)
+    assert "engine.sleep_level = 2" in changes
 
 
 def test_logits_do_not_grow_beyond_a_chunk():
@@ -136,11 +159,14 @@ def test_changes_end_once_it_fits():
     assert changes_that_fit(shape, config, 400e9)[0] == []
     changes, plan = changes_that_fit(shape, config, 48e9)
     assert changes[0] == "model.gradient_checkpointing = true"
-    assert "model.lora_rank = 32" not in changes
+    assert "engine.sleep_level = 2" not in changes
     assert plan.peak <= 48e9
     changes, plan = changes_that_fit(shape, config, 24e9)
-    assert "model.lora_rank = 32" in changes
+    assert changes[2:] == ['learner.optimizer = "adamw_8bit"', "engine.sleep_level = 2"]
     assert plan.peak <= 24e9
+    changes, plan = changes_that_fit(shape, config, 16e9)
+    assert "model.lora_rank = 32" in changes
+    assert plan.peak <= 16e9
     assert changes_that_fit(shape, config, 4e9)[1].peak > 4e9
 
 

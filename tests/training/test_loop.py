@@ -638,6 +638,39 @@ def test_steps_are_drawn_ahead_of_their_updates(tmp_path):
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_engine_lends_its_memory_while_the_learner_learns(tmp_path, ahead):
+    run = make_run(tmp_path, steps=2, backend={"type": "tinker", "max_steps_off_policy": ahead})
+    done, engine, learner = [], run.engine, run.learner
+    engine.lend_memory = lambda: done.append("lend")
+    learner.save, learner.updates = lambda folder: None, 0
+    run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
+
+    def noting(name, function):
+        return lambda *given: (done.append(name), function(*given))[1]
+
+    learner.learn = noting("learn", learner.learn)
+    engine.submit = noting("draw", engine.submit)
+    engine.load_weights = noting("load", engine.load_weights)
+    assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
+    places = [i for i, what in enumerate(done) if what == "learn"]
+    assert len(places) == 2
+    if ahead:
+        assert "lend" not in done
+    else:
+        assert [done[i - 1 : i + 2] for i in places] == [["lend", "learn", "load"]] * 2
+        assert done.count("lend") == 2
+
+
+def test_memory_cannot_be_lent_by_an_engine_that_draws_ahead():
+    engine = {"type": "vllm", "sleep_level": 2}
+    make_config({"engine": engine})
+    with pytest.raises(ConfigError, match=r"`engine.sleep_level` must be 0 with"):
+        make_config({"engine": engine, "backend": {"max_steps_off_policy": 1}})
+    with pytest.raises(ConfigError, match=r"sleep_level must be 0, 1 or 2, got 3"):
+        make_config({"engine": {"type": "vllm", "sleep_level": 3}})
+
+
 def test_an_engine_that_draws_ahead_keeps_its_weights_until_it_is_given_new_ones():
     config = make_config({"backend": {"max_steps_off_policy": 1}})
     backend = config.backend.make().open(config, None)

@@ -62,6 +62,7 @@ class Check:
 EXTRAS = (
     ("train", "built-in model and learner", "train", ("torch", "transformers")),
     ("train", "adapters (LoRA)", "lora", ("peft",)),
+    ("train", "optimizers in 8 bits", "bitsandbytes", ("bitsandbytes",)),
     ("train", "data sets of the hub", "hub", ("datasets",)),
     ("train", "TensorBoard", "trackers", ("tensorboard",)),
     ("train", "Weights & Biases", "trackers", ("wandb",)),
@@ -222,6 +223,8 @@ def needs(config: Any) -> Iterator[tuple[str, str]]:
         yield "engines", config.engine.type
         if getattr(config.model, "lora_rank", 0):
             yield "train", "adapters (LoRA)"
+        if getattr(getattr(config, "learner", None), "optimizer", "adamw") != "adamw":
+            yield "train", "optimizers in 8 bits"
     if config.grading.type != "code":
         yield "graders", config.grading.type
     elif not config.grading.uncontained:

@@ -59,8 +59,13 @@ def show_memory(
 def table_of(plan: MemoryPlan) -> Table:
     """Return the plan as a table."""
     table = Table("what", "when", "GB")
-    parts = (("always", plan.held), ("learning", plan.learning), ("update", plan.update))
-    for when, values in parts:
+    parts = {
+        "always": plan.held,
+        "learning": plan.learning,
+        "update": plan.update,
+        "drawing": plan.drawing,
+    }
+    for when, values in parts.items():
         for name, value in values.items():
             table.add_row(name, when, f"{value / 1e9:.2f}")
     return table

@@ -14,6 +14,9 @@ MICRO_BATCH_TOKENS = 16_384
 class LearnerSettings(Section):
     """How the model learns."""
 
+    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"] = "adamw"
+    """AdamW; with its state in 8 bits instead of 32; or with a paged state, which leaves the GPU
+    where room is needed, for the machine's memory. All but `adamw` need bitsandbytes."""
     learning_rate: float = Field(1e-6, gt=0)
     """Of AdamW, after the warm-up."""
     warmup_updates: int = Field(10, ge=0)

@@ -142,6 +142,16 @@ class TrainConfig(SamplingConfig):
         return self
 
     @model_validator(mode="after")
+    def _memory_can_be_lent(self) -> Self:
+        if getattr(self.engine, "sleep_level", 0) and self.steps_ahead:
+            raise ValueError(
+                "`engine.sleep_level` must be 0 with `backend.max_steps_off_policy` "
+                f"{self.steps_ahead}, where the engine draws while the learner learns; it is "
+                f"{self.engine.sleep_level}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _single_responses_teach(self) -> Self:
         single = self.exit.type == "fixed_count" and self.exit.samples == 1
         if (
@@ -184,6 +194,20 @@ class TrainConfig(SamplingConfig):
                 "it is `refill`"
             )
         return self
+
+    @model_validator(mode="after")
+    def _there_are_adapters(self) -> Self:
+        if not getattr(self.engine, "merge_adapters", True) and not self.model.lora_rank:
+            raise ValueError(
+                "`engine.merge_adapters` must be true with `model.lora_rank` 0, which trains no "
+                "adapters; it is false"
+            )
+        return self
+
+    @property
+    def applies_adapters(self) -> bool:
+        """Whether the engine gets adapters alone and applies them itself."""
+        return bool(self.model.lora_rank) and not getattr(self.engine, "merge_adapters", True)
 
     @property
     def steps_ahead(self) -> int:

@@ -82,6 +82,9 @@ class Engine(Protocol):
 
     It may also have `wake()`, called from another thread: a `wait` under way, or else the next one,
     returns soon, with [] if nothing is done.
+
+    And it may have `lend_memory()`, which frees memory of the device until `load_weights` or the
+    next draw; it is called before the learner learns, unless draws go on meanwhile.
     """
 
     @property

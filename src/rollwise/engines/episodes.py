@@ -145,6 +145,8 @@ class EpisodeEngine:
         self.cancelled = 0
         if hasattr(engine, "continue_with"):
             self.continue_with = engine.continue_with
+        if hasattr(engine, "lend_memory"):
+            self.lend_memory = engine.lend_memory
 
     @property
     def free_slots(self) -> int | None:

@@ -36,6 +36,22 @@ class VLLMOptions:
         default=False,
         metadata={"help": "Compile nothing: vLLM starts sooner and draws slower."},
     )
+    merge_adapters: bool = field(
+        default=True,
+        metadata={
+            "help": "Merge adapters that are trained into the weights that vLLM gets. If `false`, "
+            "it gets the adapters alone and applies them itself: less to hand over, and small "
+            "changes are not rounded away."
+        },
+    )
+    sleep_level: int = field(
+        default=0,
+        metadata={
+            "help": "What vLLM does with its memory while the learner learns: 0 keeps it, 1 moves "
+            "its weights into the machine's memory and drops its cache, 2 drops both. It gets it "
+            "back before the next draw. Needs a GPU."
+        },
+    )
     draw_timeout: float = field(
         default=600.0,
         metadata={
@@ -55,6 +71,13 @@ class VLLMOptions:
                 f"{self.gpu_memory_utilization}"
             )
         at_least("tensor_parallel_size", self.tensor_parallel_size, 1)
+        if self.sleep_level not in (0, 1, 2):
+            raise ValueError(f"sleep_level must be 0, 1 or 2, got {self.sleep_level}")
+        if self.sleep_level == 2 and not self.merge_adapters:
+            raise ValueError(
+                "sleep_level must be 0 or 1 with merge_adapters = false, because level 2 drops the "
+                "weights under the adapters; got 2"
+            )
         above_zero("draw_timeout", self.draw_timeout)
         at_least("restarts", self.restarts, 0)
 

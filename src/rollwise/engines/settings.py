@@ -106,6 +106,9 @@ class VLLMSettings(VLLMOptions, EngineSettings):
             inputs.temperature,
             inputs.batch_size,
             self,
+            None
+            if self.merge_adapters
+            else getattr(inputs.model, "peft_config", {}).get("default"),
         )
 
 

@@ -126,6 +126,26 @@ class EngineContract:
         assert set(after) == set(draws)
         assert not self.repeatable or weights or after == before, "no weights change responses"
 
+    def test_it_draws_on_after_it_lent_its_memory(self) -> None:
+        """If there is `lend_memory`, neither that nor new weights afterwards change a response."""
+        draws, weights = self.draws(2), self.weights()
+        with self.engine() as engine:
+            lend = getattr(engine, "lend_memory", None)
+            if lend is None:
+                return
+            before = tokens_of(self.complete(engine, draws))
+            lend()
+            lend()
+            found = [tokens_of(self.complete(engine, draws))]
+            if weights is not None:
+                lend()
+                engine.load_weights(weights)
+                found.append(tokens_of(self.complete(engine, draws)))
+        assert all(set(after) == set(draws) for after in found)
+        assert not self.repeatable or found[0] == before, "lent memory changes responses"
+        unchanged = not self.repeatable or weights or len(found) == 1 or found[1] == before
+        assert unchanged, "no weights change responses"
+
     def test_draws_in_flight_go_on_with_new_weights(self) -> None:
         """If there is `continue_with`, draws in flight are completed after it, each once."""
         draws = self.draws(6)

@@ -159,6 +159,11 @@ class TransformersEngine(InProcessEngine):
         self._batch.renew()
         self._pace = Pace()
 
+    def lend_memory(self) -> None:
+        """On a GPU, drop the keys and values of all rows, if no response is in flight."""
+        if self.model.device.type == "cuda" and not self._batch.drawing:
+            self._batch.open(self.batch_size)
+
     def _restart(self, batch_size: int) -> None:
         """Start all draws over, at most `batch_size` at a time."""
         self.batch_size = batch_size

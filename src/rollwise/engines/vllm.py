@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -18,12 +20,15 @@ from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
 from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
 from rollwise.engines.options import VLLMOptions
 from rollwise.engines.reaper import Reaper
-from rollwise.engines.shared_weights import SharedWeights
+from rollwise.engines.shared_weights import AdapterFolder, SharedWeights
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
 
 SEEDS = 2**63
 """vLLM takes seeds below this; larger ones are folded. A session's seeds are below it."""
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The greatest rank of adapters that vLLM can be told to make room for."""
 
 ENVIRONMENT = {
     # The learner has used threads; a fork of its process could wait for them forever.
@@ -60,6 +65,8 @@ class VLLMEngine(AsyncEngine):
         temperature: Of sampling; above 0.
         slots: The most responses drawn at a time.
         settings: How vLLM is run; by default with the defaults of `VLLMOptions`.
+        adapters: If `load_weights` gets adapters alone, by peft's names, peft's configuration of
+            them; vLLM applies them to the weights at `path`.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.
@@ -75,13 +82,15 @@ class VLLMEngine(AsyncEngine):
         temperature: float = 1.0,
         slots: int = 256,
         settings: VLLMOptions | None = None,
+        adapters: Any | None = None,
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
         self.temperature = temperature
-        self.settings = settings or VLLMOptions()
+        self.settings, self.adapters = settings or VLLMOptions(), adapters
         self.restarts = 0
-        self._weights: SharedWeights | None = None
+        self._asleep = False
+        self._weights: SharedWeights | AdapterFolder | None = None
         self._names = map(str, count())
         self._name_of: dict[Draw, str] = {}
         super().__init__(slots, "vllm")
@@ -103,7 +112,7 @@ class VLLMEngine(AsyncEngine):
         for draw in draws:
             self._check_length(draw, prompts[draw.key])
         if draws:
-            self._revive()
+            self._get_ready()
         for draw in draws:
             ending = self._complete(draw, list(prompts[draw.key]), self._parameters(draw))
             self._begin(draw, ending)
@@ -112,22 +121,35 @@ class VLLMEngine(AsyncEngine):
         """Update the weights in place, once all draws in flight have ended.
 
         They pass through memory that both processes share, and stay there for a restart: the
-        machine needs as much memory again as the weights take.
+        machine needs as much memory again as the weights take. Adapters alone pass through a
+        temporary folder.
 
         Args:
-            weights: All weights, by the names in the model's own files.
+            weights: All weights, by the names in the model's own files; or those of the adapters,
+                if the engine was made for them.
 
         Raises:
             EngineError: vLLM's process died more often than it may be restarted.
         """
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        self._forget_weights()
-        self._weights = SharedWeights(weights)
+        self._keep(weights)
         try:
-            self._call(self._reload(self._weights.path))
+            self._call(self._reload())
         except EngineDeadError:
             self._revive()
+
+    def lend_memory(self) -> None:
+        """Free the device's memory as `sleep_level` says, once all draws in flight have ended.
+
+        vLLM takes it back in `load_weights`, or before the next draw.
+        """
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        # A process that died holds nothing, and is restarted before it is needed.
+        if self.settings.sleep_level and not self._asleep:
+            with suppress(EngineDeadError):
+                self._call(self._sleep())
 
     def close(self) -> None:
         """Stop vLLM's process and forget draws in flight."""
@@ -191,7 +213,9 @@ class VLLMEngine(AsyncEngine):
         llm, name = self._llm, next(self._names)
         self._name_of[draw] = name
         try:
-            async for output in llm.generate(tokens_input(prompt), parameters, name):
+            lora = self._adapter_request()
+            outputs = llm.generate(tokens_input(prompt), parameters, name, lora_request=lora)
+            async for output in outputs:
                 response = output.outputs[0]
             return response
         except asyncio.CancelledError:
@@ -215,6 +239,12 @@ class VLLMEngine(AsyncEngine):
                 f"engine.type = 'vllm' needs vLLM: pip install vllm ({error})"
             ) from None
         settings = self.settings
+        if settings.sleep_level and not current_platform.is_sleep_mode_available():
+            raise EngineError(
+                f"engine.sleep_level must be 0 here: vLLM cannot lend its memory on this platform "
+                f"({current_platform.device_type}), only on a GPU; it is {settings.sleep_level}"
+            )
+        _free_cached_memory()
         arguments = AsyncEngineArgs(
             model=self.path,
             dtype=settings.dtype,
@@ -223,6 +253,8 @@ class VLLMEngine(AsyncEngine):
             gpu_memory_utilization=settings.gpu_memory_utilization,
             tensor_parallel_size=settings.tensor_parallel_size,
             enforce_eager=settings.enforce_eager,
+            enable_sleep_mode=settings.sleep_level > 0,
+            **self._adapter_arguments(),
             enable_prefix_caching=True,
             # On the CPU, chunking a prompt changes the random numbers of its response.
             enable_chunked_prefill=False if current_platform.is_cpu() else None,
@@ -239,9 +271,52 @@ class VLLMEngine(AsyncEngine):
                 llm = AsyncLLM.from_engine_args(arguments)
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineError(f"vLLM did not start with {self.path}: {error}") from error
-        if self._weights is not None:
-            await llm.collective_rpc("read_weights", args=(self._weights.path,))
+        await self._hand_over(llm)
+        self._asleep = False
         return llm
+
+    def _adapter_arguments(self) -> dict[str, Any]:
+        """Arguments of vLLM for adapters, if they are not merged.
+
+        Raises:
+            EngineError: Their rank is above what vLLM takes.
+        """
+        if self.adapters is None:
+            return {}
+        ranks = [rank for rank in RANKS if rank >= self.adapters.r]
+        if not ranks:
+            raise EngineError(
+                f"engine.merge_adapters must be true here: vLLM applies adapters up to rank "
+                f"{RANKS[-1]}, and model.lora_rank is {self.adapters.r}"
+            )
+        return {"enable_lora": True, "max_loras": 1, "max_lora_rank": ranks[0]}
+
+    def _adapter_request(self, load_inplace: bool = False) -> Any | None:
+        """What names the adapters to vLLM; None if they are merged, or not there yet."""
+        if self.adapters is None or self._weights is None:
+            return None
+        from vllm.lora.request import LoRARequest
+
+        return LoRARequest("learner", 1, self._weights.path, load_inplace=load_inplace)
+
+    async def _hand_over(self, llm: Any) -> None:
+        """Have vLLM read the latest weights or adapters, if it ever got any."""
+        if self._weights is None:
+            return
+        if self.adapters is None:
+            await llm.collective_rpc("read_weights", args=(self._weights.path,))
+        else:
+            await llm.add_lora(self._adapter_request(load_inplace=True))
+
+    def _get_ready(self) -> None:
+        """Restart vLLM's process if it died, and wake it up if it sleeps."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        self._revive()
+        try:
+            self._call(self._wake())
+        except EngineDeadError:
+            self._revive()
 
     def _revive(self) -> None:
         """Restart vLLM's process if it died."""
@@ -259,14 +334,55 @@ class VLLMEngine(AsyncEngine):
         self._call(self._release())
         self._llm = self._call(self._start())
 
-    async def _reload(self, path: str) -> None:
+    async def _reload(self) -> None:
         """Load the latest weights while no slot is taken, and clear the prefix cache."""
+        async with self._idle():
+            if self._asleep:
+                await self._wake()
+                return
+            await self._llm.pause_generation(clear_cache=True)
+            await self._hand_over(self._llm)
+            await self._llm.resume_generation()
+
+    async def _sleep(self) -> None:
+        """Free the device's memory while no slot is taken; this clears the prefix cache too."""
+        async with self._idle():
+            await self._llm.sleep(self.settings.sleep_level)
+            self._asleep = True
+
+    async def _wake(self) -> None:
+        """Take the memory back, if it is lent: for the weights, which are loaded, then the cache.
+
+        Raises:
+            EngineError: There is too little memory.
+        """
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if not self._asleep:
+            return
+        _free_cached_memory()
+        try:
+            await self._llm.wake_up(["weights"])
+            if self._weights is None and self.settings.sleep_level == 2:
+                await self._llm.collective_rpc("reload_weights")  # those that it began with
+            await self._hand_over(self._llm)
+            await self._llm.wake_up(["kv_cache"])
+        except EngineDeadError:
+            raise
+        except Exception as error:  # whatever the device reports
+            raise EngineError(
+                "vLLM could not take back the memory that it lent (engine.sleep_level); lower "
+                f"engine.gpu_memory_utilization if it is not free: {error}"
+            ) from error
+        self._asleep = False
+
+    @asynccontextmanager
+    async def _idle(self) -> AsyncIterator[None]:
+        """Hold all slots, once the draws in flight have ended."""
         for _ in range(self.slots):
             await self._free.acquire()
         try:
-            await self._llm.pause_generation(clear_cache=True)
-            await self._llm.collective_rpc("read_weights", args=(path,))
-            await self._llm.resume_generation()
+            yield
         finally:
             for _ in range(self.slots):
                 self._free.release()
@@ -277,10 +393,26 @@ class VLLMEngine(AsyncEngine):
             llm.shutdown(timeout=SHUTDOWN)
         await end_other_tasks()
 
+    def _keep(self, weights: Mapping[str, Tensor]) -> None:
+        """Put the latest weights where vLLM can read them, and forget those before."""
+        if self.adapters is None:
+            self._forget_weights()  # before there are others: they are large
+            self._weights = SharedWeights(weights)
+        else:
+            before, self._weights = self._weights, AdapterFolder(weights, self.adapters)
+            if before is not None:
+                before.close()
+
     def _forget_weights(self) -> None:
         if self._weights is not None:
             self._weights.close()
         self._weights = None
+
+
+def _free_cached_memory() -> None:
+    """Give what torch keeps for this process, but does not use, back to the device."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 class WeightReader:

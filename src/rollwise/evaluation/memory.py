@@ -5,7 +5,7 @@ The figures follow from what the learner and the engines hold, see `plan_memory`
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +20,18 @@ GATED = frozenset({"granite", "llama", "mistral", "olmo2", "qwen2", "qwen3", "sm
 
 CONTEXT = 0.8e9
 """Bytes that the driver and the libraries' workspaces take on a GPU; an assumption."""
+
+ASLEEP = 1.5e9
+"""Bytes that vLLM keeps while its memory is lent, for the driver and CUDA graphs; an assumption."""
+
+STATE_BYTES = {
+    "adamw": 8.0,
+    "adamw_8bit": 2 + 2 * 4 / 256,
+    "paged_adamw_8bit": 2 + 2 * 4 / 256,
+    "paged_adamw_32bit": 8.0,
+}
+"""Bytes of an optimizer's state for a trained weight: two moments, in 8 bits with a scale for every
+256 values. Paged ones are in the machine's memory where a GPU has no room for them."""
 
 LOGIT_BYTES, ENTROPY_BYTES = 12, 8
 """Bytes of a logit while its gradient is made: its log π and two gradients in float32; and what an
@@ -121,22 +133,23 @@ class MemoryPlan:
     """What a run takes of a device's memory, in bytes.
 
     Attributes:
-        held: By name, what is held all the time: the learner's weights, the optimizer's state, the
-            engine's weights and cache.
+        held: By name, what is held all the time: the learner's weights, the optimizer's state, and
+            of the engine what it does not lend while the learner learns.
         learning: By name, what a forward and backward pass takes besides.
         update: By name, what an optimizer's step, or handing over weights, takes besides.
+        drawing: By name, what the engine takes besides while it draws.
     """
 
     held: dict[str, float]
     learning: dict[str, float]
     update: dict[str, float]
+    drawing: dict[str, float] = field(default_factory=dict)
 
     @property
     def peak(self) -> float:
         """The most that is taken at a time."""
-        return sum(self.held.values()) + max(
-            sum(self.learning.values()), sum(self.update.values()), 0.0
-        )
+        phases = (self.learning, self.update, self.drawing)
+        return sum(self.held.values()) + max(sum(phase.values()) for phase in phases)
 
 
 def plan_memory(
@@ -144,12 +157,12 @@ def plan_memory(
 ) -> MemoryPlan:
     """Add up what a run takes of a GPU, or of a CPU's memory.
 
-    The learner's weights are in float32 (frozen ones as `model.frozen_dtype` says), AdamW's state
-    takes 8 bytes a trained weight and its gradient 4. On a GPU the linear layers' weights are
-    rounded to bfloat16 for a pass (2 bytes), and torch's AdamW makes one temporary of all trained
-    weights (4 bytes). Activations are what the layers keep for the backward pass, counted by the
-    tensors of each layer, and once more for the layer that is on its way back; with gradient
-    checkpointing a layer keeps its input alone.
+    The learner's weights are in float32 (frozen ones as `model.frozen_dtype` says), the optimizer's
+    state takes `STATE_BYTES` a trained weight and its gradient 4. On a GPU the linear layers'
+    weights are rounded to bfloat16 for a pass (2 bytes), and torch's AdamW makes one temporary of
+    all trained weights (4 bytes). Activations are what the layers keep for the backward pass,
+    counted by the tensors of each layer, and once more for the layer that is on its way back; with
+    gradient checkpointing a layer keeps its input alone.
 
     Args:
         shape: The model's.
@@ -166,15 +179,23 @@ def plan_memory(
     own = trained * 4 + frozen * (2 if model.frozen_dtype == "bfloat16" else 4)
     longest = config.data.max_prompt_tokens + engine.max_new_tokens
     tokens = max(learner.micro_batch_tokens or (MICRO_BATCH_TOKENS if on_gpu else 1024), longest)
-    held: dict[str, float] = {"weights": own, "optimizer": 8 * trained}
+    held: dict[str, float] = {"weights": own}
+    if not (on_gpu and learner.optimizer.startswith("paged")):
+        held["optimizer"] = STATE_BYTES[learner.optimizer] * trained
     key_value = 4 * shape.layers * shape.keys  # bytes a token, in bfloat16
+    drawing: dict[str, float] = {}
     if engine.type == "vllm" and gpu_bytes is not None:
-        held["engine: weights, cache"] = float(settings.gpu_memory_utilization) * gpu_bytes
+        lends = settings.sleep_level > 0
+        if lends:
+            held["engine, asleep"] = ASLEEP
+        own_share = float(settings.gpu_memory_utilization) * gpu_bytes - (ASLEEP if lends else 0)
+        (drawing if lends else held)["engine: weights, cache"] = own_share
     else:
         if on_gpu:
             held["engine: weights"] = 2 * shape.parameters
         cache = engine.batch_size * longest * key_value
-        held["engine: cache"] = cache if on_gpu else 2 * cache
+        lends = on_gpu and not config.steps_ahead and not config.step.carry_over
+        (drawing if lends else held)["engine: cache"] = cache if on_gpu else 2 * cache
     if on_gpu:
         held["driver"] = CONTEXT
     inside, entering = _activations(shape, on_gpu)
@@ -192,9 +213,9 @@ def plan_memory(
     if on_gpu and not (rank and model.frozen_dtype == "bfloat16"):
         learning["weights in bfloat16"] = 2 * (shape.linear + shape.vocabulary * shape.hidden)
     update: dict[str, float] = {"gradients": 4 * trained}
-    if on_gpu:
+    if on_gpu and learner.optimizer == "adamw":
         update["optimizer's step"] = 4 * trained
-    return MemoryPlan(held, learning, update)
+    return MemoryPlan(held, learning, update, drawing)
 
 
 def _activations(shape: ModelShape, on_gpu: bool) -> tuple[float, float]:
@@ -253,7 +274,12 @@ def _candidates(
             f"learner.micro_batch_tokens = {longest}",
             change("learner", micro_batch_tokens=longest),
         )
+    if config.learner.optimizer == "adamw" and not config.model.lora_rank:
+        changed = change("learner", optimizer="adamw_8bit")
+        yield 'learner.optimizer = "adamw_8bit"', changed
     if config.engine.type == "vllm":
+        if not config.steps_ahead and not config.engine.make().sleep_level:
+            yield "engine.sleep_level = 2", change("engine", sleep_level=2)
         key_value = 4 * shape.layers * shape.keys * longest
         least = 2 * shape.parameters + 8 * key_value + CONTEXT  # for eight long responses
         share = min(1.0, -(-least // (gpu_bytes / 100)) / 100)

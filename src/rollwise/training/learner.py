@@ -15,12 +15,12 @@ from transformers import PreTrainedModel
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
 from rollwise.errors import PolicyError
-from rollwise.models.loading import merged_weights
+from rollwise.models.loading import adapter_weights, merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import importance_weights, policy_loss
 from rollwise.training.micro_batches import advantage_per_token, engine_logprobs, micro_batches
-from rollwise.training.optimizer_state import load_optimizer_state, optimizer_state
+from rollwise.training.optimizers import load_optimizer_state, make_optimizer, optimizer_state
 from rollwise.training.response_cap import ResponseCap
 
 CPU_MICRO_BATCH_TOKENS = 1_024
@@ -39,6 +39,7 @@ class Learner:
         settings: Learning rate, mini-batches, clipping and so on.
         temperature: The temperature at which responses are drawn; log-probabilities refer to it.
         merged: Whether `weights` merges adapters into the weights of the whole model.
+        adapters_alone: Whether `weights` returns the adapters alone instead.
         copied: Whether `weights` returns copies, which later updates leave as they are.
         threads: Micro-batches that are run at once; by default one for each core that torch's own
             threads leave free.
@@ -53,15 +54,14 @@ class Learner:
         settings: LearnerSettings,
         temperature: float = 1.0,
         merged: bool = False,
+        adapters_alone: bool = False,
         copied: bool = False,
         threads: int | None = None,
     ) -> None:
         self.model, self.settings, self.temperature = model, settings, temperature
-        self.merged, self.copied = merged, copied
+        self.merged, self.adapters_alone, self.copied = merged, adapters_alone, copied
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
-        )
+        self.optimizer = make_optimizer(self.parameters, settings)
         self.updates = 0
         self._learnt_from: Example | None = None
         self._run = Forward(model, temperature, settings.packed)
@@ -107,9 +107,11 @@ class Learner:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the model's weights by name, for an engine to load."""
-        weights: dict[str, Tensor] = (
-            merged_weights(self.model) if self.merged else self.model.state_dict()
-        )
+        weights: dict[str, Tensor]
+        if self.adapters_alone:
+            weights = adapter_weights(self.model)
+        else:
+            weights = merged_weights(self.model) if self.merged else self.model.state_dict()
         if not self.copied:
             return weights
         return {name: tensor.detach().clone() for name, tensor in weights.items()}
@@ -122,7 +124,7 @@ class Learner:
         """
         self._refuse_if_not_finite()
         self.model.save_pretrained(folder / "model")
-        tensors = optimizer_state(self.optimizer)
+        tensors = optimizer_state(self.optimizer, self.parameters)
         if self._cap:
             tensors["response_bounds"] = torch.from_numpy(self._cap.bounds)
         safetensors.torch.save_file(tensors, folder / "optimizer.safetensors")

@@ -41,6 +41,7 @@ class LocalBackend:
             config.learner,
             config.engine.temperature,
             merged=not self._needs_model,
+            adapters_alone=config.applies_adapters,
             copied=config.steps_ahead > 0,
         )
 

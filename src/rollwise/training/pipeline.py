@@ -58,7 +58,8 @@ class Pipeline:
         metrics, examples = draw_step(self._run, step)
         if self._ahead:
             metrics["steps_off_policy"] = missing_updates
-        self._pending.append((metrics, self._start(learn, self._run.learner, examples)))
+        learned = self._start(learn, self._run.learner, examples, self._lend_memory)
+        self._pending.append((metrics, learned))
 
     def finished(self, wait_for_all: bool) -> Iterator[Row]:
         """Yield the metrics of each step that is learned from, once its weights are loaded.
@@ -69,6 +70,12 @@ class Pipeline:
         while self._pending and (len(self._pending) > allowed or self._pending[0][1].done()):
             metrics, learned = self._pending.popleft()
             yield load_learned(self._run, metrics, learned.result())
+
+    def _lend_memory(self) -> None:
+        """Free the engine's memory for the learner, if the engine can and draws nothing now."""
+        lend = getattr(self._run.engine, "lend_memory", None)
+        if lend is not None and not self._ahead and self._run.carried is None:
+            lend()
 
     def _start(self, function: Callable[..., Learned], *arguments: Any) -> "Future[Learned]":
         if self._thread is not None:
@@ -96,9 +103,14 @@ def _cancelled(run: Run) -> int:
     return run.engine.cancelled if isinstance(run.engine, EpisodeEngine) else 0
 
 
-def learn(learner: StepLearner, examples: Sequence[Example]) -> Learned:
-    """Learn from a step's examples."""
+def learn(
+    learner: StepLearner,
+    examples: Sequence[Example],
+    lend_memory: Callable[[], None] = lambda: None,
+) -> Learned:
+    """Learn from a step's examples, once the engine has lent its memory."""
     began = time.perf_counter()
+    lend_memory()
     metrics, weights = learner.learn(examples), learner.weights()
     return Learned(metrics, time.perf_counter() - began, weights)
 

@@ -43,7 +43,7 @@ def unsupported(config: TrainConfig) -> list[str]:
         (
             "learner",
             learner,
-            ("dual_clip", "importance_cap", "response_cap", "entropy_coefficient"),
+            ("optimizer", "dual_clip", "importance_cap", "response_cap", "entropy_coefficient"),
         ),
     )
     for section, settings, names in own:

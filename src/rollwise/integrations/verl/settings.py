@@ -138,6 +138,12 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             workers,
         ),
         "step.shift_beliefs": (settings.step.shift_beliefs, "false", (False,), workers),
+        "learner.optimizer": (
+            settings.learner.optimizer,
+            "adamw",
+            ("adamw",),
+            "own settings name the optimizer (`actor.optim`)",
+        ),
         "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
     }
     wrong = [
