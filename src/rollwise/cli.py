@@ -317,17 +317,29 @@ def _add_doctor(commands: Commands) -> None:
         "doctor",
         help="say what works here, why something does not, and what to type",
         description="Say which engines, graders, trainers and sandboxes work here, why others do "
-        "not, and what to type. With a settings file: whether its settings are valid, and what "
-        "they need is here. The exit code is 0 if so; without a file, if the built-in trainer "
-        "works and no installed package is of a release that rollwise does not admit.",
+        "not, and what to type. With a settings file: whether its settings are valid, what they "
+        "need is here, and a run fits into the GPU's memory. The exit code is 0 if so; without a "
+        "file, if the built-in trainer works and no installed package is of a release that "
+        "rollwise does not admit.",
     )
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--memory",
+        type=Path,
+        metavar="MODEL",
+        help="the model's folder or config.json, if it is not where the settings say",
+    )
+    parser.add_argument(
+        "--gpu-gb",
+        type=float,
+        help="the memory of the GPU that a run must fit into; by default that of the GPU here",
+    )
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.commands.doctor import examine
 
-        return examine(options.config, options.json)
+        return examine(options.config, options.json, options.memory, options.gpu_gb)
 
     parser.set_defaults(run=run)
 

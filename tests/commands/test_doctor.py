@@ -1,6 +1,7 @@
 """`rollwise doctor`: what it finds here, what it says of what is missing, and of settings files."""
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -9,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 import pytest
 
 from rollwise.cli import main
-from rollwise.commands import doctor
+from rollwise.commands import doctor, doctor_memory
+from rollwise.errors import ConfigError
 from rollwise.grading import sandbox
 
 
@@ -144,3 +146,86 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
 def test_the_examples_are_valid(root, capsys):
     for file in (root / "examples").rglob("*.toml"):
         assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file
+
+
+LARGE = {
+    "model_type": "qwen2",
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 28,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+"""Of the `config.json` of Qwen2.5-Math-1.5B."""
+
+
+@pytest.fixture
+def large(tmp_path):
+    """The folder of a model of 1.5 billion, and a file with settings to train it."""
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large/config.json").write_text(json.dumps(LARGE))
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f"[model]\npath = '{tmp_path / 'large'}'\n[data]\ntrain = 'x.jsonl'")
+    return settings
+
+
+def memory(found):
+    return [check for check in json.loads(found)["checks"] if check["part"] == "memory"]
+
+
+def test_a_run_that_does_not_fit_is_told_what_to_change(capsys, large, monkeypatch):
+    monkeypatch.setattr(doctor_memory, "gpu_here", lambda device: None)
+    assert memory(run(capsys, large, "--json")[1]) == []  # no GPU is known
+    code, found = run(capsys, large, "--json", "--gpu-gb", "24")
+    [check] = memory(found)
+    assert code == 1
+    assert check["state"] == "broken" and check["name"] == "GPU of 24 GB"
+    assert check["detail"].startswith("does not fit: ")
+    assert "change model.gradient_checkpointing = true\n" in check["fix"]
+    [check] = memory(run(capsys, large, "--json", "--gpu-gb", "400")[1])
+    assert check["state"] == "works" and check["detail"].endswith(
+        " of 400 GB planned (docs/gpu.md)"
+    )
+    monkeypatch.setattr(doctor_memory, "gpu_here", lambda device: 400.0)
+    assert memory(run(capsys, large, "--json")[1]) == [check]
+
+
+def test_a_model_of_unknown_size_is_planned_if_its_configuration_is_named(
+    capsys, large, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(doctor_memory, "gpu_here", lambda device: 24.0)
+    named = tmp_path / "hub.toml"
+    named.write_text("[model]\npath = 'nobody/nothing'\n[data]\ntrain = 'x.jsonl'")
+    assert memory(run(capsys, named, "--json")[1]) == []
+    [check] = memory(run(capsys, named, "--json", "--gpu-gb", "80")[1])
+    assert check["state"] == "missing" and "no config.json of nobody/nothing" in check["detail"]
+    [check] = memory(run(capsys, named, "--json", "--memory", tmp_path / "large")[1])
+    assert check["state"] == "broken" and check["name"] == "GPU of 24 GB"
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    [check] = memory(run(capsys, named, "--json", "--memory", tmp_path)[1])
+    assert check["state"] == "missing" and "'mamba' is not known" in check["detail"]
+
+
+def test_the_memory_of_a_gpu_is_read_from_its_driver(monkeypatch, tmp_path):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 24564\necho 81559\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert [doctor_memory.gpu_here(device) for device in ("auto", "cuda:1", "cuda:2")] == [
+        25.8,
+        85.5,
+        None,
+    ]
+    program.write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
+    assert doctor_memory.gpu_here("auto") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--gpu-gb", "24"], "go with a settings file"), (["x.toml", "--gpu-gb", "0"], "above 0")],
+)
+def test_a_gpu_that_cannot_be_planned_for_is_refused(capsys, arguments, said):
+    assert main(["doctor", *arguments]) == ConfigError.exit_code
+    assert said in capsys.readouterr().err

@@ -469,7 +469,8 @@ def test_a_model_that_vllm_cannot_load_is_an_error(tmp_path, tokenizer):
         make_engine(tmp_path / "nothing", tokenizer)
 
 
-def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog):
+@pytest.mark.parametrize("merged", ["true", "false"])
+def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog, merged):
     """After three steps at a large learning rate both still find the same tokens equally likely."""
     folder = tmp_path / "run"
     settings = {
@@ -478,6 +479,7 @@ def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog)
         "model.device": "cpu",
         "model.lora_rank": "4",
         "engine.type": "vllm",
+        "engine.merge_adapters": merged,
         "engine.max_new_tokens": "16",
         "engine.batch_size": "16",
         "engine.dtype": "float32",

@@ -8,6 +8,7 @@ import torch
 import transformers
 
 from rollwise.cli import main
+from rollwise.commands.doctor_memory import memory_of
 from rollwise.config import make_config
 from rollwise.config.reading import read_toml
 from rollwise.errors import ConfigError
@@ -170,7 +171,7 @@ def test_changes_end_once_it_fits():
     assert changes_that_fit(shape, config, 4e9)[1].peak > 4e9
 
 
-def test_every_recipe_fits_its_gpu_and_has_a_cache_for_its_responses(root):
+def test_every_recipe_fits_its_gpu_and_has_a_cache_for_its_responses(root, tmp_path):
     recipes = sorted((root / "examples/recipes").glob("*.toml"))
     assert len(recipes) == 9
     for path in recipes:
@@ -178,6 +179,10 @@ def test_every_recipe_fits_its_gpu_and_has_a_cache_for_its_responses(root):
         shape = ModelShape.of_config(CONFIGS[config.model.path.split("/")[1]], path.name)
         plan = plan_memory(shape, config, gpu)
         assert plan.peak <= 0.96 * gpu, path
+        own = tmp_path / "config.json"
+        own.write_text(json.dumps(CONFIGS[config.model.path.split("/")[1]]), encoding="utf-8")
+        [check] = memory_of(config, tmp_path, gpu / 1e9)
+        assert check.state == "works", path
         longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
         cache = plan.held["engine: weights, cache"] - 2 * shape.parameters - 1e9
         assert cache >= 3 * longest * 4 * shape.layers * shape.keys, path

@@ -10,14 +10,15 @@ import platform
 import subprocess
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from packaging.requirements import Requirement
 
+from rollwise.commands.check import Check, State
 from rollwise.config import (
     CommandConfig,
     CompareConfig,
@@ -33,30 +34,9 @@ from rollwise.grading.memory_group import memory_group
 from rollwise.grading.sandbox import Bubblewrap, ProgramLimits
 from rollwise.grading.system_calls import filter_program
 
-State = Literal["works", "missing", "broken"]
 WIDTH = 80
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
 TINKER_KEY = "TINKER_API_KEY"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that works here, or does not.
-
-    Attributes:
-        part: What it belongs to, such as "engines".
-        name: What it is.
-        state: `works`; `missing`: not installed, or not possible here; `broken`: installed, but
-            not as it should be.
-        detail: What was found.
-        fix: What to type, or to do; "" if nothing.
-    """
-
-    part: str
-    name: str
-    state: State
-    detail: str
-    fix: str = ""
 
 
 EXTRAS = (
@@ -187,12 +167,19 @@ KINDS: dict[str, type[CommandConfig]] = {
 }
 
 
-def of_file(path: Path) -> list[Check]:
-    """Check a settings file, and what its settings need.
+def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) -> list[Check]:
+    """Check a settings file, what its settings need, and whether a run fits into a GPU's memory.
+
+    Args:
+        path: The file.
+        model: The folder or `config.json` of the model, if it is not where the settings say.
+        gpu_gb: The GPU's memory in GB; by default that of the GPU here.
 
     Raises:
         ConfigError: The file cannot be read, or a setting is wrong.
     """
+    from rollwise.commands.doctor_memory import memory_of
+
     given = read_toml(path)
     is_verl = "verl" in given
     given = {name: table for name, table in given.items() if name != "verl"}
@@ -210,6 +197,7 @@ def of_file(path: Path) -> list[Check]:
         command, needed = "verl", {("trainers", "verl")}
     found = [check for check in checks() if (check.part, check.name) in needed]
     found += [check for run in runs for check in _files(run)]
+    found += [check for run in runs for check in memory_of(run, model, gpu_gb)]
     valid = Check("settings", path.name, "works", f"valid for `rollwise {command}`")
     return [valid, *dict.fromkeys(found)]
 
@@ -311,13 +299,25 @@ def as_data(about: Mapping[str, Any], found: Iterable[Check], well: bool) -> dic
     return {**about, "checks": [asdict(check) for check in found], "ok": well}
 
 
-def examine(path: Path | None, as_json: bool) -> int:
-    """Print what is found, of everything or of a settings file; returns the exit code."""
+def examine(
+    path: Path | None, as_json: bool, model: Path | None = None, gpu_gb: float | None = None
+) -> int:
+    """Print what is found, of everything or of a settings file; returns the exit code.
+
+    Raises:
+        ConfigError: The model or the GPU is named without a settings file, or has no memory.
+    """
+    if path is None and (model is not None or gpu_gb is not None):
+        raise ConfigError(
+            "--memory and --gpu-gb go with a settings file: rollwise doctor FILE.toml"
+        )
+    if gpu_gb is not None and gpu_gb <= 0:
+        raise ConfigError(f"--gpu-gb must be above 0, it is {gpu_gb:g}")
     if path is None:
         found = checks()
     else:
         try:
-            found = of_file(path)
+            found = of_file(path, model, gpu_gb)
         except ConfigError as error:
             found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
     well = is_well(found, of_settings=path is not None)

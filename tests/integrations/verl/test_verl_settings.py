@@ -167,6 +167,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"step": {"carry_over": True}}, "step.carry_over"),
         ({"step": {"normalize_advantages": True}}, "step.normalize_advantages"),
         ({"step": {"shift_beliefs": True}}, "step.shift_beliefs"),
+        ({"learner": {"optimizer": "adamw_8bit"}}, "learner.optimizer"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
     ],
 )
