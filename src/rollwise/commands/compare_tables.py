@@ -89,7 +89,10 @@ def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], C
 
 def _cost(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
     spent = f"what {comparison.baseline} spent in all"
-    costs = [cost for cost in comparison.costs if cost != "draws"]  # there is no room for all
+    hidden = {"draws"}  # a terminal has no room for all
+    if PROCESSOR in comparison.costs and separator == "\n":
+        hidden.add("steps")
+    costs = [cost for cost in comparison.costs if cost not in hidden]
     title = f"Cost of {comparison.target:.3f}, as a share of {spent}"
     rows = [
         [

@@ -90,7 +90,9 @@ class CompareConfig(CommandConfig):
         given = [name for name in ("steps", "tokens", "seconds") if getattr(self, name) is not None]
         found = " and ".join(f"`{name}`" for name in given) or "none"
         if self.rewards is not None and set(given) - {"steps"}:
-            raise ValueError(f"with `rewards` give `steps`, or no length; given is {found}")
+            raise ValueError(
+                f"with `rewards` give `steps`, or no length; given is {found}, a length of training"
+            )
         if self.rewards is None and len(given) != 1:
             raise ValueError(f"give one of `steps`, `tokens` and `seconds`; given is {found}")
         for key, names, among in (
