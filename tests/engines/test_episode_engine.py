@@ -105,6 +105,36 @@ def test_turns_go_on_from_the_whole_context():
     assert outcome.transcript == "said 1\nxy\nsaid 2\nz\nsaid 3"
 
 
+def test_an_episode_that_begins_anew_is_one_draw_of_two_rows():
+    engine = Talking()
+    anew = [{"role": "user", "content": "so far: x"}]
+    turns = says(Turn("xy"), Turn(anew=anew, reward=0.25), Turn("z"), Turn(done=True, reward=1.0))
+    outcome = play(turns, engine, encode_prompt=lambda messages: [60] * len(messages[0]["content"]))
+    summary = [60] * 9
+    assert engine.contexts[2:] == [summary, [*summary, 3, 1, 50]]
+    assert outcome.tokens == [1, 1, 50, 50, 2, 1]
+    first, second = outcome.rows([7, 7])
+    assert (first.prompt, second.prompt) == ([7, 7], summary)
+    assert second.tokens == [3, 1, 50, 4, 1]
+    assert second.own.tolist() == [True, True, False, True, True]
+    assert (outcome.reward, outcome.price.tokens, outcome.price.turns) == (1.0, 8, 4)
+    assert outcome.transcript == "said 1\nxy\nsaid 2\nso far: x\nsaid 3\nz\nsaid 4"
+
+
+def test_limits_count_all_rows_of_an_episode():
+    """2 + 2 + 2 tokens of the model; the context holds 9 + 1 at most, the episode less than 6."""
+    anew = Turn(anew=[{"role": "user", "content": "123456789"}], reward=0.5)
+    turns, options = says(*[anew] * 9), {"encode_prompt": lambda messages: [60] * 9}
+    outcome = play(turns, limits=EpisodeLimits(tokens=6), **options)
+    assert (outcome.end, outcome.price.turns, len(outcome.further)) == ("truncated", 3, 2)
+    outcome = play(turns, limits=EpisodeLimits(context=9), **options)
+    assert (outcome.end, outcome.price.turns, len(outcome.further)) == ("truncated", 1, 0)
+
+
+def test_an_episode_that_cannot_begin_anew_has_failed():
+    assert play(says(Turn(anew=[{"role": "user", "content": "x"}]))).end == "failed"
+
+
 def test_the_first_turn_has_the_draws_seed_and_each_later_one_its_own():
     seen = []
 

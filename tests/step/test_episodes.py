@@ -6,6 +6,7 @@ import pytest
 from rollwise.engines import Completion
 from rollwise.sampling import Draw, Pool
 from rollwise.step import Episode, Price, Span, StepRecipe, make_group
+from rollwise.step.ledger import group_ledger
 from rollwise.step.metrics import ResponseFigures
 
 
@@ -56,6 +57,23 @@ def test_the_price_of_an_episode_counts_and_not_its_tokens():
     figures = ResponseFigures.of(two_turns())
     assert (figures.tokens, figures.turns) == (4, 2)
     assert figures.surprisal == 1 + 1 + 3
+
+
+def test_an_episode_of_several_rows_is_one_draw():
+    """5 6 | 7 8 9 | 4 after the prompt, then 2 after 8 8, then nothing of the model's after 8 9."""
+    further = [((8, 8), (said(2, logprob=-2.0),)), ((8, 9), (Span((3,)),))]
+    whole = two_turns(further=further, price=Price(4, 3))
+    pool = Pool("q", [1.0, 0.0], [whole, Episode(spans=(said(2, 3),), price=Price(2))])
+    group = make_group(StepRecipe(group_size=2), pool, np.random.default_rng(0))
+    first, second, single = group.examples({"q": [9, 9]})
+    assert [list(e.prompt) for e in (first, second, single)] == [[9, 9], [8, 8], [9, 9]]
+    assert [list(e.response) for e in (first, second)] == [[5, 6, 7, 8, 9, 4], [2]]
+    assert [e.advantage for e in (first, second, single)] == [0.5, 0.5, -0.5]
+    assert second.own is None and second.drawn_logprobs.tolist() == [-2]
+    ledger = group_ledger(group)
+    assert ledger["draws"] == {"trained": 2} and ledger["tokens"] == {"trained": 4 + 2}
+    figures = ResponseFigures.of(whole)
+    assert (figures.tokens, figures.turns, figures.surprisal) == (4, 3, 1 + 1 + 3 + 2)
 
 
 def test_examples_tell_the_learner_which_tokens_are_the_models():

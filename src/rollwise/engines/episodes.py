@@ -45,6 +45,9 @@ CLOSE_SECONDS = 10.0
 Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 """What an environment says -> the tokens that follow the model's turn."""
 
+EncodePrompt = Callable[[Sequence[Message]], Sequence[int]]
+"""A conversation -> its tokens, with which the model's turn begins."""
+
 
 @dataclass(frozen=True)
 class EpisodeLimits:
@@ -80,6 +83,7 @@ class Playing:
     began: float
     tokens: list[int] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    before: list[tuple[Sequence[int], Sequence[Span]]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     drawn: int = 0
     turns: int = 0
@@ -94,6 +98,23 @@ class Playing:
         self.tokens += tokens
         self.said.append(text)
         self.spans.append(span)
+
+    def begin_anew(self, prompt: Sequence[int], text: str) -> None:
+        """Go on from another prompt."""
+        self.before.append((self.prompt, tuple(self.spans)))
+        self.prompt, self.tokens, self.spans = prompt, [], []
+        self.said.append(text)
+
+    @property
+    def rows(self) -> list[tuple[Sequence[int], Sequence[Span]]]:
+        """Each prompt, with what followed from it."""
+        return [*self.before, (self.prompt, tuple(self.spans))]
+
+    @property
+    def length(self) -> int:
+        """Tokens after all prompts, the environment's included."""
+        earlier = sum(len(span.tokens) for _, spans in self.before for span in spans)
+        return earlier + len(self.tokens)
 
 
 class EpisodeEngine:
@@ -114,6 +135,8 @@ class EpisodeEngine:
         clock: Returns seconds.
         close_seconds: How long environments may take to end when this is closed. One that takes
             longer is left behind, in its thread.
+        encode_prompt: Turns a conversation into tokens, for environments that begin anew
+            (`Turn.anew`); without it these fail.
 
     Attributes:
         cancelled: Episodes under way that were cancelled, in all.
@@ -128,10 +151,11 @@ class EpisodeEngine:
         limits: EpisodeLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         close_seconds: float = CLOSE_SECONDS,
+        encode_prompt: EncodePrompt | None = None,
     ) -> None:
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._limits, self._clock = encode, limits or EpisodeLimits(), clock
-        self._close_seconds = close_seconds
+        self._close_seconds, self._encode_prompt = close_seconds, encode_prompt
         self._wake: Callable[[], None] = getattr(engine, "wake", lambda: None)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._playing: dict[Draw, Playing] = {}
@@ -199,7 +223,7 @@ class EpisodeEngine:
 
         What these have cost so far is in their prices.
         """
-        begun = {draw: playing.prompt for draw, playing in self._playing.items()}
+        begun = {draw: playing.rows[0][0] for draw, playing in self._playing.items()}
         for playing in list(self._playing.values()):
             turns = self._leave(playing)
             broken_off = self._engine.cancel(turns) if turns else 0
@@ -352,28 +376,40 @@ class EpisodeEngine:
 
     def _continue(self, playing: Playing, turn: Turn) -> None:
         try:
-            tokens, text = list(self._encode(turn.says)), _text_of(turn.says)
+            if turn.anew is not None:
+                prompt, tokens, text = self._begun_anew(turn.anew), [], _text_of(turn.anew)
+            else:
+                prompt, tokens, text = None, list(self._encode(turn.says)), _text_of(turn.says)
         except Exception as error:  # a chat template may refuse what an environment says
             self._fail(playing, error)
             return
-        length, limits = len(playing.tokens) + len(tokens), self._limits
-        context = len(playing.prompt) + length + limits.turn_tokens
-        if length >= limits.tokens or context > limits.context:
+        limits = self._limits
+        context = len(playing.prompt) + len(playing.tokens) if prompt is None else len(prompt)
+        too_long = context + len(tokens) + limits.turn_tokens > limits.context
+        if too_long or playing.length + len(tokens) >= limits.tokens:
             self._end(playing, "truncated", playing.reward)
             return
-        if tokens:
+        if prompt is not None:
+            playing.begin_anew(prompt, text)
+        elif tokens:
             playing.add(tokens, text, Span(tokens))
         draw = playing.draw
         key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
         begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
         self._next[self._begin_turn(playing, begun)] = [*playing.prompt, *playing.tokens]
 
+    def _begun_anew(self, messages: Sequence[Message]) -> Sequence[int]:
+        if self._encode_prompt is None:
+            raise ValueError("an episode cannot begin anew here (`Turn.anew`)")
+        return self._encode_prompt(messages)
+
     def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
         price = Price(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
         self._leave(playing)
         self._results.append(
             PlayedEpisode(
-                spans=tuple(playing.spans),
+                spans=playing.rows[0][1],
+                further=playing.rows[1:],
                 price=price,
                 end=end,
                 reward=reward,

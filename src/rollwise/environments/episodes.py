@@ -34,11 +34,14 @@ class Turn:
         done: Whether the episode ends here.
         reward: Of the episode if it ends here, by itself or at a limit. None lets the grader decide
             by what the model said last, if `done`; at a limit it counts 0.
+        anew: Messages from which the episode goes on, in place of all that was said so far: where
+            the context was compacted, or another agent is asked. It remains one draw.
     """
 
     says: str | Sequence[Message] = ""
     done: bool = False
     reward: float | None = None
+    anew: Sequence[Message] | None = None
 
 
 class Play(Protocol):

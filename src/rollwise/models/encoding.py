@@ -131,6 +131,16 @@ def _encode(problem: Problem, tokenizer: Any) -> list[int]:
     return _rendered(tokenizer, messages, opened=True)
 
 
+def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """Encode a conversation that the model is to continue, as `encode_prompts` does.
+
+    Raises:
+        DataError: It has text that is none.
+        ModelError: The chat template fails.
+    """
+    return _encode(Problem("", tuple(dict(message) for message in messages), ""), tokenizer)
+
+
 def turn_encoder(
     tokenizer: Any, end_tokens: Collection[int], roles: Sequence[str] = ("user",)
 ) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:

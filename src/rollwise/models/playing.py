@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from rollwise.engines import Engine, EpisodeEngine, EpisodeLimits
 from rollwise.engines.ends import end_tokens
 from rollwise.environments import EnvironmentSource, EpisodeEnvironment
-from rollwise.models.encoding import turn_encoder
+from rollwise.models.encoding import encode_conversation, turn_encoder
 from rollwise.sampling.draws import Key
 
 
@@ -72,4 +72,11 @@ def play_episodes(
         context=context or math.inf,
         turn_tokens=turn_tokens,
     )
-    return EpisodeEngine(engine, environment, problems, encode, limits)
+    return EpisodeEngine(
+        engine,
+        environment,
+        problems,
+        encode,
+        limits,
+        encode_prompt=lambda messages: encode_conversation(tokenizer, messages),
+    )

@@ -43,21 +43,43 @@ class Price:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """A prompt and what was added to it, as the learner takes it: of an episode, or a part of one.
+
+    Attributes:
+        prompt: Token ids.
+        tokens: All T tokens after the prompt, the environment's included.
+        logprobs: The log-probability of each, 0 for the environment's, shape (T,).
+        own: Which of them the model drew, shape (T,).
+    """
+
+    prompt: Sequence[int]
+    tokens: Sequence[int]
+    logprobs: NDArray[np.float32]
+    own: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """The outcome of a draw: what model and environment added to the prompt, in turn.
 
     Attributes:
         spans: In order; the environment's are not learned from.
-        price: What it cost.
+        price: What it cost, with all its rows.
         end: How it ended.
         reward: What the environment gave; None where a grader decides.
+        further: What followed from other prompts than the draw's, in order: each a prompt and the
+            spans after it. An episode goes on from another prompt where its context was compacted,
+            or a sub-agent was asked. It is one draw with one reward, whose advantage all of its
+            rows have.
     """
 
     spans: Sequence[Span]
     price: Price
     end: End = "done"
     reward: float | None = None
+    further: Sequence[tuple[Sequence[int], Sequence[Span]]] = ()
 
     @classmethod
     def of(cls, response: Any) -> "Episode":
@@ -74,32 +96,56 @@ class Episode:
 
     @property
     def tokens(self) -> list[int]:
-        """All T tokens after the prompt, the environment's included."""
-        return [token for span in self.spans for token in span.tokens]
+        """All T tokens after the draw's prompt, the environment's included."""
+        return _tokens(self.spans)
 
     @property
     def own(self) -> NDArray[np.bool_]:
-        """Which tokens the model drew, shape (T,)."""
-        drawn = np.array([span.logprobs is not None for span in self.spans], dtype=bool)
-        return np.repeat(drawn, [len(span.tokens) for span in self.spans])
+        """Which of these tokens the model drew, shape (T,)."""
+        return _own(self.spans)
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
-        """The log-probability of each token, 0 for the environment's, shape (T,).
+        """The log-probability of each of these tokens, 0 for the environment's, shape (T,).
 
         Empty where that of any token of the model's is not known.
         """
-        parts: list[NDArray[np.float32]] = []
-        for span in self.spans:
-            part = (
-                np.zeros(len(span.tokens), np.float32) if span.logprobs is None else span.logprobs
-            )
-            if len(part) != len(span.tokens):
-                return np.zeros(0, np.float32)
-            parts.append(part)
-        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+        return _logprobs(self.spans)
+
+    def rows(self, prompt: Sequence[int]) -> list[TrainingRow]:
+        """Return what is learned from; one row, unless it went on from other prompts.
+
+        A further row of which the model drew nothing is left out.
+
+        Args:
+            prompt: Token ids of the draw's prompt.
+        """
+        further = [(p, spans) for p, spans in self.further if _own(spans).any()]
+        return [
+            TrainingRow(p, _tokens(spans), _logprobs(spans), _own(spans))
+            for p, spans in [(prompt, self.spans), *further]
+        ]
 
     @property
     def truncated(self) -> bool:
         """Whether a limit ended it."""
         return self.end == "truncated"
+
+
+def _tokens(spans: Sequence[Span]) -> list[int]:
+    return [token for span in spans for token in span.tokens]
+
+
+def _own(spans: Sequence[Span]) -> NDArray[np.bool_]:
+    drawn = np.array([span.logprobs is not None for span in spans], dtype=bool)
+    return np.repeat(drawn, [len(span.tokens) for span in spans])
+
+
+def _logprobs(spans: Sequence[Span]) -> NDArray[np.float32]:
+    parts: list[NDArray[np.float32]] = []
+    for span in spans:
+        part = np.zeros(len(span.tokens), np.float32) if span.logprobs is None else span.logprobs
+        if len(part) != len(span.tokens):
+            return np.zeros(0, np.float32)
+        parts.append(part)
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)

@@ -94,6 +94,8 @@ class TrainedGroup:
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> Iterable[Example]:
         """Turn the members into what the learner takes; nothing if the group is dropped.
 
+        A member is one example, or, if it is an episode of several rows, as many as these.
+
         Args:
             prompts: The token ids of each prompt.
         """
@@ -101,9 +103,9 @@ class TrainedGroup:
             return
         prompt = prompts[self.pool.key]
         for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
-            own = Episode.of(response).own
-            mask = None if own.all() else own
-            yield Example(prompt, response.tokens, response.logprobs, advantage, mask)
+            for row in Episode.of(response).rows(prompt):
+                mask = None if row.own.all() else row.own
+                yield Example(row.prompt, row.tokens, row.logprobs, advantage, mask)
 
     def records(self, step: int, question: str, answer: str) -> Iterable[dict[str, Any]]:
         """Describe every response in the pool, members or not, in one row each.

@@ -40,9 +40,11 @@ class ResponseFigures:
     @classmethod
     def of(cls, response: Response) -> "ResponseFigures":
         """Take the figures of a response."""
-        known = len(response.logprobs) > 0 or not len(response.tokens)
-        surprisal = -float(np.sum(response.logprobs, dtype=np.float64)) if known else np.nan
-        price = Episode.of(response).price
+        episode = Episode.of(response)
+        rows = episode.rows(())
+        known = all(len(row.logprobs) > 0 or not len(row.tokens) for row in rows)
+        surprisal = -sum(float(np.sum(row.logprobs, dtype=np.float64)) for row in rows)
+        surprisal, price = surprisal if known else np.nan, episode.price
         return cls(price.tokens, surprisal, response.truncated, price.turns)
 
 

@@ -360,7 +360,6 @@ REFUSED = {
         "sampling": AdaptiveSampling(exit_rule=rw.Balanced(9, 9), schedule=rw.Rounds(4, 4))
     },
     "rollout_func does not go with": {"given": {"rollout_func": lambda prompts, trainer: {}}},
-    "tools does not go with": {"given": {"tools": [len]}},
     "batch_size must be at most the number of prompts": {"per_device_train_batch_size": 128},
 }
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from rollwise.engines import Completion, Engine, LostDraw
 from rollwise.engines.ends import end_tokens
-from rollwise.engines.engine import Prompts
+from rollwise.engines.engine import Outcome, Prompts
 from rollwise.sampling import Draw
 
-Grade = Callable[[Sequence[Completion]], NDArray[np.float64]]
+Grade = Callable[[Sequence[Outcome]], NDArray[np.float64]]
 """Grades n responses by F reward functions: shape (n, F)."""
 
 Gather = Callable[[list[Any]], list[Any]]
@@ -118,7 +118,7 @@ class SharedEngine:
         self._engine, self._grade, self._gather = engine, grade, gather
         self._rank, self._ranks = rank, ranks
         self._in_flight: set[Draw] = set()
-        self._spare: Completion | None = None
+        self._spare: Outcome | None = None
         self.rewards: dict[Draw, tuple[float, ...]] = {}
         self.grading = 0.0
 
@@ -138,11 +138,11 @@ class SharedEngine:
             [draws[(self._rank + i * self._ranks) % len(draws)] for i in range(rows)], prompts
         )
 
-    def wait(self) -> Sequence[Completion | LostDraw]:
+    def wait(self) -> Sequence[Outcome]:
         """Return what is done in all processes; [] if nothing is in flight in any."""
-        own = [found for found in self._engine.wait() if isinstance(found, Completion)]
+        own = [found for found in self._engine.wait() if not isinstance(found, LostDraw)]
         rewards = self._grade_together(own)
-        fresh: list[Completion] = []
+        fresh: list[Outcome] = []
         for completion, reward in self._gather(list(zip(own, rewards, strict=True))):
             if completion.draw in self._in_flight:
                 self._in_flight.remove(completion.draw)
@@ -166,7 +166,7 @@ class SharedEngine:
         """Forget the rewards of a finished step."""
         self.rewards.clear()
 
-    def _grade_together(self, own: list[Completion]) -> list[tuple[float, ...]]:
+    def _grade_together(self, own: list[Outcome]) -> list[tuple[float, ...]]:
         rows = max(self._gather([len(own)]))
         if not rows:
             return []

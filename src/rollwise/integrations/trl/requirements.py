@@ -6,10 +6,8 @@ from typing import Any
 from transformers import ProcessorMixin
 
 from rollwise.integrations.trl.options import AdaptiveSampling
+from rollwise.integrations.trl.tools import cannot_parse
 from rollwise.step import StepRecipe
-
-NOT_TAKEN = ("tools", "rollout_func", "environment_factory")
-"""Arguments of `GRPOTrainer` that draw responses their own way."""
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -18,14 +16,22 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     Raises:
         ValueError: One cannot be combined with adaptive sampling; names it.
     """
-    for name in NOT_TAKEN:
-        if arguments.get(name):
-            raise ValueError(
-                f"{name} does not go with AdaptiveGRPOTrainer, which draws the responses itself"
-            )
+    if arguments.get("rollout_func"):
+        raise ValueError(
+            "rollout_func does not go with AdaptiveGRPOTrainer, which draws the responses itself; "
+            "for draws of several turns, use tools or environment_factory"
+        )
+    plays = arguments.get("tools") or arguments.get("environment_factory")
+    if plays and (reason := cannot_parse()):
+        raise ValueError(reason)
     if isinstance(arguments.get("processing_class"), ProcessorMixin):
         raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
     rows = arguments.get("train_dataset")
+    if rows is None and arguments.get("environment_factory"):
+        raise ValueError(
+            "train_dataset must be given: the prompt sampler chooses among its rows, and each is "
+            "what an environment is reset with"
+        )
     if rows is not None and not hasattr(rows, "__len__"):
         raise ValueError(
             "train_dataset must be a data set whose rows have numbers, because the prompt sampler "
@@ -51,6 +57,8 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
             f"group_size must divide generation_batch_size, which is {rows}, so that the batch "
             f"holds whole groups; got {size}"
         )
+    if trainer.tools:
+        check_tools(trainer, sampling)
     if sampling.response_cap and (unbounded := beyond_response_cap(trainer)):
         raise ValueError(
             "response_cap reads the gradients between the layers of the model, which is not "
@@ -65,6 +73,27 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
     if sampling.engine == "rollwise" and asked:
         raise ValueError(
             f"engine='rollwise' cannot do what TRL is set to: {', '.join(asked)}; use engine='auto'"
+        )
+
+
+def check_tools(trainer: Any, sampling: AdaptiveSampling) -> None:
+    """Check what tools and environments need.
+
+    Raises:
+        ValueError: Something else is set; names it.
+    """
+    prompt = trainer.train_dataset[0].get("prompt")
+    if isinstance(prompt, str):
+        raise ValueError(
+            "tools and environment_factory need prompts that are conversations, lists of messages, "
+            f"which the chat template renders with the tools; got the text {prompt!r:.100}"
+        )
+    if trainer.accelerator.num_processes > 1 and not takes_own_engine(trainer, sampling):
+        asked = ", ".join(beyond_own_engine(trainer)) or "engine='trl'"
+        raise ValueError(
+            "tools and environment_factory need rollwise's engine on several processes: TRL's "
+            "generation runs in all of them at once, and episodes take different numbers of turns; "
+            f"TRL's is set by {asked}"
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollwise.engines import Completion
+from rollwise.engines.engine import Outcome
 from rollwise.step import TrainedGroup
 
 
@@ -12,12 +12,12 @@ class Row:
     """A response in TRL's batch.
 
     Attributes:
-        completion: The response.
+        completion: The response, or the episode.
         advantage: Its advantage.
         counts: Whether it enters the loss; a row that does not only fills the batch.
     """
 
-    completion: Completion
+    completion: Outcome
     advantage: float
     counts: bool
 

@@ -1,7 +1,7 @@
 """`GRPOTrainer` with adaptive sampling: which prompts, and how many responses each."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from trl import GRPOTrainer
 
-from rollwise.engines import Completion, Engine
+from rollwise.engines import Engine
+from rollwise.engines.engine import Outcome
 from rollwise.engines.rollout import run_session
 from rollwise.engines.transformers import make_built_in_engine
 from rollwise.grading.grader import finished
@@ -27,9 +28,10 @@ from rollwise.integrations.trl.requirements import (
     takes_own_engine,
 )
 from rollwise.integrations.trl.rows import Row, make_rows
-from rollwise.sampling import RolloutSession
+from rollwise.integrations.trl.tools import ToolEngine
+from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import RolloutCost, Step, take_step
+from rollwise.step import Episode, RolloutCost, Step, take_step
 from rollwise.training.response_cap import ResponseCap
 
 PER_TOKEN = ("dapo", "cispo", "vespo")
@@ -55,7 +57,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     """
 
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
-        check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
+        given = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
+        check_arguments(given)
         super().__init__(*args, **kwargs)
         sampling = AdaptiveSampling() if sampling is None else sampling
         self._recipe = sampling.recipe(
@@ -74,11 +77,16 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self.sampling_steps = 0
         self._prompts: _Prompts = _Prompts(self)
         self._rows: list[Row] | None = None
-        self._engine = self._make_engine(sampling)
+        self._tools: ToolEngine | None = None
+        self._engine = self._make_engine(
+            sampling, given.get("tools") or [], given.get("environment_factory")
+        )
         self.response_cap = self._make_cap(sampling.response_cap)
         self.add_callback(StateKeeper(self))
 
-    def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
+    def _make_engine(
+        self, sampling: AdaptiveSampling, tools: Sequence[Any], environments: Any
+    ) -> SharedEngine:
         rows = sampling.engine_batch_size or (
             self.args.per_device_train_batch_size * self.args.steps_per_generation
         )
@@ -89,6 +97,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             own = make_built_in_engine(model, self.processing_class, longest, temperature, rows)
         else:
             own = TRLEngine(self, None if self.use_vllm else rows)
+        if self.tools:
+            own = self._tools = ToolEngine(own, self, tools, environments)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
         return SharedEngine(own, self._grade, gather_object, rank, ranks)
 
@@ -126,10 +136,15 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             return evaluated
         rows = self._sample()
         own = self._own_part(rows)
-        chosen = [self.train_dataset[row.completion.draw.key] for row in own]
+        chosen = [
+            {**self.train_dataset[key], "prompt": self._question(key)}
+            for key in (row.completion.draw.key for row in own)
+        ]
         with self._handing_over(rows, own):
             output: dict[str, Any] = super()._generate_and_score_completions(chosen)
         self._engine.forget()
+        if self._tools is not None:
+            self._tools.forget()
         return self._with_advantages(output, rows, own)
 
     def _sample(self) -> list[Row]:
@@ -147,19 +162,43 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         grading = self._engine.grading - grading_before
         return replace(cost, sampling=cost.sampling - grading, grading=cost.grading + grading)
 
-    def _grade(self, completions: Sequence[Completion]) -> NDArray[np.float64]:
+    def _grade(self, completions: Sequence[Outcome]) -> NDArray[np.float64]:
         """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
-        inputs = [self.train_dataset[completion.draw.key] for completion in completions]
-        prompts = [row["prompt"] for row in inputs]
+        draws = [completion.draw for completion in completions]
+        inputs = [self.train_dataset[draw.key] for draw in draws]
+        prompts = [self._question(draw.key) for draw in draws]
         texts: list[Any] = [completion.text for completion in completions]
-        if not isinstance(prompts[0], str):
+        if self._tools is not None:
+            texts = self._tools.said(draws)
+        elif not isinstance(prompts[0], str):
             texts = [[{"role": "assistant", "content": text}] for text in texts]
         token_ids = [completion.tokens for completion in completions]
-        gathered = super()._calculate_rewards(inputs, prompts, texts, token_ids)
+        with self._environments_of(draws):
+            gathered = super()._calculate_rewards(inputs, prompts, texts, token_ids)
         own: Tensor = self._own_part(gathered)
         return own.double().cpu().numpy()
 
-    def _totals(self, completions: Sequence[Completion]) -> list[Future[float]]:
+    @contextmanager
+    def _environments_of(self, draws: Sequence[Draw]) -> Iterator[None]:
+        """Let reward functions see the environments of episodes, as they were at their end."""
+        if self._tools is None or not self._tools.has_environments:
+            yield
+            return
+        before: Any = self.environments
+        self.environments: Any = self._tools.environments(draws)
+        try:
+            yield
+        finally:
+            self.environments = before
+        self._tools.release(draws)
+
+    def _question(self, key: Key) -> Any:
+        """Return a prompt as it is asked: with what its environment shows, if it has one."""
+        if self._tools is not None:
+            return self._tools.question(key)
+        return self.train_dataset[key]["prompt"]
+
+    def _totals(self, completions: Sequence[Outcome]) -> list[Future[float]]:
         """Add up rewards by their weights; 0 where every function abstains."""
         rewards = np.array([self._engine.rewards[c.draw] for c in completions])
         weights: NDArray[np.float64] = self.reward_weights.double().cpu().numpy()
@@ -174,12 +213,21 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             "completion_ids": [row.completion.tokens for row in own],
             "logprobs": logprobs,
         }
+        # TRL would call the tools again, and reset the environments.
+        hidden: dict[str, Any] = {"tools": [], "environments": None, "environment_factories": None}
+        before = {name: getattr(self, name) for name in hidden if hasattr(self, name)}
+        if self._tools is not None:
+            found["env_mask"] = [Episode.of(row.completion).own.astype(int).tolist() for row in own]
+            for name in before:
+                setattr(self, name, hidden[name])
         self._rows = list(rows)
         self.rollout_func: Any = lambda prompts, trainer: found
         try:
             yield
         finally:
             self.rollout_func, self._rows = None, None
+            for name, value in before.items():
+                setattr(self, name, value)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
@@ -204,7 +252,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             return output
         counts = output["completion_mask"].new_tensor([row.counts for row in own])
         output["completion_mask"] = output["completion_mask"] * counts[:, None]
-        tokens = self.accelerator.gather(output["completion_mask"].sum()).sum()
+        learned = output["completion_mask"] * output.get("tool_mask", 1)
+        tokens = self.accelerator.gather(learned.sum()).sum()
         output["num_items_in_batch"] = tokens.clamp(min=1)
         return output
 
@@ -216,8 +265,17 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _log_step(self, step: Step) -> None:
         """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
-        for name, value in _flat(step.metrics):
+        metrics = step.metrics if self._tools is None else step.metrics | self._tool_metrics()
+        for name, value in _flat(metrics):
             self._metrics["train"][f"rollwise/{name}"].append(value)
+
+    def _tool_metrics(self) -> dict[str, Any]:
+        """Say how often a tool was called in the step, by all processes, and how often in vain."""
+        assert self._tools is not None
+        counts = gather_object([(self._tools.calls, self._tools.failures)])
+        self._tools.calls = self._tools.failures = 0
+        calls, failures = (sum(each) for each in zip(*counts, strict=True))
+        return {"tool_calls": calls, "tool_failures": failures}
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load what TRL loads, and the state of the sampler and of the bounds on responses."""
@@ -234,8 +292,10 @@ class _Prompts(dict[Key, Sequence[int]]):
         self._trainer = trainer
 
     def __missing__(self, key: Key) -> Sequence[int]:
-        prompt = self._trainer.train_dataset[key]["prompt"]
-        self[key] = self._trainer._tokenize_prompts([prompt])[0][0]
+        trainer = self._trainer
+        if trainer._tools is not None:  # which of them a prompt shows depends on its environment
+            trainer._batch_environments = [trainer._tools.environment_of(key)]
+        self[key] = trainer._tokenize_prompts([trainer._question(key)])[0][0]
         return self[key]
 
 
