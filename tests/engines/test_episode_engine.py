@@ -12,6 +12,7 @@ from tiny_models import LIMIT, PROMPTS, make_model
 from transformers import PreTrainedTokenizerFast
 
 from rollwise.engines import Completion, EpisodeEngine, EpisodeLimits, LostDraw
+from rollwise.engines.asynchronous import AsyncEngine
 from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
@@ -446,6 +447,32 @@ def test_surplus_episodes_are_cancelled_under_way():
     assert playing.cancelled == session.surplus > 0
     broken_off = len(engine.cancelled)
     assert cost.tokens == 2 * (len(engine.contexts) - broken_off) + 3 * broken_off
+
+
+def test_the_built_in_engine_can_be_woken_and_draws_on():
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5, processes=1)
+    key, prompt = next(iter(PROMPTS.items()))
+    draws = [Draw(key, index, index) for index in range(7)]
+    engine.submit(draws, {key: prompt})
+    engine.wake()
+    assert engine.wait() == []
+    done = []
+    while found := engine.wait():
+        done += found
+    assert {completion.draw for completion in done} == set(draws)
+
+
+def test_an_engine_on_an_event_loop_can_be_woken():
+    class Idle(AsyncEngine):
+        async def _release(self):
+            pass
+
+    with Idle(slots=1, name="idle") as engine:
+        engine._begin(DRAW, asyncio.Event().wait())
+        engine.wake()
+        assert engine.wait() == []
+        assert engine.cancel([DRAW]) == 0
 
 
 @dataclass(frozen=True)

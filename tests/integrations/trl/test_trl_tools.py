@@ -241,7 +241,8 @@ def test_a_tool_that_waits_or_raises_is_answered_like_any_other(make):
     once = AdaptiveSampling(
         exit_rule=rw.FixedCount(16), schedule=rw.Rounds(16, rounds=1), unresolved="keep"
     )
-    trainer = make(once, given={"tools": [double], "reward_funcs": reward}, max_steps=1)
+    given = {"tools": [double], "reward_funcs": reward}
+    trainer = make(once, given=given, max_steps=1, max_completion_length=64)
     trainer.train()
     messages = [m for call in reward.calls for c in call["completions"] for m in c]
     heard = {m["content"] for m in messages if m["role"] == "tool"}

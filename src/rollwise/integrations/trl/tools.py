@@ -46,8 +46,6 @@ class ToolEngine(EpisodeEngine):
 
     Attributes:
         has_environments: Whether there are environments.
-        calls: How often a tool was called.
-        failures: How many of the calls raised, or named no tool.
 
     Raises:
         ValueError: What a tool answers cannot be appended by the model's chat template.
@@ -66,7 +64,6 @@ class ToolEngine(EpisodeEngine):
         self._asked: dict[Key, Messages] = {}
         self._conversations: dict[Draw, _Conversation] = {}
         self._broken: Exception | None = None
-        self.calls = self.failures = 0
         encode([{"role": "tool", "name": trainer.tools[0].__name__, "content": "?"}])
 
     def question(self, key: Key) -> Messages:
@@ -93,6 +90,11 @@ class ToolEngine(EpisodeEngine):
     def environments(self, draws: Iterable[Draw]) -> list[Any]:
         """Return the environment of each of some episodes, as it was at their end."""
         return [self._conversations[draw].environment for draw in draws]
+
+    def called(self) -> tuple[int, int]:
+        """Say how often tools were called in the step, and how many of the calls failed."""
+        episodes = self._conversations.values()
+        return sum(each.calls for each in episodes), sum(each.failures for each in episodes)
 
     def release(self, draws: Iterable[Draw]) -> None:
         """Let others have the environments of episodes that are graded."""
@@ -146,11 +148,7 @@ class ToolEngine(EpisodeEngine):
     def _answer(self, playing: Playing, said: Completion) -> Turn | Coroutine[Any, Any, Turn]:
         conversation = self._conversations[playing.draw]
         before = [*playing.prompt, *playing.tokens[: len(playing.tokens) - len(said.tokens)]]
-        calls = conversation.calls, conversation.failures
-        answer = conversation.hear(said.tokens, before)
-        self.calls += conversation.calls - calls[0]
-        self.failures += conversation.failures - calls[1]
-        return answer
+        return conversation.hear(said.tokens, before)
 
     def _end_turn(self, result: Result) -> None:
         """Cut a turn where the episode would be too long; its tokens have been drawn and count."""
@@ -235,6 +233,7 @@ class _Conversation:
         future = asyncio.run_coroutine_threadsafe(together(), self._trainer.async_loop)
         for (name, _), found in zip(waiting, await asyncio.wrap_future(future), strict=True):
             failed = isinstance(found, Exception)
+            self.failures += failed
             results.append((name, {"error": str(found)} if failed else found))
         return self._told(results)
 

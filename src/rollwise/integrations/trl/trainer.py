@@ -272,8 +272,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _tool_metrics(self) -> dict[str, Any]:
         """Say how often a tool was called in the step, by all processes, and how often in vain."""
         assert self._tools is not None
-        counts = gather_object([(self._tools.calls, self._tools.failures)])
-        self._tools.calls = self._tools.failures = 0
+        counts = gather_object([self._tools.called()])
         calls, failures = (sum(each) for each in zip(*counts, strict=True))
         return {"tool_calls": calls, "tool_failures": failures}
 
