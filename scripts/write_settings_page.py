@@ -49,7 +49,8 @@ Some defaults depend on other settings:
   tables, which are Reinforce-Ada's: `--exit.type balanced` gives them, `--exit.type fixed_count`
   GRPO.
 - With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
-  `learner.learning_rate` 2e-4, `engine.max_new_tokens` 48 and `engine.batch_size` 512.
+  `learner.learning_rate` 2e-4 (1.4e-4 with `advantage.baseline` `belief`), `engine.max_new_tokens`
+  48 and `engine.batch_size` 512.
 - With `tokens` or `seconds`, `steps` is 1,000,000: it limits nothing. With
   `evaluation.every_tokens`, `evaluation.every` is 0.
 - With `data.train = "tool-sums"`, `model.path` is `tool-sums`, `episode.type` is `calculator` and

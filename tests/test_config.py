@@ -153,6 +153,12 @@ def test_the_environment_is_not_a_source(settle, monkeypatch, tmp_path):
 # Defaults that depend on other settings
 
 
+def test_single_responses_learn_at_a_lower_rate_than_groups(settle):
+    """On a set of mostly hard and easy sums some runs stalled at the rate that suits groups."""
+    single, groups = settle().learner, settle("--exit.type", "fixed_count").learner
+    assert (single.learning_rate, groups.learning_rate) == (1.4e-4, 2e-4)
+
+
 def test_a_model_of_ones_own_gets_the_usual_learning_rate_and_lengths(settle):
     config = settle("--model.path", "./mine")
     assert config.learner.learning_rate == 1e-6

@@ -69,12 +69,13 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["steps"] = NO_LIMIT
     if setting(given, "evaluation", "every_tokens", 0):
         defaults["evaluation"] = {"every": 0}
+    by_belief = setting(given, "advantage", "baseline", "pool") == "belief"
     source = setting(given, "data", "train", BUILT_IN)
     own = TOOL_SUMS if source == TOOL_SUMS else BUILT_IN
     if (path := setting(given, "model", "path", own)) in BUILT_IN_NAMES:
         # So small a model gains little by a second thread, and loses much by one that has to wait.
         defaults["model"] = {"path": path, "cpu_threads": 1}
-        defaults["learner"] = {"learning_rate": 2e-4}
+        defaults["learner"] = {"learning_rate": 1.4e-4 if by_belief else 2e-4}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
     if source == TOOL_SUMS:
         defaults["episode"] = dict(CALCULATOR)
@@ -91,7 +92,6 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
         chosen[choice.tag] = setting(
             given, section, choice.tag, chosen.get(choice.tag, choice.default)
         )
-    by_belief = setting(given, "advantage", "baseline", "pool") == "belief"
     if by_belief:
         defaults |= {"advantage": {"objective": "linear"}, "group": {"strategy": "all"}}
     allocation = defaults["allocation"]["type"]
