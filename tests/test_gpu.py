@@ -98,7 +98,6 @@ def test_vllm_lends_its_memory(tmp_path, level):
                 {
                     "engine": {
                         "type": "vllm",
-                        "dtype": "float32",
                         "enforce_eager": True,
                         "max_new_tokens": 16,
                         "batch_size": 64,
@@ -127,4 +126,4 @@ def test_vllm_lends_its_memory(tmp_path, level):
         after = tokens()
         assert torch.cuda.mem_get_info()[0] < awake + 0.05 * total
         # Rounding depends on the batch: now and then a token differs.
-        assert sum(before[draw] == after[draw] for draw in draws) > 0.9 * len(draws)
+        assert sum(before[draw] == after[draw] for draw in draws) > 0.8 * len(draws)
