@@ -5,6 +5,7 @@ Another interpreter would import torch and transformers first, for seconds.
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import traceback
@@ -64,6 +65,7 @@ class Command:
 
 
 def _run(arguments, shown):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run with `&`
     with shown.open("w", encoding="utf-8", buffering=1) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
