@@ -3,7 +3,8 @@
 # outside of the repository: train, evaluate, report.
 #
 #   scripts/test_package.sh                what rollwise needs is taken from .venv
-#   scripts/test_package.sh train hub ...  then each of these extras too, with all that it needs installed anew
+#   scripts/test_package.sh train hub ...  then each of these extras too, with all that it needs installed anew;
+#                                          `hub,lora` goes into one environment
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
