@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
+from rollwise.sampling.baselines import shifted_prior
 from rollwise.step import Example
 
 pytestmark = pytest.mark.trl
@@ -63,7 +64,11 @@ def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_sin
         keys = [row.completion.draw.key for row in rows]
         assert keys == list(asked) and len(keys) == ROWS
         assert all(row.counts for row in rows)
-        surprises = [pools[key].rewards[0] - asked[key] for key in keys]
+        moved = {key: np.divide(*shifted_prior(pools[key])) for key in keys}
+        odds = {key: rate / (1 - rate) * np.exp(pools[key].shift) for key, rate in asked.items()}
+        assert moved == pytest.approx(odds, rel=1e-6)
+        assert any(pool.shift for pool in pools.values())
+        surprises = [pools[key].rewards[0] - odds[key] / (1 + odds[key]) for key in keys]
         assert batch["advantages"].tolist() == pytest.approx(surprises, rel=1e-5)
     assert len({rate for asked in expected[1:] for rate in asked.values()}) > 1
     assert logged(trainer, "rollwise/draws") == [ROWS] * 3
