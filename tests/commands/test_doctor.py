@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
+from configurations import QWEN
 
 from rollwise.cli import main
 from rollwise.commands import doctor, doctor_memory
@@ -148,24 +149,11 @@ def test_the_examples_are_valid(root, capsys):
         assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file
 
 
-LARGE = {
-    "model_type": "qwen2",
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 28,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
-"""Of the `config.json` of Qwen2.5-Math-1.5B."""
-
-
 @pytest.fixture
 def large(tmp_path):
     """The folder of a model of 1.5 billion, and a file with settings to train it."""
     (tmp_path / "large").mkdir()
-    (tmp_path / "large/config.json").write_text(json.dumps(LARGE))
+    (tmp_path / "large/config.json").write_text(json.dumps(QWEN))
     settings = tmp_path / "settings.toml"
     settings.write_text(f"[model]\npath = '{tmp_path / 'large'}'\n[data]\ntrain = 'x.jsonl'")
     return settings

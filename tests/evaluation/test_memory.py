@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 import transformers
+from configurations import QWEN
 
 from rollwise.cli import main
 from rollwise.commands.doctor_memory import memory_of
@@ -21,16 +22,6 @@ from rollwise.evaluation.memory import (
     read_shape,
 )
 
-QWEN = {
-    "model_type": "qwen2",
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 28,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
 CONFIGS = {
     "Qwen2.5-Math-1.5B": QWEN,
     "Qwen3-4B": QWEN
