@@ -3,6 +3,7 @@
 Another interpreter would import torch and transformers first, for seconds.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -44,16 +45,27 @@ class Command:
             assert time.monotonic() < deadline
             time.sleep(0.005)
 
+    def has_worked(self, seconds):
+        """Wait until it has used so much time of processors; returns whether it still runs then.
+
+        Unlike a time by the clock, that is the same point of the command on a busy machine.
+        """
+        used = {}
+        while self._process.is_alive() and sum(used.values()) < seconds:
+            time.sleep(0.001)
+            for pid in family(self.pid):
+                with contextlib.suppress(OSError):  # it has ended
+                    used[pid] = time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3)
+        return self._process.is_alive()
+
     def send(self, number):
         """Send a signal."""
         os.kill(self.pid, number)
 
     def send_to_all(self, number):
         """Send a signal to the process and those that it has started; on Linux."""
-        pid = self.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for each in [pid, *map(int, children)]:
-            os.kill(each, number)
+        for pid in [self.pid, *children_of(self.pid)]:
+            os.kill(pid, number)
 
     def end(self):
         """Wait for the end; returns the exit code and what was shown."""
@@ -62,6 +74,20 @@ class Command:
         if code is None:
             self._process.kill()
         return code, self._shown.read_text(encoding="utf-8")
+
+
+def children_of(pid):
+    """Return the processes that one has started; none if it has ended. On Linux."""
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for children in lists for child in children.split()]
+
+
+def family(pid):
+    """Return a process and all that come from it."""
+    return [pid, *(each for child in children_of(pid) for each in family(child))]
 
 
 def _run(arguments, shown):

@@ -4,11 +4,10 @@ import contextlib
 import io
 import logging
 import random
-import time
 
 import pytest
 import torch
-from trials import SEED, TALLY, TIMES, Trial
+from trials import SEED, TALLY, TIMES, Trial, processor_seconds
 
 from rollwise.cli import main
 from rollwise.commands import compare_runs
@@ -58,15 +57,15 @@ def cheap(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def wanted(tmp_path_factory):
-    """What each command comes to undisturbed, and how long it takes."""
+    """What each command comes to undisturbed, and how many seconds of processors it takes."""
     found = {}
 
     def of(name):
         if name not in found:
             trial = Trial(name, tmp_path_factory.mktemp(f"wanted-{name}"))
-            began = time.monotonic()
+            before = processor_seconds()
             trial.finish()
-            found[name] = trial.result(), time.monotonic() - began, trial
+            found[name] = trial.result(), processor_seconds() - before, trial
         return found[name]
 
     return of

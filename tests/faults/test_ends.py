@@ -4,10 +4,10 @@ import errno
 import os
 import signal
 import sys
-import time
 
 import pytest
-from trials import SETTINGS, TIMES, Trial, alike, first_child, unlike
+from forked import children_of
+from trials import SETTINGS, TIMES, Trial, alike, unlike
 
 pytestmark = [
     pytest.mark.faults,
@@ -28,19 +28,22 @@ CODES = {
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_signal_at_any_moment(tmp_path, wanted, chance, tally, name, number):
-    _, seconds, _ = wanted(name)
-    done = 0
+    _, work, _ = wanted(name)
+    attempt = done = 0
     while done < TIMES:
-        trial = Trial(name, tmp_path / str(done))
+        attempt += 1
+        trial = Trial(name, tmp_path / str(attempt))
         for _ in range(min(IN_A_ROW, TIMES - done)):
             command = trial.start()
-            time.sleep(chance.uniform(0, seconds))
-            command.send(number)
+            if hit := command.has_worked(chance.uniform(0, work)):
+                command.send(number)
             code, shown = command.end()
             assert code in CODES[number] or not shown, (code, shown)  # it had not begun
             assert "Traceback" not in shown
-            done += 1
-            tally.count(f"{number.name} of {name}")
+            done += hit
+            tally.count(f"{number.name} of {name}", hit)
+            if code == 0:
+                break
         trial.finish()
         assert alike(trial, wanted) == []
 
@@ -59,21 +62,21 @@ def test_a_process_of_the_engine_dies(tmp_path, wanted, chance, tally, monkeypat
     """The run says so and ends, and the same command goes on from its checkpoint."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr("rollwise.engines.cpu.process_count", lambda device: 2)
-    _, seconds, _ = wanted("train")
-    attempt = hit = 0
-    while hit < TIMES:
+    _, work, _ = wanted("train")
+    attempt = done = 0
+    while done < TIMES:
         attempt += 1
         trial = Trial("train", tmp_path / str(attempt), stall_limit=2)
         command = trial.start()
-        time.sleep(chance.uniform(0, seconds))
-        lane = first_child(command.pid)
-        if lane:
-            os.kill(lane, number)
-            hit += 1
+        command.has_worked(chance.uniform(0, work))
+        lanes = children_of(command.pid)
+        if lanes:
+            os.kill(lanes[0], number)
+            done += 1
         code, shown = command.end()
         assert code == 0 or (code == 2 and SAID[number] in shown), shown
         assert "Traceback" not in shown
-        tally.count(f"{number.name} of a forked process of the engine", lane is not None)
+        tally.count(f"{number.name} of a forked process of the engine", bool(lanes))
         trial.finish()
         assert unlike(trial, wanted("train")[0]) == []
 

@@ -139,6 +139,12 @@ def _without_times(value):
     return [_without_times(part) for part in value] if isinstance(value, list) else value
 
 
+def processor_seconds() -> float:
+    """Return what all processes that were started here and have ended have used."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 def copy_of(trial: Trial, place: Path) -> Trial:
     """Copy a trial with its folder."""
     copied = Trial(trial.name, place)
@@ -174,12 +180,3 @@ def _without_failures(value):
     if isinstance(value, dict):
         return {k: _without_failures(v) for k, v in value.items() if "fail" not in k}
     return [_without_failures(part) for part in value] if isinstance(value, list) else value
-
-
-def first_child(pid: int) -> int | None:
-    """Return the first process that one has started, if there is one."""
-    try:
-        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:  # it has ended
-        return None
-    return next((int(child) for children in lists for child in children.split()), None)

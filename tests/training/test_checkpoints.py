@@ -171,6 +171,22 @@ def test_checkpoints_are_listed_by_step_and_the_oldest_go_first(tmp_path):
     assert list_checkpoints(tmp_path / "nowhere") == []
 
 
+def test_no_part_of_a_checkpoint_that_was_being_removed_passes_for_one(tmp_path, monkeypatch):
+    for step in (1, 2):
+        (tmp_path / f"step-00000{step}" / "model").mkdir(parents=True)
+
+    def killed(path):
+        (path / "model").rmdir()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("shutil.rmtree", killed)
+        prune_checkpoints(tmp_path, keep=1)
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["step-000002"]
+    prune_checkpoints(tmp_path, keep=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-000002"]
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

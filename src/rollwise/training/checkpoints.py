@@ -115,9 +115,14 @@ def load_carried(path: Path) -> Carried | None:
 
 
 def prune_checkpoints(folder: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, and what a killed process left of others."""
-    for path in [*list_checkpoints(folder)[:-keep], *folder.glob(".step-*.partial")]:
-        shutil.rmtree(path)
+    """Remove all but the newest `keep` checkpoints, and what a killed process left of others.
+
+    One that is removed loses its name first, so that no part of it passes for a checkpoint.
+    """
+    for left in folder.glob(".step-*.partial"):
+        shutil.rmtree(left)
+    for path in list_checkpoints(folder)[:-keep]:
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}.partial")))
 
 
 def save_sampler(folder: Path, sampler: PromptSampler, **progress: Any) -> None:

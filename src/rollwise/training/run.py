@@ -11,7 +11,12 @@ from rollwise.models.playing import play_episodes
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.training.backend import Backend
-from rollwise.training.checkpoints import check_checkpoint, load_carried, load_checkpoint
+from rollwise.training.checkpoints import (
+    check_checkpoint,
+    load_carried,
+    load_checkpoint,
+    prune_checkpoints,
+)
 from rollwise.training.data import environment_source, load_data
 from rollwise.training.state import Run, Spent
 
@@ -39,6 +44,7 @@ def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
             f"{folder.path} has no checkpoint to resume from; start a new run with another --output"
         )
     check_checkpoint(found[-1], found[-2] if len(found) > 1 else None)
+    prune_checkpoints(folder.checkpoints, config.checkpoint.keep)  # what a kill has left
     return _assemble(config, folder, checkpoint=found[-1])
 
 
