@@ -165,7 +165,7 @@ def main() -> None:
     """Measure, print a table, and a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="A first look within a minute.")
-    parser.add_argument("--pairs", type=int, help="Pairs of each ratio; 7 by default.")
+    parser.add_argument("--pairs", type=int, help="Pairs of each ratio; 5 by default.")
     parser.add_argument("--head", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--tokens", type=int, default=2048, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -1,13 +1,18 @@
-"""What is different on a GPU: bfloat16, and an engine with a copy of the weights."""
+"""What is different on a GPU: bfloat16, kernels, and an engine with a copy of the weights."""
 
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rollwise.config import make_config
 from rollwise.records import RunFolder
 from rollwise.sampling import Draw
+from rollwise.step import Example
+from rollwise.training import packing
+from rollwise.training.forward import Forward
 from rollwise.training.loop import train
 from rollwise.training.run import resume_run, start_run
 from rollwise.training.state import Run
@@ -127,3 +132,26 @@ def test_vllm_lends_its_memory(tmp_path, level):
         assert torch.cuda.mem_get_info()[0] < awake + 0.05 * total
         # Rounding depends on the batch: now and then a token differs.
         assert sum(before[draw] == after[draw] for draw in draws) > 0.8 * len(draws)
+
+
+def test_the_learner_packs_rows_by_the_kernel(monkeypatch):
+    """Log-probabilities are those of padded rows, up to bfloat16: 2⁻⁸ of a few nats."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+    model = Qwen3ForCausalLM(Qwen3Config(vocab_size=512, **shape, **heads)).cuda().eval()
+    rng = np.random.default_rng(0)
+    examples = [
+        Example(*(rng.integers(2, 512, n).tolist() for n in sizes), np.zeros(sizes[1]), 1.0)
+        for sizes in ((3, 50), (70, 1), (20, 300))
+    ]
+    kernel, calls = packing.varlen_attn, []
+    monkeypatch.setattr(packing, "varlen_attn", lambda *a, **n: calls.append(n) or kernel(*a, **n))
+    packed, padded = (Forward(model, 1.0, packed=p)(examples, False)[0] for p in (True, False))
+    assert len(calls) == 2, "one for each layer"
+    assert (packed - padded).abs().max() < 0.1
+    found, wanted = (
+        torch.cat([g.flatten() for g in torch.autograd.grad(logprobs.sum(), model.parameters())])
+        for logprobs in (packed, padded)
+    )
+    assert (found - wanted).norm() < 0.05 * wanted.norm()

@@ -1,6 +1,7 @@
 """Chunked log-probabilities and packed rows, against all logits at once and padded rows."""
 
 import copy
+import inspect
 
 import numpy as np
 import pytest
@@ -238,6 +239,75 @@ def test_a_kernel_that_lacks_an_argument_is_not_used(monkeypatch):
 
     monkeypatch.setattr(varlen, "varlen_attn", former)
     assert packing._find_kernel() is None
+
+
+def reference_kernel(calls):
+    """A block mask in the place of torch's kernel; torch's own checks see the arguments first."""
+
+    def attend(*args, **named):
+        real = inspect.signature(varlen.varlen_attn).bind(*args, **named)
+        real.apply_defaults()
+        given = real.arguments
+        query, key, value = (given[name] for name in ("query", "key", "value"))
+        tensors = {n: a.to("meta") for n, a in given.items() if isinstance(a, torch.Tensor)}
+        shaped = varlen.varlen_attn(**given | tensors)
+        ends = given["cu_seq_q"]
+        assert given["cu_seq_k"] is ends and ends.dtype == torch.int32
+        assert given["max_q"] == given["max_k"] == int(ends.diff().max())
+        calls.append({name: str(given[name].dtype) for name in ("query", "key", "value")})
+
+        places = torch.arange(len(query))
+        owner = torch.bucketize(places, ends[1:], right=True)
+        ages = places[:, None] - places
+        left, right = given["window_size"]  # on either side of a token, which counts in neither
+        mask = (owner[:, None] == owner) & (ages <= (left if left >= 0 else len(query)))
+        mask &= ages >= -(right if right >= 0 else len(query))
+        found = torch.nn.functional.scaled_dot_product_attention(
+            *(s.transpose(0, 1)[None] for s in (query, key, value)),
+            attn_mask=mask,
+            scale=given["scale"],
+            enable_gqa=given["enable_gqa"],
+        )[0].transpose(0, 1)
+        assert (found.shape, found.dtype) == (shaped.shape, shaped.dtype)
+        return found
+
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    return attend
+
+
+@pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))
+def test_the_kernel_is_asked_for_causal_attention_within_each_response(kind, monkeypatch):
+    """Gradients of padded rows, by a reference in the kernel's place, in float64."""
+    model, examples, calls = make(kind), make_examples(), []
+    (wanted,), _, _ = gradients_of(model, examples, packed=False)
+    monkeypatch.setattr(packing, "varlen_attn", reference_kernel(calls))
+    monkeypatch.setattr(packing, "_kernel_precision", lambda query: query.dtype)
+    (found,), _, _ = gradients_of(model, examples)
+    assert calls
+    assert_close(found, wanted, relative=1e-5)
+
+
+@pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))
+def test_in_autocast_the_kernel_gets_the_precision_that_it_takes(kind, monkeypatch):
+    """Weights are float32 and rotary embeddings give float32; the kernel takes 16 bits only."""
+    calls = []
+    monkeypatch.setattr(packing, "varlen_attn", reference_kernel(calls))
+    monkeypatch.setattr(packing, "_has_kernel", lambda device: True)
+    run = Forward(make(kind).float(), 1.0, packed=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        run.model(**packing.pack(make_examples(), torch.device("cpu")).inputs, use_cache=False)
+    assert calls == 2 * [dict.fromkeys(("query", "key", "value"), "torch.bfloat16")]
+
+
+@pytest.mark.parametrize("size", [8, 12, 256, 264])
+@pytest.mark.parametrize("has_kernel", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_kernel_is_used_where_it_can_be(size, has_kernel, dtype, monkeypatch):
+    monkeypatch.setattr(packing, "varlen_attn", reference_kernel([]))
+    monkeypatch.setattr(packing, "_has_kernel", lambda device: has_kernel)
+    found = packing._kernel_precision(torch.zeros(1, 2, 3, size, dtype=dtype))
+    fits = has_kernel and size in (8, 256) and dtype != torch.float32
+    assert found == (dtype if fits else None)
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -91,7 +91,8 @@ def _attention(
             f"learner.packed: the attention of {type(module).__name__} needs "
             f"{', '.join(strange) or 'a mask of its own'}; set learner.packed to false"
         )
-    if varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+    if (precision := _kernel_precision(query)) is not None:
+        query, key, value = (states.to(precision) for states in (query, key, value))
         return _by_kernel(query, key, value, scaling, sliding_window, segments), None
     queries, keys, values = (s.split(segments.lengths, dim=2) for s in (query, key, value))
     parts = zip(queries, keys, values, strict=True)
@@ -100,6 +101,25 @@ def _attention(
 
 
 AttentionInterface.register(PACKED, _attention)
+
+
+def _kernel_precision(query: Tensor) -> torch.dtype | None:
+    """Return the precision in which the kernel attends here; None if it cannot.
+
+    In autocast, queries and keys come in float32, because rotary embeddings multiply them by
+    cosines in the precision of the hidden states.
+    """
+    size, kind = query.shape[-1], query.device.type
+    if varlen_attn is None or size % 8 or size > 256 or not _has_kernel(query.device):
+        return None
+    autocast = torch.is_autocast_enabled(kind)
+    precision = torch.get_autocast_dtype(kind) if autocast else query.dtype
+    return precision if precision in (torch.bfloat16, torch.float16) else None
+
+
+def _has_kernel(device: torch.device) -> bool:
+    """Say whether flash attention runs on a device: NVIDIA's from Ampere on."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _by_kernel(
