@@ -132,6 +132,7 @@ LINES = [{"step": step, "draws": 8 * step} for step in range(5)]
         ([1, 2, 3], "steps 0"),
         ([0, 1, 1, 2, 3], "steps 1"),
         ([0, 0, 2, 3, 4], "steps 0 to 1"),
+        ([0, 2, 1, 3], "not in order"),
         ([], "holds no metrics"),
         (None, "there is no"),
         ("nonsense", "line 1, is broken"),
@@ -157,6 +158,21 @@ def test_metrics_that_were_lost_come_back_from_the_checkpoint(folder, tmp_path, 
     folder.complete_metrics(3, saved)
     assert folder.read_metrics() == LINES[:4]
     assert said in caplog.text
+
+
+def test_metrics_that_were_changed_come_back_from_the_checkpoint(folder, tmp_path, caplog):
+    """All but an evaluation that was made since, of its step."""
+    saved = tmp_path / "copy"
+    for line in [{"step": 0, "draws": 9}, *LINES[1:3]]:
+        folder.log(line)
+    saved.write_text("".join(json.dumps(line) + "\n" for line in LINES[:3]))
+    folder.complete_metrics(2, saved)
+    assert folder.read_metrics() == LINES[:3]
+    assert "changed since: steps 0" in caplog.text
+    evaluated = LINES[2] | {"heldout": {}}
+    folder.replace_last(evaluated)
+    folder.complete_metrics(2, saved)
+    assert folder.read_metrics()[-1] == evaluated
 
 
 def test_metrics_that_are_complete_stay(folder, tmp_path, caplog):

@@ -227,26 +227,27 @@ class RunFolder:
 
         Args:
             step: Of the checkpoint to resume from.
-            saved: The copy in the checkpoint, which replaces metrics that are not complete.
+            saved: The copy in the checkpoint, which replaces metrics that are not as in it.
 
         Raises:
             RunError: They are not complete, and there is no copy.
         """
         try:
-            found = [line["step"] for line in self.read_metrics() if line["step"] <= step]
-            wrong = missing_steps(found, step)
+            found = [line for line in self.read_metrics() if line["step"] <= step]
+            wrong = missing_steps([line["step"] for line in found], step)
         except RunError as error:
-            wrong = str(error)
-        if not wrong:
-            return
+            found, wrong = [], str(error)
         path = self.path / "metrics.jsonl"
-        if not saved.exists():
+        if wrong and not saved.exists():
             raise RunError(
                 f"{path} is not complete ({wrong}), and the checkpoint of step {step} has no copy; "
                 "put back what was removed, or give another --output for a new run"
             )
-        write_text(path, saved.read_text(encoding="utf-8"))
-        log.warning("%s was not complete (%s): it is taken from the checkpoint", path, wrong)
+        if not wrong and saved.exists():
+            wrong = _changed_steps(found, read_lines(saved))
+        if wrong:
+            write_text(path, saved.read_text(encoding="utf-8"))
+            log.warning("%s was not complete (%s): it is taken from the checkpoint", path, wrong)
 
     def discard_after(self, step: int) -> None:
         """Remove what was written after `step`, to resume from its checkpoint.
@@ -321,6 +322,8 @@ def refuse_changes(
 def missing_steps(found: Sequence[int], last: int) -> str:
     """Say which steps from 0 to `last` are missing or there twice; "" if each is there once."""
     counts = Counter(found)
+    if sorted(found) == list(range(last + 1)) != list(found):
+        return "its lines are not in order"
     spans: list[list[int]] = []
     for step in range(last + 1):
         if counts[step] == 1:
@@ -331,6 +334,14 @@ def missing_steps(found: Sequence[int], last: int) -> str:
             spans.append([step, step])
     shown = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
     return f"missing or more than once: steps {shown}" if spans else ""
+
+
+def _changed_steps(found: Sequence[Row], saved: Sequence[Row]) -> str:
+    """Say which lines are not as in a checkpoint; an evaluation may have been made since."""
+    changed = [row["step"] for row, own in zip(found, saved, strict=False) if row != own]
+    if changed == [found[-1]["step"]] and "heldout" in found[-1] and "heldout" not in saved[-1]:
+        return ""
+    return f"changed since: steps {', '.join(map(str, changed))}" if changed else ""
 
 
 def read_lines(path: Path) -> list[Row]:

@@ -17,6 +17,7 @@ from tiny_models import LIMIT, PROMPTS, as_tokens, complete, make_draws, make_mo
 from rollwise.engines.cpu.processes import SharedModel
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import EngineError
+from rollwise.signals import terminated_by_signals
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
 
@@ -104,6 +105,22 @@ def test_a_process_that_is_killed_is_an_error_that_says_so(model, tokenizer):
     os.kill(engine._batch.forked[0]._process.pid, signal.SIGKILL)
     with pytest.raises(EngineError, match=r"process of the engine ended .* exit code -9"):
         complete(engine, make_draws(8))
+
+
+def test_a_signal_for_the_parent_that_comes_while_a_process_starts_is_ignored(
+    model, tokenizer, monkeypatch
+):
+    """As when Ctrl-C in a terminal reaches them all."""
+
+    def signalled():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+
+    with terminated_by_signals(), monkeypatch.context() as patch:
+        patch.setattr("gc.freeze", signalled)  # the first that a forked process does
+        engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=8, processes=2)
+    draws = make_draws(8)
+    assert set(complete(engine, draws)) == set(draws)
 
 
 def test_what_fails_in_a_forked_process_fails_here(model, tokenizer):

@@ -375,6 +375,13 @@ def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, c
     assert "`model.path` cannot change" in " ".join(capsys.readouterr().err.split())
     (folder / "config.json").write_text(config)
 
+    saved = folder / "checkpoints" / "step-000004" / "run" / "config.json"
+    content = saved.read_bytes()
+    saved.write_bytes(content.replace(b"timeout", b"tiieout"))
+    assert train(folder, "--resume", **settings) == 2
+    assert "run/config.json differ" in " ".join(capsys.readouterr().err.split())
+    saved.write_bytes(content)
+
     optimizer = folder / "checkpoints" / "step-000004" / "optimizer.safetensors"
     content = optimizer.read_bytes()
     optimizer.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

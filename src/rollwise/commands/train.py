@@ -12,6 +12,7 @@ from rollwise.commands.train_display import TrainingDisplay, summary_table
 from rollwise.config import TrainConfig, is_recorded_by, make_config
 from rollwise.engines import Engine
 from rollwise.errors import PolicyError, RunError
+from rollwise.files import damaged_files
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import write_report
@@ -159,7 +160,8 @@ def _resumed_config(
     before, now = make_config(recorded), make_config(*([recorded] if resume else []), *layers)
     refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
     for checkpoint in list_checkpoints(folder.checkpoints)[-1:]:
-        if (checkpoint / "run" / "config.json").exists():  # config.json may have been edited since
+        whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later
+        if whole and (checkpoint / "run" / "config.json").exists():  # config.json may be edited
             saved = make_config(RunFolder(checkpoint / "run").read_config())
             refuse_changes(checkpoint, saved.model_dump(), now.model_dump(), CHANGEABLE)
     return now

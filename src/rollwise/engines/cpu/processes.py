@@ -313,8 +313,16 @@ def _fork(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     with warnings.catch_warnings():
         # From 3.12 on Python warns of locks held by other threads; the batch takes none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_PARENT)
+        try:  # until it ignores them, the new process would handle them as its parent does
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
+
+
+_FOR_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that a forked process ignores, for its parent ends it."""
 
 
 def _end(process: BaseProcess, pipe: Connection) -> None:
@@ -328,8 +336,9 @@ def _serve(batch: ContinuousBatch, pipe: Connection, parents: Connection) -> Non
     parents.close()
     torch.set_num_threads(1)  # only one survives a fork
     gc.freeze()  # keep the collector off the parent's objects
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they are for the parent, which ends this process
+    for number in _FOR_THE_PARENT:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_PARENT)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             method, arguments = pipe.recv()
