@@ -110,7 +110,9 @@ def report(tmp_path_factory):
         for number in range(4):
             reason = ("satisfied", "exhausted", "futile")[number % 3]
             key = f"{number}-{step}"
+            beliefs = {(0, 11): 0.9, (0, 12): 0.1}
             row = visit(step, key, correct=number, exit_reason=reason)
+            row["expected"] = beliefs.get((number, step), row["expected"])
             folder.keep_visit(step, row, f"question {key}?")
     folder.flush_samples()
     return write_report(path)
@@ -218,6 +220,10 @@ def test_prompts_are_searched_sorted_and_opened(show, report):
     assert run_script(page, shown)[0].startswith("question 3-")
     choose(page, "prompt-order", "visits")
     assert run_script(page, shown)[0] == HOSTILE_NAME
+    choose(page, "prompt-order", "expected")
+    assert run_script(page, shown)[0] == "question 0-11?"
+    choose(page, "prompt-order", "unexpected")
+    assert run_script(page, shown)[0] == "question 0-12?"
     choose(page, "prompt-order", "exit")
     assert run_script(page, shown)[0].startswith("question 1-")  # exhausted comes first
     choose(page, "prompt-exit", "futile")
@@ -237,6 +243,57 @@ def test_prompts_are_searched_sorted_and_opened(show, report):
         page, "document.querySelector('.opened').innerText"
     )
     assert run_script(page, "document.querySelector('.opened canvas') !== null")
+
+
+def test_a_prompt_is_sorted_and_shown_by_all_its_responses_not_by_the_last(show, tmp_path):
+    path = make_run(tmp_path / "run")
+    folder = RunFolder(path)
+    for step, (often, seldom) in enumerate([(1, 0), (1, 0), (0, 1)], 1):
+        for key, correct in (("often", often), ("seldom", seldom)):
+            folder.keep_visit(step, visit(step, key, drawn=1, correct=correct), f"{key}?")
+    folder.flush_samples()
+    page = show(write_report(path))
+    shown = "[...document.querySelectorAll('.prompt summary')].map((s) => s.innerText)"
+    choose(page, "prompt-order", "easiest")
+    often, seldom = run_script(page, shown)
+    assert often.startswith("often?") and "66.7 % of 3 responses correct · step 3" in often
+    assert seldom.startswith("seldom?") and "33.3 % of 3 responses correct" in seldom
+    choose(page, "prompt-order", "hardest")
+    assert run_script(page, shown) == [seldom, often]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
+    names = [f"method {number}" for number in range(20)]
+    costs = {name: np.array([0.0, 100.0]) for name in ("steps", "draws", "tokens", "seconds")}
+    curves = {name: {0: Curve(np.array([0.1, at / 20]), costs)} for at, name in enumerate(names)}
+    (tmp_path / "c").mkdir()
+    comparison = compare_methods(curves, names[0], 0.4, {})
+    page = show(write_comparison_report(tmp_path / "c", comparison, ""), theme=theme)
+    looks = run_script(
+        page,
+        "[...document.querySelectorAll('#chart-tokens .legend svg')].map((s) => "
+        "getComputedStyle(s.firstChild).stroke + s.firstChild.getAttribute('stroke-dasharray'))",
+    )
+    assert len(looks) == len(set(looks)) == 21  # and the target
+    drawn = run_script(
+        page,
+        "charts.get('tokens').uplot.series.filter((s) => / [0-9]+$/.test(s.label))"
+        ".map((s) => s.stroke() + s.dash)",
+    )
+    assert len(drawn) == len(set(drawn)) == 20
+
+    figures = ("tokens", "seconds", "prompts", "draws", "trained", "signal", "signal_to_noise")
+    figures += ("signal_per_1000_tokens", "signal_per_second")
+    plans = {name: dict.fromkeys(figures, Mean(1.0 + at, 0.1)) for at, name in enumerate(names)}
+    (tmp_path / "p").mkdir()
+    page = show(write_plan_report(tmp_path / "p", plans, [], 10, 2), theme=theme)
+    shapes = run_script(
+        page,
+        "[...document.querySelectorAll('#chart-signal-tokens .legend path')].map((p) => "
+        "getComputedStyle(p).stroke + p.getAttribute('d'))",
+    )
+    assert len(shapes) == len(set(shapes)) == 20
 
 
 @pytest.mark.parametrize(("width", "theme"), SIZES)

@@ -15,12 +15,13 @@ import pytest
 
 import rollwise
 from rollwise.cli import main
-from rollwise.config import TrainConfig, make_config
+from rollwise.config import EvaluateConfig, TrainConfig, make_config, make_settings
+from rollwise.config.base import nested
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
 from rollwise.reports import write_report
 from rollwise.reports.charts import MOST_POINTS, RunCharts
-from rollwise.reports.facts import command
+from rollwise.reports.facts import command, run_facts
 from rollwise.reports.ledger import run_ledger
 from rollwise.reports.page import part
 
@@ -178,23 +179,43 @@ def test_the_header_says_what_was_run(run):
     assert "command rollwise train " in text
 
 
-def test_the_command_in_the_header_has_every_setting_that_is_not_the_default():
-    settings = {
-        "steps": 7,
-        "exit": {"type": "balanced", "positives": 3},
-        "prompts": {"type": "cdas"},
-    }
+def settings_of(words, kind):
+    """Read a command's words as its settings."""
+    given = {name[2:]: value for name, value in zip(words[2::2], words[3::2], strict=True)}
+    if "benchmarks" in given:
+        given["benchmarks"] = given["benchmarks"].split(",")
+    return make_settings(kind, *map(nested, given.items())).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 7, "exit": {"type": "balanced", "positives": 3}, "prompts": {"type": "cdas"}},
+        {"exit": {"type": "fixed_count", "samples": 1}, "advantage": {"baseline": "belief"}},
+        {"model": {"path": "some/model"}, "data": {"train": "a.jsonl"}},
+        {"model": {"path": "some/model"}, "engine": {"max_new_tokens": 48}},  # default of another
+        {"tokens": 1000, "allocation": {"type": "gvm"}},
+    ],
+)
+def test_the_command_in_the_header_has_every_setting_that_is_not_the_default(settings):
     made = make_config(settings).model_dump(mode="json")
     words = shlex.split(command("train", TrainConfig, made))
     assert words[:2] == ["rollwise", "train"]
-    given = dict(zip(words[2::2], words[3::2], strict=True))
-    assert given["--steps"] == "7"
-    assert (given["--exit.type"], given["--exit.positives"]) == ("balanced", "3")
-    layer = {}
-    for name, value in given.items():
-        *section, last = name.removeprefix("--").split(".")
-        (layer.setdefault(section[0], {}) if section else layer)[last] = value
-    assert make_config(layer).model_dump(mode="json") == made
+    assert settings_of(words, TrainConfig) == made
+
+
+def test_the_command_of_an_evaluation_draws_as_long_responses_as_it_did():
+    given = {"model": {"path": "runs/first"}, "engine": {"max_new_tokens": 48}}
+    made = make_settings(EvaluateConfig, given).model_dump(mode="json")
+    words = shlex.split(command("evaluate", EvaluateConfig, made))
+    assert settings_of(words, EvaluateConfig) == made
+
+
+def test_the_method_of_a_default_run_is_single_responses():
+    facts = run_facts(make_config({}).model_dump(mode="json"), {})
+    assert (
+        facts["method"] == "prompts worth · single responses · objective linear · baseline belief"
+    )
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):
@@ -308,6 +329,7 @@ def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
         "exit_reason": ["satisfied", "satisfied"],
     }
     assert (prompts["a?"]["visited"], len(prompts["a?"]["responses"])) == (2, 1)
+    assert (prompts["a?"]["correct"], prompts["a?"]["drawn"]) == (3, 8)
     assert prompts["b?"]["visits"]["exit_reason"] == ["futile"]
     assert (prompts["b?"]["answer"], prompts["b?"]["responses"]) == (None, [])
 
@@ -326,10 +348,18 @@ def test_the_ledger_is_a_table_that_adds_up(tmp_path):
     assert "in groups that were learned from 48 32.0 % 480 32.0 %" in text
     assert "surplusbeyond their prompt's exit: cancelled or dropped 12 8.0 % 180 12.0 %" in text
     assert "all 150 1,500" in text
-    assert "9 of the responses in pools were truncated, with 90 tokens" in text
+    assert "9 responses in pools were truncated, with 90 tokens" in text
     assert "pilot" not in text  # there was none
     shares = {each["label"]: each["values"] for each in read(path).charts["ledger"]["lines"]}
     assert shares["zero variance"] == [0.16] * 3
+
+
+def test_a_ledger_of_one_place_has_no_chart(tmp_path):
+    one = {"draws": {"trained": 4}, "tokens": {"trained": 40}, "truncated": LEDGER["truncated"]}
+    write_report(make_run(tmp_path / "one", more={"ledger": one}))
+    write_report(make_run(tmp_path / "more", more={"ledger": LEDGER}))
+    assert "ledger" not in read(tmp_path / "one").charts
+    assert "ledger" in read(tmp_path / "more").charts
 
 
 def test_steps_without_a_ledger_are_counted():

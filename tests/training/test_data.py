@@ -214,5 +214,5 @@ def test_a_batch_larger_than_the_data_is_refused(load, write):
     assert len(load(data=sources, prompts={"batch_size": 5}).train) == 5
     with pytest.raises(ConfigError) as caught:
         load(data=sources, prompts={"batch_size": 6})
-    message = "`prompts.batch_size` must be at most the number of training problems (5), it is 6"
-    assert message in str(caught.value)
+    assert "5 training problems, fewer than the 6 prompts of a step" in str(caught.value)
+    assert "(--prompts.batch_size 5)" in str(caught.value)

@@ -84,3 +84,12 @@ def _kept(name: str, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Mapp
         return lower
     kept = choice.kept_for(upper[choice.tag])
     return {key: value for key, value in lower.items() if key in kept}
+
+
+def nested(item: tuple[str, Any]) -> dict[str, Any]:
+    """Turn ("a.b", 1) into {"a": {"b": 1}}."""
+    *sections, key = item[0].split(".")
+    layer: dict[str, Any] = {key: item[1]}
+    for section in reversed(sections):
+        layer = {section: layer}
+    return layer

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rollwise.config.base import CommandConfig, merge
+from rollwise.config.base import CommandConfig, merge, nested
 from rollwise.config.reading import make_config
 from rollwise.config.sections import Section
 from rollwise.errors import ConfigError
@@ -147,7 +147,7 @@ class CompareConfig(CommandConfig):
             The settings, without defaults.
         """
         own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
-        layers: list[Settings] = [self.base, own, *map(_nested, chosen.items())]
+        layers: list[Settings] = [self.base, own, *map(nested, chosen.items())]
         share = self.choosing.share if choosing else 1.0
         limits = {"seed": seed, **self._length(share, 1 if choosing else self.evaluations)}
         if self.plugin_folder is not None:
@@ -179,12 +179,3 @@ class CompareConfig(CommandConfig):
                 "evaluation": {"every": 0, "every_tokens": max(1, tokens // evaluations)},
             }
         return {} if self.seconds is None else {"seconds": share * self.seconds}
-
-
-def _nested(item: tuple[str, Any]) -> dict[str, Any]:
-    """Turn ("a.b", 1) into {"a": {"b": 1}}."""
-    *sections, key = item[0].split(".")
-    nested: dict[str, Any] = {key: item[1]}
-    for section in reversed(sections):
-        nested = {section: nested}
-    return nested

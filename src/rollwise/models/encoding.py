@@ -113,7 +113,8 @@ def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | Non
     if room < 1:
         raise ConfigError(
             f"`engine.max_new_tokens` must be below the model's context of {context} tokens, "
-            f"it is {max_new_tokens}"
+            f"it is {max_new_tokens}: --engine.max_new_tokens {max(1, context // 2)} leaves half "
+            "of it for the prompt"
         )
     return min(max_prompt_tokens, room)
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import rollwise
-from rollwise.config import CommandConfig, TrainConfig, make_settings
+from rollwise.config import CommandConfig, TrainConfig, make_settings, plugins_in
+from rollwise.config.base import nested
+from rollwise.errors import ConfigError
 from rollwise.records import flatten
 
 Settings = Mapping[str, Any]
@@ -42,34 +44,65 @@ SHOWN = ("rollwise", "torch", "transformers")
 def method(config: Settings) -> str:
     """Say how a run samples and learns, by the settings that decide it."""
     group, advantage = config["group"], config["advantage"]
-    parts = [
-        f"prompts {config['prompts']['type']}",
-        f"exit {with_numbers(config['exit'])}",
-        f"schedule {with_numbers(config['schedule'])}",
-    ]
-    if config.get("allocation", {}).get("type", "none") != "none":
-        parts.append(f"allocation {config['allocation']['type']}")
-    parts.append(f"groups of {group['size']} ({group['strategy']})")
+    allocation = config.get("allocation", {}).get("type", "none")
+    parts = [f"prompts {config['prompts']['type']}"]
+    if allocation == "none" and _is_single(config["exit"]):
+        parts.append("single responses")
+    else:
+        parts += [
+            f"exit {with_numbers(config['exit'])}",
+            f"schedule {with_numbers(config['schedule'])}",
+        ]
+        if allocation != "none":
+            parts.append(f"allocation {allocation}")
+        parts.append(f"groups of {group['size']} ({group['strategy']})")
     parts.append(f"objective {advantage['objective']}")
     if advantage.get("baseline", "pool") != "pool":
         parts.append(f"baseline {advantage['baseline']}")
     return " · ".join(parts)
 
 
+def _is_single(rule: Settings) -> bool:
+    return (rule["type"], rule.get("samples")) == ("fixed_count", 1)
+
+
 def command(name: str, kind: type[CommandConfig], config: Settings) -> str:
-    """Return a command with the settings of a run: those that are not the defaults.
+    """Return a command that has the settings of a run: those that are not the defaults.
+
+    Some defaults depend on other settings, so that they are compared again with those that are
+    given, until nothing is missing. Where a plug-in is named, or a setting of another release, the
+    settings that differ from those of the plain command are all that is known.
 
     Args:
         name: Of the command.
         kind: Of its settings.
         config: Those of the run.
     """
+    recorded = {
+        setting: value
+        for setting, value in flatten(config, ".").items()
+        if setting != "plugin_folder" and value is not None
+    }
+    given: dict[str, Any] = {}
+    while more := _unlike_defaults(kind, recorded, given):
+        given |= more
     words = ["rollwise", name]
-    default = flatten(make_settings(kind).model_dump(mode="json"), ".")
-    for setting, value in flatten(config, ".").items():
-        if setting != "plugin_folder" and value is not None and default.get(setting) != value:
-            words += [f"--{setting}", _on_command_line(value)]
+    for setting in recorded:
+        if setting in given:
+            words += [f"--{setting}", _on_command_line(given[setting])]
     return shlex.join(words)
+
+
+def _unlike_defaults(kind: type[CommandConfig], recorded: Settings, given: Settings) -> Settings:
+    """Return the recorded settings that differ from the defaults beside those that are given."""
+    layers = [nested(item) for item in given.items()]
+    if any(plugins_in(layer) for layer in layers):
+        return {}
+    try:
+        default = flatten(make_settings(kind, *layers).model_dump(mode="json"), ".")
+    except ConfigError:
+        return {}
+    return {s: v for s, v in recorded.items() if s not in given and default.get(s) != v}
 
 
 def _on_command_line(value: Any) -> str:

@@ -55,7 +55,7 @@ def run_ledger(lines: Sequence[Row]) -> Row | None:
 
 
 def ledger_chart(run: RunCharts) -> Chart | None:
-    """Draw where the tokens of each step went, as shares."""
+    """Draw where the tokens of each step went, as shares; None where all went to one place."""
     if not run.known("ledger"):
         return None
     tokens = [row.get("ledger", {}).get("tokens", {}) for row in run.steps]
@@ -68,6 +68,8 @@ def ledger_chart(run: RunCharts) -> Chart | None:
         if any(shares):
             values = run.averaged(run.of_steps(shares))
             lines.append(line(name.replace("_", " "), values, colour=COLOURS[colour]))
+    if len(lines) < 2:
+        return None
     title = "Where the tokens of a step went"
     return chart("ledger", title, lines, unit="share", low=0, high=1, stacked=True, wide=True)
 

@@ -58,6 +58,8 @@ def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
                 "question": question if own else shown(question),
                 "answer": own[0]["answer"] if own else None,
                 "visited": known.count(key),
+                "correct": known.total(key, "correct"),
+                "drawn": known.total(key, "drawn"),
                 "visits": known.columns(key, per_prompt),
                 "responses": [
                     {name: each[name] for name in ("step", "exit_reason", "rows")} for each in own
@@ -86,6 +88,7 @@ class _Visits:
         self, columns: Mapping[str, Any], places: Mapping[str, Any], questions: Mapping[str, str]
     ) -> None:
         self._columns, self._places, self.questions = columns, places, questions
+        self._counts = {name: np.asarray(columns[name]) for name in ("correct", "drawn")}
 
     @classmethod
     def of_table(cls, table: Any) -> "_Visits":
@@ -121,6 +124,10 @@ class _Visits:
 
     def count(self, key: str) -> int:
         return len(self._places[key])
+
+    def total(self, key: str, name: str) -> int:
+        """Add up a count over all visits of a prompt."""
+        return int(self._counts[name][self._places[key]].sum())
 
     def choose(self, first: Sequence[str]) -> list[str]:
         """Return the prompts that are shown: these, and then those with most visits."""

@@ -47,8 +47,9 @@ def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> Ru
     heldout = _encode("held-out", all_heldout, tokenizer, config, context)
     if config.prompts.batch_size > len(train.problems):
         raise ConfigError(
-            f"`prompts.batch_size` must be at most the number of training problems "
-            f"({len(train.problems)}), it is {config.prompts.batch_size}"
+            f"there are {len(train.problems)} training problems, fewer than the "
+            f"{config.prompts.batch_size} prompts of a step: set `prompts.batch_size` to at most "
+            f"{len(train.problems)} (--prompts.batch_size {len(train.problems)})"
         )
     return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
 

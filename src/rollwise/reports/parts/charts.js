@@ -20,6 +20,26 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+// A line's colour and dash, or a point's colour and shape: eight colours, then the same ones with the next dash or shape.
+const COLOURS = 8;
+const DASHES = [[], [12, 4], [2, 3], [12, 3, 2, 3]];
+const SHAPES = ["circle", "square", "triangle", "cross"];
+const DASHED = [6, 5];
+
+function hue(line) { return `--c${line.colour % COLOURS}`; }
+
+function pattern(line) { return Math.floor(line.colour / COLOURS) % DASHES.length; }
+
+function dashOf(line) { return line.style === "dashed" ? DASHED : DASHES[pattern(line)]; }
+
+// The outline of a shape of radius r around (x, y), as an SVG path.
+function outline(shape, x, y, r) {
+  if (shape === "circle") return `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`;
+  if (shape === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
+  if (shape === "triangle") return `M${x} ${y - r}l${r} ${2 * r}h${-2 * r}z`;
+  return `M${x - r} ${y - r}l${2 * r} ${2 * r}M${x + r} ${y - r}l${-2 * r} ${2 * r}`;
+}
+
 // 1234567 -> 1.23M; never an exponent.
 function short(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -110,10 +130,10 @@ class Chart {
 
   series() {
     const series = [{}], bands = [];
-    const stroke = (line) => () => colour(`--c${line.colour % 8}`);
+    const stroke = (line) => () => colour(hue(line));
     if (this.spec.stacked) {
       for (const line of [...this.lines].reverse()) {
-        series.push({ label: line.label, stroke: stroke(line), fill: stroke(line), width: 1, points: { show: false }, show: !this.hidden.has(line.key) });
+        series.push({ label: line.label, stroke: stroke(line), fill: () => filling(line), width: 1, points: { show: false }, show: !this.hidden.has(line.key) });
       }
       return { series, bands };
     }
@@ -122,16 +142,16 @@ class Chart {
       const show = !this.hidden.has(line.key);
       series.push({
         label: line.label,
-        stroke: line.style === "faint" ? () => colour(`--c${line.colour % 8}`) + "66" : stroke(line),
+        stroke: line.style === "faint" ? () => colour(hue(line)) + "66" : stroke(line),
         width: line.style === "faint" ? 1 : line.style === "points" ? 0 : 2,
-        dash: line.style === "dashed" ? [6, 5] : undefined,
-        points: { show: Boolean(line.points) || line.style === "points" || few, size: 6, fill: stroke(line) },
+        dash: dashOf(line),
+        points: { show: line.style !== "points" && (Boolean(line.points) || few), size: 6, fill: stroke(line) },
         spanGaps: true, show,
       });
       if (line.low) {
         const at = series.length;
         for (const end of ["low", "high"]) series.push({ label: `${line.label}, ${end}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, show });
-        bands.push({ series: [at + 1, at], fill: () => colour(`--c${line.colour % 8}`) + "2e" });
+        bands.push({ series: [at + 1, at], fill: () => colour(hue(line)) + "2e" });
       }
     }
     return { series, bands };
@@ -161,7 +181,7 @@ class Chart {
       },
       hooks: {
         setCursor: [() => this.readCursor()],
-        draw: [(u) => this.drawErrors(u)],
+        draw: [(u) => this.drawPoints(u)],
         setSelect: [(u) => {
           if (u.select.width > 4) this.zoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
           if (u.select.width) u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
@@ -171,18 +191,29 @@ class Chart {
     for (const canvas of this.plot.querySelectorAll("canvas")) canvas.setAttribute("aria-hidden", "true");
   }
 
-  // Bars from the low to the high end of a point, in both directions.
-  drawErrors(u) {
-    for (const line of this.lines.filter((each) => each.bars && !this.hidden.has(each.key))) {
-      const at = line.values.findIndex((value) => value !== null);
-      const [x, y] = [u.valToPos(this.x[at], "x", true), u.valToPos(line.values[at], "y", true)];
-      u.ctx.strokeStyle = colour(`--c${line.colour % 8}`);
+  // Points, and bars from their low to their high ends in both directions.
+  drawPoints(u) {
+    u.ctx.save();
+    u.ctx.beginPath();
+    u.ctx.rect(u.bbox.left - 8, u.bbox.top - 8, u.bbox.width + 16, u.bbox.height + 16);
+    u.ctx.clip();
+    for (const line of this.lines.filter((each) => each.style === "points" && !this.hidden.has(each.key))) {
+      u.ctx.strokeStyle = u.ctx.fillStyle = colour(hue(line));
       u.ctx.lineWidth = 1.5 * devicePixelRatio;
-      u.ctx.beginPath();
-      u.ctx.moveTo(x, u.valToPos(line.bars.low, "y", true)); u.ctx.lineTo(x, u.valToPos(line.bars.high, "y", true));
-      u.ctx.moveTo(u.valToPos(line.bars.left, "x", true), y); u.ctx.lineTo(u.valToPos(line.bars.right, "x", true), y);
-      u.ctx.stroke();
+      line.values.forEach((value, at) => {
+        if (value === null) return;
+        const [x, y] = [u.valToPos(this.x[at], "x", true), u.valToPos(value, "y", true)];
+        const shape = new Path2D(outline(SHAPES[pattern(line)], x, y, 4 * devicePixelRatio));
+        u.ctx.stroke(shape);
+        u.ctx.fill(shape);
+        if (!line.bars) return;
+        u.ctx.beginPath();
+        u.ctx.moveTo(x, u.valToPos(line.bars.low, "y", true)); u.ctx.lineTo(x, u.valToPos(line.bars.high, "y", true));
+        u.ctx.moveTo(u.valToPos(line.bars.left, "x", true), y); u.ctx.lineTo(u.valToPos(line.bars.right, "x", true), y);
+        u.ctx.stroke();
+      });
     }
+    u.ctx.restore();
   }
 
   // Where the grid holds logarithms, show what they are of.
@@ -259,7 +290,7 @@ class Chart {
       const button = make("button", {
         type: "button", "aria-pressed": String(!this.hidden.has(line.key)),
         onclick: () => this.toggle(line.key),
-      }, swatch(line), make("span", { text: line.label }), value);
+      }, swatch(line, this.spec.stacked), make("span", { text: line.label }), value);
       return make("li", {}, button);
     });
     this.at = make("li", { class: "value" });
@@ -326,13 +357,29 @@ class Chart {
   }
 }
 
-function swatch(line) {
-  const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [name, value] of [["width", 18], ["height", 8], ["aria-hidden", "true"]]) drawing.setAttribute(name, value);
-  const stroke = document.createElementNS("http://www.w3.org/2000/svg", "line");
-  for (const [name, value] of [["x1", 0], ["x2", 18], ["y1", 4], ["y2", 4], ["stroke", `var(--c${line.colour % 8})`], ["stroke-width", 3]]) stroke.setAttribute(name, value);
-  if (line.style === "dashed") stroke.setAttribute("stroke-dasharray", "5 3");
-  drawing.append(stroke);
+// What fills an area: its colour, or stripes of it where the colours repeat.
+function filling(line) {
+  if (!pattern(line)) return colour(hue(line));
+  const size = 6 * devicePixelRatio, tile = make("canvas", { width: size, height: size }), ctx = tile.getContext("2d");
+  ctx.fillStyle = colour("--paper");
+  ctx.fillRect(0, 0, size, size);
+  ctx.fillStyle = colour(hue(line));
+  if (pattern(line) !== 2) ctx.fillRect(0, 0, size, size / 2);
+  if (pattern(line) !== 1) ctx.fillRect(0, 0, size / 2, size);
+  return ctx.createPattern(tile, "repeat");
+}
+
+// What a line, a point or an area looks like, for the legend.
+function swatch(line, stacked) {
+  const draw = (name, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
+  const drawing = draw("svg", { width: 26, height: 10, "aria-hidden": "true" });
+  const stroke = `var(${hue(line)})`;
+  if (line.style === "points") drawing.append(draw("path", { d: outline(SHAPES[pattern(line)], 13, 5, 3.5), stroke, fill: stroke, "stroke-width": 1.5 }));
+  else drawing.append(draw("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke, "stroke-width": stacked ? 10 : 2.5, "stroke-dasharray": dashOf(line).join(" ") }));
   return drawing;
 }
 

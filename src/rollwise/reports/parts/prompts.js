@@ -10,15 +10,23 @@ const browser = { shown: PAGE, open: new Map(), text: "" };
 
 function last(list) { return list[list.length - 1]; }
 
-function passRate(prompt) {
-  const at = prompt.visits.step.length - 1;
-  return prompt.visits.drawn[at] ? prompt.visits.correct[at] / prompt.visits.drawn[at] : null;
+// Of what is shown, ascending or descending; prompts without it come last.
+function by(value, sign) {
+  return (a, b) => {
+    const [one, other] = [value(a), value(b)];
+    return one === null || other === null ? (one === null) - (other === null) : sign * (one - other);
+  };
 }
+
+const passRate = (prompt) => (prompt.drawn ? prompt.correct / prompt.drawn : null);
+const expected = (prompt) => last(prompt.visits.expected);
 
 const ORDERS = {
   newest: ["newest visit", (a, b) => last(b.visits.step) - last(a.visits.step)],
-  hardest: ["pass rate, lowest first", (a, b) => (passRate(a) ?? 2) - (passRate(b) ?? 2)],
-  easiest: ["pass rate, highest first", (a, b) => (passRate(b) ?? -1) - (passRate(a) ?? -1)],
+  hardest: ["pass rate, lowest first", by(passRate, 1)],
+  easiest: ["pass rate, highest first", by(passRate, -1)],
+  unexpected: ["expected pass rate, lowest first", by(expected, 1)],
+  expected: ["expected pass rate, highest first", by(expected, -1)],
   visits: ["visits, most first", (a, b) => b.visited - a.visited],
   exit: ["last exit", (a, b) => String(last(a.visits.exit_reason)).localeCompare(String(last(b.visits.exit_reason)))],
 };
@@ -47,11 +55,14 @@ function showPrompts() {
 }
 
 function promptRow(prompt) {
-  const rate = passRate(prompt);
-  const exit = last(prompt.visits.exit_reason);
+  const { step, correct, drawn, exit_reason } = prompt.visits;
+  const [rate, belief] = [passRate(prompt), expected(prompt)];
   const label = make("span", { class: "question", text: prompt.question.replace(/\s+/g, " ").slice(0, 160) });
   const facts = make("span", { class: "soft" },
-    `${rate === null ? "–" : trimmedPercent(rate)} correct · ${plural(prompt.visited, "visit")} · ${exit} at step ${last(prompt.visits.step)}${prompt.responses.length ? " · responses" : ""}`);
+    rate === null ? "no response" : `${trimmedPercent(rate)} of ${plural(prompt.drawn, "response")} correct`,
+    prompt.visited === prompt.drawn ? "" : ` in ${plural(prompt.visited, "visit")}`,
+    ` · step ${last(step)}: ${belief === null ? "" : `${trimmedPercent(belief)} expected, `}${last(correct)} of ${last(drawn)} correct, ${last(exit_reason)}`,
+    prompt.responses.length ? " · responses" : "");
   const row = make("details", { class: "prompt" }, make("summary", {}, label, make("br"), facts));
   row.addEventListener("toggle", () => {
     if (row.open) openPrompt(row, prompt);
@@ -92,7 +103,8 @@ function history(prompt) {
   const { step, correct, drawn, expected, strength } = prompt.visits;
   const rates = step.map((_, at) => (drawn[at] ? correct[at] / drawn[at] : null));
   const spread = expected.map((rate, at) => (rate === null ? null : Math.sqrt((rate * (1 - rate)) / (strength[at] + 1))));
-  const lines = [{ label: "pass rate", values: rates, points: true, colour: 0 }];
+  const single = drawn.every((count) => count <= 1);
+  const lines = [{ label: single ? "reward" : "pass rate", values: rates, points: true, colour: 0, style: single ? "points" : "" }];
   if (expected.some((rate) => rate !== null)) {
     lines.push({
       label: "expected beforehand, ± its standard deviation", values: expected, colour: 1, style: "dashed", points: true,
@@ -102,7 +114,7 @@ function history(prompt) {
   }
   const grid = `visits of ${prompt.key}`;
   report.grids[grid] = { step };
-  const drawing = new Chart({ id: `history-${historyNumber++}`, title: "Pass rate at each visit", grid, lines, unit: "share", low: 0, high: 1 });
+  const drawing = new Chart({ id: `history-${historyNumber++}`, title: single ? "Response at each visit: correct (100 %) or not" : "Pass rate at each visit", grid, lines, unit: "share", low: 0, high: 1 });
   requestAnimationFrame(() => drawing.resize());
   histories.add(drawing);
   return drawing.figure;
@@ -113,7 +125,7 @@ const histories = new Set();
 
 function stopped(prompt, at) {
   const { step, correct, drawn, exit_reason } = prompt.visits;
-  return make("p", {}, `Step ${step[at]}: ${correct[at]} of ${drawn[at]} correct. Sampling ended because ${WHY[exit_reason[at]] ?? exit_reason[at]}${exit_reason[at] === "satisfied" && report.exit ? ` (${report.exit})` : ""}.`);
+  return make("p", {}, `Step ${step[at]}: ${correct[at]} of ${drawn[at]} correct. Sampling ended because ${WHY[exit_reason[at]] ?? exit_reason[at]}${exit_reason[at] === "satisfied" && report.exit ? `: ${report.exit}` : ""}.`);
 }
 
 function visit(prompt, recorded) {
