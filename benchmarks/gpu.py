@@ -17,6 +17,8 @@ that a failure, or memory that is not given back, is its own.
              of `generate`: 64 responses of 1,024 tokens
   memory     peak memory of learning over what `rollwise plan --memory` says, for three sizes, and
              for the largest with an optimizer in 8 bits
+  handing    vLLM only: seconds until it has new weights, all of them and with adapters merged in,
+             and those that pass through the machine's memory over those read on the device
   sleep      vLLM only: share of its memory that it frees while it sleeps, and seconds to sleep, and
              to wake up with new weights
 
@@ -35,6 +37,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,7 +52,7 @@ from rollwise.config import LearnerSettings, VLLMSettings, make_config
 from rollwise.engines import Engine
 from rollwise.engines.transformers import make_built_in_engine
 from rollwise.evaluation.memory import ModelShape, plan_memory
-from rollwise.models.loading import in_bfloat16, model_path
+from rollwise.models.loading import in_bfloat16, merged_weights, model_path
 from rollwise.sampling import Draw
 from rollwise.step import Example
 from rollwise.training.learner import Learner
@@ -298,6 +301,37 @@ def memory(device: str, quick: bool) -> Figures:
     return found
 
 
+def handing(device: str, quick: bool) -> Figures:
+    """Hand weights to vLLM on the device, and through the machine's memory."""
+    if device == "cpu" or find_spec("vllm") is None:
+        return {}
+    model = make_model("0.1B" if quick else "1.5B", device)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    found: Figures = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        vllm_of(model, tokenizer, folder, enforce_eager=True) as engine,
+    ):
+        kinds = {"all": model.state_dict()}
+        if find_spec("peft") is not None:
+            from peft import LoraConfig, get_peft_model
+
+            adapters = LoraConfig(r=32, target_modules="all-linear", task_type="CAUSAL_LM")
+            kinds["merged"] = merged_weights(get_peft_model(model, adapters))
+        seconds = {}
+        for on_device in (True, False):
+            for name, weights in kinds.items():
+                engine._on_device = on_device
+                run = partial(engine.load_weights, weights)
+                seconds[name, on_device] = seconds_of(device, run)
+                if engine._on_device != on_device:
+                    raise RuntimeError("the device did not take them: see the warning above")
+        for name in kinds:
+            found[f"{name}_seconds"] = seconds[name, True]
+            found[f"{name}_seconds_ratio"] = seconds[name, False] / seconds[name, True]
+    return found
+
+
 def sleep(device: str, quick: bool) -> Figures:
     """Let vLLM sleep and wake up."""
     if device == "cpu" or find_spec("vllm") is None:
@@ -327,7 +361,8 @@ def sleep(device: str, quick: bool) -> Figures:
 
 
 PARTS = {
-    part.__name__: part for part in (tests, attention, packing, logits, decoding, memory, sleep)
+    part.__name__: part
+    for part in (tests, attention, packing, logits, decoding, memory, handing, sleep)
 }
 
 

@@ -8,6 +8,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rollwise.config import make_config
+from rollwise.engines.shared_weights import SharedWeights
 from rollwise.records import RunFolder
 from rollwise.sampling import Draw
 from rollwise.step import Example
@@ -92,27 +93,37 @@ def test_the_built_in_engine_lends_its_cache(tmp_path):
     assert torch.cuda.memory_allocated() < taken
 
 
+def with_vllm(config, **settings):
+    """The same run on vLLM, which takes 0.3 of the GPU."""
+    engine = {"type": "vllm", "enforce_eager": True, "gpu_memory_utilization": 0.3}
+    engine |= {"max_new_tokens": 16, "batch_size": 64} | settings
+    return config.model_copy(update={"engine": make_config({"engine": engine}).engine})
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")
+@pytest.mark.parametrize("rank", [0, 4])
+def test_vllm_reads_the_learners_weights_on_the_device(tmp_path, caplog, rank):
+    """Both find the same tokens equally likely after steps at a large learning rate."""
+    pytest.importorskip("peft")
+    config = with_vllm(config_of(steps=3))
+    model = config.model.model_copy(update={"lora_rank": rank})
+    run = start_run(config.model_copy(update={"model": model}), RunFolder(tmp_path / "run"))
+    with run.engine:
+        assert train(run, Observer())
+        assert run.engine._on_device
+        assert not isinstance(run.engine._weights, SharedWeights)
+    assert "machine's memory" not in caplog.text
+    for step in run.folder.read_metrics()[1:]:
+        assert 0 < step["sampler_gap"] < 0.1
+
+
 @pytest.mark.vllm
 @pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")
 @pytest.mark.parametrize("level", [1, 2])
 def test_vllm_lends_its_memory(tmp_path, level):
     """What vLLM has of the device is free while it sleeps, and its responses are the same after."""
-    config = config_of(1).model_copy(
-        update={
-            "engine": make_config(
-                {
-                    "engine": {
-                        "type": "vllm",
-                        "enforce_eager": True,
-                        "max_new_tokens": 16,
-                        "batch_size": 64,
-                        "gpu_memory_utilization": 0.3,
-                        "sleep_level": level,
-                    }
-                }
-            ).engine
-        }
-    )
+    config = with_vllm(config_of(1), sleep_level=level)
     run = start_run(config, RunFolder(tmp_path / "run"))
     with run.engine as engine:
         draws = [Draw(key, i, i) for key in list(run.prompts)[:8] for i in range(8)]

@@ -25,6 +25,7 @@ def benchmark():
         ("packing", {"seconds_ratio", "packed_tokens_s"}),
         ("logits", {"seconds_ratio"}),
         ("decoding", {"built_in_ratio", "generate_tokens_s"}),
+        ("handing", set()),
         ("sleep", set()),
     ],
 )

@@ -20,8 +20,10 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from rollwise.cli import main
 from rollwise.config import VLLMSettings
 from rollwise.engines import Completion, LostDraw
+from rollwise.engines import vllm as engine_module
 from rollwise.engines.reaper import marked
 from rollwise.engines.rollout import run_session
+from rollwise.engines.shared_tensors import in_chunks
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.vllm import SEEDS, VLLMEngine
 from rollwise.errors import EngineError
@@ -216,7 +218,69 @@ def is_asleep(engine):
     return engine._call(engine._llm.is_sleeping())
 
 
-def test_lent_memory_is_taken_back_with_the_latest_weights(lending, models):
+@pytest.fixture
+def on_device(engine, monkeypatch):
+    """Weights are read where they are, as on a GPU: here in shared memory, into which they move.
+
+    They go in several chunks, which end within layers.
+    """
+    monkeypatch.setattr(engine, "_shares", lambda weights: engine._on_device)
+    monkeypatch.setattr(engine, "_on_device", True)
+    monkeypatch.setattr(engine_module, "in_chunks", lambda tensors: in_chunks(tensors, 20_000))
+    yield
+    engine._forget_weights()
+
+
+@pytest.fixture(params=["memory", "device"])
+def way(request):
+    """How weights are handed over."""
+    if request.param == "device":
+        request.getfixturevalue("on_device")
+
+
+def test_weights_are_read_where_they_are(engine, folders, models, on_device, caplog):
+    """Also the first ones again, which were changed in place, as an optimizer does."""
+    draws = make_draws(20)
+    before = complete(engine, draws)
+    learner = Qwen2ForCausalLM.from_pretrained(folders[1])
+    engine.load_weights(learner.state_dict())
+    assert all(tensor.is_shared() for tensor in learner.parameters())
+    for completion in complete(engine, draws).values():
+        wanted = plain_logprobs(models[1], completion, 1.0)
+        np.testing.assert_allclose(completion.logprobs, wanted, atol=1e-4)
+    with torch.no_grad():
+        for name, own in learner.named_parameters():
+            own.copy_(models[0].get_parameter(name))
+    engine.load_weights(learner.state_dict())
+    after = complete(engine, draws)
+    assert {d: c.tokens for d, c in after.items()} == {d: c.tokens for d, c in before.items()}
+    assert "weights" not in caplog.text
+
+
+def test_weights_that_cannot_be_read_where_they_are_pass_through_memory(
+    engine, models, on_device, monkeypatch, caplog
+):
+    handle_of = engine_module.handle_of
+
+    def lost_handle(tensor):
+        handle = handle_of(tensor)
+        return handle | {"storage": [handle["storage"][0], b"/torch_gone", *handle["storage"][2:]]}
+
+    draws = make_draws(10)
+    before = tokens_of(engine, draws)
+    monkeypatch.setattr(engine_module, "handle_of", lost_handle)
+    engine.load_weights(models[1].state_dict())
+    assert "pass through the machine's memory from now on: " in caplog.text
+    for completion in complete(engine, draws).values():
+        wanted = plain_logprobs(models[1], completion, 1.0)
+        np.testing.assert_allclose(completion.logprobs, wanted, atol=1e-4)
+    caplog.clear()
+    engine.load_weights(models[0].state_dict())
+    assert tokens_of(engine, draws) == before
+    assert "weights" not in caplog.text
+
+
+def test_lent_memory_is_taken_back_with_the_latest_weights(lending, models, way):
     draws, later = make_draws(10), make_draws(10, seed=1)
     before = tokens_of(lending, draws)
     lending.load_weights(models[1].state_dict())
@@ -401,6 +465,34 @@ def test_a_process_that_dies_loses_its_draws_and_nothing_else(
             complete(mortal, draws)
             complete(mortal, draws)
         assert mortal.free_slots == SLOTS
+
+
+def test_a_restart_that_fails_is_an_error_each_time_and_may_succeed_later(
+    engine, folders, models, tokenizer, tmp_path
+):
+    draws = make_draws(4)
+    engine.load_weights(models[1].state_dict())
+    wanted = tokens_of(engine, draws)
+    engine.load_weights(models[0].state_dict())
+    with make_engine(folders[0], tokenizer, restarts=5) as mortal:
+        mortal.path = str(tmp_path / "moved")
+        kill(mortal)
+        with pytest.raises(EngineError, match="did not start"):
+            while complete(mortal, draws):  # lost, until it is known that the process has died
+                pass
+        mortal.lend_memory()
+        with pytest.raises(EngineError, match="did not start"):
+            mortal.submit(draws, PROMPTS)
+        with pytest.raises(EngineError, match="did not start"):
+            mortal.load_weights(models[1].state_dict())
+        assert (mortal.free_slots, mortal.wait()) == (SLOTS, [])
+        mortal.path = str(folders[0])
+        assert tokens_of(mortal, draws) == wanted
+        mortal.settings = replace(mortal.settings, restarts=mortal.restarts)
+        kill(mortal)
+        with pytest.raises(EngineError, match="died 5 times, or was not started again"):
+            while complete(mortal, draws):
+                pass
 
 
 @pytest.fixture

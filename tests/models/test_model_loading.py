@@ -10,7 +10,13 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.config import BUILT_IN, ModelSettings
 from rollwise.errors import ModelError
-from rollwise.models.loading import load_model, merged_weights, model_path, pick_device
+from rollwise.models.loading import (
+    MergedWeights,
+    load_model,
+    merged_weights,
+    model_path,
+    pick_device,
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +127,9 @@ def test_merged_weights_are_those_of_the_whole_model(tiny):
             if "lora_" in name:
                 parameter.normal_()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    found = merged_weights(model)
+    when_asked_for = merged_weights(model)
+    assert isinstance(when_asked_for, MergedWeights)
+    found = dict(when_asked_for)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     wanted = model.merge_and_unload().state_dict()
     torch.testing.assert_close(found, dict(wanted))

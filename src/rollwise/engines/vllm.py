@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -20,6 +19,7 @@ from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
 from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
 from rollwise.engines.options import VLLMOptions
 from rollwise.engines.reaper import Reaper
+from rollwise.engines.shared_tensors import handle_of, in_chunks
 from rollwise.engines.shared_weights import AdapterFolder, SharedWeights
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
@@ -38,6 +38,9 @@ ENVIRONMENT = {
 }
 """Environment variables for vLLM, unless the user has set them."""
 
+WORKER = "rollwise.engines.vllm_worker"
+"""What vLLM's processes import of this package; this process does not."""
+
 SHUTDOWN = 30.0
 """Seconds that vLLM's process has to end by itself; unloading its libraries takes a few."""
 
@@ -53,8 +56,8 @@ class VLLMEngine(AsyncEngine):
 
     vLLM runs in its own process. If that dies, its draws are lost, and it is restarted with the
     latest weights for the next ones; if this process is killed, it ends too. Use the engine as a
-    context manager, or close it. A script
-    that makes one needs `if __name__ == "__main__"`, because the process imports the script.
+    context manager, or close it. A script that makes one needs `if __name__ == "__main__"`, because
+    the process imports the script.
 
     Args:
         path: The model: a folder, or a name on the hub.
@@ -90,7 +93,8 @@ class VLLMEngine(AsyncEngine):
         self.settings, self.adapters = settings or VLLMOptions(), adapters
         self.restarts = 0
         self._asleep = False
-        self._weights: SharedWeights | AdapterFolder | None = None
+        self._weights: Mapping[str, Tensor] | SharedWeights | AdapterFolder | None = None
+        self._on_device = True  # until that fails
         self._names = map(str, count())
         self._name_of: dict[Draw, str] = {}
         super().__init__(slots, "vllm")
@@ -120,24 +124,26 @@ class VLLMEngine(AsyncEngine):
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Update the weights in place, once all draws in flight have ended.
 
-        They pass through memory that both processes share, and stay there for a restart: the
-        machine needs as much memory again as the weights take. Adapters alone pass through a
-        temporary folder.
+        vLLM reads them where they are, if that is the GPU that it runs on; for a restart it reads
+        them as they are then, so that they may change only between two calls. Others pass through
+        the machine's memory, where they stay for a restart: as much again as the weights take.
+        Adapters alone pass through a temporary folder.
 
         Args:
             weights: All weights, by the names in the model's own files; or those of the adapters,
-                if the engine was made for them.
+                if the engine was made for them. On a GPU they are taken one after another, so
+                they may be made when they are asked for (`merged_weights`).
 
         Raises:
-            EngineError: vLLM's process died more often than it may be restarted.
+            EngineError: vLLM's process died more often than it may be restarted, or did not start.
         """
         from vllm.v1.engine.exceptions import EngineDeadError
 
         self._keep(weights)
-        try:
-            self._call(self._reload())
-        except EngineDeadError:
-            self._revive()
+        if not self._is_dead:
+            with suppress(EngineDeadError):
+                self._call(self._reload())
+        self._revive()
 
     def lend_memory(self) -> None:
         """Free the device's memory as `sleep_level` says, once all draws in flight have ended.
@@ -147,7 +153,7 @@ class VLLMEngine(AsyncEngine):
         from vllm.v1.engine.exceptions import EngineDeadError
 
         # A process that died holds nothing, and is restarted before it is needed.
-        if self.settings.sleep_level and not self._asleep:
+        if self.settings.sleep_level and not self._asleep and not self._is_dead:
             with suppress(EngineDeadError):
                 self._call(self._sleep())
 
@@ -254,7 +260,7 @@ class VLLMEngine(AsyncEngine):
             tensor_parallel_size=settings.tensor_parallel_size,
             enforce_eager=settings.enforce_eager,
             enable_sleep_mode=settings.sleep_level > 0,
-            **self._adapter_arguments(),
+            **self._weight_arguments(),
             enable_prefix_caching=True,
             # On the CPU, chunking a prompt changes the random numbers of its response.
             enable_chunked_prefill=False if current_platform.is_cpu() else None,
@@ -263,7 +269,7 @@ class VLLMEngine(AsyncEngine):
             trust_remote_code=False,
             skip_tokenizer_init=True,
             generation_config="vllm",
-            worker_extension_cls=f"{__name__}.{WeightReader.__name__}",
+            worker_extension_cls=f"{WORKER}.WeightReader",
             disable_log_stats=True,
         )
         try:
@@ -275,14 +281,14 @@ class VLLMEngine(AsyncEngine):
         self._asleep = False
         return llm
 
-    def _adapter_arguments(self) -> dict[str, Any]:
-        """Arguments of vLLM for adapters, if they are not merged.
+    def _weight_arguments(self) -> dict[str, Any]:
+        """Arguments of vLLM for how it gets weights, or adapters, if they are not merged.
 
         Raises:
             EngineError: Their rank is above what vLLM takes.
         """
         if self.adapters is None:
-            return {}
+            return {"weight_transfer_config": {"backend": "rollwise"}}
         ranks = [rank for rank in RANKS if rank >= self.adapters.r]
         if not ranks:
             raise EngineError(
@@ -293,7 +299,7 @@ class VLLMEngine(AsyncEngine):
 
     def _adapter_request(self, load_inplace: bool = False) -> Any | None:
         """What names the adapters to vLLM; None if they are merged, or not there yet."""
-        if self.adapters is None or self._weights is None:
+        if not isinstance(self._weights, AdapterFolder):
             return None
         from vllm.lora.request import LoRARequest
 
@@ -301,12 +307,37 @@ class VLLMEngine(AsyncEngine):
 
     async def _hand_over(self, llm: Any) -> None:
         """Have vLLM read the latest weights or adapters, if it ever got any."""
-        if self._weights is None:
-            return
-        if self.adapters is None:
-            await llm.collective_rpc("read_weights", args=(self._weights.path,))
-        else:
+        if isinstance(self._weights, AdapterFolder):
             await llm.add_lora(self._adapter_request(load_inplace=True))
+        elif isinstance(self._weights, SharedWeights):
+            await llm.collective_rpc("read_weights", args=(self._weights.path,))
+        elif self._weights is not None:
+            await self._share(llm, self._weights)
+
+    async def _share(self, llm: Any, weights: Mapping[str, Tensor]) -> None:
+        """Have vLLM read weights where they are; through the machine's memory if it cannot."""
+        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            await llm.start_weight_update()
+            for chunk in in_chunks(weights.items()):
+                handles = {name: handle_of(tensor) for name, tensor in chunk.items()}
+                await llm.update_weights(WeightTransferUpdateRequest({"tensors": handles}))
+            await llm.finish_weight_update()
+        except EngineDeadError:
+            raise
+        except Exception as error:  # whatever the device reports
+            log.warning(
+                "weights cannot be handed over on the device, and pass through the machine's "
+                "memory from now on: %s",
+                error,
+            )
+            self._on_device = False
+            self._weights = SharedWeights(weights)
+            await self._hand_over(llm)
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
 
     def _get_ready(self) -> None:
         """Restart vLLM's process if it died, and wake it up if it sleeps."""
@@ -318,14 +349,18 @@ class VLLMEngine(AsyncEngine):
         except EngineDeadError:
             self._revive()
 
+    @property
+    def _is_dead(self) -> bool:
+        return self._llm is None or self._llm.errored  # none: a restart failed
+
     def _revive(self) -> None:
-        """Restart vLLM's process if it died."""
-        if not self._llm.errored:
+        """Restart vLLM's process if it died, or a restart failed."""
+        if not self._is_dead:
             return
         if self.restarts == self.settings.restarts:
             raise EngineError(
-                f"vLLM's process died {self.restarts + 1} times; its own messages say why, and "
-                "`engine.restarts` sets how often it is restarted"
+                f"vLLM's process died {self.restarts + 1} times, or was not started again; its own "
+                "messages say why, and `engine.restarts` sets how often it is restarted"
             )
         # Draws of the dead process fail by themselves; `wait` has yet to report them.
         futures.wait(self._in_flight.values())
@@ -341,6 +376,7 @@ class VLLMEngine(AsyncEngine):
                 await self._wake()
                 return
             await self._llm.pause_generation(clear_cache=True)
+            _free_cached_memory()  # vLLM makes each layer anew, beside the memory that is its own
             await self._hand_over(self._llm)
             await self._llm.resume_generation()
 
@@ -397,14 +433,30 @@ class VLLMEngine(AsyncEngine):
         """Put the latest weights where vLLM can read them, and forget those before."""
         if self.adapters is None:
             self._forget_weights()  # before there are others: they are large
-            self._weights = SharedWeights(weights)
+            self._weights = weights if self._shares(weights) else SharedWeights(weights)
         else:
             before, self._weights = self._weights, AdapterFolder(weights, self.adapters)
-            if before is not None:
+            if isinstance(before, AdapterFolder):
                 before.close()
 
+    def _shares(self, weights: Mapping[str, Tensor]) -> bool:
+        """Say whether vLLM can read weights where they are; a warning says if that is unusual."""
+        device = next(iter(weights.values())).device
+        if device.type != "cuda" or not self._on_device:
+            return False
+        if device.index or self.settings.tensor_parallel_size > 1:
+            log.warning(
+                "weights pass through the machine's memory: vLLM reads them on the device only if "
+                "the learner is on the first GPU, here on %s, and engine.tensor_parallel_size is "
+                "1, here %d",
+                device,
+                self.settings.tensor_parallel_size,
+            )
+            self._on_device = False
+        return self._on_device
+
     def _forget_weights(self) -> None:
-        if self._weights is not None:
+        if isinstance(self._weights, SharedWeights | AdapterFolder):
             self._weights.close()
         self._weights = None
 
@@ -413,11 +465,3 @@ def _free_cached_memory() -> None:
     """Give what torch keeps for this process, but does not use, back to the device."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
-
-
-class WeightReader:
-    """A method added to vLLM's worker, which becomes a subclass of this class too."""
-
-    def read_weights(self, path: str) -> None:
-        """Reload the model's weights from a safetensors file."""
-        self.reload_weights(weights_iterator=load_file(path).items())  # type: ignore[attr-defined]

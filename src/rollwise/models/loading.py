@@ -1,6 +1,7 @@
 """Load the model that is trained, and its tokenizer."""
 
 import copy
+from collections.abc import Iterator, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,42 @@ def model_path(name: str) -> str:
         return str(folder)
 
 
-@torch.no_grad()
-def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+class MergedWeights(Mapping[str, torch.Tensor]):
+    """Weights with adapters merged in, each merged when it is asked for, on the adapters' device.
+
+    So none of them takes memory for longer than it is used.
+
+    Args:
+        weights: By name, those under the adapters too.
+        modules: By the name of the weight under it, each module of peft that has adapters.
+    """
+
+    def __init__(self, weights: Mapping[str, torch.Tensor], modules: Mapping[str, Any]) -> None:
+        self._weights, self._modules = weights, modules
+
+    @torch.no_grad()
+    def __getitem__(self, name: str) -> torch.Tensor:
+        weight, module = self._weights[name], self._modules.get(name)
+        if module is None:
+            return weight
+        change = sum(module.get_delta_weight(adapter) for adapter in module.active_adapters)
+        merged: torch.Tensor = (weight + change).to(weight.dtype)
+        return merged
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+def merged_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
     """Return the weights by the names that the model's own files have, adapters merged in.
 
     The model itself stays as it is; weights without an adapter are its own tensors, not copies.
-    Merged ones are in the precision of the weights under the adapters, and in the machine's memory,
-    so that the device holds one of them at a time.
+    Merged ones are in the precision of the weights under the adapters. They are made when they are
+    asked for, unless the model's files hold its tensors in other forms; then all are made at once,
+    in the machine's memory, so that the device holds one of them at a time.
     """
     base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
     weights = {
@@ -98,12 +128,19 @@ def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
         for name, tensor in base.state_dict().items()
         if ".lora_" not in name
     }
-    adapted = [(n, m) for n, m in base.named_modules() if hasattr(m, "get_delta_weight")]
-    for name, module in adapted:
-        weight = weights[f"{name}.weight"]
-        change = sum(module.get_delta_weight(adapter) for adapter in module.active_adapters)
-        weights[f"{name}.weight"] = (weight + change).to(weight.dtype).cpu()
     found: dict[str, torch.Tensor] = revert_weight_conversion(base, weights)
+    modules = {
+        f"{name}.weight": module
+        for name, module in base.named_modules()
+        if hasattr(module, "get_delta_weight")
+    }
+    if not modules:
+        return found
+    merged = MergedWeights(weights, modules)
+    if found.keys() == weights.keys() and all(found[name] is weights[name] for name in weights):
+        return merged
+    made = {name: merged[name].cpu() if name in modules else merged[name] for name in weights}
+    found = revert_weight_conversion(base, made)
     return found
 
 

@@ -1,6 +1,6 @@
 """The learner: updates a model's weights by responses and their advantages."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
 from rollwise.errors import PolicyError
-from rollwise.models.loading import adapter_weights, merged_weights
+from rollwise.models.loading import MergedWeights, adapter_weights, merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import importance_weights, policy_loss
@@ -105,16 +105,20 @@ class Learner:
         capped = {"capped_responses": self._cap.capped - capped_before} if self._cap else {}
         return totals.metrics() | capped
 
-    def weights(self) -> dict[str, Tensor]:
-        """Return the model's weights by name, for an engine to load."""
-        weights: dict[str, Tensor]
+    def weights(self) -> Mapping[str, Tensor]:
+        """Return the model's weights by name, for an engine to load before the next update.
+
+        Merged ones are made as they are asked for; copies of these are in the machine's memory.
+        """
+        weights: Mapping[str, Tensor]
         if self.adapters_alone:
             weights = adapter_weights(self.model)
         else:
             weights = merged_weights(self.model) if self.merged else self.model.state_dict()
         if not self.copied:
             return weights
-        return {name: tensor.detach().clone() for name, tensor in weights.items()}
+        place = "cpu" if isinstance(weights, MergedWeights) else None
+        return {name: w.detach().to(place, copy=True) for name, w in weights.items()}
 
     def save(self, folder: Path) -> None:
         """Write the model and the optimizer's state into a checkpoint's folder.
