@@ -27,6 +27,7 @@ class Command:
 
     def __init__(self, *arguments: str, shown: Path):
         self._shown = shown
+        shown.unlink(missing_ok=True)
         self._process = multiprocessing.get_context("fork").Process(
             target=_run, args=(arguments, shown)
         )
@@ -51,6 +52,7 @@ class Command:
         Unlike a time by the clock, that is the same point of the command on a busy machine.
         """
         used = {}
+        self.wait_for(self._shown.exists)
         while self._process.is_alive() and sum(used.values()) < seconds:
             time.sleep(0.001)
             for pid in family(self.pid):

@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP: what they ask for, and what is dropped."""
 
+import os
 import signal
 import threading
 
@@ -10,7 +11,9 @@ from rollwise.signals import (
     Dropped,
     StopRequest,
     Terminated,
+    held_back,
     raised_after,
+    release,
     terminated_by_signals,
 )
 
@@ -84,6 +87,18 @@ def test_what_is_ignored_stays_ignored():
         assert stop.number is None
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_process_that_starts_while_signals_are_held_back_handles_them_by_its_own_choice():
+    with terminated_by_signals(), held_back():
+        if not (pid := os.fork()):
+            for number in HANDLED:
+                os.kill(os.getpid(), number)
+            release(signal.SIG_IGN)
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(HANDLED)
 
 
 def test_what_takes_too_long_ends_with_an_error():

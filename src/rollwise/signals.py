@@ -12,6 +12,9 @@ from typing import Any, Self
 TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 """Signals that leave little time: the process is killed, or its terminal gone, soon after."""
 
+STOPPING = (signal.SIGINT, *TERMINATING)
+"""Signals that ask a command to stop; its own processes are ended by it, not by them."""
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -71,6 +74,26 @@ def terminated_by_signals() -> Iterator[None]:
         _restore(before)
 
 
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Hold `STOPPING` back in this block, and in processes that start in it until they `release`.
+
+    Else they would handle them as this process does, or end in a traceback while they import.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def release(handler: signal.Handlers) -> None:
+    """Handle `STOPPING` by `handler` in this process, which started while they were `held_back`."""
+    for number in STOPPING:
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
 class StopRequest:
     """Turns signals into a wish to stop after the current step; use it as a context manager.
 
@@ -98,7 +121,7 @@ class StopRequest:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._before = _install(self._hear, (signal.SIGINT, *TERMINATING))
+        self._before = _install(self._hear, STOPPING)
         return self
 
     def __exit__(self, *error: object) -> None:

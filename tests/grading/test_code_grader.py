@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from forked import family
 
 from rollwise.errors import ConfigError
 from rollwise.grading import CodeGrader, conversation, memory_group, program_time, sandbox
@@ -255,15 +256,27 @@ def test_what_a_program_sees(grader, fact, tmp_path):
     assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
 
 
+def test_programs_that_have_ended_leave_no_zombies(grader):
+    """Of a long run there would be thousands, and then no room for processes."""
+    codes = [f"print('ok')  # {number}" for number in range(4)]
+    tests = json.dumps({"inputs": [""], "outputs": ["ok"]})
+    assert grader.grade([fenced(code) for code in codes], [tests] * 4).tolist() == [1.0] * 4
+    deadline = time.monotonic() + 60.0
+    while zombies := [pid for pid in family(os.getpid()) if _state(pid) == "Z"]:
+        assert time.monotonic() < deadline, zombies
+        time.sleep(0.05)
+
+
 def test_nothing_is_left_behind(grader):
     grader.grade([fenced(ADD)], [CALLS])  # its workers run
-    before = _descendants(os.getpid())
+    before = family(os.getpid())
     code = (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.close(1)\n    time.sleep(99)"
     )
     tests = json.dumps({"inputs": [""], "outputs": [""]})
     assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
-    assert not [one for one in _descendants(os.getpid()) if one not in before]
+    for pid in set(family(os.getpid())) - set(before):
+        _gone(pid)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +500,7 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
         env={**os.environ, "PYTHONPATH": source},
     )
     assert process.stdout.readline() == "begun\n"
-    descendants = _descendants(process.pid)
+    descendants = family(process.pid)[1:]
     assert descendants
     process.kill()
     process.wait()
@@ -498,19 +511,15 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
         assert not [*parent.glob(f"rollwise-{process.pid}-*")]
 
 
-def _descendants(pid):
+def _state(pid):
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return []
-    return [one for child in map(int, children) for one in (child, *_descendants(child))]
+        return None
 
 
 def _gone(pid, patience=60.0):
     deadline = time.monotonic() + patience
-    while Path(f"/proc/{pid}").exists():
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "Z":
-            return
+    while _state(pid) not in (None, "Z"):
         assert time.monotonic() < deadline, f"{pid} still runs"
         time.sleep(0.05)

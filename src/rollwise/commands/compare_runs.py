@@ -23,6 +23,7 @@ from rollwise.evaluation.curves import Curve
 from rollwise.files import write_text
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
+from rollwise.signals import held_back, release
 
 START = "spawn"
 """How processes of runs are started: torch may have threads, which a fork would lose."""
@@ -119,9 +120,11 @@ def train_missing(
             initializer=_end_with_parent,
             initargs=(os.getpid(),),
         ) as pool:
-            futures: dict[Future[bool], PlannedRun] = {
-                pool.submit(_train, records.path / run.name, run.settings): run for run in missing
-            }
+            with held_back():  # processes start here
+                futures: dict[Future[bool], PlannedRun] = {
+                    pool.submit(_train, records.path / run.name, run.settings): run
+                    for run in missing
+                }
             try:
                 for future in as_completed(futures):
                     if not future.result():
@@ -179,9 +182,9 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
 def _end_with_parent(parent: int) -> None:
     """Let this process be killed when its parent ends, however that ends (Linux).
 
-    Ctrl-C ends it quietly while it trains nothing; a run that is trained handles it.
+    Signals end it quietly while it trains nothing; a run that is trained handles them.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    release(signal.SIG_DFL)
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

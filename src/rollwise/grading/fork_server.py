@@ -175,8 +175,11 @@ def main(control_number: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         while True:
-            request = json.loads(control.recv_bytes())
+            is_asked = control.poll(REAP_EVERY)
             _wait_for_ended(_children() - workers)
+            if not is_asked:
+                continue
+            request = json.loads(control.recv_bytes())
             if request == "fork":
                 pid = _fork(control, load, limits)
                 workers.add(pid)
@@ -197,6 +200,9 @@ def main(control_number: int) -> None:
             _wait_for_ended(left)
             time.sleep(0.005)
 
+
+REAP_EVERY = 0.5
+"""Seconds between looks for orphans that have ended, of which a long run has many thousands."""
 
 PATIENCE = 1.0
 """Seconds, at the end, for what workers started to end with them."""

@@ -27,6 +27,7 @@ from rollwise.engines.continuous import ContinuousBatch, Pace
 from rollwise.engines.in_process import Response
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
+from rollwise.signals import held_back, release
 
 MakeBatch = Callable[[PreTrainedModel, int], ContinuousBatch]
 """Makes a batch that draws with a model, given the number of slots."""
@@ -313,16 +314,9 @@ def _fork(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     with warnings.catch_warnings():
         # From 3.12 on Python warns of locks held by other threads; the batch takes none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_PARENT)
-        try:  # until it ignores them, the new process would handle them as its parent does
+        with held_back():
             process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
-
-
-_FOR_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a forked process ignores, for its parent ends it."""
 
 
 def _end(process: BaseProcess, pipe: Connection) -> None:
@@ -336,9 +330,7 @@ def _serve(batch: ContinuousBatch, pipe: Connection, parents: Connection) -> Non
     parents.close()
     torch.set_num_threads(1)  # only one survives a fork
     gc.freeze()  # keep the collector off the parent's objects
-    for number in _FOR_THE_PARENT:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_PARENT)
+    release(signal.SIG_IGN)  # they are for the parent, which ends this process
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             method, arguments = pipe.recv()
