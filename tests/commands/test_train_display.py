@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from rollwise.commands.train_display import TrainingDisplay
 
@@ -23,7 +24,7 @@ METRICS = {
 @pytest.mark.parametrize(
     ("draws_per_prompt", "line"),
     [
-        (4.0, "step    1  reward 0.25  zero-variance 53%→9%  64 draws  1.5k tok/s"),
+        (4.0, "step    1  reward 0.25  zero-variance 53→9 %  64 draws  1.5k tok/s"),
         (1.0, "step    1  reward 0.25  64 draws  1.5k tok/s"),
     ],
 )
@@ -33,6 +34,22 @@ def test_a_step_is_one_line(draws_per_prompt, line):
     display = TrainingDisplay(Console(file=shown, width=80), steps=lambda: 1)
     display.on_step(METRICS | {"draws_per_prompt": draws_per_prompt})
     assert shown.getvalue().rstrip() == line
+
+
+def test_all_of_a_step_can_be_read_on_a_terminal_of_80_columns():
+    shown = io.StringIO()
+    console = Console(file=shown, width=80, force_terminal=True, _environ={})
+    display = TrainingDisplay(console, steps=lambda: 1000)
+    accuracy = {"value": 0.61, "low": 0.5, "high": 0.7}
+    display.on_step({"step": 0, "heldout": {"avg@8": accuracy}})
+    more = {"step": 125, "draws": 1024, "draws_per_prompt": 4.0, "belief_skill": -0.02}
+    display.on_step(METRICS | more)
+    with console.capture() as capture:
+        console.print(display._bar.get_renderable())
+    figures, bar = Text.from_ansi(capture.get()).plain.splitlines()
+    expected = "reward 0.25  held-out 0.61  belief -0.02  zero-variance 53→9 %  1,024 draws"
+    assert figures.rstrip() == expected
+    assert bar.startswith("step  125/1000 ") and "1.5k tok/s" in bar and "…" not in bar
 
 
 def test_held_out_accuracy_and_belief_quality_stand_beside_the_reward():

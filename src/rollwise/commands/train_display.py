@@ -2,18 +2,27 @@
 
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
+from rich.text import Text
 
 from rollwise.records import Row
 from rollwise.signals import TERMINATING, StopRequest
 
 LINES = 20
 """Lines printed over a run, about, where the output is not a terminal."""
+
+
+class _Bar(Progress):
+    """A progress bar with the figures of the newest step above it, in a line of their own."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from (Text(task.description) for task in self.tasks)
+        yield self.make_tasks_table(self.tasks)
 
 
 class TrainingDisplay:
@@ -43,16 +52,16 @@ class TrainingDisplay:
         self._saying: list[threading.Thread] = []
         self._console, self._steps = console, steps
         self._accuracy: float | None = None
-        self._bar = Progress(
+        self._bar = _Bar(
             TextColumn("step"),
             MofNCompleteColumn(),
             BarColumn(bar_width=None),
-            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(compact=True),
             console=console,
             expand=True,
         )
-        self._task = self._bar.add_task("evaluating", total=steps(), completed=done)
+        self._task = self._bar.add_task("evaluating", total=steps(), completed=done, speed="")
 
     def __enter__(self) -> Self:
         self.stop.__enter__()
@@ -87,9 +96,9 @@ class TrainingDisplay:
         step = metrics["step"]
         if "heldout" in metrics:
             self._accuracy = next(iter(metrics["heldout"].values()))["value"]
-        line = _describe(metrics, self._accuracy)
+        line, speed = _describe(metrics, self._accuracy), _speed(metrics)
         total = self._steps()
-        self._bar.update(self._task, completed=step, total=total, description=line)
+        self._bar.update(self._task, completed=step, total=total, description=line, speed=speed)
         if "heldout" in metrics:
             name, estimate = next(iter(metrics["heldout"].items()))
             self._console.print(
@@ -97,17 +106,22 @@ class TrainingDisplay:
                 f"[{estimate['low']:.3f}, {estimate['high']:.3f}]"
             )
         elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
-            self._console.print(f"step {step:>4}  {line}", soft_wrap=True)
+            self._console.print(f"step {step:>4}  {line}  {speed}", soft_wrap=True)
 
 
 def _describe(metrics: Row, accuracy: float | None) -> str:
     if "reward" not in metrics:
         return "begun"
-    speed = metrics["tokens"] / max(metrics["seconds"]["sampling"], 1e-9)
     return (
         f"reward {metrics['reward']:.2f}  {_quality(metrics, accuracy)}{_zero_variance(metrics)}"
-        f"{metrics['draws']} draws  {_short(speed)} tok/s{_failures(metrics['grader_failures'])}"
+        f"{metrics['draws']:,} draws{_failures(metrics['grader_failures'])}"
     )
+
+
+def _speed(metrics: Row) -> str:
+    if "reward" not in metrics:
+        return ""
+    return f"{_short(metrics['tokens'] / max(metrics['seconds']['sampling'], 1e-9))} tok/s"
 
 
 def _quality(metrics: Row, accuracy: float | None) -> str:
@@ -121,7 +135,7 @@ def _zero_variance(metrics: Row) -> str:
     if metrics["draws_per_prompt"] <= 1:  # a single response has no variance to lose
         return ""
     first, after = metrics["zero_variance_first"], metrics["zero_variance_after"]
-    return f"zero-variance {first:.0%}→{after:.0%}  "
+    return f"zero-variance {100 * first:.0f}→{100 * after:.0f} %  "
 
 
 def _failures(count: int) -> str:
