@@ -135,8 +135,9 @@ def test_the_page_of_a_run_opens_at_any_size_and_in_both_themes(show, report, wi
     assert run_script(page, "document.documentElement.scrollWidth") <= width
 
 
-def test_what_a_model_wrote_is_shown_as_it_is(show, report):
-    page = show(report)
+@pytest.mark.parametrize(("width", "theme"), SIZES)
+def test_what_a_model_wrote_is_shown_as_it_is(show, report, width, theme):
+    page = show(report, width, theme)
     run_script(page, "document.querySelector('.prompt').open = true")
     wait_for(page, "document.querySelector('.response pre') !== null")
     run_script(page, "document.querySelectorAll('.sides button').forEach((b) => b.click())")
@@ -149,10 +150,11 @@ def test_what_a_model_wrote_is_shown_as_it_is(show, report):
     assert run_script(page, "document.querySelector('.question').textContent") == HOSTILE_NAME
 
 
-def test_charts_are_zoomed_read_and_switched(show, report):
+@pytest.mark.parametrize(("width", "theme"), SIZES)
+def test_charts_are_zoomed_read_and_switched(show, report, width, theme):
     from selenium.webdriver import ActionChains, Keys
 
-    page = show(report)
+    page = show(report, width, theme)
     ends = "(({min, max}) => [min, max])(charts.get('reward').uplot.scales.x)"
     assert run_script(page, ends) == [1, 12]
     for field, value in (("chart-from", 4), ("chart-to", 8)):
@@ -203,8 +205,9 @@ def test_charts_are_zoomed_read_and_switched(show, report):
     )
 
 
-def test_prompts_are_searched_sorted_and_opened(show, report):
-    page = show(report)
+@pytest.mark.parametrize(("width", "theme"), SIZES)
+def test_prompts_are_searched_sorted_and_opened(show, report, width, theme):
+    page = show(report, width, theme)
     count = "document.getElementById('prompt-count').textContent"
     shown = "[...document.querySelectorAll('.question')].map((q) => q.textContent)"
 
