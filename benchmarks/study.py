@@ -7,6 +7,8 @@ about two minutes of one core. For seconds that mean something, leave the machin
 
     python benchmarks/study.py [--quick] [--workers N] [--only METHOD,METHOD] [SET ...]
     python benchmarks/study.py --long          # 2 M tokens (study/long.toml), 7 to 10 terms
+
+Further options, such as `--choosing.seeds 1`, go to `rollwise compare`.
 """
 
 import argparse
@@ -51,7 +53,9 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="2 M tokens, by study/long.toml")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--only", default="", help="some of the methods, separated by commas")
-    given = parser.parse_args()
+    given, further = parser.parse_known_args()
+    if strange := [name for name in given.sets if name not in PROBLEM_SETS]:
+        parser.error(f"unknown problem sets: {', '.join(strange)}")
     os.chdir(HERE.parent)
     with tempfile.TemporaryDirectory() as temporary:
         for problems in given.sets or ([LONG] if given.long else PROBLEM_SETS):
@@ -62,7 +66,7 @@ def main() -> None:
             only = [name for name in given.only.split(",") if name] or by_default
             methods = FOLDER / ("long.toml" if given.long else "methods.toml")
             arguments = command(methods, problems, folder, only, given.workers, given.quick)
-            subprocess.run(arguments, check=True)
+            subprocess.run([*arguments, *further], check=True)
 
 
 if __name__ == "__main__":

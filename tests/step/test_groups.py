@@ -6,7 +6,8 @@ import pytest
 from rollwise.engines import Completion
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
-from rollwise.step.groups import normalize_advantages
+from rollwise.step.groups import normalize_advantages, round_small_advantages
+from rollwise.step.ledger import group_ledger
 
 PROMPTS = {"q": [5, 6, 7]}
 
@@ -144,3 +145,29 @@ def belief_group(rewards):
     pool.prior = (1.0, 3.0)
     recipe = StepRecipe(group_size=1, strategy="all", objective="linear", baseline="belief")
     return make_group(recipe, pool, np.random.default_rng(0))
+
+
+def test_rounded_advantages_keep_their_expectation():
+    """Of 20,000 advantages of −¼, half become −½ and half 0; those of at least ½ stay."""
+    rng = np.random.default_rng(0)
+    [small, large] = round_small_advantages([belief_group([0.0]), belief_group([1.0])], 0.5, rng)
+    assert small.advantages.tolist() == [-0.25]
+    assert large.learned.tolist() == [0.75]
+    many = round_small_advantages([belief_group([0.0])] * 20_000, 0.5, rng)
+    values = np.concatenate([group.learned for group in many])
+    assert set(values.tolist()) == {-0.5, 0.0}
+    assert values.mean() == pytest.approx(-0.25, abs=4 * 0.25 / np.sqrt(20_000))  # 4 deviations
+
+
+def test_what_is_rounded_to_0_is_spare_and_costs_no_learning():
+    rng = np.random.default_rng(0)
+    groups = round_small_advantages([belief_group([0.0])] * 50, 0.5, rng)
+    left_out = [group for group in groups if not group.trained]
+    assert 10 < len(left_out) < 40
+    for group in left_out:
+        assert group.teaches  # it is no group without signal
+        assert [example.advantage for example in group.examples(PROMPTS)] == [0.0]
+        assert group_ledger(group)["draws"] == {"spare": 1}
+    kept = next(group for group in groups if group.trained)
+    assert [example.advantage for example in kept.examples(PROMPTS)] == [-0.5]
+    assert group_ledger(kept)["draws"] == {"trained": 1}

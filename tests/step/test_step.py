@@ -47,3 +47,20 @@ def test_beliefs_are_shifted_unless_the_recipe_says_otherwise(shifts):
     else:
         assert total == pytest.approx(-10)
     assert {visit["expected"] for visit in step.visits} == {0.5}
+
+
+def test_small_advantages_are_rounded_where_the_recipe_says_so():
+    """A belief of ½ that is not moved gives advantages of ½ and −½; two of three become 0."""
+    step = one_step(shift_beliefs=False, smallest_advantage=1.5)
+    learned = [example.advantage for example in step.examples({key: [7] for key in KEYS})]
+    assert set(learned) == {-1.5, 0.0, 1.5}
+    trained = sum(advantage != 0 for advantage in learned)
+    assert 4 < trained < 24
+    assert step.metrics["ledger"]["draws"]["trained"] == trained
+    assert step.metrics["ledger"]["draws"]["spare"] == 40 - trained
+    assert sum(visit["trained"] for visit in step.visits) == trained
+
+
+def test_the_smallest_advantage_is_not_negative():
+    with pytest.raises(ValueError, match=r"smallest_advantage must be .* at least 0, got -0.1"):
+        one_step(smallest_advantage=-0.1)

@@ -74,12 +74,20 @@ class TrainedGroup:
         members: Those chosen for training.
         advantages: Of the members, shape (k,).
         dropped: Whether the group is left out because it carries no signal.
+        rounded: The advantages that are learned from, shape (k,), where small ones are rounded
+            (`round_small_advantages`).
     """
 
     pool: Pool
     members: Group
     advantages: NDArray[np.float64]
     dropped: bool
+    rounded: NDArray[np.float64] | None = None
+
+    @property
+    def learned(self) -> NDArray[np.float64]:
+        """The advantages that are learned from, shape (k,); those that are 0 cost no learning."""
+        return self.advantages if self.rounded is None else self.rounded
 
     @property
     def responses(self) -> list[Any]:
@@ -90,6 +98,11 @@ class TrainedGroup:
     def teaches(self) -> bool:
         """Whether it moves the weights: it is trained on, and not all advantages are 0."""
         return not self.dropped and bool(np.any(self.advantages != 0))
+
+    @property
+    def trained(self) -> int:
+        """How many members are learned from."""
+        return int(np.count_nonzero(self.learned)) if self.teaches else 0
 
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> Iterable[Example]:
         """Turn the members into what the learner takes; nothing if the group is dropped.
@@ -102,7 +115,7 @@ class TrainedGroup:
         if self.dropped:
             return
         prompt = prompts[self.pool.key]
-        for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
+        for response, advantage in zip(self.responses, self.learned.tolist(), strict=True):
             for row in Episode.of(response).rows(prompt):
                 mask = None if row.own.all() else row.own
                 yield Example(row.prompt, row.tokens, row.logprobs, advantage, mask)
@@ -167,3 +180,27 @@ def normalize_advantages(groups: Sequence[TrainedGroup]) -> list[TrainedGroup]:
         else replace(group, advantages=(group.advantages - mean) / (std + STD_EPSILON))
         for group in groups
     ]
+
+
+def round_small_advantages(
+    groups: Sequence[TrainedGroup], smallest: float, rng: np.random.Generator
+) -> list[TrainedGroup]:
+    """Round small advantages at random to 0, so that less is learned from, or up to `smallest`, c.
+
+    An advantage A with |A| < c becomes ±c with probability |A|/c, and 0 otherwise. Its expectation
+    stays, and with it that of the gradient. To keep a response in proportion to |A| adds the least
+    noise of all ways to leave out as many at random, where all ∇log π are of one size (importance
+    sampling; Alain et al. 2015, arXiv 1511.06481, section 3).
+
+    Args:
+        groups: Of a step.
+        smallest: c, above 0.
+        rng: Decides.
+    """
+    rounded = []
+    for group in groups:
+        sizes = np.abs(group.advantages)
+        kept = rng.random(len(sizes)) * smallest < sizes
+        values = np.where(kept, np.sign(group.advantages) * np.maximum(sizes, smallest), 0.0)
+        rounded.append(replace(group, rounded=values))
+    return rounded

@@ -12,9 +12,9 @@ Ledger = dict[str, dict[str, int]]
 in pools were cut at the limit."""
 
 PLACES = ("trained", "spare", "zero_variance", "surplus", "pilot", "failed")
-"""Where a draw goes: into a group that is learned from; into the pool of one, unchosen; into a pool
-that teaches nothing, because all advantages are 0; beyond its prompt's exit; to a pilot; or its
-attempt failed."""
+"""Where a draw goes: into a group that is learned from; into the pool of one, but unchosen, or with
+an advantage that was rounded to 0; into a pool that teaches nothing, because all advantages are 0;
+beyond its prompt's exit; to a pilot; or its attempt failed."""
 
 
 def group_ledger(group: TrainedGroup) -> Ledger:
@@ -25,9 +25,9 @@ def group_ledger(group: TrainedGroup) -> Ledger:
     lengths = [Episode.of(response).price.tokens for response in group.pool.responses]
     cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
     draws, tokens = Counter[str](), Counter[str]()
-    members = set(group.members.indices.tolist())
+    trained = set(group.members.indices[group.learned != 0].tolist())
     for place, length in enumerate(lengths):
-        where = ("trained" if place in members else "spare") if group.teaches else "zero_variance"
+        where = ("trained" if place in trained else "spare") if group.teaches else "zero_variance"
         draws[where] += 1
         tokens[where] += length
     return {

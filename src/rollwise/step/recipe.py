@@ -1,5 +1,6 @@
 """The recipe of a training step, declared once for every trainer."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -148,6 +149,16 @@ class StepRecipe:
             "(SPO, arXiv 2509.13232).",
         ),
     )
+    smallest_advantage: float = field(
+        default=0.0,
+        metadata=_setting(
+            "step.smallest_advantage",
+            "Smaller advantages are rounded at random to this or to 0, so that the expected "
+            "gradient stays the same; what is at 0 costs no learning. 0 rounds none.",
+            ge=0,
+            allow_inf_nan=False,
+        ),
+    )
     positive_threshold: float = field(
         default=POSITIVE_THRESHOLD,
         metadata=_setting(
@@ -187,6 +198,10 @@ class StepRecipe:
                 "every prompt has some"
             )
         at_least("max_steps_off_policy", self.max_steps_off_policy, 1)
+        if not 0 <= self.smallest_advantage < math.inf:
+            raise ValueError(
+                f"smallest_advantage must be finite and at least 0, got {self.smallest_advantage}"
+            )
         if self.asks_again:
             self._check_asking_again()
         if isinstance(self.allocation, GVM) and self.unresolved == "refill":

@@ -11,7 +11,13 @@ from rollwise.sampling import Pool, shift_beliefs
 from rollwise.sampling.draws import Key
 from rollwise.step.carried import Carried
 from rollwise.step.episodes import Episode
-from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
+from rollwise.step.groups import (
+    Example,
+    TrainedGroup,
+    make_group,
+    normalize_advantages,
+    round_small_advantages,
+)
 from rollwise.step.metrics import carried_metrics, rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
@@ -69,7 +75,9 @@ def take_step(
     groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
     if recipe.normalize_advantages:
         groups = normalize_advantages(groups)
-    trained = [len(group.members) if group.teaches else 0 for group in groups]
+    if recipe.smallest_advantage:
+        groups = round_small_advantages(groups, recipe.smallest_advantage, rng)
+    trained = [group.trained for group in groups]
     visits = visit_rows(sampler, rollouts.pools, trained)
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),

@@ -166,6 +166,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"step": {"tokens": 4096}}, "step.tokens"),
         ({"step": {"carry_over": True}}, "step.carry_over"),
         ({"step": {"normalize_advantages": True}}, "step.normalize_advantages"),
+        ({"step": {"smallest_advantage": 0.3}}, "step.smallest_advantage"),
         ({"step": {"shift_beliefs": True}}, "step.shift_beliefs"),
         ({"learner": {"optimizer": "adamw_8bit"}}, "learner.optimizer"),
         ({"backend": {"type": "tinker"}}, "backend.type"),

@@ -22,8 +22,9 @@ class AdaptiveSampling(StepRecipe):
     """How the prompts of a step are sampled, what is learned from them, and what draws responses.
 
     Beside the arguments below it takes those of `StepRecipe`, except for what TRL has a setting
-    for: the division by the standard deviation (`scale_rewards`) and the `seed`, and `tokens` and
-    `carry_over`, because TRL's batches hold a fixed number of groups.
+    for: the division by the standard deviation (`scale_rewards`) and the `seed`; `tokens` and
+    `carry_over`, because TRL's batches hold a fixed number of groups; and `smallest_advantage`,
+    because TRL computes the gradient of responses without advantage as well.
     `generation_batch_size / group_size` is the number of prompts of a step. `Streamed` needs
     rollwise's engine. `strategy="all"` is possible only where no prompt can get more than
     `group_size` draws.
@@ -50,6 +51,7 @@ class AdaptiveSampling(StepRecipe):
     scale_by_std: bool = field(default=False, init=False)
     tokens: int | None = field(default=None, init=False)
     carry_over: bool = field(default=False, init=False)
+    smallest_advantage: float = field(default=0.0, init=False)
     max_steps_off_policy: int = field(default=4, init=False)
     seed: int = field(default=0, init=False)
     prompt_sampler: MakeSampler = Uniform

@@ -138,6 +138,7 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             workers,
         ),
         "step.shift_beliefs": (settings.step.shift_beliefs, "false", (False,), workers),
+        "step.smallest_advantage": (settings.step.smallest_advantage, 0, (0,), workers),
         "learner.optimizer": (
             settings.learner.optimizer,
             "adamw",
