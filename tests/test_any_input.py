@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rollwise.cli import main
@@ -89,6 +89,7 @@ def test_any_damage_to_parquet(tmp_path, places, bit):
 
 
 @fuzzed
+@example(lines=[b"[" * 100_000, b""])
 @given(lines=st.lists(st.binary(max_size=40) | VALUES.map(lambda v: json.dumps(v).encode())))
 def test_any_metrics(tmp_path, lines):
     folder = RunFolder(tmp_path)
@@ -124,6 +125,7 @@ def test_any_settings(kind, named):
 
 
 @fuzzed
+@example(text="a = " + "[" * 10_000)
 @given(text=st.text(max_size=60) | st.text(string.printable + "[]=.\"'\n", max_size=60))
 def test_any_toml(tmp_path, text):
     path = tmp_path / "any.toml"

@@ -182,6 +182,12 @@ def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatc
     assert f"{tmp_path}: no lock" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
+def test_a_name_that_no_folder_can_have_is_an_error(tmp_path, name):
+    with pytest.raises(RunError, match="cannot write to the folder"), locked(tmp_path / name):
+        pass
+
+
 def test_a_place_that_is_no_folder_cannot_be_locked(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(RunError, match="cannot write to the folder"), locked(tmp_path / "file"):

@@ -105,11 +105,12 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         RunError: Another process has locked the folder, or it cannot be made.
     """
-    path, made = folder / LOCK, [p for p in (folder, *folder.parents) if not p.exists()]
+    path = folder / LOCK
     try:
+        made = [p for p in (folder, *folder.parents) if not p.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _take_lock(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of a name that no file can have
         raise RunError(f"cannot write to the folder {folder}: {error}") from None
     try:
         yield

@@ -286,7 +286,7 @@ class RunFolder:
     def _read_json(self, name: str) -> Row:
         try:
             content: Row = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(
                 f"there is no run in {self.path}: cannot read {name} ({error})"
             ) from None
@@ -360,7 +360,7 @@ def read_lines(path: Path) -> list[Row]:
 def _parse(line: str, place: str) -> Row:
     try:
         row: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{place}, is broken: {error}") from None
     if not isinstance(row, dict):
         raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")

@@ -43,7 +43,7 @@ def _recorded(folder: Path) -> Mapping[str, Any]:
     """Read the settings of a run; what is wrong with them is said when it is resumed."""
     try:
         recorded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return recorded if isinstance(recorded, Mapping) else {}
 
