@@ -19,7 +19,7 @@ from rollwise.config import EvaluateConfig, TrainConfig, make_config, make_setti
 from rollwise.config.base import nested
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
-from rollwise.reports import write_report
+from rollwise.reports import write_evaluation_report, write_report
 from rollwise.reports.charts import MOST_POINTS, RunCharts
 from rollwise.reports.facts import command, run_facts
 from rollwise.reports.ledger import run_ledger
@@ -209,6 +209,25 @@ def test_the_command_of_an_evaluation_draws_as_long_responses_as_it_did():
     made = make_settings(EvaluateConfig, given).model_dump(mode="json")
     words = shlex.split(command("evaluate", EvaluateConfig, made))
     assert settings_of(words, EvaluateConfig) == made
+
+
+def test_an_evaluation_is_shown_in_percent_as_in_the_terminal(tmp_path):
+    around = {"value": 0.5, "low": 0.4, "high": 0.6125}
+    counts = {"problems": 3, "tokens": 12.0, "truncated": 0.25, "grader_failures": 0}
+    row = {"avg@4": around, "pass@1": around, "lost_draws": 1, **counts}
+    compared = {"problems": 3, "more_often": 1, "less_often": 2, "avg": around}
+    summary = {
+        "model": "m",
+        "samples": 4,
+        "benchmarks": {"math500": row | {"level": {"2": {"problems": 3, "avg": around}}}},
+        "baseline": {"folder": "before", "benchmarks": {"math500": compared}},
+    }
+    write_evaluation_report(tmp_path, summary, {"seed": 0, "samples": 4})
+    page = read(tmp_path)
+    assert page.text.count("50.0 [40.0, 61.3]") == 3  # avg@4, pass@1, level 2
+    assert page.text.count("+50.0 [+40.0, +61.3]") == 1
+    assert "0.5" not in page.text.partition("Settings")[0]
+    assert "1 lost draw · 0 responses that" in " ".join(page.text.split())
 
 
 def test_the_method_of_a_default_run_is_single_responses():
