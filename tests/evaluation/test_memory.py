@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -17,10 +18,14 @@ from rollwise.evaluation.memory import (
     ASLEEP,
     GATED,
     ModelShape,
+    _activations,
     changes_that_fit,
     plan_memory,
     read_shape,
 )
+from rollwise.step import Example
+from rollwise.training import packing
+from rollwise.training.forward import Forward
 
 CONFIGS = {
     "Qwen2.5-Math-1.5B": QWEN,
@@ -145,6 +150,51 @@ def test_logits_do_not_grow_beyond_a_chunk():
     assert found[1]["activations"] == 2 * found[0]["activations"]
 
 
+class Kernel(torch.autograd.Function):
+    """Keeps what flash attention keeps; its result is of no account here."""
+
+    @staticmethod
+    def forward(context, query, key, value):
+        found, sums = torch.zeros_like(query), torch.zeros(query.shape[:2])
+        context.save_for_backward(query, key, value, found, sums)
+        return found
+
+
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2", "Qwen3"])
+def test_activations_are_what_layers_keep_on_a_gpu(kind, monkeypatch):
+    """Counted in autocast on a CPU: tensors kept for the way back that have a row for each token.
+
+    The last norm keeps its input and the normalised one besides, in float32.
+    """
+    monkeypatch.setattr(packing, "varlen_attn", lambda q, k, v, *_, **__: Kernel.apply(q, k, v))
+    monkeypatch.setattr(packing, "_has_kernel", lambda device: True)
+    sizes = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=512, **sizes, **heads)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config)
+    tokens, run = 122, Forward(model, 1.0, packed=True)
+    examples = [Example([2] * 40, [3] * (tokens - 40), np.zeros(tokens - 40), 1.0)]
+    own = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if tokens in tensor.shape and storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = tensor
+        return tensor
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16),
+    ):
+        inputs = packing.pack(examples, torch.device("cpu")).inputs
+        states = run.model.model(**inputs, use_cache=False).last_hidden_state
+    assert states.requires_grad
+    found = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    inside, _ = _activations(ModelShape.of_config(config.to_dict(), kind), on_gpu=True)
+    assert found == pytest.approx(tokens * (4 * inside + 2 * 4 * 256), rel=0.02)
+
+
 def test_changes_end_once_it_fits():
     shape = ModelShape.of_config(QWEN, "-")
     config = settings(engine={"type": "vllm", "max_new_tokens": 2000})
@@ -217,3 +267,33 @@ def test_a_configuration_that_cannot_be_planned_is_refused(tmp_path, content, me
 def test_options_that_would_go_unused_are_refused(capsys, further, said):
     assert main(["plan", *further]) == ConfigError.exit_code
     assert said in capsys.readouterr().err
+
+
+def test_the_documentation_says_what_is_planned(root):
+    """Its table has a row for every recipe, in the recipe's own numbers."""
+    text = (root / "docs/gpu.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w[\w.-]+) \| (24|48|80) \| (.+) \|$", text, re.MULTILINE)
+    assert len(rows) == 9
+    for name, gb, rest in rows:
+        path = root / f"examples/recipes/{name.lower()}-{gb}gb.toml"
+        config = make_config(read_toml(path))
+        shape = ModelShape.of_config(CONFIGS[config.model.path.split("/")[1]], path.name)
+        plan = plan_memory(shape, config, int(gb) * 1e9)
+        vllm = plan.held["engine: weights, cache"]
+        learner = sum(plan.held.values()) - vllm
+        passes = max(sum(plan.learning.values()), sum(plan.update.values()))
+        rank = config.model.lora_rank
+        found = [f"LoRA {rank}" if rank else "all", f"{config.engine.max_new_tokens:,}"]
+        found += [f"{size / 1e9:.1f}" for size in (learner, vllm, passes, plan.peak)]
+        assert rest.split(" | ") == found, path
+    fitting = {"model": {"gradient_checkpointing": True}, "data": {"max_prompt_tokens": 1024}}
+    fitting["engine"] = {"type": "vllm", "max_new_tokens": 2048, "sleep_level": 2}
+    for optimizer, said in (
+        ("adamw_8bit", r"\((\S+) planned"),
+        ("paged_adamw_8bit", r"(\S+) with `paged_adamw_8bit`"),
+    ):
+        learner = {"optimizer": optimizer, "micro_batch_tokens": 3072}
+        plan = plan_memory(
+            ModelShape.of_config(QWEN, "qwen"), settings(**fitting, learner=learner), 24e9
+        )
+        assert re.search(said, text)[1] == f"{plan.peak / 1e9:.1f}"

@@ -51,6 +51,7 @@ class ModelShape:
         inner: Size of the feed-forward part.
         tied: Whether the head is the embedding.
         query_bias: Whether queries, keys and values have a bias.
+        query_norm: Whether queries and keys are normalised.
     """
 
     vocabulary: int
@@ -61,6 +62,7 @@ class ModelShape:
     inner: int
     tied: bool
     query_bias: bool = False
+    query_norm: bool = False
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], name: str) -> Self:
@@ -87,6 +89,7 @@ class ModelShape:
                 inner=int(config["intermediate_size"]),
                 tied=bool(config.get("tie_word_embeddings", kind == "smollm3")),
                 query_bias=kind == "qwen2",
+                query_norm=kind in ("qwen3", "olmo2"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -221,14 +224,20 @@ def plan_memory(
 def _activations(shape: ModelShape, on_gpu: bool) -> tuple[float, float]:
     """Return the bytes that a layer keeps of a token, all of them and its input alone.
 
-    Each of two norms keeps its input, the normalised one and its output; attention its queries,
-    keys, values and output, and that again for the layer behind it; the feed-forward part both
-    inner products, the activation and their product. In autocast the norms' first two are float32.
+    Each of two norms keeps its input and the normalised one; attention its queries, keys, values
+    and output; the feed-forward part both inner products, the activation and their product. In
+    autocast norms are in float32, and each of the five linear layers behind them keeps its own
+    rounded copy of their output. On a CPU these layers share one, and attention's output is kept
+    once more.
     """
-    rest = 3 * shape.queries + 2 * shape.keys + 4 * shape.inner
+    attention, inner = 2 * shape.queries + 2 * shape.keys, 4 * shape.inner
+    normalised = shape.queries + shape.keys if shape.query_norm else 0
     if on_gpu:
-        return 2 * (4 + 4 + 2) * shape.hidden + 2 * rest, 4 * shape.hidden
-    return 4 * (6 * shape.hidden + rest), 4 * shape.hidden
+        norms, rounded = 4 * 2 * 2 * shape.hidden, 2 * 5 * shape.hidden
+        inside = norms + rounded + 2 * (attention + inner) + (4 + 2) * normalised
+        return inside, 4 * shape.hidden
+    kept = 6 * shape.hidden + attention + shape.queries + inner + 2 * normalised
+    return 4 * kept, 4 * shape.hidden
 
 
 def changes_that_fit(
