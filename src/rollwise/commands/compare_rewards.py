@@ -20,6 +20,7 @@ from rollwise.commands.method_tables import (
     markdown_table,
     number,
     terminal_table,
+    verdict,
     zero_variance,
 )
 from rollwise.config import CompareConfig, make_config
@@ -165,7 +166,7 @@ def _tables(
                 ""
                 if method.differences is None
                 else interval(method.differences["signal_per_1000_tokens"], separator, sign="+"),
-                method.verdict,
+                verdict(method.verdict),
             ]
             for name, method in methods.items()
         ],

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from rollwise.commands.method_tables import Cells, markdown_table, terminal_table
+from rollwise.commands.method_tables import Cells, markdown_table, terminal_table, verdict
 from rollwise.evaluation import Estimate
 from rollwise.evaluation.curves import PROCESSOR, Comparison, label_of
 
@@ -70,7 +70,8 @@ def _tables(comparison: Comparison, separator: str) -> Iterator[tuple[str, list[
 def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
     results = comparison.results
     seeds = _span(sorted({len(result.seeds) for result in results.values()}))
-    title = f"Held-out accuracy at the end, {seeds} seeds, and its difference to "
+    seeds += " seed" if seeds == "1" else " seeds"
+    title = f"Held-out accuracy at the end, {seeds}, and its difference to "
     title += comparison.baseline
     header = ["method", "mean", "IQM", "worst", "difference", "verdict"]
     rows = [
@@ -80,7 +81,7 @@ def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], C
             f"{result.middle:.3f}",
             f"{result.worst:.3f}",
             "" if result.difference is None else _signed(result.difference, separator),
-            result.verdict,
+            verdict(result.verdict),
         ]
         for name, result in results.items()
     ]

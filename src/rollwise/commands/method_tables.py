@@ -13,6 +13,11 @@ from rollwise.reports.page import shown
 Cells = list[list[str]]
 
 
+def verdict(found: str) -> str:
+    """Say in a cell that a difference is not shown, where its interval spans 0."""
+    return "not shown" if found == "open" else found
+
+
 def terminal_table(title: str, header: list[str], rows: Cells) -> Table:
     """Make a table whose first column is the method's name."""
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
