@@ -2,6 +2,7 @@
 
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,15 +63,30 @@ def terminated_by_signals() -> Iterator[None]:
 
     One that is ignored stays so, as SIGHUP is under `nohup`. Python handles signals in the main
     thread only; in others this does nothing.
+
+    What a signal raises in a finalizer or another callback of Python's own is lost there; in this
+    block the signal is then sent again, Ctrl-C too.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
-    before = _install(end, TERMINATING)
+    def send_again(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, (KeyboardInterrupt, Dropped)):
+            hook(lost)
+            return
+        other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
+        number = getattr(lost.exc_value, "number", other)
+        timer = threading.Timer(0.01, _send_to_main_thread, [number])  # after the callback
+        timer.daemon = True
+        timer.start()
+
+    before, hook = _install(end, TERMINATING), sys.unraisablehook
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         _restore(before)
 
 
