@@ -13,7 +13,7 @@ median over the pairs, its interval their quartiles.
                         of its own, less what such a process takes without the passes
   head_time_ratio       the time of the first over that of the second
 
-    python benchmarks/learning.py [--quick] [--pairs N]
+    python benchmarks/learning.py [--quick] [--pairs N] [--part packed|sums|head]...
 """
 
 import argparse
@@ -39,6 +39,7 @@ from rollwise.training.logprobs import CHUNK_LOGITS, token_logprobs
 from rollwise.training.micro_batches import micro_batches
 
 VOCABULARY, HIDDEN = 152_000, 64
+PARTS = ("packed", "sums", "head")
 Estimate = tuple[float, float, float]
 
 
@@ -166,6 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="A first look within a minute.")
     parser.add_argument("--pairs", type=int, help="Pairs of each ratio; 5 by default.")
+    parser.add_argument("--part", choices=PARTS, action="append", help="Only this; repeatable.")
     parser.add_argument("--head", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--tokens", type=int, default=2048, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -174,19 +176,23 @@ def main() -> None:
         print(json.dumps(head_passes(given.head, given.tokens)))
         return
     pairs = given.pairs or (1 if given.quick else 5)
+    parts = given.part or PARTS
     found: dict[str, Estimate | float] = {}
-    examples = make_examples(8 if given.quick else 48, (40, 200), 150, 0.9, 1024, 4096)
-    found["packed_ratio"], found["packed_tokens_a_second"] = compare(
-        model_of_6m(), examples, 4096, pairs
-    )
-    found["packed_padding"] = padding(examples, 4096)
-    sums = make_examples(64 if given.quick else 256, (12, 40), 18, 0.4, 48, 17)
-    built_in, _ = load_model(ModelSettings(path=BUILT_IN, cpu_threads=1))
-    found["packed_ratio_sums"], found["packed_tokens_a_second_sums"] = compare(
-        built_in, sums, None, 2 * pairs
-    )
-    found["packed_padding_sums"] = padding(sums, 1024)
-    found |= compare_heads(512 if given.quick else 2048, pairs)
+    if "packed" in parts:
+        examples = make_examples(8 if given.quick else 48, (40, 200), 150, 0.9, 1024, 4096)
+        found["packed_ratio"], found["packed_tokens_a_second"] = compare(
+            model_of_6m(), examples, 4096, pairs
+        )
+        found["packed_padding"] = padding(examples, 4096)
+    if "sums" in parts:
+        sums = make_examples(64 if given.quick else 256, (12, 40), 18, 0.4, 48, 17)
+        built_in, _ = load_model(ModelSettings(path=BUILT_IN, cpu_threads=1))
+        found["packed_ratio_sums"], found["packed_tokens_a_second_sums"] = compare(
+            built_in, sums, None, 2 * pairs
+        )
+        found["packed_padding_sums"] = padding(sums, 1024)
+    if "head" in parts:
+        found |= compare_heads(512 if given.quick else 2048, pairs)
     table = Table("figure", "median", "quartiles")
     for name, value in found.items():
         if isinstance(value, tuple):

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
 from rollwise.errors import PolicyError
-from rollwise.models.loading import MergedWeights, adapter_weights, merged_weights
+from rollwise.models.loading import adapter_weights, merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import importance_weights, policy_loss
@@ -108,7 +108,8 @@ class Learner:
     def weights(self) -> Mapping[str, Tensor]:
         """Return the model's weights by name, for an engine to load before the next update.
 
-        Merged ones are made as they are asked for; copies of these are in the machine's memory.
+        Merged ones are made as they are asked for. Copies for an engine outside of this process are
+        in the machine's memory.
         """
         weights: Mapping[str, Tensor]
         if self.adapters_alone:
@@ -117,7 +118,7 @@ class Learner:
             weights = merged_weights(self.model) if self.merged else self.model.state_dict()
         if not self.copied:
             return weights
-        place = "cpu" if isinstance(weights, MergedWeights) else None
+        place = "cpu" if self.merged else None
         return {name: w.detach().to(place, copy=True) for name, w in weights.items()}
 
     def save(self, folder: Path) -> None:
