@@ -151,6 +151,7 @@ class AnswersInItsOwnOrder(Posterior):
     [
         (TwicePerBatch, "test_a_batch_has_its_size_and_no_prompt_twice"),
         (ForgetsItsPosition, "test_a_state_goes_on_exactly"),
+        (ForgetsItsPosition, "test_a_state_replaces_what_was_learnt_before"),
         (Credulous, "test_tell_refuses_what_cannot_be"),
         (SharesItsArrays, "test_a_state_is_a_copy"),
         (IgnoresWhatToLeaveOut, "test_prompts_can_be_left_out"),
@@ -167,8 +168,9 @@ def test_the_contract_notices(sampler, test):
         def make(self, keys, batch_size, seed=0):
             return sampler(keys, batch_size, seed)
 
-    with pytest.raises((AssertionError, ValueError, ZeroDivisionError)):
+    with pytest.raises((AssertionError, ValueError, ZeroDivisionError)) as caught:
         getattr(Suite(), test)()
+    assert str(caught.value), "it must say what is wrong"
 
 
 def test_samplers_learn_from_what_they_are_told():

@@ -139,6 +139,34 @@ class GivesUpTheBest(PositiveFocused):
         return chance > 0.5
 
 
+@dataclass(frozen=True)
+class Forgets(ExitRule):
+    """Returns nothing where it should return False."""
+
+    def satisfied(self, positives, negatives):
+        if positives >= 1 and negatives >= 1:
+            return True
+
+
+@dataclass(frozen=True)
+class Divides(ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives / (positives + negatives) > 0.5
+
+
+@dataclass(frozen=True)
+class OfSampleDeviation(RewardRule):
+    """Of one reward it is NaN."""
+
+    def satisfied_by(self, rewards):
+        return not np.std(rewards, ddof=1) < 0.1
+
+
+class NoDataclass(ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives >= 1
+
+
 class Unpicklable(SatisfiedAlone):
     def __init__(self):
         self.rule = lambda: None
@@ -150,12 +178,27 @@ class Unpicklable(SatisfiedAlone):
         (NumbersForArrays(), "keep the arrays' shape"),
         (OtherForArrays(), r"satisfied\(2, 0\) is False"),
         (GivesUpTheBest(), "must not prefer better chances"),
+        (Forgets(), r"satisfied\(0, 0\) must be True or False, got None"),
+        (Divides(), r"satisfied\(0, 0\) divides by zero"),
+        (OfSampleDeviation(), r"satisfied_by\(\[0.0\]\) computes a value that is not finite"),
+        (NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen=True\)`"),
         (Unpicklable(), "must be picklable"),
     ],
 )
 def test_wrong_exit_rules_are_found_out(rule, message):
     with pytest.raises(AssertionError, match=message):
         check_exit_rule(rule)
+
+
+@dataclass(frozen=True)
+class ExactlyFive(ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives + negatives == 5
+
+
+def test_a_rule_that_rounds_may_draw_past_is_warned_of():
+    with pytest.warns(UserWarning, match=r"satisfied\(0, 5\) is True, but False after one more"):
+        check_exit_rule(ExactlyFive())
 
 
 class Greedy:

@@ -38,6 +38,8 @@ KEY_SETS: dict[str, list[Key]] = {
 }
 """Kinds of keys that a sampler must take."""
 
+STATE_HINT = "does `state_dict` return all that `ask` uses, as copies, and is all of it loaded?"
+
 
 def play(sampler: PromptSampler, steps: int, seed: int = 0, draws: int = 4) -> list[list[Key]]:
     """Ask and tell for some steps, with pass rates that follow from the keys; returns the batches.
@@ -96,7 +98,10 @@ class PromptSamplerContract:
             first, second = (
                 play(self.make(STRINGS, batch_size=4, seed=seed), self.steps) for _ in range(2)
             )
-            assert first == second
+            assert first == second, (
+                f"with seed {seed} two samplers chose different batches: take all randomness from "
+                "`seed`"
+            )
 
     def test_other_counts_can_be_asked_for(self) -> None:
         """As refilling a batch needs it; at most as many as there are."""
@@ -111,8 +116,13 @@ class PromptSamplerContract:
         for left_out in (STRINGS[:3], STRINGS[:30], STRINGS[2:], STRINGS):
             for exclude in (left_out, dict.fromkeys(left_out), set(left_out)):
                 batch = sampler.ask(4, exclude=exclude)
-                assert len(batch) == len(set(batch)) == min(4, 40 - len(left_out)), f"{batch}"
-                assert not set(batch) & set(left_out), f"{batch} without {left_out}"
+                most = min(4, len(STRINGS) - len(left_out))
+                assert len(batch) == len(set(batch)) == most, (
+                    f"with {len(left_out)} of {len(STRINGS)} prompts left out, ask(4) must give "
+                    f"{most} different ones, got {batch}"
+                )
+                wrong = set(batch) & set(left_out)
+                assert not wrong, f"ask(4, exclude=...) gave {sorted(wrong)}, to be left out"
                 sampler.tell(batch, correct=[2] * len(batch), drawn=[4] * len(batch))
 
     def test_tell_takes_what_training_tells(self) -> None:
@@ -158,7 +168,10 @@ class PromptSamplerContract:
                 play(sampler, steps)
                 other.load_state_dict(through_files(sampler.state_dict()))
                 assert_same(sampler.state_dict(), other.state_dict())
-                assert play(sampler, 15, seed=1) == play(other, 15, seed=1)
+                assert play(sampler, 15, seed=1) == play(other, 15, seed=1), (
+                    f"after load_state_dict, with the state of step {steps}, the batches differ: "
+                    + STATE_HINT
+                )
                 assert_same(sampler.state_dict(), other.state_dict())
 
     def test_a_state_replaces_what_was_learnt_before(self) -> None:
@@ -170,7 +183,9 @@ class PromptSamplerContract:
         state = sampler.state_dict()
         first = play(sampler, 15, seed=1)
         sampler.load_state_dict(state)
-        assert play(sampler, 15, seed=1) == first
+        assert play(sampler, 15, seed=1) == first, (
+            "taken back by load_state_dict, the sampler chose other batches: " + STATE_HINT
+        )
 
     def test_a_state_is_a_copy(self) -> None:
         """What happens later changes no state that was taken or loaded before."""

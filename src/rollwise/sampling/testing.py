@@ -9,10 +9,12 @@ Each check raises an `AssertionError` that says what is wrong. They need no test
 """
 
 import pickle
+import warnings
 from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollwise.sampling.draws import Draw
 from rollwise.sampling.exits import (
@@ -34,6 +36,9 @@ PROMPTS = 7
 
 def check_exit_rule(rule: Any) -> None:
     """Check an exit rule: its answers, for single counts and arrays, and its pools.
+
+    It warns of a rule that one more response of either kind makes unsatisfied again, as with
+    `positives + negatives == 5`: a schedule of rounds may draw past such counts.
 
     Args:
         rule: An `ExitRule`, or an object that has `satisfied` alone.
@@ -123,33 +128,86 @@ def _check_value(plugin: Any) -> None:
         copy = pickle.loads(pickle.dumps(plugin))
     except Exception as error:
         raise AssertionError(f"{name} must be picklable: {error}") from error
+    assert type(plugin).__repr__ is not object.__repr__, (
+        f"{name} is no dataclass: put `@dataclass(frozen=True)` above the class"
+    )
     assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
 
 
 def _check_answers(rule: ExitRule) -> None:
     positives, negatives = np.indices((9, 9))
+    one_by_one = np.array([[_answer(rule, n, m) for m in range(9)] for n in range(9)])
     try:
         table = np.asarray(rule.satisfied(positives, negatives))
     except (TypeError, ValueError):  # a rule for single counts alone
         table = where_satisfied(rule, positives, negatives)
-    assert table.dtype == np.bool_, f"satisfied must give booleans for arrays, got {table.dtype}"
-    assert table.shape == (9, 9), f"satisfied must keep the arrays' shape, got {table.shape}"
-    for correct in range(9):
-        for incorrect in range(9):
-            one = rule.satisfied(correct, incorrect)
-            assert bool(one) == table[correct, incorrect], (
-                f"satisfied({correct}, {incorrect}) is {one}, but in an array it is not"
-            )
-    chances = np.linspace(0, 1, 11)
-    gives_up = np.asarray(rule.gives_up(chances))
+    assert table.dtype == np.bool_, (
+        f"satisfied must give booleans for arrays of counts, got {table.dtype}"
+    )
+    assert table.shape == (9, 9), (
+        "satisfied must keep the arrays' shape: for positives and negatives of shape (9, 9) it "
+        f"must give an array of that shape, got shape {table.shape}"
+    )
+    for n, m in np.argwhere(table != one_by_one):
+        raise AssertionError(
+            f"satisfied({n}, {m}) is {one_by_one[n, m]}, but in an array it is {table[n, m]}"
+        )
+    _check_chances(rule)
+    if rule.looks_at_rewards:
+        for rewards in ([0.0], [1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.5, 1.0]):
+            _check_rewards(rule, rewards)
+    else:
+        _warn_of_passing(table)
+
+
+def _answer(rule: ExitRule, positives: int, negatives: int) -> bool:
+    """Ask a rule about single counts; none at all are also asked about."""
+    call = f"satisfied({positives}, {negatives})"
+    try:
+        answer = rule.satisfied(positives, negatives)
+    except ZeroDivisionError as error:
+        raise AssertionError(
+            f"{call} divides by zero: a rule is also asked about counts of 0, before any response "
+            "is there"
+        ) from error
+    assert isinstance(answer, bool | np.bool_), f"{call} must be True or False, got {answer!r}"
+    return bool(answer)
+
+
+def _check_chances(rule: ExitRule) -> None:
+    gives_up = np.asarray(rule.gives_up(np.linspace(0, 1, 11)))
     assert gives_up.dtype == np.bool_, f"gives_up must give booleans, got {gives_up.dtype}"
     assert gives_up.shape == (11,), f"gives_up must keep the array's shape, got {gives_up.shape}"
     assert np.all(np.diff(gives_up.astype(int)) <= 0), "gives_up must not prefer better chances"
-    if rule.looks_at_rewards:
-        rewards = np.array([0.0, 0.5, 1.0])
-        answer = rule.satisfied_by(rewards)
-        assert isinstance(answer, bool | np.bool_), f"satisfied_by must give a bool, got {answer!r}"
-        assert rewards.tolist() == [0.0, 0.5, 1.0], "satisfied_by must not change the rewards"
+
+
+def _check_rewards(rule: ExitRule, given: list[float]) -> None:
+    rewards = np.array(given)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # NaN compares as False, unnoticed
+            answer = rule.satisfied_by(rewards)
+    except RuntimeWarning as warning:
+        raise AssertionError(
+            f"satisfied_by({given}) computes a value that is not finite: {warning}"
+        ) from warning
+    assert isinstance(answer, bool | np.bool_), (
+        f"satisfied_by({given}) must be True or False, got {answer!r}"
+    )
+    assert rewards.tolist() == given, "satisfied_by must not change the rewards"
+
+
+def _warn_of_passing(satisfied: NDArray[np.bool_]) -> None:
+    """Warn of counts that are enough, but not with one more response, whatever it is."""
+    passed = np.argwhere(satisfied[:-1, :-1] & ~satisfied[1:, :-1] & ~satisfied[:-1, 1:])
+    if len(passed):
+        n, m = passed[0]
+        warnings.warn(
+            f"satisfied({n}, {m}) is True, but False after one more response of either kind. A "
+            "schedule of rounds asks at the end of a round alone, and may draw past these counts; "
+            "`>=` in place of `==` is safe",
+            stacklevel=4,
+        )
 
 
 def _check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
