@@ -66,6 +66,11 @@ def load_state(checkpoint: str | Path, sampler: PromptSampler, cap: ResponseCap 
         RunError: It is missing or broken, or belongs to other prompts or another sampler.
     """
     folder = Path(checkpoint) / FOLDER
+    if not folder.exists():
+        raise RunError(
+            f"cannot resume from {checkpoint}: it has no folder {FOLDER}/, so AdaptiveGRPOTrainer "
+            "did not write it; to begin from its weights, pass its folder as `model`"
+        )
     if damaged := damaged_files(folder):
         raise RunError(f"cannot load the prompt sampler from {folder}: {damaged} are damaged")
     try:

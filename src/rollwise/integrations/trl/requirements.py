@@ -57,6 +57,12 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
             f"group_size must divide generation_batch_size, which is {rows}, so that the batch "
             f"holds whole groups; got {size}"
         )
+    prompts = rows // size
+    if prompts > len(trainer.train_dataset):
+        raise ValueError(
+            f"train_dataset must hold the prompts of a step, {prompts} (generation_batch_size, "
+            f"{rows}, over the size of a group, {size}); it has {len(trainer.train_dataset)}"
+        )
     if trainer.tools:
         check_tools(trainer, sampling)
     if sampling.response_cap and (unbounded := beyond_response_cap(trainer)):
