@@ -127,6 +127,15 @@ def test_one_seed_shows_no_difference():
     assert found["b"].verdict == ""
 
 
+def test_equal_differences_show_nothing():
+    """Two seeds differ by exactly a quarter: by chance, for an interval of no width is none."""
+    base, other = ({0: curve([0.0, low]), 1: curve([0.0, low + 0.25])} for low in (0.25, 0.5))
+    found = compare_methods({"a": base, "b": other}, "a").results["b"]
+    assert found.difference is None
+    same = compare_methods({"a": base, "b": base}, "a").results["b"]
+    assert vars(same.difference) == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
 @pytest.mark.parametrize(("difference", "deviation"), [(0.03, 0.03), (-0.02, 0.05)])
 def test_the_seeds_proposed_have_the_power_promised(difference, deviation):
     """By simulated t-tests; one seed fewer has less power."""

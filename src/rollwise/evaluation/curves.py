@@ -154,8 +154,8 @@ class MethodResult:
         accuracy: At the end, mean over seeds.
         middle: Its interquartile mean over seeds (Agarwal et al. 2021, arXiv 2108.13264).
         worst: The lowest accuracy at the end.
-        difference: To the baseline, over the seeds that both have; None for the baseline itself, or
-            without two such seeds.
+        difference: To the baseline, over the seeds that both have; None for the baseline itself,
+            without two such seeds, or where all differ by the same, which has no interval.
         seeds_needed: So many would show the difference, if it is as large as seen; None where it is
             shown already, where it is None, or where more than `MOST_SEEDS` would be needed.
         reached: What the target cost, for each cost that all runs have.
@@ -256,8 +256,8 @@ def _result(
     ends = np.array([curve.end for curve in own.values()])
     difference = needed = None
     common = sorted(own.keys() & others.keys()) if others else []
-    if others and len(common) > 1:
-        differences = np.array([own[seed].end - others[seed].end for seed in common])
+    differences = np.array([own[seed].end - others[seed].end for seed in common])
+    if len(common) > 1 and (np.ptp(differences) > 0 or not differences.any()):
         difference = mean_over_seeds(differences)
         if difference.low <= 0 <= difference.high:
             needed = seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
