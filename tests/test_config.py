@@ -21,6 +21,7 @@ from rollwise.config import (
     sections_of,
     setting_names,
 )
+from rollwise.config.reading import _help_texts
 from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError
 from rollwise.models.saved import list_checkpoints
@@ -648,6 +649,22 @@ def test_every_setting_is_described():
         for section in sections_of(field.annotation):
             own = section.model_fields.items()
             assert [key for key, setting in own if not setting.description] == []
+
+
+def test_help_tells_the_defaults_with_and_without_a_method():
+    texts = dict(_help_texts(TrainConfig))
+    for name, default in (
+        ("exit.type", "(default: fixed_count where no method is named, else balanced)"),
+        ("prompts.type", "(default: worth where no method is named, else uniform)"),
+        ("schedule.type", "(default: rounds)"),
+        ("exit.samples", "(default: 4) (where no method is named: 1)"),
+        ("engine.max_new_tokens", "(built-in model: 48)"),
+        (
+            "learner.learning_rate",
+            "(built-in model: 0.0002) (where no method is named: 0.00014)",
+        ),
+    ):
+        assert texts[name].endswith(default), texts[name]
 
 
 def without_other_programs(given):

@@ -144,6 +144,23 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
     assert code == bool(wanted)
 
 
+def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[methods.a]\nexit = {type = 'balanced'}")
+    code, found = run(capsys, rules, "--json")
+    assert code == 0
+    assert state(found, "rules.toml")["detail"] == (
+        "valid for `rollwise plan` and `rollwise compare` with `--rewards`; to train, add `steps`, "
+        "`tokens` or `seconds`"
+    )
+    rules.write_text("seeds = 2\n[methods.a]\nexit = {type = 'balanced'}")
+    detail = state(run(capsys, rules, "--json")[1], "rules.toml")["detail"]
+    assert detail.startswith("valid for `rollwise compare` with")  # a plan has no seeds
+    rules.write_text("[methods.a]\nexit = {type = 'balance'}")
+    code, found = run(capsys, rules, "--json")
+    assert (code, state(found, "rules.toml")["state"]) == (1, "broken")
+
+
 def test_the_examples_are_valid(root, capsys):
     for file in (root / "examples").rglob("*.toml"):
         assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file

@@ -55,6 +55,8 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     text = (tmp_path / "out/plan.md").read_text(encoding="utf-8")
     assert re.search(r"^\| GRPO \| 8 \| 16 \| 320 \| 0.4 \| \d+ → \d+ % \| 16 \|$", text, re.M)
     assert "own \\| <b>rule" in text
+    line = "GRPO: 8 prompts by uniform; exit fixed_count of 2; schedule rounds; advantage grpo"
+    assert line in shown and line in text
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "own | &lt;b&gt;rule" in page
     assert "<b>" not in page
@@ -221,6 +223,20 @@ def test_recorded_rewards_give_pass_rates_and_lengths(tmp_path, write, say):
     assert say("plan", tmp_path / "given", write(text))[0] == 0
     plan = json.loads((tmp_path / "given/plan.json").read_text(encoding="utf-8"))["GRPO"]
     assert plan["tokens"]["value"] == 320
+
+
+def test_recorded_responses_that_are_cut_are_warned_of(tmp_path, write, say):
+    """Half of them have 31 tokens; nothing is cut at 31."""
+    text = REWARDS.replace("REWARDS", str(rewards_file(tmp_path / "rewards.jsonl")))
+    limited = text.replace("[base]", "[base]\nengine = {max_new_tokens = 30}")
+    shown = say("plan", tmp_path / "out", write(limited))[1]
+    said = "GRPO cuts 50.0 % of the recorded responses at 30 tokens (`engine.max_new_tokens`"
+    assert said in shown
+    assert said in (tmp_path / "out/plan.md").read_text(encoding="utf-8")
+    enough = limited.replace("= 30}", "= 31}")
+    assert "cuts" not in say("plan", tmp_path / "enough", write(enough))[1]
+    priced = limited.replace("prices = {", "prices = {longest = 30, ")
+    assert "cuts" not in say("plan", tmp_path / "priced", write(priced))[1]
 
 
 def test_what_recorded_rewards_lack_is_said(tmp_path, write, say):

@@ -286,7 +286,7 @@ def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
     )
     assert len(drawn) == len(set(drawn)) == 20
 
-    figures = ("tokens", "seconds", "prompts", "draws", "trained", "signal", "signal_to_noise")
+    figures = ("tokens", "seconds", "prompts", "draws", "trained", "signal")
     figures += ("signal_per_1000_tokens", "signal_per_second")
     plans = {name: dict.fromkeys(figures, Mean(1.0 + at, 0.1)) for at, name in enumerate(names)}
     (tmp_path / "p").mkdir()
@@ -324,7 +324,6 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
         "zero_variance_after",
         "trained",
         "signal",
-        "signal_to_noise",
         "signal_per_1000_tokens",
         "signal_per_second",
     )

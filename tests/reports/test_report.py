@@ -478,6 +478,17 @@ def test_a_run_that_was_never_evaluated_has_a_report(tmp_path):
     assert "reward" in page.charts
 
 
+def test_a_short_run_is_not_said_to_be_without_trends(tmp_path):
+    well = {"lost_draws": 0, "grader_failures": 0}
+    short, long = (
+        read(write_report(make_run(tmp_path / f"{steps}", steps, more=well)).parent).text
+        for steps in (9, 10)
+    )
+    assert "Too short to judge trends: fewer than 10 steps. Failures" in short
+    assert "Nothing to warn of" not in short
+    assert "Nothing to warn of: no collapse" in long
+
+
 def test_grpo_has_a_report(tmp_path):
     """One round, and every prompt ends satisfied."""
     path = make_run(tmp_path / "grpo", steps=1, exit={"type": "fixed_count"})

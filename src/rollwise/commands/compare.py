@@ -28,6 +28,7 @@ from rollwise.commands.compare_tables import (
     markdown,
     seconds_in_words,
 )
+from rollwise.commands.method_tables import methods_in_words
 from rollwise.config import CompareConfig, is_recorded_by, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
 from rollwise.evaluation.curves import Comparison, Curve, Curves, compare_methods
@@ -70,6 +71,9 @@ def compare(
         curves = _read_curves(config.folders)
     else:
         records = Records(path)
+        methods = {name: make_config(config.run_settings(name, 0, {})) for name in config.compared}
+        for sentence in methods_in_words(methods):
+            console.print(escape(sentence), highlight=False)
         try:
             chosen = choose_settings(config, records, console)
             curves = _train_all(config, records, chosen, console)

@@ -18,6 +18,7 @@ from rollwise.commands.method_tables import (
     Cells,
     interval,
     markdown_table,
+    methods_in_words,
     number,
     terminal_table,
     verdict,
@@ -55,7 +56,8 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     console.print(described, highlight=False)
     for title, header, rows in _tables(methods, baseline, has_lengths, "\n"):
         console.print(terminal_table(title, header, rows))
-    words = list(in_words(methods, baseline, has_lengths))
+    settings = {name: make_config(config.run_settings(name, 0, {})) for name in methods}
+    words = [*methods_in_words(settings), *in_words(methods, baseline, has_lengths)]
     for sentence in words:
         console.print(escape(sentence), highlight=False)
     tables = list(_tables(methods, baseline, has_lengths, " "))

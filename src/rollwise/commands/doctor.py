@@ -167,6 +167,10 @@ KINDS: dict[str, type[CommandConfig]] = {
 }
 
 
+LENGTHS = ("steps", "tokens", "seconds")
+"""What a comparison that trains needs one of."""
+
+
 def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) -> list[Check]:
     """Check a settings file, what its settings need, and whether a run fits into a GPU's memory.
 
@@ -185,9 +189,12 @@ def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) 
     given = {name: table for name, table in given.items() if name != "verl"}
     fits = [n for n, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
     command = fits[0] if fits else "train"
-    config: CommandConfig = make_settings(KINDS[command], given)
+    without = command == "compare" and not given.keys() & {*LENGTHS, "rewards", "folders"}
+    replayed = {"rewards": "recorded"} if without else {}
+    config: CommandConfig = make_settings(KINDS[command], given, replayed)
     runs: list[Any] = [config]
     if isinstance(config, CompareConfig):
+        config.check_methods()
         run_settings = [config.run_settings(method, 0, {}) for method in config.compared]
         runs = [make_settings(TrainConfig, settings) for settings in run_settings]
     if isinstance(config, PlanConfig) or getattr(config, "rewards", None):
@@ -198,7 +205,12 @@ def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) 
     found = [check for check in checks() if (check.part, check.name) in needed]
     found += [check for run in runs for check in _files(run)]
     found += [check for run in runs for check in memory_of(run, model, gpu_gb)]
-    valid = Check("settings", path.name, "works", f"valid for `rollwise {command}`")
+    detail = f"valid for `rollwise {command}`"
+    if without:
+        both = "`rollwise plan` and " if given.keys() <= PlanConfig.model_fields.keys() else ""
+        lengths = "`steps`, `tokens` or `seconds`"
+        detail = f"valid for {both}`rollwise compare` with `--rewards`; to train, add {lengths}"
+    valid = Check("settings", path.name, "works", detail)
     return [valid, *dict.fromkeys(found)]
 
 

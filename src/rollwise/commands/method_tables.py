@@ -1,16 +1,36 @@
 """Tables of methods: for a terminal of 80 columns, and in Markdown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from rollwise.config import TrainConfig
 from rollwise.evaluation import Estimate
 from rollwise.reports.page import shown
 
 Cells = list[list[str]]
+
+
+def methods_in_words(methods: Mapping[str, TrainConfig]) -> Iterator[str]:
+    """Say in a line each what a method's settings come to, defaults included."""
+    for name, config in methods.items():
+        exit_rule = config.exit.type
+        if exit_rule == "fixed_count":
+            exit_rule += f" of {config.exit.samples}"
+        parts = [
+            f"{config.prompts.batch_size:,} prompts by {config.prompts.type}",
+            f"exit {exit_rule}",
+            f"schedule {config.schedule.type}",
+            f"advantage {config.advantage.objective}",
+        ]
+        if getattr(config.advantage, "baseline", "pool") == "belief":
+            parts[-1] += ", baseline belief"
+        if config.allocation.type != "none":
+            parts[1] = f"allocation {config.allocation.type}"
+        yield f"{name}: {'; '.join(parts)}"
 
 
 def verdict(found: str) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from scipy import optimize
 
+from rollwise.commands.method_tables import methods_in_words
 from rollwise.commands.plan_tables import in_words, markdown, nodes_table, plan_tables
 from rollwise.config import PlanConfig, TrainConfig, is_recorded_by, make_config, make_settings
 from rollwise.config.base import setting
@@ -76,6 +77,9 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     prices = {
         name: _prices(config, name, method, measured, recorded) for name, method in methods.items()
     }
+    cuts = list(_cuts(config, prices, recorded))
+    for sentence in (*methods_in_words(methods), *cuts):
+        console.print(escape(sentence), highlight=False)
     plans: dict[str, Plan] = {}
     on_nodes: dict[str, list[OnNodes]] = {}
     steps = config.warmup + config.steps
@@ -104,16 +108,17 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     )
     for table in plan_tables(plans, on_nodes):
         console.print(table)
-    for sentence in in_words(plans):
+    words = list(in_words(plans))
+    for sentence in words:
         console.print(escape(sentence), highlight=False)
+    words = [*methods_in_words(methods), *cuts, *words]
     if path is not None:
         RunFolder(path).write_config(config.model_dump(mode="json"))
         figures = as_json(plans)
         for name, found in on_nodes.items():
             figures[name] |= {"nodes": [asdict(each) for each in found]} if found else {}
         write_text(path / "plan.json", json.dumps(figures, indent=2) + "\n")
-        write_text(path / "plan.md", markdown(plans, on_nodes))
-        words = list(in_words(plans))
+        write_text(path / "plan.md", markdown(plans, on_nodes, words))
         tables = list(nodes_table(on_nodes))
         report = write_plan_report(path, plans, words, config.steps, config.warmup, tables)
         console.print(f"report: {escape(str(report))}")
@@ -193,6 +198,24 @@ def _prices(
         given.prefill,
         _first(given.seconds_per_busy_slot, known.seconds_per_busy_slot),
     )
+
+
+def _cuts(
+    config: PlanConfig, prices: Mapping[str, Prices], recorded: RecordedLengths | None
+) -> Iterator[str]:
+    """Warn of methods whose limit cuts responses that were recorded longer."""
+    if recorded is None or config.prices.longest is not None:
+        return
+    lengths = np.concatenate([prompt.tokens for prompt in recorded.prompts.values()])
+    for name, price in prices.items():
+        longest = price.lengths.longest
+        share = float(np.mean(lengths > longest))
+        if share and isinstance(price.lengths, RecordedLengths):
+            yield (
+                f"{name} cuts {100 * share:.1f} % of the recorded responses at {longest} tokens "
+                "(`engine.max_new_tokens`, whose default depends on `model.path`): set it in "
+                "[base], or set `prices.longest`."
+            )
 
 
 def _first(given: float | None, known: float) -> float:

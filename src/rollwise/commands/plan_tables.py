@@ -28,7 +28,6 @@ COST = {
 
 SIGNAL = {
     "signal": "a step",
-    "signal_to_noise": "S/N",
     "signal_per_1000_tokens": "per 1,000 tokens",
     "signal_per_second": "per second",
 }
@@ -40,10 +39,12 @@ def plan_tables(plans: Plans, on_nodes: Mapping[str, Sequence[OnNodes]]) -> Iter
         yield terminal_table(*table)
 
 
-def markdown(plans: Plans, on_nodes: Mapping[str, Sequence[OnNodes]]) -> str:
-    """Write the same tables, and what they say, in Markdown."""
+def markdown(
+    plans: Plans, on_nodes: Mapping[str, Sequence[OnNodes]], sentences: Sequence[str]
+) -> str:
+    """Write the same tables in Markdown, and what is said of them."""
     tables = [markdown_table(*table) for table in (*_tables(plans), *nodes_table(on_nodes))]
-    return "\n\n".join([*tables, *in_words(plans)]) + "\n"
+    return "\n\n".join([*tables, *sentences]) + "\n"
 
 
 def in_words(plans: Plans) -> Iterator[str]:
@@ -99,7 +100,7 @@ def _tables(plans: Plans) -> Iterator[tuple[str, list[str], Cells]]:
     yield "What a step costs", ["method", *COST.values()], rows
     rows = [[name, *(_with_error(plan[f]) for f in SIGNAL)] for name, plan in plans.items()]
     yield (
-        "Signal (S), the ratio S/N, ± standard errors over steps",
+        "Signal, ± standard errors over steps",
         ["method", *SIGNAL.values()],
         rows,
     )

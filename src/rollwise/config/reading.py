@@ -113,21 +113,30 @@ def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
 
     pydantic-settings knows only one of several kinds here, and only the declared defaults.
     """
-    built_in = command.defaults_for({})
+    no_method, built_in = (
+        command.defaults_for(given) for given in ({}, {"exit": {"type": CHOICES["exit"].default}})
+    )
     for name, field in command.model_fields.items():
         kinds = sections_of(field.annotation)
         for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
             owners = [kind for kind in kinds if key in kind.model_fields]
             if name in CHOICES and key == CHOICES[name].tag:
                 known = ", ".join(CHOICES[name].registry)
-                text = f"{known}, or `module:Class`. (default: {CHOICES[name].default})"
+                default = CHOICES[name].default
+                first = no_method.get(name, {}).get(key, default)
+                if first != built_in.get(name, {}).get(key, default):
+                    default = f"{first} where no method is named, else {default}"
+                text = f"{known}, or `module:Class`. (default: {default})"
             else:
                 meanings = [
                     _meaning(kind, key, name_it=len(owners) < len(kinds)) for kind in owners
                 ]
                 text = " ".join(dict.fromkeys(meanings))
-            if key in built_in.get(name, {}) and not (name in CHOICES and key == CHOICES[name].tag):
-                text += f" (built-in model: {built_in[name][key]})"
+                own, first = (each.get(name, {}).get(key) for each in (built_in, no_method))
+                if own is not None:
+                    text += f" (built-in model: {own})"
+                if first not in (None, own):
+                    text += f" (where no method is named: {first})"
             if (name, key) == ("grading", "type"):
                 text += " (built-in task: exact)"
             yield f"{name}.{key}", text.replace("%", "%%")

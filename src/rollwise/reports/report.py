@@ -10,7 +10,7 @@ from rollwise.files import write_text
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import RunCharts, evenly
 from rollwise.reports.facts import run_facts, with_numbers
-from rollwise.reports.findings import findings
+from rollwise.reports.findings import FEWEST_STEPS, findings
 from rollwise.reports.ledger import ledger_chart, run_ledger
 from rollwise.reports.page import render_page
 from rollwise.reports.prompts import prompt_data
@@ -70,6 +70,7 @@ def _page(path: Path, live: bool) -> str:
         has_prompts=live or bool(prompts["prompts"]),
         remarks=charts.remarks,
         findings=findings(lines, config),
+        fewest_steps=FEWEST_STEPS,
         ledger=run_ledger(lines),
         carries=config.get("step", {}).get("carry_over", False),
         evaluated=_evaluated(lines),

@@ -128,7 +128,8 @@ def _check_value(plugin: Any) -> None:
         copy = pickle.loads(pickle.dumps(plugin))
     except Exception as error:
         raise AssertionError(f"{name} must be picklable: {error}") from error
-    assert type(plugin).__repr__ is not object.__repr__, (
+    kind: Any = type(plugin)
+    assert kind.__repr__ is not object.__repr__, (
         f"{name} is no dataclass: put `@dataclass(frozen=True)` above the class"
     )
     assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
