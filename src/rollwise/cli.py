@@ -318,9 +318,9 @@ def _add_doctor(commands: Commands) -> None:
         help="say what works here, why something does not, and what to type",
         description="Say which engines, graders, trainers and sandboxes work here, why others do "
         "not, and what to type. With a settings file: whether its settings are valid, what they "
-        "need is here, and a run fits into the GPU's memory. The exit code is 0 if so; without a "
-        "file, if the built-in trainer works and no installed package is of a release that "
-        "rollwise does not admit.",
+        "need is here, and a run fits into the GPU's memory. A file with a table [verl] is checked "
+        "for `rollwise verl`. The exit code is 0 if so; without a file, if the built-in trainer "
+        "works and no installed package is of a release that rollwise does not admit.",
     )
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -339,7 +339,13 @@ def _add_doctor(commands: Commands) -> None:
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.commands.doctor import examine
 
-        return examine(options.config, options.json, options.memory, options.gpu_gb)
+        def read_for_verl(given: Mapping[str, Any]) -> TrainConfig:
+            from rollwise.integrations.verl.settings import read_settings
+
+            return read_settings([given])[0]
+
+        memory, gpu_gb = options.memory, options.gpu_gb
+        return examine(options.config, options.json, memory, gpu_gb, read_for_verl)
 
     parser.set_defaults(run=run)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -159,6 +160,42 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
     rules.write_text("[methods.a]\nexit = {type = 'balance'}")
     code, found = run(capsys, rules, "--json")
     assert (code, state(found, "rules.toml")["state"]) == (1, "broken")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("[group]\nunresolved = 'refill'", "`group.unresolved` must be `drop` or `keep` in verl"),
+        ("[learner]\nresponse_cap = 2", "`learner.response_cap` must be `0` in verl"),
+        ("seconds = 60", "`seconds` must be `unset` in verl"),
+        ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
+    ],
+)
+def test_what_rollwise_verl_refuses_is_not_valid(capsys, installed, tmp_path, settings, said):
+    """The same words as `rollwise verl` has, without verl installed."""
+    installed(verl=None)
+    file = tmp_path / "run.toml"
+    file.write_text(f"{settings}\n[verl.trainer]\nnnodes = 2\n")
+    code, found = run(capsys, file, "--json")
+    assert code == 1
+    check = state(found, "run.toml")
+    assert check["state"] == "broken" and said in check["detail"]
+    assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print"]) == 2
+    refused = re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert check["detail"] in refused
+
+
+def test_what_a_run_by_verl_needs(capsys, installed, tmp_path):
+    installed(verl="0.9.1", wandb=None)
+    file = tmp_path / "run.toml"
+    file.write_text("[records]\ntrackers = ['wandb']\n[verl.trainer]\nnnodes = 2\n")
+    found = run(capsys, file, "--json", "--gpu-gb", "80")[1]
+    detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
+    assert state(found, "run.toml")["detail"] == detail
+    assert state(found, "verl")["state"] == "works"
+    assert state(found, "Weights & Biases")["state"] == "missing"
+    [check] = memory(found)
+    assert check["state"] == "missing" and check["detail"].startswith("not planned: how verl")
 
 
 def test_the_examples_are_valid(root, capsys):

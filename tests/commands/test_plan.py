@@ -12,6 +12,7 @@ from rollwise.commands.plan_tables import in_words
 from rollwise.config import PlanConfig, make_config, make_settings
 from rollwise.engines.simulated import Lengths
 from rollwise.errors import RunError
+from rollwise.evaluation.cluster import driver_seconds
 from rollwise.evaluation.planning import Mean, Prices, simulate_steps
 from rollwise.records import RunFolder
 from rollwise.tasks.pass_rates import spread_pass_rates
@@ -46,6 +47,8 @@ def write(tmp_path):
 def test_what_a_plan_writes_and_says(tmp_path, write, say):
     code, shown = say("plan", tmp_path / "out", write())
     assert code == 0
+    begun = [shown.index(f"{name}: simulating 5 steps") for name in ("GRPO", "own | <b>rule")]
+    assert begun == sorted(begun) and begun[-1] < shown.index("16 prompts")
     assert "16 prompts, mean pass rate 0.500; means over 4 simulated steps" in shown
     plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
     assert list(plan) == ["GRPO", "own | <b>rule"]
@@ -75,12 +78,20 @@ def test_nodes_share_the_draws_and_the_network(tmp_path, write, say):
     assert (one["nodes"], four["nodes"]) == (1, 4)
     assert one["seconds"] == pytest.approx(1.6) == plan["GRPO"]["seconds"]["value"]
     assert four["seconds"] == pytest.approx(0.4)
-    assert one["driver_seconds"] == four["driver_seconds"] == pytest.approx(8 * 6.2e-4)
+    assert one["driver_seconds"] == four["driver_seconds"] == pytest.approx(8 * 0.134 / 512)
     assert one["gigabytes"] == pytest.approx(77_280e-9)
     assert four["gigabytes"] == pytest.approx(77_280e-9 / 4)
     assert "A step by nodes" in shown
     assert "A step by nodes" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "**A step by nodes**" in (tmp_path / "out/plan.md").read_text(encoding="utf-8")
+
+
+def test_the_seconds_of_the_driver_are_those_of_the_page_on_verl(root):
+    """0.134 s for 512 prompts and 6.21 s for 10,000; half-way between, the mean of both."""
+    figures = [driver_seconds(prompts) for prompts in (512, 10_000, 20_000, 5_256)]
+    assert figures == pytest.approx([0.134, 6.21, 12.42, 3.172])
+    page = (root / "docs/verl.md").read_text(encoding="utf-8")
+    assert "0.134 s against" in page and "6.2 s against" in page
 
 
 def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):

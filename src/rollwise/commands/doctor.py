@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -171,13 +171,22 @@ LENGTHS = ("steps", "tokens", "seconds")
 """What a comparison that trains needs one of."""
 
 
-def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) -> list[Check]:
+def of_file(
+    path: Path,
+    model: Path | None,
+    gpu_gb: float | None,
+    read_for_verl: Callable[[Mapping[str, Any]], TrainConfig],
+) -> list[Check]:
     """Check a settings file, what its settings need, and whether a run fits into a GPU's memory.
+
+    A file with a table `verl` is checked for verl, over whose GPUs the memory is not planned.
 
     Args:
         path: The file.
         model: The folder or `config.json` of the model, if it is not where the settings say.
         gpu_gb: The GPU's memory in GB; by default that of the GPU here.
+        read_for_verl: Reads the settings of a file with a table `verl`, and raises a `ConfigError`
+            at what verl cannot follow.
 
     Raises:
         ConfigError: The file cannot be read, or a setting is wrong.
@@ -185,8 +194,8 @@ def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) 
     from rollwise.commands.doctor_memory import memory_of
 
     given = read_toml(path)
-    is_verl = "verl" in given
-    given = {name: table for name, table in given.items() if name != "verl"}
+    if "verl" in given:
+        return _of_verl(path, read_for_verl(given), model is not None or gpu_gb is not None)
     fits = [n for n, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
     command = fits[0] if fits else "train"
     without = command == "compare" and not given.keys() & {*LENGTHS, "rewards", "folders"}
@@ -200,8 +209,6 @@ def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) 
     if isinstance(config, PlanConfig) or getattr(config, "rewards", None):
         runs = []  # nothing is trained
     needed = {name for run in runs for name in needs(run)}
-    if is_verl:
-        command, needed = "verl", {("trainers", "verl")}
     found = [check for check in checks() if (check.part, check.name) in needed]
     found += [check for run in runs for check in _files(run)]
     found += [check for run in runs for check in memory_of(run, model, gpu_gb)]
@@ -212,6 +219,20 @@ def of_file(path: Path, model: Path | None = None, gpu_gb: float | None = None) 
         detail = f"valid for {both}`rollwise compare` with `--rewards`; to train, add {lengths}"
     valid = Check("settings", path.name, "works", detail)
     return [valid, *dict.fromkeys(found)]
+
+
+def _of_verl(path: Path, config: TrainConfig, memory_asked: bool) -> list[Check]:
+    """Check what a run by verl needs: verl brings its own engines and learners."""
+    detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
+    found = [Check("settings", path.name, "works", detail)]
+    of_run = {(part, name) for part, name in needs(config) if part in ("graders", "containment")}
+    needed = of_run | {("trainers", "verl"), *_trackers(config)}
+    found += [check for check in checks() if (check.part, check.name) in needed]
+    found += _files(config)
+    if memory_asked:
+        detail = "not planned: how verl shards a model over GPUs is not known here"
+        found.append(Check("memory", "GPUs", "missing", detail))
+    return found
 
 
 def needs(config: Any) -> Iterator[tuple[str, str]]:
@@ -230,10 +251,14 @@ def needs(config: Any) -> Iterator[tuple[str, str]]:
     elif not config.grading.uncontained:
         yield "graders", "code"
         yield "containment", "sandbox"
-    for tracker in getattr(getattr(config, "records", None), "trackers", ()):
-        yield "train", TRACKERS.get(tracker, tracker)
+    yield from _trackers(config)
     if any(_is_of_hub(source) for source in _sources(config)):
         yield "train", "data sets of the hub"
+
+
+def _trackers(config: Any) -> Iterator[tuple[str, str]]:
+    for tracker in getattr(getattr(config, "records", None), "trackers", ()):
+        yield "train", TRACKERS.get(tracker, tracker)
 
 
 def _sources(config: Any) -> list[str]:
@@ -312,9 +337,15 @@ def as_data(about: Mapping[str, Any], found: Iterable[Check], well: bool) -> dic
 
 
 def examine(
-    path: Path | None, as_json: bool, model: Path | None = None, gpu_gb: float | None = None
+    path: Path | None,
+    as_json: bool,
+    model: Path | None,
+    gpu_gb: float | None,
+    read_for_verl: Callable[[Mapping[str, Any]], TrainConfig],
 ) -> int:
     """Print what is found, of everything or of a settings file; returns the exit code.
+
+    `of_file` describes the arguments.
 
     Raises:
         ConfigError: The model or the GPU is named without a settings file, or has no memory.
@@ -329,7 +360,7 @@ def examine(
         found = checks()
     else:
         try:
-            found = of_file(path, model, gpu_gb)
+            found = of_file(path, model, gpu_gb, read_for_verl)
         except ConfigError as error:
             found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
     well = is_well(found, of_settings=path is not None)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, TaskID
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from scipy import optimize
 
 from rollwise.commands.method_tables import methods_in_words
@@ -83,9 +83,20 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     plans: dict[str, Plan] = {}
     on_nodes: dict[str, list[OnNodes]] = {}
     steps = config.warmup + config.steps
-    with Progress(console=console, transient=True) as progress:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed} of {task.total} steps"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
         for name in methods:
-            task = progress.add_task(escape(name), total=steps * (1 + len(config.prices.nodes)))
+            total = steps * (1 + len(config.prices.nodes))
+            task = progress.add_task(escape(name), total=total)
+            if not console.is_terminal:
+                console.print(f"{escape(name)}: simulating {total} steps")
 
             def planned(nodes: int, name: str = name, task: TaskID = task) -> Plan:
                 slots = prices[name].slots * nodes

@@ -23,9 +23,8 @@ from rollwise.cli import main
 from rollwise.config import read_toml
 from rollwise.errors import ConfigError
 from rollwise.integrations.verl import settings as settings_module
-from rollwise.integrations.verl.command import split
 from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import check, missing, settings_of, train_config
+from rollwise.integrations.verl.settings import check, missing, settings_of, split, train_config
 
 pytestmark = pytest.mark.verl
 

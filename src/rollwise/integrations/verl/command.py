@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rollwise.config.base import merge
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
-from rollwise.integrations.verl.overrides import MODE, overrides
-from rollwise.integrations.verl.settings import missing, mode_of, train_config, unsupported
-from rollwise.records import flatten
+from rollwise.integrations.verl.overrides import overrides
+from rollwise.integrations.verl.settings import missing, read_settings
 
 MAIN = "verl.trainer.main_ppo"
 
@@ -28,32 +26,11 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
         RollwiseError: The settings or the data are wrong; says how.
     """
     folder = folder.absolute()
-    given, verl = split(layers)
-    config = train_config(given)
-    own = flatten(verl, ".")
-    if wrong := unsupported(config, mode_of(own.get(MODE, "sync"))):
-        raise ConfigError("\n".join(wrong))
+    config, given, verl = read_settings(layers)
     files = folder / "data" / "train.parquet", folder / "data" / "heldout.parquet"
-    if not {"data.train_files", "data.val_files"} <= own.keys():
+    if not {"data.train_files", "data.val_files"} <= verl.keys():
         files = write_data(config, folder / "data")
     return overrides(config, given, verl, folder, files)
-
-
-def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate rollwise's settings from verl's own.
-
-    Raises:
-        ConfigError: `verl` is not a table.
-    """
-    given: dict[str, Any] = {}
-    verl: dict[str, Any] = {}
-    for layer in layers:
-        own = layer.get("verl", {})
-        if not isinstance(own, Mapping):
-            raise ConfigError(f"`verl` must be a table of verl's own settings; it is {own!r}")
-        verl |= flatten(own, ".")
-        given = merge(given, {key: value for key, value in layer.items() if key != "verl"})
-    return given, verl
 
 
 def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_only: bool) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import BUILT_IN_NAMES, MICRO_BATCH_TOKENS, TrainConfig
-from rollwise.integrations.verl.settings import MANAGER, NAME, TRAINERS, buffer_of, mode_of
+from rollwise.integrations.verl.settings import MANAGER, MODE, NAME, TRAINERS, buffer_of, mode_of
 from rollwise.models.loading import model_path
 from rollwise.records import flatten
 
@@ -22,7 +22,6 @@ NOT_TEXT = {"true", "false", "null", "inf", "nan"}
 ROLLOUT = "actor_rollout_ref.rollout"
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
-MODE = "trainer.v1.trainer_mode"
 
 
 def overrides(

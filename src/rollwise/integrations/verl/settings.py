@@ -1,14 +1,16 @@
 """rollwise's settings inside verl's configuration, and verl's settings that exclude them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
 from rollwise.config import TrainConfig, make_config
+from rollwise.config.base import merge
 from rollwise.errors import ConfigError
+from rollwise.records import flatten
 
 NAME = "rollwise"
 """Names our trainer, our advantages, our settings in verl's configuration, and our metrics."""
@@ -18,6 +20,9 @@ TESTED = ">=0.9,<0.10"
 
 MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
 BUFFERS = "pkg://rollwise.integrations.verl.replay_buffer"
+
+MODE = "trainer.v1.trainer_mode"
+"""verl's setting that names its trainer."""
 
 LOST = f"{NAME}_lost"
 """Names the number of lost draws of a failed prompt in its tag."""
@@ -48,6 +53,41 @@ workers sample prompts separately, and know nothing of the step's others."""
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
     """Do what `rollwise.config.make_config` does, with the method that is verl's default."""
     return make_config(METHOD, *layers)
+
+
+def read_settings(
+    layers: Sequence[Mapping[str, Any]],
+) -> tuple[TrainConfig, dict[str, Any], dict[str, Any]]:
+    """Read settings, later ones win; a table `verl` holds verl's own.
+
+    Returns:
+        rollwise's settings with all defaults, those that were given, and verl's own by their names.
+
+    Raises:
+        ConfigError: A setting is wrong, or verl's trainer cannot follow it.
+    """
+    given, own = split(layers)
+    config = train_config(given)
+    if wrong := unsupported(config, mode_of(own.get(MODE, "sync"))):
+        raise ConfigError("\n".join(wrong))
+    return config, given, own
+
+
+def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate rollwise's settings from verl's own, which are flattened to dotted names.
+
+    Raises:
+        ConfigError: `verl` is not a table.
+    """
+    given: dict[str, Any] = {}
+    verl: dict[str, Any] = {}
+    for layer in layers:
+        own = layer.get("verl", {})
+        if not isinstance(own, Mapping):
+            raise ConfigError(f"`verl` must be a table of verl's own settings; it is {own!r}")
+        verl |= flatten(own, ".")
+        given = merge(given, {key: value for key, value in layer.items() if key != "verl"})
+    return given, verl
 
 
 def settings_of(config: Any) -> TrainConfig:
