@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from rollwise.config import (
     TrainConfig,
     setting_names,
 )
+from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
     "README.md",
@@ -50,6 +52,12 @@ def test_every_command_of_the_documents_is_one(root, monkeypatch):
         words = [w for w in shlex.split(command) if not w.endswith(".toml") or Path(w).exists()]
         _, unknown = make_parser(words).parse_known_args(words)
         assert unknown == [], command
+
+
+def test_the_settings_on_the_page_on_verl_are_valid_there(root):
+    found = [read_settings([tomllib.loads(b)]) for b in blocks(root / "docs/verl.md", "toml")]
+    assert [config.exit.type for config, _, _ in found].count("fixed_count") == 1
+    assert any("trainer.v1.trainer_mode" in own for _, _, own in found)
 
 
 def load_script(root, name):

@@ -22,8 +22,7 @@ from verl_on_cpu import ENVIRONMENT
 from rollwise.cli import main
 from rollwise.config import read_toml
 from rollwise.config.step import make_sampler
-from rollwise.integrations.verl.command import split
-from rollwise.integrations.verl.settings import train_config
+from rollwise.integrations.verl.settings import split, train_config
 from rollwise.records import flatten
 from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
 from rollwise.training.checkpoints import load_sampler
