@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from rollwise.beliefs import DecayedBeta, LogitKalman
 from rollwise.cli import main
 from rollwise.config import (
+    CompareConfig,
     EvaluateConfig,
     LearnerSettings,
     PrepareConfig,
@@ -685,4 +686,8 @@ def test_every_toml_block_in_the_documents_is_valid(root):
     blocks = [b for p in pages for b in re.findall(r"```toml\n(.*?)```", p.read_text(), re.DOTALL)]
     assert blocks
     for block in blocks:
-        make_config(without_other_programs(tomllib.loads(block)))
+        given = tomllib.loads(block) | {"plugin_folder": str(root / "examples/plugins")}
+        if "methods" in given:
+            make_settings(CompareConfig, given).check_methods()
+        else:
+            make_config(without_other_programs(given))
