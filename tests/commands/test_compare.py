@@ -109,6 +109,7 @@ def test_what_is_recorded_is_not_repeated(done, tmp_path, write, say):
     more = write(TOML + '[methods.third]\nseeds = 1\nexit = {type = "fixed_count", samples = 4}\n')
     code, shown = say("compare", tmp_path / "out", more, "--seeds", "3")
     assert code == 0
+    assert "Training: 3 of 7 runs, " in shown
     made = {p.parent.name + p.name for p in (tmp_path / "out").glob("runs/*/seed-*")}
     assert made == {"GRPOseed-2", "own-b-ruleseed-2", "thirdseed-0"}
     assert [row for row in rows_of(tmp_path / "out") if row["seed"] in "01"][:4] == rows_of(done)

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from rollwise.reports.facts import command, run_facts
 from rollwise.reports.ledger import run_ledger
 from rollwise.reports.page import part
 
+PLUGINS = str(Path(__file__).parents[2] / "examples/plugins")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -195,6 +197,7 @@ def settings_of(words, kind):
         {"model": {"path": "some/model"}, "data": {"train": "a.jsonl"}},
         {"model": {"path": "some/model"}, "engine": {"max_new_tokens": 48}},  # default of another
         {"tokens": 1000, "allocation": {"type": "gvm"}},
+        {"prompts": {"type": "least_seen:LeastSeen", "solved_as": 16}, "plugin_folder": PLUGINS},
     ],
 )
 def test_the_command_in_the_header_has_every_setting_that_is_not_the_default(settings):

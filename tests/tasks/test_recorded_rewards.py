@@ -111,6 +111,8 @@ def test_other_files_and_folders_are_refused(tmp_path):
     np.savez(tmp_path / "text.npz", rewards=np.array([["right", "wrong"]]))
     with pytest.raises(DataError, match="could not convert string to float"):
         read_recorded(tmp_path / "text.npz")
+    with pytest.raises(DataError, match=r"^no such file: none\.npz \(the current folder is /"):
+        read_recorded("none.npz")
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no zip")
     with pytest.raises(DataError, match=r"cannot be read as \.npz"):
         read_recorded(tmp_path / "broken.npz")

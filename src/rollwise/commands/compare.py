@@ -183,7 +183,11 @@ def _train(
     if runs:
         planned = list(runs.values())
         workers = config.workers or runs_at_a_time(make_config(planned[0].settings))
-        done = train_missing(planned, records, min(workers, len(planned)))
+        workers = min(workers, len(planned))
+        if missing := sum(records.curve(run) is None for run in planned):
+            at_a_time = min(workers, missing)
+            console.print(f"{what}: {missing} of {len(planned)} runs, {at_a_time} at a time")
+        done = train_missing(planned, records, workers)
         for _ in track(done, what, total=len(planned), console=console):
             pass
     curves = {name: records.curve(run) for name, run in runs.items()}

@@ -79,9 +79,7 @@ def command(name: str, kind: type[CommandConfig], config: Settings) -> str:
         config: Those of the run.
     """
     recorded = {
-        setting: value
-        for setting, value in flatten(config, ".").items()
-        if setting != "plugin_folder" and value is not None
+        setting: value for setting, value in flatten(config, ".").items() if value is not None
     }
     given: dict[str, Any] = {}
     while more := _unlike_defaults(kind, recorded, given):

@@ -55,6 +55,11 @@ def read_recorded(path: str | Path) -> list[RecordedPrompt]:
         DataError: It cannot be read, or holds none of these; the place and the value are named.
     """
     found = Path(path).expanduser()
+    if not found.exists():
+        raise DataError(
+            f"no such file: {found}"
+            + ("" if found.is_absolute() else f" (the current folder is {Path.cwd()})")
+        )
     if found.is_dir():
         return _read_folder(found)
     if found.suffix.lower() == ".npz":
