@@ -33,9 +33,9 @@ class PriceSettings(Section):
     """How long responses are, and how fast they are drawn."""
 
     measured: list[str] = Field(default_factory=list)
-    """The folders of runs of `rollwise train` that tell what is not given here: the lengths of
-    responses, and the seconds of a token; with two runs or more, whose steps fill the slots
-    differently, also what each busy slot adds to them."""
+    """The folders of runs of `rollwise train` or `verl` that tell what is not given here: the
+    lengths of responses, and the seconds of a token; with two runs or more, whose steps fill the
+    slots differently, also what each busy slot adds to them."""
     median: float | None = Field(None, gt=0)
     """Median length of correct responses before they are cut, in tokens."""
     sigma: float | None = Field(None, ge=0, le=10)
