@@ -279,9 +279,13 @@ def test_the_best_is_named_with_its_reason_unless_the_error_is_as_large():
     assert found[0] == "No method has any signal per token."
 
 
-def test_the_plan_of_the_documentation_is_valid(root):
-    [block] = re.findall(r"```toml\n(.*?)```", (root / "docs/plan.md").read_text(), re.DOTALL)
-    config = make_settings(PlanConfig, tomllib.loads(block))
+def test_the_plans_of_the_documentation_are_valid(root):
+    blocks = re.findall(r"```toml\n(.*?)```", (root / "docs/plan.md").read_text(), re.DOTALL)
+    whole, of_verl = map(tomllib.loads, blocks)
+    config = make_settings(PlanConfig, whole | of_verl)
+    assert config.prices.nodes == [1, 4]
+    assert config.method("GRPO").prompts.batch_size == 512
+    config = make_settings(PlanConfig, whole)
     assert [config.method(name).exit.type for name in config.methods] == [
         "fixed_count",
         "balanced",
