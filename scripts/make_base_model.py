@@ -144,7 +144,7 @@ def learn(
         optimizer, learning_rate, total_steps=steps, pct_start=0.1
     )
     for _ in track(range(steps), "Training the base model"):
-        tokens, labels = make_batch(tokenizer, make, rng, batch_size)
+        tokens, labels = (t.to(model.device) for t in make_batch(tokenizer, make, rng, batch_size))
         loss = model(tokens, labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
