@@ -13,10 +13,21 @@ from rollwise.integrations.verl import command
 FAKE = """
 import os, pathlib, time
 pathlib.Path({!r}).write_text(str(os.getpid()))
-time.sleep(600)
+time.sleep(60)
 """
 
 
+@pytest.fixture
+def nothing_is_ignored():
+    """Handle signals as in a terminal; a process in the background may ignore some of them."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("nothing_is_ignored")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_verls_process_too(tmp_path, monkeypatch, capsys, number):
     noted = tmp_path / "pid"
@@ -28,8 +39,9 @@ def test_a_signal_ends_verls_process_too(tmp_path, monkeypatch, capsys, number):
     def send():
         while not (noted.exists() and noted.read_text()):
             time.sleep(0.05)
-        os.kill(os.getpid(), number)
+        signal.pthread_kill(main_thread, number)
 
+    main_thread = threading.get_ident()
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     assert main(["verl", "--output", str(tmp_path / "run"), "--steps", "1"]) == 128 + number
