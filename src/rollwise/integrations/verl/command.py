@@ -47,4 +47,9 @@ def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_o
     if print_only:
         print("\n".join(shlex.quote(override) for override in chosen))
         return 0
-    return subprocess.run([sys.executable, "-m", MAIN, *chosen]).returncode
+    process = subprocess.Popen([sys.executable, "-m", MAIN, *chosen])
+    try:
+        return process.wait()
+    finally:  # `subprocess.run` does not wait for what it kills after Ctrl-C
+        process.kill()
+        process.wait()
