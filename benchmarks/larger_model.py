@@ -1,6 +1,6 @@
 """GRPO against single responses at equal seconds, with a model a hundred times larger, on a GPU.
 
-A random Qwen2 of 35 M parameters learns running sums from the noisy demonstrations that the
+A random Qwen2 of 34 M parameters learns running sums from the noisy demonstrations that the
 built-in model was made of (`scripts/make_base_model.py`). `rollwise compare` then trains it by both
 methods, each at its best of three learning rates, for as many seconds, with three seeds. Repeat the
 command to resume: the model and all runs that are done are kept in the folder.
@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 
@@ -56,24 +55,10 @@ learner = {{response_cap = 2.0}}
 
 
 def make_model(folder: Path, quick: bool) -> None:
-    """Train a base model on noisy demonstrations; 35 M parameters unless `quick`."""
-    torch.manual_seed(0)
+    """Train a base model on noisy demonstrations; 34 M parameters unless `quick`."""
     tokenizer = make_base_model.make_tokenizer()
-    hidden, layers = (32, 2) if quick else (640, 7)
-    config = Qwen2Config(
-        vocab_size=len(make_base_model.CHARACTERS),
-        hidden_size=hidden,
-        intermediate_size=8 * hidden // 3,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden // 32,
-        num_key_value_heads=hidden // 32,
-        max_position_embeddings=128,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    model = Qwen2ForCausalLM(config).to("cuda" if torch.cuda.is_available() else "cpu")
+    model = make_base_model.make_model(0, *((32, 2) if quick else (640, 7)))
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     print(f"{model.num_parameters():,} parameters")
     steps, rate = (5, 1e-3) if quick else (1600, 5e-4)
     rng = np.random.default_rng(0)

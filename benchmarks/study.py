@@ -8,7 +8,7 @@ about two minutes of one core. For seconds that mean something, leave the machin
     python benchmarks/study.py [--quick] [--workers N] [--only METHOD,METHOD] [SET ...]
     python benchmarks/study.py --long          # 2 M tokens (study/long.toml), 7 to 10 terms
 
-Further options, such as `--choosing.seeds 1`, go to `rollwise compare`.
+Further options, such as `--choosing.seeds=1`, go to `rollwise compare`.
 """
 
 import argparse

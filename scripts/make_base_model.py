@@ -51,16 +51,16 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(seed: int) -> Qwen2ForCausalLM:
+def make_model(seed: int, hidden: int = 96, layers: int = 3) -> Qwen2ForCausalLM:
     """0.34 M parameters, with a head dimension (32) that every inference engine knows."""
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(CHARACTERS),
-        hidden_size=96,
-        intermediate_size=256,
-        num_hidden_layers=3,
-        num_attention_heads=3,
-        num_key_value_heads=3,
+        hidden_size=hidden,
+        intermediate_size=8 * hidden // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=hidden // 32,
         max_position_embeddings=128,
         tie_word_embeddings=True,
         pad_token_id=0,

@@ -54,10 +54,7 @@ def test_what_a_replay_writes_and_says(tmp_path, write, say):
     code, shown = say("compare", tmp_path / "out", write())
     assert code == 0
     assert "32 prompts of 8 recorded responses" in shown
-    line = (
-        "single: 8 prompts by uniform; exit fixed_count of 1; schedule rounds; advantage linear, "
-        "baseline belief"
-    )
+    line = "single: 8 prompts by uniform · single responses · objective linear · baseline belief"
     assert line in shown
     text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
     assert re.search(r"^\| GRPO \| 8 \| 16 \| \d+ \| (\d+) → \1 % \| 16 \| 0 % \|$", text, re.M)

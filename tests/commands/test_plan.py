@@ -58,7 +58,7 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     text = (tmp_path / "out/plan.md").read_text(encoding="utf-8")
     assert re.search(r"^\| GRPO \| 8 \| 16 \| 320 \| 0.4 \| \d+ → \d+ % \| 16 \|$", text, re.M)
     assert "own \\| <b>rule" in text
-    line = "GRPO: 8 prompts by uniform; exit fixed_count of 2; schedule rounds; advantage grpo"
+    line = "GRPO: 8 prompts by uniform · exit fixed_count (samples 2) · schedule rounds"
     assert line in shown and line in text
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "own | &lt;b&gt;rule" in page

@@ -113,7 +113,7 @@ def test_differences_are_paired_and_spans_of_0_are_no_verdict():
     replays["more seeds"] = replays_of([10.0 * seed + 1 for seed in range(6)])
     found = compare_replays(replays, "base")
     verdicts = [found[name].verdict for name in replays]
-    assert verdicts == ["", "more", "less", "open", "more"]
+    assert verdicts == ["", "more", "less", "not shown", "more"]
     assert found["more"].differences["signal_per_1000_tokens"].value == pytest.approx(1.15)
     assert found["more"].means["signal_per_1000_tokens"].value == pytest.approx(16.15)
 

@@ -235,8 +235,8 @@ def test_an_evaluation_is_shown_in_percent_as_in_the_terminal(tmp_path):
 
 def test_the_method_of_a_default_run_is_single_responses():
     facts = run_facts(make_config({}).model_dump(mode="json"), {})
-    assert (
-        facts["method"] == "prompts worth · single responses · objective linear · baseline belief"
+    assert facts["method"] == (
+        "256 prompts by worth · single responses · objective linear · baseline belief"
     )
 
 

@@ -21,7 +21,6 @@ from rollwise.commands.method_tables import (
     methods_in_words,
     number,
     terminal_table,
-    verdict,
     zero_variance,
 )
 from rollwise.config import CompareConfig, make_config
@@ -115,7 +114,7 @@ def in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[st
             words = {
                 "more": f"{more} the signal of {baseline} for {price}.",
                 "less": f"{more} the signal of {baseline} for {price}.",
-                "open": f"no difference to {baseline} in signal for {price} is shown.",
+                "not shown": f"no difference to {baseline} in signal for {price} is shown.",
             }
             yield f"{name}: {words[method.verdict]}"
         if out := method.means["ran_out"].value:
@@ -168,7 +167,7 @@ def _tables(
                 ""
                 if method.differences is None
                 else interval(method.differences["signal_per_1000_tokens"], separator, sign="+"),
-                verdict(method.verdict),
+                method.verdict,
             ]
             for name, method in methods.items()
         ],

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from rollwise.commands.method_tables import Cells, markdown_table, terminal_table, verdict
+from rollwise.commands.method_tables import Cells, markdown_table, terminal_table
 from rollwise.evaluation import Estimate
 from rollwise.evaluation.curves import PROCESSOR, Comparison, label_of
 
@@ -31,7 +31,7 @@ def in_words(comparison: Comparison) -> Iterator[str]:
             yield f"{name}: one seed cannot show a difference to {baseline}."
         elif result.difference is not None:
             found = f"{name}: {_signed(result.difference)} to {baseline}"
-            if result.verdict == "open":
+            if result.verdict == "not shown":
                 more = (
                     f"; if it is real, about {result.seeds_needed} seeds would show it"
                     if result.seeds_needed
@@ -81,7 +81,7 @@ def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], C
             f"{result.middle:.3f}",
             f"{result.worst:.3f}",
             "" if result.difference is None else _signed(result.difference, separator),
-            verdict(result.verdict),
+            result.verdict,
         ]
         for name, result in results.items()
     ]

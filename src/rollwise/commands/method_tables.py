@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rollwise.config import TrainConfig
 from rollwise.evaluation import Estimate
+from rollwise.reports.facts import method
 from rollwise.reports.page import shown
 
 Cells = list[list[str]]
@@ -17,25 +18,7 @@ Cells = list[list[str]]
 def methods_in_words(methods: Mapping[str, TrainConfig]) -> Iterator[str]:
     """Say in a line each what a method's settings come to, defaults included."""
     for name, config in methods.items():
-        exit_rule = config.exit.type
-        if exit_rule == "fixed_count":
-            exit_rule += f" of {config.exit.samples}"
-        parts = [
-            f"{config.prompts.batch_size:,} prompts by {config.prompts.type}",
-            f"exit {exit_rule}",
-            f"schedule {config.schedule.type}",
-            f"advantage {config.advantage.objective}",
-        ]
-        if getattr(config.advantage, "baseline", "pool") == "belief":
-            parts[-1] += ", baseline belief"
-        if config.allocation.type != "none":
-            parts[1] = f"allocation {config.allocation.type}"
-        yield f"{name}: {'; '.join(parts)}"
-
-
-def verdict(found: str) -> str:
-    """Say in a cell that a difference is not shown, where its interval spans 0."""
-    return "not shown" if found == "open" else found
+        yield f"{name}: {method(config.model_dump(mode='json'))}"
 
 
 def terminal_table(title: str, header: list[str], rows: Cells) -> Table:

@@ -173,12 +173,12 @@ class MethodResult:
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, or `open` where the interval of the difference spans 0."""
+        """`better`, `worse`, or `not shown` where the interval of the difference spans 0."""
         if self.difference is None:
             return ""
         if self.difference.low > 0:
             return "better"
-        return "worse" if self.difference.high < 0 else "open"
+        return "worse" if self.difference.high < 0 else "not shown"
 
 
 @dataclass(frozen=True)

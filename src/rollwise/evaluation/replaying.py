@@ -146,13 +146,13 @@ class ReplayedMethod:
 
     @property
     def verdict(self) -> str:
-        """`more` or `less` signal per token than the baseline, or `open`: its interval spans 0."""
+        """`more` or `less` signal per token than the baseline, or `not shown`, if it spans 0."""
         if self.differences is None:
             return ""
         difference = self.differences["signal_per_1000_tokens"]
         if difference.low > 0:
             return "more"
-        return "less" if difference.high < 0 else "open"
+        return "less" if difference.high < 0 else "not shown"
 
 
 def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, ReplayedMethod]:

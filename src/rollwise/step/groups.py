@@ -190,7 +190,7 @@ def round_small_advantages(
     An advantage A with |A| < c becomes ±c with probability |A|/c, and 0 otherwise. Its expectation
     stays, and with it that of the gradient. To keep a response in proportion to |A| adds the least
     noise of all ways to leave out as many at random, where all ∇log π are of one size (importance
-    sampling; Alain et al. 2015, arXiv 1511.06481, section 3).
+    sampling; Alain et al. 2015, arXiv 1511.06481).
 
     Args:
         groups: Of a step.
