@@ -93,7 +93,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     else:
         folder.remove_summary()
         folder.write_config(settings)
-    trackers.start(folder, settings)
+    trackers.start(folder.path, settings)
     return Run(
         config=config,
         folder=folder,

@@ -2,34 +2,32 @@
 
 import json
 import logging
-import math
 import os
 import platform
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rollwise.errors import ConfigError, RunError
+from rollwise.errors import RunError
 from rollwise.files import LOCK, write_text
-from rollwise.samples import ROWS, StepFiles
+from rollwise.records.metrics import (
+    Row,
+    changed_steps,
+    metrics_line,
+    missing_steps,
+    parse_line,
+    read_lines,
+)
+from rollwise.records.samples import ROWS, StepFiles
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
 """Packages whose versions a run's settings record."""
-
-Row = dict[str, Any]
 
 QUESTION_CHARACTERS = 200
 """So much of a question is in `visits/`."""
 
 log = logging.getLogger(__name__)
-
-FORMER_METRICS = {
-    "uniform_first": "zero_variance_first",
-    "uniform_after": "zero_variance_after",
-}
-"""Metrics whose name has changed, by the name that they have in runs of earlier releases."""
 
 
 class RunFolder:
@@ -119,7 +117,7 @@ class RunFolder:
         """
         try:
             with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(_finite(metrics), allow_nan=False) + "\n")
+                file.write(metrics_line(metrics))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -153,7 +151,7 @@ class RunFolder:
         lines = text.split("\n")[:-1]
         if not lines:
             raise RunError(f"{path} holds no metrics")
-        rows = [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+        rows = [parse_line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
         for number, row in enumerate(rows, 1):
             if not isinstance(row.get("step"), int):
                 raise RunError(f"{path}, line {number}, is broken: it has no number of a `step`")
@@ -244,7 +242,7 @@ class RunFolder:
                 "put back what was removed, or give another --output for a new run"
             )
         if not wrong and saved.exists():
-            wrong = _changed_steps(found, read_lines(saved))
+            wrong = changed_steps(found, read_lines(saved))
         if wrong:
             write_text(path, saved.read_text(encoding="utf-8"))
             log.warning("%s was not complete (%s): it is taken from the checkpoint", path, wrong)
@@ -277,8 +275,7 @@ class RunFolder:
         (self.path / "summary.json").unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:
-        text = "".join(json.dumps(_finite(line), allow_nan=False) + "\n" for line in lines)
-        write_text(self.path / "metrics.jsonl", text)
+        write_text(self.path / "metrics.jsonl", "".join(map(metrics_line, lines)))
 
     def _write_json(self, name: str, content: Row) -> None:
         write_text(self.path / name, json.dumps(content, indent=2) + "\n")
@@ -291,154 +288,3 @@ class RunFolder:
                 f"there is no run in {self.path}: cannot read {name} ({error})"
             ) from None
         return content
-
-
-def refuse_changes(
-    path: Path,
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-    changeable: tuple[str, ...],
-) -> None:
-    """Refuse to resume in the folder `path` with other settings than those recorded there.
-
-    Args:
-        path: The folder.
-        before: The recorded settings.
-        now: The settings to resume with.
-        changeable: Settings that may differ, by the start of their names.
-
-    Raises:
-        ConfigError: A setting differs; the message names it and both values.
-    """
-    old, new = flatten(before, "."), flatten(now, ".")
-    for key in new:
-        if new[key] != old.get(key) and not key.startswith(changeable):
-            raise ConfigError(
-                f"`{key}` cannot change when a run is resumed: the run in {path} has "
-                f"{old.get(key)!r}, given was {new[key]!r}; for another run, give another --output"
-            )
-
-
-def missing_steps(found: Sequence[int], last: int) -> str:
-    """Say which steps from 0 to `last` are missing or there twice; "" if each is there once."""
-    counts = Counter(found)
-    if sorted(found) == list(range(last + 1)) != list(found):
-        return "its lines are not in order"
-    spans: list[list[int]] = []
-    for step in range(last + 1):
-        if counts[step] == 1:
-            continue
-        if spans and spans[-1][1] == step - 1:
-            spans[-1][1] = step
-        else:
-            spans.append([step, step])
-    shown = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
-    return f"missing or more than once: steps {shown}" if spans else ""
-
-
-def _changed_steps(found: Sequence[Row], saved: Sequence[Row]) -> str:
-    """Say which lines are not as in a checkpoint; an evaluation may have been made since."""
-    changed = [row["step"] for row, own in zip(found, saved, strict=False) if row != own]
-    if changed == [found[-1]["step"]] and "heldout" in found[-1] and "heldout" not in saved[-1]:
-        return ""
-    return f"changed since: steps {', '.join(map(str, changed))}" if changed else ""
-
-
-def read_lines(path: Path) -> list[Row]:
-    """Read a file that has a JSON object on each line.
-
-    Raises:
-        RunError: It cannot be read, or a line is broken.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {path}: {error}") from None
-    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
-
-
-def _parse(line: str, place: str) -> Row:
-    try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{place}, is broken: {error}") from None
-    if not isinstance(row, dict):
-        raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")
-    return {FORMER_METRICS.get(str(name), str(name)): value for name, value in row.items()}
-
-
-class Trackers:
-    """Sends metrics to TensorBoard, Weights & Biases and others, through `accelerate`.
-
-    Args:
-        names: Names of `accelerate`'s trackers; may be empty.
-
-    Raises:
-        RunError: A name is unknown, or a package is missing.
-    """
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._kinds = [_tracker_kind(name) for name in names]
-        self._trackers: list[Any] = []
-
-    def start(self, folder: RunFolder, config: Mapping[str, Any]) -> None:
-        """Start the trackers.
-
-        Args:
-            folder: The run's folder, for trackers that write files.
-            config: All settings, shown beside the metrics.
-        """
-        settings = {k: str(v) for k, v in flatten(config, "/").items()}
-        for kind in self._kinds:
-            options = {"logging_dir": folder.path} if kind.requires_logging_directory else {}
-            tracker = kind("rollwise", **options)
-            tracker.start()
-            tracker.store_init_configuration(settings)
-            self._trackers.append(tracker)
-
-    def log(self, metrics: Row) -> None:
-        """Send the numbers among `metrics`."""
-        numbers = {k: v for k, v in flatten(metrics, "/").items() if isinstance(v, int | float)}
-        for tracker in self._trackers:
-            tracker.log(numbers, step=metrics["step"])
-
-    def close(self) -> None:
-        """Finish the trackers."""
-        for tracker in self._trackers:
-            tracker.finish()
-
-
-def _tracker_kind(name: str) -> Any:
-    try:
-        from accelerate import PartialState
-        from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
-    except ImportError:
-        raise RunError('records.trackers needs: pip install "rollwise[trackers]"') from None
-    available = [str(tracker) for tracker in get_available_trackers()]
-    if name not in available:
-        raise RunError(
-            f"records.trackers: {name!r} is not known or not installed; installed are: "
-            f"{', '.join(available) or 'none'}"
-        )
-    PartialState()
-    return LOGGER_TYPE_TO_CLASS[name]
-
-
-def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> Row:
-    """Flatten nested mappings: {"a": {"b": 1}} -> {"a.b": 1}."""
-    flat: Row = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, separator, f"{prefix}{key}{separator}")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

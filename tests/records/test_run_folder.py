@@ -3,15 +3,13 @@
 import json
 import math
 import os
-import sys
-from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rollwise.errors import RunError
-from rollwise.records import RunFolder, Trackers, flatten
+from rollwise.records import RunFolder, flatten
 
 CONFIG = {"seed": 3, "model": {"path": "running-sums"}}
 
@@ -186,7 +184,9 @@ def test_metrics_that_are_complete_stay(folder, tmp_path, caplog):
 
 def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
     synced = []
-    monkeypatch.setattr("rollwise.records.os.fsync", lambda number: synced.append(os.fstat(number)))
+    monkeypatch.setattr(
+        "rollwise.records.folder.os.fsync", lambda number: synced.append(os.fstat(number))
+    )
     folder.log({"step": 0})
     assert [state.st_size for state in synced] == [len('{"step": 0}\n')]
 
@@ -335,66 +335,6 @@ def test_flatten_names_nested_values_by_their_path():
     nested = {"a": {"b": {"c": 1}, "d": [2, 3]}, "e": None, "f": {}}
     assert flatten(nested, ".") == {"a.b.c": 1, "a.d": [2, 3], "e": None}
     assert flatten({"a": {"b": 1}}, "/") == {"a/b": 1}
-
-
-def test_without_a_tracker_nothing_fails(folder):
-    trackers = Trackers()
-    trackers.start(folder, CONFIG)
-    trackers.log({"step": 1, "reward": 0.5})
-    trackers.close()
-
-
-def test_tensorboard_gets_every_number_at_its_step(folder):
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    trackers = Trackers(["tensorboard"])
-    trackers.start(folder, CONFIG)
-    for step in (1, 2):
-        heldout = {"avg@8": {"value": step / 8}}
-        line = {"step": step, "reward": step / 4, "heldout": heldout, "draws_by_round": [8.0]}
-        ledger = {"draws": {"trained": step, "surplus": 0}, "tokens": {"trained": 10 * step}}
-        trackers.log(line | {"ledger": ledger})
-    trackers.close()
-    written = {path.parent for path in folder.path.rglob("events.out.tfevents.*")}
-    read = {}
-    for place in written:
-        events = loader.EventAccumulator(str(place)).Reload()
-        for tag in events.Tags()["scalars"]:
-            read[tag] = [(event.step, event.value) for event in events.Scalars(tag)]
-    assert read["reward"] == [(1, 0.25), (2, 0.5)]
-    assert read["heldout/avg@8/value"] == [(1, 0.125), (2, 0.25)]
-    assert read["ledger/draws/trained"] == [(1, 1.0), (2, 2.0)]
-    assert read["ledger/draws/surplus"] == [(1, 0.0), (2, 0.0)]
-    assert read["ledger/tokens/trained"] == [(1, 10.0), (2, 20.0)]
-    assert not any(tag.startswith("draws_by_round") for tag in read)
-    assert read["step"] == [(1, 1.0), (2, 2.0)]
-
-
-def test_weights_and_biases_gets_the_ledger_of_each_step(folder, monkeypatch):
-    tracking = pytest.importorskip("accelerate.tracking")
-    wandb = MagicMock()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.setattr(tracking, "get_available_trackers", lambda: ["wandb"])
-    trackers = Trackers(["wandb"])
-    trackers.start(folder, CONFIG)
-    trackers.log({"step": 1, "ledger": {"draws": {"failed": 2}, "tokens": {"trained": 10}}})
-    trackers.close()
-    wandb.init.return_value.log.assert_called_once_with(
-        {"step": 1, "ledger/draws/failed": 2, "ledger/tokens/trained": 10}, step=1
-    )
-
-
-def test_an_unknown_tracker_is_named_with_those_there_are():
-    pytest.importorskip("accelerate")
-    with pytest.raises(RunError) as caught:
-        Trackers(["tensorbord"])
-    assert "records.trackers: 'tensorbord'" in str(caught.value)
-    assert "installed are: " in str(caught.value)
-
-
-def test_trackers_without_their_package_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "accelerate", None)
-    with pytest.raises(RunError, match=r'pip install "rollwise\[trackers\]"'):
-        Trackers(["tensorboard"])
 
 
 def test_what_is_not_finite_is_null_in_strict_json(folder):

@@ -7,8 +7,7 @@ from typing import Any
 
 from rollwise.errors import RunError
 from rollwise.files import written_whole
-
-Row = dict[str, Any]
+from rollwise.records.metrics import Row
 
 ROWS = 1024
 """A file of responses with at least so many is full."""

@@ -1,0 +1,44 @@
+"""Recorded settings, beside those that a run is resumed with."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rollwise.errors import ConfigError
+
+
+def refuse_changes(
+    path: Path,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    changeable: tuple[str, ...],
+) -> None:
+    """Refuse to resume in the folder `path` with other settings than those recorded there.
+
+    Args:
+        path: The folder.
+        before: The recorded settings.
+        now: The settings to resume with.
+        changeable: Settings that may differ, by the start of their names.
+
+    Raises:
+        ConfigError: A setting differs; the message names it and both values.
+    """
+    old, new = flatten(before, "."), flatten(now, ".")
+    for key in new:
+        if new[key] != old.get(key) and not key.startswith(changeable):
+            raise ConfigError(
+                f"`{key}` cannot change when a run is resumed: the run in {path} has "
+                f"{old.get(key)!r}, given was {new[key]!r}; for another run, give another --output"
+            )
+
+
+def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> dict[str, Any]:
+    """Flatten nested mappings: {"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, separator, f"{prefix}{key}{separator}")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
