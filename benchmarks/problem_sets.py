@@ -41,7 +41,7 @@ def write_bimodal(folder: Path, train: Path, heldout: Path) -> None:
 
     `rollwise prepare` measures the pass rates of 5,120 sums of 2 to 10 terms by 16 responses each.
     65 % of the set have a pass rate of at most 1/16, 25 % of at least 13/16, 10 % one in between.
-    About four of five groups of four responses then have all the same reward.
+    About seven of ten groups of four responses then have all the same reward.
     """
     measured = folder / "measured"
     command = [sys.executable, "-m", "rollwise", "prepare", "--data.problems", str(MEASURED)]

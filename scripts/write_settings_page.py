@@ -66,6 +66,8 @@ Some defaults depend on other settings:
   `advantage.baseline = "belief"`, each response is compared with what was expected of its prompt:
   `advantage.objective` is `linear` ([belief.md](belief.md)).
 - With `step.tokens` or `step.carry_over`, `schedule.type` is `streamed`.
+- With `model.path` a run of `rollwise train`, `rollwise evaluate` and `rollwise prepare` cut
+  responses at the run's `engine.max_new_tokens`.
 - With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy` is
   `all`.
 

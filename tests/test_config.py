@@ -542,6 +542,22 @@ def test_a_named_environment_is_task_and_grader_unless_others_are_given(others, 
     assert config.data.train == others.get("data", {}).get("train", "environment")
 
 
+@pytest.mark.parametrize("command", [EvaluateConfig, PrepareConfig])
+def test_the_model_of_a_run_is_asked_with_the_limit_of_the_run(tmp_path, command):
+    run = tmp_path / "run"
+    checkpoint = run / "checkpoints/step-000010"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "config.json").write_text('{"model_type": "qwen2"}')
+    (run / "config.json").write_text('{"config": {"engine": {"max_new_tokens": 3072}}}')
+    for model in (run, checkpoint):
+        named = {"model": {"path": str(model)}}
+        assert make_settings(command, named).engine.max_new_tokens == 3072
+        own = named | {"engine": {"max_new_tokens": 64}}
+        assert make_settings(command, own).engine.max_new_tokens == 64
+    (run / "config.json").write_text('{"config": []}')
+    assert make_settings(command, named).engine.max_new_tokens == 1024
+
+
 def test_a_named_environment_is_what_the_other_commands_read():
     named = {"data": {"environment": "sums", "environment_arguments": {"count": 5}}}
     evaluated, prepared = (make_settings(kind, named) for kind in (EvaluateConfig, PrepareConfig))

@@ -168,6 +168,9 @@ def test_runs_that_exist_are_compared(done, tmp_path, say):
     assert "own-b-rule" in shown
     found = [{**row, "method": ""} for row in rows_of(tmp_path / "out")]
     assert found == [{**row, "method": ""} for row in rows_of(done)]
+    code, shown = say("compare", tmp_path / "recorded", "--folders", str(done))
+    assert code == 0
+    assert rows_of(tmp_path / "recorded") == rows_of(tmp_path / "out")
     code, shown = say("compare", tmp_path / "twice", "--folders", ",".join(folders[:1] * 2))
     assert code == 2
     assert "another run of `GRPO` with seed 0" in shown

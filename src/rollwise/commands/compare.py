@@ -17,6 +17,7 @@ from rich.progress import track
 from rollwise.commands.compare_rewards import compare_rewards
 from rollwise.commands.compare_runs import (
     RECORDS,
+    RUNS,
     PlannedRun,
     Records,
     runs_at_a_time,
@@ -161,7 +162,7 @@ def _train_all(
 ) -> Mapping[str, Curves]:
     runs = {
         (method, seed): PlannedRun(
-            f"runs/{file_name(_in_short(method, chosen[method]))}/seed-{seed}",
+            f"{RUNS}{file_name(_in_short(method, chosen[method]))}/seed-{seed}",
             config.run_settings(method, seed, chosen[method]),
         )
         for seed in range(max(map(config.seeds_of, config.compared)))
@@ -197,22 +198,29 @@ def _train(
 def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
     """Read runs that exist: those in `NAME/seed-N` are of the method NAME, others one each.
 
+    The folder of a comparison stands for all runs that are recorded there.
+
     Raises:
         RunError: There is no run in a folder, or it has no evaluation; or two of a method have one
             seed.
     """
     curves: dict[str, dict[int, Curve]] = {}
     for folder in map(Path, folders):
-        seed = _SEED_FOLDER.fullmatch(folder.resolve().name)
-        name = folder.resolve().parent.name if seed else folder.resolve().name
-        number = int(seed[1]) if seed else int(RunFolder(folder).read_config().get("seed", 0))
-        of_method = curves.setdefault(name, {})
-        if number in of_method:
-            raise RunError(f"{folder}: there is another run of `{name}` with seed {number}")
-        try:
-            of_method[number] = Curve.of_metrics(RunFolder(folder).read_metrics())
-        except ValueError as error:
-            raise RunError(f"{folder}: {error}") from None
+        found: list[tuple[Path, Curve | None]] = [(folder, None)]
+        if (folder / RECORDS).exists():
+            found = [(folder / run, curve) for run, curve in Records(folder).trained()]
+        for run, recorded in found:
+            path = run.resolve()
+            seed = _SEED_FOLDER.fullmatch(path.name)
+            name = path.parent.name if seed else path.name
+            number = int(seed[1]) if seed else int(RunFolder(run).read_config().get("seed", 0))
+            of_method = curves.setdefault(name, {})
+            if number in of_method:
+                raise RunError(f"{run}: there is another run of `{name}` with seed {number}")
+            try:
+                of_method[number] = recorded or Curve.of_metrics(RunFolder(run).read_metrics())
+            except ValueError as error:
+                raise RunError(f"{run}: {error}") from None
     return curves
 
 

@@ -31,6 +31,9 @@ START = "spawn"
 RECORDS = "curves.jsonl"
 """The file in the folder of a comparison that has the curve of each run that is done."""
 
+RUNS = "runs/"
+"""The runs that methods are compared by; those that choose their settings are in `choosing/`."""
+
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
 
@@ -84,6 +87,12 @@ class Records:
         if flatten(line["settings"], ".") != flatten(run.settings, "."):
             return None
         return Curve.from_json(line["curve"])
+
+    def trained(self) -> Iterator[tuple[str, Curve]]:
+        """Yield the folder and the curve of each run, without those that only chose settings."""
+        for name, line in self._lines.items():
+            if name.startswith(RUNS):
+                yield name, Curve.from_json(line["curve"])
 
     def add(self, run: PlannedRun) -> None:
         """Record a run that is done."""

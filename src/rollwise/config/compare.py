@@ -51,7 +51,7 @@ class CompareConfig(CommandConfig):
     """The methods to compare, of those that are given; all by default."""
     folders: list[str] = Field(default_factory=list)
     """Runs that exist, to compare in place of making some. Runs in `NAME/seed-N` are of the method
-    NAME; others are one each."""
+    NAME; others are one each. The folder of a comparison stands for all of its runs."""
     rewards: str | None = None
     """Recorded rewards to replay in place of training: the folder of `rollwise prepare`, or a file
     with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""

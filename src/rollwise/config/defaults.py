@@ -1,6 +1,9 @@
 """The defaults that depend on other settings."""
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rollwise.config.base import merge, setting
@@ -32,7 +35,7 @@ SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
     "advantage": {"baseline": "belief"},
     "learner": {"mini_batches": 4, "response_cap": 2.0},
 }
-"""The method where none is given: what wins in the study (benchmarks/RESULTS.md)."""
+"""The method where none is given: what wins in the study (docs/study.md)."""
 
 
 def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +139,19 @@ def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[s
     if model in BUILT_IN_NAMES:
         defaults["model"] |= {"cpu_threads": 1}
         engine |= {"max_new_tokens": 48, "batch_size": 512}
+    elif longest := _longest_of_run(str(model)):
+        engine["max_new_tokens"] = longest
     return defaults | {"grading": grading_defaults(given, only)}
+
+
+def _longest_of_run(model: str) -> int | None:
+    """Return where responses are cut in the run that a model is of; None for other models."""
+    path = Path(model).expanduser()
+    for folder in (path, path.parent.parent):  # a run, or one of its checkpoints
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+            recorded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            return int(recorded["config"]["engine"]["max_new_tokens"])
+    return None
 
 
 def grading_defaults(given: Mapping[str, Any], source: str) -> dict[str, Any]:
