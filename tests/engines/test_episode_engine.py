@@ -396,7 +396,7 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog):
     [result] = turns.wait()
     engine._end_turn(result)
     assert begun.wait(60)
-    of_environment = engine._thread
+    of_environment = engine._answers._thread
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
     closing.join(60)

@@ -5,7 +5,8 @@ and register the settings in `ENGINES`.
 """
 
 from rollwise.engines.engine import Completion, Engine, LostDraw, PlayedEpisode
-from rollwise.engines.episodes import EpisodeEngine, EpisodeLimits
+from rollwise.engines.episode_state import EpisodeLimits
+from rollwise.engines.episodes import EpisodeEngine
 from rollwise.engines.settings import (
     EngineInputs,
     EngineSettings,

@@ -1,20 +1,15 @@
 """Episodes by any engine: the engine draws each turn, an environment answers it."""
 
-import asyncio
 import itertools
 import logging
 import math
-import queue
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Self
 
-from rollwise.engines.asynchronous import end_other_tasks
+from rollwise.engines.answers import Answers
 from rollwise.engines.engine import (
     Completion,
     Engine,
@@ -23,6 +18,7 @@ from rollwise.engines.engine import (
     Prompts,
     Result,
 )
+from rollwise.engines.episode_state import EpisodeLimits, Playing
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
     EpisodeLost,
@@ -33,7 +29,6 @@ from rollwise.environments.episodes import (
 )
 from rollwise.errors import one_line
 from rollwise.sampling import Draw
-from rollwise.sampling.checks import above_zero, at_least
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Price, Span
 
@@ -47,74 +42,6 @@ Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 
 EncodePrompt = Callable[[Sequence[Message]], Sequence[int]]
 """A conversation -> its tokens, with which the model's turn begins."""
-
-
-@dataclass(frozen=True)
-class EpisodeLimits:
-    """Where an episode is cut.
-
-    Attributes:
-        turns: The most turns of the model.
-        tokens: No turn begins once the episode has this many, the environment's included.
-        seconds: The most seconds, from the first turn on; None for no limit.
-        context: The most tokens of prompt and episode; infinite if unknown.
-        turn_tokens: The most tokens of a turn: what must be left of the context for one to begin.
-    """
-
-    turns: int = 16
-    tokens: int = 8192
-    seconds: float | None = None
-    context: float = math.inf
-    turn_tokens: int = 1
-
-    def __post_init__(self) -> None:
-        at_least("turns", self.turns, 1)
-        at_least("tokens", self.tokens, 1)
-        if self.seconds is not None:
-            above_zero("seconds", self.seconds)
-
-
-@dataclass(eq=False)
-class Playing:
-    """An episode under way."""
-
-    draw: Draw
-    prompt: Sequence[int]
-    began: float
-    tokens: list[int] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    before: list[tuple[Sequence[int], Sequence[Span]]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    drawn: int = 0
-    turns: int = 0
-    last: Completion | None = None
-    play: Play | None = None
-    turn: Draw | None = None
-    answering: "Future[Turn] | None" = None
-    reward: float = 0.0
-
-    def add(self, tokens: Sequence[int], text: str, span: Span) -> None:
-        """Append what one side has said."""
-        self.tokens += tokens
-        self.said.append(text)
-        self.spans.append(span)
-
-    def begin_anew(self, prompt: Sequence[int], text: str) -> None:
-        """Go on from another prompt."""
-        self.before.append((self.prompt, tuple(self.spans)))
-        self.prompt, self.tokens, self.spans = prompt, [], []
-        self.said.append(text)
-
-    @property
-    def rows(self) -> list[tuple[Sequence[int], Sequence[Span]]]:
-        """Each prompt, with what followed from it."""
-        return [*self.before, (self.prompt, tuple(self.spans))]
-
-    @property
-    def length(self) -> int:
-        """Tokens after all prompts, the environment's included."""
-        earlier = sum(len(span.tokens) for _, spans in self.before for span in spans)
-        return earlier + len(self.tokens)
 
 
 class EpisodeEngine:
@@ -155,17 +82,14 @@ class EpisodeEngine:
     ) -> None:
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._limits, self._clock = encode, limits or EpisodeLimits(), clock
-        self._close_seconds, self._encode_prompt = close_seconds, encode_prompt
-        self._wake: Callable[[], None] = getattr(engine, "wake", lambda: None)
+        self._encode_prompt = encode_prompt
+        self._answers = Answers(getattr(engine, "wake", lambda: None), close_seconds)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._playing: dict[Draw, Playing] = {}
         self._next: dict[Draw, Sequence[int]] = {}
         self._of_turn: dict[Draw, Playing] = {}
-        self._answered: queue.SimpleQueue[tuple[Playing, Future[Turn]]] = queue.SimpleQueue()
         self._results: list[Result] = []
         self._spent: dict[Draw, int] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
         self.cancelled = 0
         if hasattr(engine, "continue_with"):
             self.continue_with = engine.continue_with
@@ -235,10 +159,7 @@ class EpisodeEngine:
         """Close the episodes under way, and stop the environment's event loop."""
         for playing in list(self._playing.values()):
             self._leave(playing)
-        if self._loop is not None and self._thread is not None:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-            _stop(loop, thread, self._close_seconds)
+        self._answers.close()
 
     def __enter__(self) -> Self:
         if isinstance(self._engine, AbstractContextManager):
@@ -261,7 +182,9 @@ class EpisodeEngine:
             playing = Playing(draw, self._waiting.pop(draw), self._clock())
             playing.drawn = self._spent.pop(draw, 0)
             self._playing[draw] = playing
-            self._wake_when_overdue()
+            if self._limits.seconds is not None:
+                # The engine reports then, whatever it draws.
+                self._answers.wake_after(self._limits.seconds)
             turns[self._begin_turn(playing, draw)] = playing.prompt
         if turns:
             self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
@@ -294,7 +217,7 @@ class EpisodeEngine:
             self._fail(playing, error)
             return
         if isawaitable(answer):
-            self._await(playing, answer)
+            self._answers.expect(playing, answer)
         else:
             self._take(playing, answer)
 
@@ -308,53 +231,15 @@ class EpisodeEngine:
         assert playing.play is not None
         return playing.play.step(said.text)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="environment", daemon=True
-            )
-            self._thread.start()
-        return self._loop
-
-    def _await(self, playing: Playing, answer: Any) -> None:
-        async def answered() -> Turn:
-            turn: Turn = await answer
-            return turn
-
-        def report(done: "Future[Turn]") -> None:
-            self._answered.put((playing, done))
-            self._wake()  # the next turn need not wait for the turns of others
-
-        playing.answering = asyncio.run_coroutine_threadsafe(answered(), self._running_loop())
-        playing.answering.add_done_callback(report)
-
-    def _wake_when_overdue(self) -> None:
-        """Have the engine report, whatever it draws, when the time of an episode is over."""
-        if self._limits.seconds is not None:
-            loop = self._running_loop()
-            # A little later, so that it is over by any clock.
-            loop.call_soon_threadsafe(loop.call_later, self._limits.seconds + 0.01, self._wake)
-
     def _take_answers(self, wait: float | None) -> None:
         """Take what environments have answered; wait so many seconds for the first of them."""
-        try:
-            if wait != 0.0:
-                self._take_answer(*self._answered.get(timeout=wait))
-            while True:
-                self._take_answer(*self._answered.get_nowait())
-        except queue.Empty:
-            return
-
-    def _take_answer(self, playing: Playing, answer: "Future[Turn]") -> None:
-        if playing.answering is not answer:  # of an episode that has ended
-            return
-        try:
-            turn = answer.result()
-        except Exception as error:
-            self._fail(playing, error)
-        else:
-            self._take(playing, turn)
+        for playing, answer in self._answers.take(wait):
+            try:
+                turn = answer.result()
+            except Exception as error:
+                self._fail(playing, error)
+            else:
+                self._take(playing, turn)
 
     def _take(self, playing: Playing, turn: Turn) -> None:
         """Go on with what an environment has answered, or end the episode."""
@@ -467,22 +352,6 @@ class EpisodeEngine:
             turn, in_engine = playing.turn, playing.turn not in self._next
             broken_off = self._engine.cancel([turn]) if turn is not None and in_engine else 0
             self._end(playing, "truncated", playing.reward, broken_off)
-
-
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, seconds: float) -> None:
-    """End what runs on an event loop, and the loop; leave behind what does not end in time."""
-    try:
-        asyncio.run_coroutine_threadsafe(end_other_tasks(), loop).result(seconds)
-    except TimeoutError:
-        log.warning(
-            "an environment goes on %g s after it was cancelled, and is left behind: its `step` "
-            "must let other tasks run, and end where it is cancelled",
-            seconds,
-        )
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(seconds)
-    if not thread.is_alive():
-        loop.close()
 
 
 def _text_of(says: str | Sequence[Message]) -> str:

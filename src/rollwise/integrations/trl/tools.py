@@ -15,7 +15,7 @@ from trl.trainer.grpo_trainer import parse_response
 
 from rollwise.engines import Completion, Engine, EpisodeEngine, EpisodeLimits
 from rollwise.engines.engine import Result
-from rollwise.engines.episodes import Playing
+from rollwise.engines.episode_state import Playing
 from rollwise.environments import SingleTurn, Turn
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key
