@@ -16,8 +16,10 @@ import pytest
 from forked import Command
 
 from rollwise.commands import compare_runs
+from rollwise.commands.compare_runs import PlannedRun, share_done
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.errors import ConfigError
+from rollwise.records import RunFolder
 from rollwise.signals import Terminated
 
 TOML = """
@@ -156,6 +158,21 @@ def test_a_comparison_that_is_killed_resumes_to_the_same_tables(done, tmp_path, 
     rows = rows_of(folder)
     assert [row["seed"] for row in rows] == ["0", "1", "2", "3"] * 2
     assert [row for row in rows if row["seed"] in "01"] == rows_of(done)
+
+
+@pytest.mark.parametrize(
+    ("budget", "share"),
+    [({"steps": 8}, 0.25), ({"tokens": 400}, 0.5), ({"seconds": 2.0}, 1.0)],
+)
+def test_a_run_under_way_counts_in_part(tmp_path, budget, share):
+    run = PlannedRun("runs/GRPO/seed-0", budget)
+    assert share_done(tmp_path, run) == 0
+    folder = RunFolder(tmp_path / run.name)
+    folder.create({"seed": 0})
+    folder.log({"step": 0})
+    for step in (1, 2):
+        folder.log({"step": step, "tokens": 100, "seconds": {"sampling": 1.0, "learning": 0.5}})
+    assert share_done(tmp_path, run) == share
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
+from rich.progress import Progress
 
 from rollwise.commands.compare_rewards import compare_rewards
 from rollwise.commands.compare_runs import (
@@ -188,9 +188,10 @@ def _train(
         if missing := sum(records.curve(run) is None for run in planned):
             at_a_time = min(workers, missing)
             console.print(f"{what}: {missing} of {len(planned)} runs, {at_a_time} at a time")
-        done = train_missing(planned, records, workers)
-        for _ in track(done, what, total=len(planned), console=console):
-            pass
+        with Progress(*Progress.get_default_columns(), console=console) as bar:
+            task = bar.add_task(what, total=len(planned))
+            for done in train_missing(planned, records, workers):
+                bar.update(task, completed=done)
     curves = {name: records.curve(run) for name, run in runs.items()}
     return {name: curve for name, curve in curves.items() if curve is not None}
 

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
-from rollwise.evaluation.curves import Curve
+from rollwise.evaluation.curves import Curve, spent_until_each
 from rollwise.files import write_text
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
@@ -33,6 +33,9 @@ RECORDS = "curves.jsonl"
 
 RUNS = "runs/"
 """The runs that methods are compared by; those that choose their settings are in `choosing/`."""
+
+SECONDS_BETWEEN_LOOKS = 2.0
+"""How often it is looked up how far the runs under way are."""
 
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
@@ -103,10 +106,10 @@ class Records:
         write_text(self._file, text)
 
 
-def train_missing(
-    runs: Sequence[PlannedRun], records: Records, workers: int
-) -> Iterator[PlannedRun]:
-    """Train the runs that are not recorded, several at a time; yield each once it is.
+def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Iterator[float]:
+    """Train the runs that are not recorded, several at a time.
+
+    Yields from time to time how many runs are done; those under way count in part.
 
     Each run has a process of its own, on its share of the processor's cores. Ctrl-C stops each
     after its step, with a checkpoint.
@@ -116,7 +119,8 @@ def train_missing(
         KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP.
     """
     missing = [run for run in runs if records.curve(run) is None]
-    yield from (run for run in runs if run not in missing)
+    recorded = len(runs) - len(missing)
+    yield recorded
     if not missing:
         return
     threads = str(max(1, (os.cpu_count() or 1) // workers))
@@ -135,11 +139,15 @@ def train_missing(
                     for run in missing
                 }
             try:
-                for future in as_completed(futures):
-                    if not future.result():
-                        raise KeyboardInterrupt
-                    records.add(futures[future])
-                    yield futures[future]
+                left = dict(futures)
+                while left:
+                    ended, _ = wait(left, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+                    for future in ended:
+                        if not future.result():
+                            raise KeyboardInterrupt
+                        records.add(left.pop(future))
+                    under_way = sum(share_done(records.path, run) for run in left.values())
+                    yield recorded + len(futures) - len(left) + under_way
             except KeyboardInterrupt:
                 _stop_runs()
                 raise
@@ -153,6 +161,16 @@ def train_missing(
     finally:
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
+
+
+def share_done(path: Path, run: PlannedRun) -> float:
+    """Estimate how much of a run is done, 0 to 1, by the steps, tokens or seconds it has spent."""
+    try:
+        *_, spent = spent_until_each(RunFolder(path / run.name).read_metrics())
+    except RunError:  # it has not begun
+        return 0.0
+    budget = next(name for name in ("steps", "tokens", "seconds") if run.settings.get(name))
+    return float(min(1.0, spent[budget] / run.settings[budget]))
 
 
 def _stop_runs() -> None:
