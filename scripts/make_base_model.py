@@ -6,9 +6,9 @@ on; and the more terms there are, the more often the answer is guessed with no t
 its pass rates spread over 0 to 1: the ability is there, and reinforcement learning has to bring it
 out.
 
-With `--task tool-sums` that model is taught to use a calculator that sometimes fails: it asks for
-few of the sums, and after a failure often goes on by itself. What the calculator says is not
-learnt.
+With `--task tool-sums` that model is taught to use a calculator that sometimes fails, and to trust
+its own sums too much: it asks for few of them, after a failure it often goes on by itself, and
+nearly half of its own sums slip. What the calculator says is not learnt.
 
     python scripts/make_base_model.py [--task tool-sums] [--output DIR] [--steps N] [--seed N]
 """
@@ -29,7 +29,7 @@ MODELS = Path(__file__).parents[1] / "src/rollwise/models"
 CHARACTERS = ["<pad>", "\n", *"0123456789+-?= "]
 SLIP_BY_TERM = np.array([0.02] * 7 + [0.25] + [0.65] * 2)
 GUESS_PER_TERM = 0.025
-ASKS, ASKS_AGAIN, FAILS = 0.25, 0.4, 0.25
+SLIP_ALONE, ASKS, ASKS_AGAIN, FAILS = 0.45, 0.3, 0.4, 0.25
 BATCH_SIZE, LEARNING_RATE = 128, 3e-3
 
 Demonstrate = Callable[[np.random.Generator], tuple[str, ...]]
@@ -94,7 +94,8 @@ def write_episode(terms: list[int], rng: np.random.Generator) -> list[str]:
             if not failed:
                 break
         else:
-            total += int(rng.integers(1, 4)) * (rng.random() < SLIP_BY_TERM[abs(term)])
+            slip = rng.integers(1, 4) * rng.choice([-1, 1])
+            total += int(slip) * (rng.random() < SLIP_ALONE)
             said += f"{total + term} "
         total += term
     return [*turns, f"{said}={total}\n"]
@@ -166,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=["running-sums", "tool-sums"], default="running-sums")
     parser.add_argument("--output", type=Path, help="by default, the folder in the package")
-    parser.add_argument("--steps", type=int, help="by default 1600, and 200 with a tool")
+    parser.add_argument("--steps", type=int, help="by default 1600, and 600 with a tool")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
@@ -179,7 +180,7 @@ def main() -> None:
         model = Qwen2ForCausalLM.from_pretrained(
             MODELS / "running-sums", max_position_embeddings=256
         ).train()
-        loss = learn(model, tokenizer, demonstrate_tool, steps or 200, rng, 1e-3, batch_size=64)
+        loss = learn(model, tokenizer, demonstrate_tool, steps or 600, rng, 1e-3, batch_size=64)
     print(f"last loss: {loss:.4f}")
     save(model, tokenizer, arguments.output or MODELS / task)
 

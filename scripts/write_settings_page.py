@@ -53,8 +53,8 @@ Some defaults depend on other settings:
   48 and `engine.batch_size` 512.
 - With `tokens` or `seconds`, `steps` is 1,000,000: it limits nothing. With
   `evaluation.every_tokens`, `evaluation.every` is 0.
-- With `data.train = "tool-sums"`, `model.path` is `tool-sums`, `episode.type` is `calculator` and
-  `episode.max_turns` is 8. Such a model has the defaults of the built-in one.
+- With `data.train = "tool-sums"`, `model.path` is `tool-sums` and `episode.type` is `calculator`.
+  Such a model has the defaults of the built-in one.
 - With `backend.type = "tinker"`, `model.lora_rank` is 32.
 - On a built-in task (`running-sums`, `tool-sums`), `grading.type` is `exact`; with
   `grading.type = "code"`, `grading.timeout` is 10.

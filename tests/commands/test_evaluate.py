@@ -1,6 +1,7 @@
 """`rollwise evaluate`: what it writes and shows, how it resumes, what it refuses."""
 
 import json
+import re
 import shutil
 
 import pyarrow.parquet as pq
@@ -88,6 +89,20 @@ def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_af
     assert {n: found[n] for n in found if "part-" in n} == {
         n: wanted[n] for n in wanted if "part-" in n
     }
+
+
+def test_the_built_in_model_asks_the_calculator_for_the_sums_that_are_asked(tmp_path, say):
+    """Of its calls without a sum of its own before them, most add the problem's first two terms."""
+    folder = tmp_path / "run"
+    assert say("evaluate", folder, "--benchmarks", "tool-sums", "--data.problems", "27")[0] == 0
+    problems = read_problems(folder / "problems/tool-sums.parquet").problems
+    asked = {problem.key: problem.messages[-1]["content"] for problem in problems}
+    first = re.compile(r"\d+ (\d+[+-]\d+)\n")
+    rows = pq.read_table(folder / "responses").to_pylist()
+    calls = [(asked[row["key"]], first.match(row["response"])) for row in rows]
+    right = [question.startswith(call[1]) for question, call in calls if call]
+    assert len(right) > 20
+    assert sum(right) / len(right) > 0.7
 
 
 def test_an_evaluation_of_single_responses_says_nothing_of_turns(whole):

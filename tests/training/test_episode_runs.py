@@ -41,6 +41,6 @@ def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(
 def test_the_example_says_what_it_plays(root):
     config = make_config(read_toml(root / "examples/episodes.toml"))
     assert (config.episode.type, config.model.path) == ("calculator", "tool-sums")
-    assert config.grading.type == "exact" and config.episode.max_turns == 8
+    assert config.grading.type == "exact" and config.episode.max_turns == 16
     with pytest.raises(ConfigError, match="max_turns"):
         make_config({"episode": {"max_turns": 0}})

@@ -20,7 +20,7 @@ NO_LIMIT = 1_000_000
 """Steps of a run that ends by something else."""
 
 
-CALCULATOR = {"type": "calculator", "max_turns": 8}
+CALCULATOR = {"type": "calculator"}
 """How `tool-sums` is played."""
 
 METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
