@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import sys
+import threading
 import time
 import tomllib
 
@@ -327,3 +328,17 @@ def test_runs_stop_where_the_command_is_ended_while_it_waits_for_them():
         compare_runs._wait_for_runs(Interrupted())
     run.join()
     assert run.exitcode == -signal.SIGTERM
+
+
+def test_no_run_begins_in_a_process_where_one_was_stopped(tmp_path, monkeypatch):
+    """A pool hands out the next run while one is trained; with SIGTERM it must not be trained."""
+    began = []
+
+    def train_in(folder, *_):
+        began.append(folder.path.name)
+        raise Terminated(signal.SIGTERM)
+
+    monkeypatch.setattr("rollwise.commands.train.train_in", train_in)
+    monkeypatch.setattr(compare_runs, "_STOPPED", threading.Event())
+    assert [compare_runs._train(tmp_path / name, {}) for name in ("a", "b")] == [False, False]
+    assert began == ["a"]

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -39,6 +40,9 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
+
+_STOPPED = threading.Event()
+"""Whether a run was stopped in this process."""
 
 LENGTH = ("steps", "tokens", "seconds", "evaluation.every", "checkpoint", "records", "stall_limit")
 """Settings that may differ from those of a run that is there: it is extended by the difference."""
@@ -189,9 +193,14 @@ def _wait_for_runs(pool: ProcessPoolExecutor) -> None:
 
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Train one run from the start or its checkpoint, or go on where it is longer now."""
+    """Train one run from the start or its checkpoint, or go on where it is longer now.
+
+    Once a run was stopped here, no other begins: the pool has handed out the next one already.
+    """
     from rollwise.commands.train import train_in
 
+    if _STOPPED.is_set():
+        return False
     logging.getLogger("rollwise").setLevel(logging.WARNING)
     folder, config = RunFolder(path), make_config(settings)
     resume = bool(list_checkpoints(folder.checkpoints))
@@ -201,9 +210,12 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     elif path.exists():
         shutil.rmtree(path)  # it was killed before its first checkpoint
     try:
-        return train_in(folder, config, resume, Console(quiet=True))
+        complete = train_in(folder, config, resume, Console(quiet=True))
     except KeyboardInterrupt:
-        return False
+        complete = False
+    if not complete:
+        _STOPPED.set()
+    return complete
 
 
 def _end_with_parent(parent: int) -> None:
