@@ -621,7 +621,7 @@ class Counting(Uniform):
             self.run.learner.done.notify_all()
 
 
-def test_steps_are_drawn_ahead_of_their_updates(tmp_path):
+def test_steps_are_drawn_ahead_of_their_updates(tmp_path, monkeypatch):
     settings = {"backend": {"type": "tinker", "max_steps_off_policy": 2}}
     run = make_run(tmp_path, steps=6, **settings)
     run.sampler = Counting(TRAINED, 6, 3)
@@ -630,12 +630,16 @@ def test_steps_are_drawn_ahead_of_their_updates(tmp_path):
     run.learner.save = lambda folder: None
     run.learner.updates = 0
     run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
+    clock = SimpleNamespace(perf_counter=lambda: len(run.sampler.drawn_steps))
+    monkeypatch.setattr("rollwise.training.pipeline.time", clock)  # goes on while a step is drawn
     assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
     # Steps 1 to 3 are drawn before the first update is made, each further one two updates behind.
     assert run.sampler.drawn_steps == [0, 0, 0, 1, 2, 3]
     lines = run.folder.read_metrics()[1:]
     assert [line["steps_off_policy"] for line in lines] == [0, 1, 2, 2, 2, 2]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    # All learning went on while steps were drawn, so the run's time is that of drawing alone.
+    assert {line["seconds"]["learning"] for line in lines} == {0}
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from rollwise.engines import EpisodeEngine
@@ -20,7 +20,7 @@ class Learned:
 
     Attributes:
         metrics: Of the updates.
-        seconds: That they took.
+        seconds: That they took; of a pipeline that draws ahead, that it waited for them.
         weights: After them, for the engine.
     """
 
@@ -68,8 +68,12 @@ class Pipeline:
         """
         allowed = 0 if wait_for_all else self._ahead
         while self._pending and (len(self._pending) > allowed or self._pending[0][1].done()):
-            metrics, learned = self._pending.popleft()
-            yield load_learned(self._run, metrics, learned.result())
+            metrics, learning = self._pending.popleft()
+            began = time.perf_counter()
+            learned = learning.result()
+            if self._ahead:  # what was drawn meanwhile has its own seconds
+                learned = replace(learned, seconds=time.perf_counter() - began)
+            yield load_learned(self._run, metrics, learned)
 
     def _lend_memory(self) -> None:
         """Free the engine's memory for the learner, if the engine can and draws nothing now."""
