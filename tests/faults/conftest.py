@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import itertools
 import logging
 import random
+import shutil
 
 import pytest
 import torch
@@ -24,6 +26,18 @@ def tally():
 def chance(request):
     """Random numbers of this test alone, from the seed."""
     return random.Random(f"{SEED} {request.node.name}")
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Folders for trials; with the next one, the one before goes."""
+
+    def each():
+        for number in itertools.count():
+            yield (folder := tmp_path / str(number))
+            shutil.rmtree(folder)
+
+    return each()
 
 
 def pytest_report_header() -> str:

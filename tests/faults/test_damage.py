@@ -50,12 +50,12 @@ RESULTS = ("samples", "report.html", "README.md")
 
 @pytest.mark.parametrize("damage", [emptied, cut_short, with_a_bit_flipped])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_damage_to_any_file(tmp_path, wanted, stopped, chance, tally, name, damage):
+def test_damage_to_any_file(folders, wanted, stopped, chance, tally, name, damage):
     """The command refuses to go on and names the file, or comes to the same end."""
     files = sorted(p for p in stopped(name).folder.rglob("*") if p.is_file() and p.stat().st_size)
     for attempt in range(max(TIMES, len(files)) if TIMES > 2 else TIMES):
         file = files[attempt] if attempt < len(files) and TIMES > 2 else chance.choice(files)
-        trial = copy_of(stopped(name), tmp_path / str(attempt))
+        trial = copy_of(stopped(name), next(folders))
         damaged = trial.folder / file.relative_to(stopped(name).folder)
         damaged.write_bytes(damage(damaged.read_bytes(), chance))
         code, shown = trial.start().end()

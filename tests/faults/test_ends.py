@@ -4,10 +4,11 @@ import errno
 import os
 import signal
 import sys
+from collections import Counter
 
 import pytest
 from forked import children_of
-from trials import SETTINGS, TIMES, Trial, alike, unlike
+from trials import MOST_STARTS, SETTINGS, TIMES, Trial, alike, unlike
 
 pytestmark = [
     pytest.mark.faults,
@@ -27,12 +28,11 @@ CODES = {
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_signal_at_any_moment(tmp_path, wanted, chance, tally, name, number):
+def test_a_signal_at_any_moment(folders, wanted, chance, tally, name, number):
     _, work, _ = wanted(name)
-    attempt = done = 0
+    done = 0
     while done < TIMES:
-        attempt += 1
-        trial = Trial(name, tmp_path / str(attempt))
+        trial = Trial(name, next(folders))
         for _ in range(min(IN_A_ROW, TIMES - done)):
             command = trial.start()
             if hit := command.has_worked(chance.uniform(0, work)):
@@ -58,15 +58,14 @@ SAID = {
 
 
 @pytest.mark.parametrize("number", SAID, ids=lambda number: number.name)
-def test_a_process_of_the_engine_dies(tmp_path, wanted, chance, tally, monkeypatch, number):
+def test_a_process_of_the_engine_dies(folders, wanted, chance, tally, monkeypatch, number):
     """The run says so and ends, and the same command goes on from its checkpoint."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr("rollwise.engines.cpu.process_count", lambda device: 2)
     _, work, _ = wanted("train")
-    attempt = done = 0
+    done = 0
     while done < TIMES:
-        attempt += 1
-        trial = Trial("train", tmp_path / str(attempt), stall_limit=2)
+        trial = Trial("train", next(folders), stall_limit=2)
         command = trial.start()
         command.has_worked(chance.uniform(0, work))
         lanes = children_of(command.pid)
@@ -84,25 +83,65 @@ def test_a_process_of_the_engine_dies(tmp_path, wanted, chance, tally, monkeypat
 # An end, or a refusal of the system, wherever a file takes its name or goes to the disk.
 
 
-class At:
-    """Has the n-th call of a function of `os` do something else, in a process that is forked."""
+HERE = "!"
 
-    def __init__(self, monkeypatch, function, count, act):
-        self.monkeypatch, self.function, self.count, self.act = monkeypatch, function, count, act
+
+class Once:
+    """Has one call of a function of `os` on a trial's files do something else.
+
+    Args:
+        trial: Whose processes are forked within the block; each meets the fault once.
+        function: `replace`, `fsync` or `mkdir`.
+        act: What is done instead, with the call.
+        turn: Takes a place, "file n" for the n-th call of a process on that file, and the number
+            of the call among all; returns whether the fault happens there.
+    """
+
+    def __init__(self, trial, function, act, turn):
+        self.trial, self.function, self.act, self.turn = trial, function, act, turn
+        self.patch = pytest.MonkeyPatch()
+        self.record = trial.place / "places"
+        self.record.write_text("")
+
+    @property
+    def places(self):
+        """Where it happened."""
+        return [line[1:] for line in self.record.read_text().splitlines() if line[0] == HERE]
+
+    @property
+    def calls(self):
+        """How many there were."""
+        return len(self.record.read_text().splitlines())
 
     def __enter__(self):
-        real, calls = getattr(os, self.function), []
+        real, calls, folder = getattr(os, self.function), Counter(), str(self.trial.folder)
+        happened = []
 
         def counted(*arguments, **options):
-            calls.append(arguments)
-            if len(calls) == self.count:
-                return self.act(lambda: real(*arguments, **options))
+            file = str(_file(arguments))
+            if file.startswith(folder) and not happened:
+                calls[file] += 1
+                place = f"{file.removeprefix(folder)} {calls[file]}"
+                here = self.turn(place, calls.total())
+                with self.record.open("a") as record:
+                    record.write(f"{HERE if here else ' '}{place}\n")
+                if here:
+                    happened.append(place)
+                    return self.act(lambda: real(*arguments, **options))
             return real(*arguments, **options)
 
-        self.monkeypatch.setattr(os, self.function, counted)
+        self.patch.setattr(os, self.function, counted)
+        return self
 
     def __exit__(self, *_):
-        self.monkeypatch.undo()
+        self.patch.undo()
+
+
+def _file(arguments):
+    """Say which file a call of `os` is about: the last argument that names one."""
+    if isinstance(arguments[0], int):
+        return os.readlink(f"/proc/self/fd/{arguments[0]}")
+    return [each for each in arguments if isinstance(each, str | os.PathLike)][-1]
 
 
 def die_before(call):
@@ -132,38 +171,37 @@ ACTS = {
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_an_end_or_a_refusal_at_every_place(tmp_path, wanted, chance, tally, name, act):
-    """All of them where there are no more than `TIMES`, else as many, chosen at random."""
+def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name, act):
+    """At each place in turn, then, until there are `TIMES`, anywhere.
+
+    A command is ended again and again until it is done, so that it ends while it resumes, too: at
+    the first place where none has been ended yet, until an undisturbed one meets no such place; if
+    `TIMES` is 2 or less, at random places alone.
+    """
     function, does, codes = ACTS[act]
     if name == "compare":  # what ends may be one of its runs
         codes = codes | {2}
-    places = list(range(1, 1 + _calls(tmp_path, name, function)))
-    for place in chance.sample(places, min(TIMES, len(places))):
-        trial = Trial(name, tmp_path / f"{place}")
-        with pytest.MonkeyPatch.context() as patch, At(patch, function, place, does):
-            command = trial.start()
-        code, shown = command.end()
-        assert code in codes | {0}, (place, code, shown)
-        assert "Traceback" not in shown, (place, shown)
-        tally.count(f"{act}: {name}")
+    with Once(Trial(name, next(folders)), function, does, lambda *_: False) as undisturbed:
+        undisturbed.trial.finish()
+    most = 1 + undisturbed.calls // 3  # so that several ends fit into one command
+    seen, done, sweeping = set(), 0, TIMES > 2
+    while sweeping or done < TIMES:
+        trial = Trial(name, next(folders))
+        before = len(seen)
+        for _ in range(MOST_STARTS if sweeping else IN_A_ROW):
+            number = chance.randint(1, most)
+            turn = (lambda at, _: at not in seen) if sweeping else (lambda _, n, at=number: n == at)
+            with Once(trial, function, does, turn) as fault:
+                command = trial.start()
+            code, shown = command.end()
+            assert code in (codes | {0} if fault.places else {0}), (fault.places, code, shown)
+            assert "Traceback" not in shown, (fault.places, shown)
+            seen.update(fault.places)
+            done += len(fault.places)
+            tally.count(f"{act}: {name}", len(fault.places))
+            if code == 0 or (done >= TIMES and not sweeping):
+                break
+        sweeping = sweeping and len(seen) > before
         trial.finish()
-        assert alike(trial, wanted) == [], place
-
-
-def _calls(place, name, function):
-    """Count the calls of a function of `os` in a whole command."""
-    counter = place / "calls"
-
-    def counting(call):
-        with counter.open("a") as file:
-            file.write("x")
-        return call()
-
-    trial = Trial(name, place / "counted")
-    with pytest.MonkeyPatch.context() as patch:
-        real = getattr(os, function)
-        patch.setattr(os, function, lambda *a, **o: counting(lambda: real(*a, **o)))
-        command = trial.start()
-    code, shown = command.end()
-    assert code == 0, shown
-    return len(counter.read_text())
+        assert alike(trial, wanted) == [], (name, act, sorted(seen))
+    tally.count(f"{act}: {name}, different places", len(seen))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from forked import children_of
-from trials import SETTINGS, TIMES, Trial, alike, processor_seconds, unlike
+from trials import MOST_STARTS, SETTINGS, TIMES, Trial, alike, processor_seconds, unlike
 
 pytestmark = [
     pytest.mark.faults,
@@ -17,8 +17,6 @@ pytestmark = [
 
 RATES = (0.01, 0.1, 0.3)
 STALL_LIMIT = 2.0
-MOST_STARTS = 200
-"""A command that is ended so often by its own engine is stuck."""
 
 
 @pytest.fixture
@@ -51,13 +49,13 @@ def right(tmp_path_factory):
 
 @pytest.mark.parametrize("fault", ["late and out of order", "twice", "lost"])
 @pytest.mark.parametrize("name", ["train", "evaluate", "prepare"])
-def test_an_engine_answers_as_it_likes(tmp_path, start, right, chance, tally, name, fault):
+def test_an_engine_answers_as_it_likes(folders, start, right, chance, tally, name, fault):
     """The command comes to the same end, and each draw counts once."""
     plugin = {"engine.type": "misdrawing:Misdrawing"}
-    for attempt in range(TIMES):
+    for _ in range(TIMES):
         rate = chance.choice(RATES)
         faulty = plugin | {"engine.fault": fault, "engine.rate": rate}
-        trial = Trial(name, tmp_path / str(attempt), **faulty)
+        trial = Trial(name, next(folders), **faulty)
         code, shown = start(trial)
         assert code == 0, shown
         wanted = right(name, **plugin, **{"engine.fault": "right"})
@@ -71,7 +69,7 @@ def test_an_engine_answers_as_it_likes(tmp_path, start, right, chance, tally, na
 
 @pytest.mark.parametrize("fault", ["raises", "breaks", "forgets", "hangs"])
 @pytest.mark.parametrize("name", ["train", "evaluate", "prepare"])
-def test_an_engine_ends_the_command(tmp_path, start, right, chance, tally, name, fault):
+def test_an_engine_ends_the_command(folders, start, right, chance, tally, name, fault):
     """Each time it says why, and the same command goes on, until it has come to the same end."""
     plugin = {"engine.type": "misdrawing:Misdrawing"}
     said = {
@@ -84,7 +82,7 @@ def test_an_engine_ends_the_command(tmp_path, start, right, chance, tally, name,
     while done < TIMES:
         rate = chance.choice(RATES)
         faulty = plugin | {"engine.fault": fault, "engine.rate": rate, "stall_limit": STALL_LIMIT}
-        trial = Trial(name, tmp_path / str(done), **faulty)
+        trial = Trial(name, next(folders), **faulty)
         for _ in range(MOST_STARTS):
             code, shown = start(trial)
             if code == 0:
@@ -102,9 +100,9 @@ def test_an_engine_ends_the_command(tmp_path, start, right, chance, tally, name,
 @pytest.mark.parametrize(
     "fault", ["raises", "hangs", "returns no number", "returns NaN", "ends its process"]
 )
-def test_a_grader_fails_on_some_responses(tmp_path, start, right, chance, tally, fault):
+def test_a_grader_fails_on_some_responses(folders, start, right, chance, tally, fault):
     """They get no reward, and are counted; nothing else changes."""
-    for attempt in range(TIMES):
+    for _ in range(TIMES):
         plugin = {
             "grading.type": "misgrading:Misgrading",
             "grading.timeout": STALL_LIMIT,
@@ -112,7 +110,7 @@ def test_a_grader_fails_on_some_responses(tmp_path, start, right, chance, tally,
             "grading.luck": chance.randrange(3),
             "grading.rate": chance.choice(RATES),
         }
-        trial = Trial("train", tmp_path / str(attempt), **plugin, **{"grading.fault": fault})
+        trial = Trial("train", next(folders), **plugin, **{"grading.fault": fault})
         code, shown = start(trial)
         assert code == 0, shown
         wanted = right("train", **plugin, **{"grading.fault": "zero"})
@@ -120,11 +118,11 @@ def test_a_grader_fails_on_some_responses(tmp_path, start, right, chance, tally,
         tally.count(f"grader, {fault}")
 
 
-def test_a_grader_answers_late_and_out_of_order(tmp_path, start, right, chance, tally):
+def test_a_grader_answers_late_and_out_of_order(folders, start, right, chance, tally):
     plugin = {"grading.type": "misgrading:SlowSettings"}
-    for attempt in range(TIMES):
+    for _ in range(TIMES):
         rate = chance.choice(RATES)
-        trial = Trial("train", tmp_path / str(attempt), **plugin, **{"grading.rate": rate})
+        trial = Trial("train", next(folders), **plugin, **{"grading.rate": rate})
         code, shown = start(trial)
         assert code == 0, shown
         wanted = right("train", **plugin, **{"grading.rate": 0.0})
@@ -132,11 +130,11 @@ def test_a_grader_answers_late_and_out_of_order(tmp_path, start, right, chance, 
         tally.count("grader, late and out of order")
 
 
-def test_a_grader_in_the_commands_own_process_hangs(tmp_path, start, right, chance, tally):
+def test_a_grader_in_the_commands_own_process_hangs(folders, start, right, chance, tally):
     plugin = {"grading.type": "misgrading:SlowSettings"}
-    for attempt in range(TIMES):
+    for _ in range(TIMES):
         hanging = plugin | {"grading.hangs": True, "grading.rate": 0.1, "stall_limit": STALL_LIMIT}
-        trial = Trial("train", tmp_path / str(attempt), **hanging)
+        trial = Trial("train", next(folders), **hanging)
         for _ in range(MOST_STARTS):
             code, shown = start(trial)
             if code == 0:
@@ -150,16 +148,15 @@ def test_a_grader_in_the_commands_own_process_hangs(tmp_path, start, right, chan
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_process_of_the_graders_dies(tmp_path, start, right, chance, tally, number):
+def test_a_process_of_the_graders_dies(folders, start, right, chance, tally, number):
     """A worker, or the process that they are forked from: another one takes its place."""
     plugin = {"grading.type": "misgrading:Misgrading", "grading.workers": 2, "seed": int(number)}
     before = processor_seconds()
     wanted = right("train", **plugin)
     work = processor_seconds() - before
-    attempt = done = 0
+    done = 0
     while done < TIMES:
-        attempt += 1
-        trial = Trial("train", tmp_path / str(attempt), **plugin)
+        trial = Trial("train", next(folders), **plugin)
         command = trial.start()
         command.has_worked(chance.uniform(0, work))
         servers = children_of(command.pid)[:1]
@@ -175,13 +172,13 @@ def test_a_process_of_the_graders_dies(tmp_path, start, right, chance, tally, nu
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_wall_clock_jumps(tmp_path, monkeypatch, wanted, chance, tally, name):
+def test_the_wall_clock_jumps(folders, monkeypatch, wanted, chance, tally, name):
     """Back and forth by up to ten years at each look: nothing is computed from it."""
     years, real, real_ns = 10 * 365 * 86400, time.time, time.time_ns
     jump = random.Random(chance.random()).uniform
     wanted(name)
-    for attempt in range(TIMES):
-        trial = Trial(name, tmp_path / str(attempt))
+    for _ in range(TIMES):
+        trial = Trial(name, next(folders))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "time", lambda: real() + jump(-years, years))
             patch.setattr(time, "time_ns", lambda: real_ns() + int(jump(-years, years) * 1e9))

@@ -20,6 +20,9 @@ SEED = int(os.environ.get("FAULTS_SEED", "0"))
 TIMES = int(os.environ.get("FAULTS_TIMES", "2"))
 """How often each fault is tried."""
 
+MOST_STARTS = 200
+"""A command that is not done after so many is stuck."""
+
 TRAIN = """
 steps = 3
 prompts = {batch_size = 2}
