@@ -95,6 +95,15 @@ def test_single_responses_have_no_zero_variance():
     assert found["trained"] == 4
 
 
+def test_a_figure_that_some_replays_lack_is_left_out():
+    """Zero variance, of a replay all of whose prompts had one correct response or none."""
+    figures = {"signal_per_1000_tokens": 1.0, "zero_variance_first": 0.5}
+    lacking = {"signal_per_1000_tokens": 2.0}
+    replays = Replays({0: figures, 1: figures}, {0: figures, 1: lacking})
+    found = compare_replays({"base": replays_of([1.0, 2.0]), "own": replays}, "base")["own"]
+    assert found.means.keys() == found.differences.keys() == {"signal_per_1000_tokens"}
+
+
 def replays_of(values, bootstrapped=None):
     """Replays by seed, whose signal has these values."""
     recorded, others = (

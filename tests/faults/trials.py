@@ -57,6 +57,20 @@ exit = {type = "fixed_count", samples = 3}
 """
 SETTINGS = {"train": TRAIN, "evaluate": DRAWING, "prepare": DRAWING, "compare": COMPARE}
 
+EPISODES = TRAIN.replace("data = {", 'data = {train = "tool-sums", ').replace("= 8", "= 24")
+AHEAD = """
+steps = 7
+backend = {max_steps_off_policy = 1}
+prompts = {batch_size = 2}
+data = {problems = 16, max_terms = 3}
+engine = {max_new_tokens = 8}
+exit = {type = "fixed_count", samples = 2}
+evaluation = {problems = 4, samples = 1, every = 0}
+checkpoint = {every = 3}
+"""
+FURTHER = {"train of episodes": EPISODES, "train that draws ahead": AHEAD}
+"""Other ways of a command, whose name is the first word."""
+
 
 @dataclass
 class Tally:
@@ -75,7 +89,7 @@ class Trial:
     """One command in a folder, which is started again and again until it is done.
 
     Args:
-        name: The command.
+        name: The command, or one of `FURTHER`.
         place: Its settings and its folder are made there.
         **further: Settings; plug-ins are looked for beside this file.
     """
@@ -86,14 +100,15 @@ class Trial:
         if further:
             self.options += ["--plugin_folder", str(Path(__file__).parent)]
         place.mkdir(exist_ok=True)
-        self._settings = place / f"{name}.toml"
-        self._settings.write_text(SETTINGS[name])
+        self._settings = place / "settings.toml"
+        self._settings.write_text((SETTINGS | FURTHER)[name])
         self.shown = place / "shown"
 
     @property
     def words(self) -> list[str]:
         """The command line."""
-        return [self.name, str(self._settings), "--output", str(self.folder), *self.options]
+        command = self.name.split()[0]
+        return [command, str(self._settings), "--output", str(self.folder), *self.options]
 
     def start(self) -> Command:
         """Start it in a process of its own."""

@@ -11,6 +11,10 @@ from rollwise.config.sections import AT_A_TIME, Section
 from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
 
+SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6
+"""Seconds of a token, or before the first one, beyond these are a slip; the clock of a simulation
+is not exact enough for both at once."""
+
 
 class PassRateSettings(Section):
     """How often the model solves each prompt: from a file, or from a Beta distribution."""
@@ -46,15 +50,15 @@ class PriceSettings(Section):
     """How many times as long incorrect responses are; 1 by default."""
     slots: int | None = Field(None, ge=1, le=AT_A_TIME)
     """Responses drawn at a time; by default each method's `engine.batch_size`."""
-    seconds_per_token: float | None = Field(None, ge=0)
+    seconds_per_token: float | None = Field(None, ge=0, le=LONGEST_TIME)
     """Seconds that a token takes in its slot; 0.02 by default."""
-    seconds_per_busy_slot: float | None = Field(None, ge=0)
+    seconds_per_busy_slot: float | None = Field(None, ge=0, le=LONGEST_TIME)
     """Seconds that it takes more for each slot that is busy then; 0 by default, for hardware on
     which a larger batch is not slower."""
     nodes: list[Annotated[int, Field(ge=1, le=2**16)]] = Field(default_factory=list)
     """Numbers of nodes to plan for besides, each with as many slots as above: seconds, and what
     crosses the network, by the figures of docs/verl.md."""
-    prefill: float = Field(0.0, ge=0)
+    prefill: float = Field(0.0, ge=0, le=LONGEST_TIME)
     """Seconds that a draw takes in its slot before its first token."""
 
     @field_validator("measured", "nodes", mode="before")
@@ -64,6 +68,10 @@ class PriceSettings(Section):
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
+        for name in ("seconds_per_token", "seconds_per_busy_slot"):
+            found = getattr(self, name)
+            if found and found < SHORTEST_TIME:
+                raise ValueError(f"`{name}` must be 0 or at least {SHORTEST_TIME:g}; it is {found}")
         if self.seconds_per_token == 0 and not self.seconds_per_busy_slot:
             raise ValueError(
                 "`seconds_per_token` may be 0 only if `seconds_per_busy_slot` is above 0; it is "

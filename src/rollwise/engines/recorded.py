@@ -11,6 +11,9 @@ from rollwise.engines.simulated import SimulatedEngine, SimulatedResponse, unifo
 from rollwise.sampling import Draw, draw_seed
 from rollwise.sampling.draws import Key
 
+LARGEST = 1e9
+"""A larger reward is a slip: sums of squares of such rewards are not finite."""
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -21,15 +24,18 @@ class Recorded:
         tokens: How many each has, shape (D,); empty if it is not known.
 
     Raises:
-        ValueError: There is no reward, one is not finite, or the numbers of tokens do not fit.
+        ValueError: There is no reward, one is above `LARGEST`, or the numbers of tokens do not fit.
     """
 
     rewards: NDArray[np.float64]
     tokens: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        if not len(self.rewards) or not np.isfinite(self.rewards).all():
-            raise ValueError(f"rewards must be finite, one or more, got {self.rewards.tolist()}")
+        if not len(self.rewards) or not (np.abs(self.rewards) <= LARGEST).all():
+            raise ValueError(
+                f"rewards must be finite, one or more, and at most {LARGEST:g} in size, got "
+                f"{self.rewards.tolist()}"
+            )
         if len(self.tokens) not in (0, len(self.rewards)):
             raise ValueError(
                 f"there must be as many numbers of tokens as rewards, got {len(self.tokens)} and "

@@ -176,7 +176,9 @@ def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, 
 
 
 def _names(replays: Replays) -> list[str]:
-    return list(next(iter(replays.recorded.values())))
+    """List the figures that all replays have; a step that trains on nothing lacks some."""
+    every = [*replays.recorded.values(), *replays.bootstrapped.values()]
+    return [name for name in every[0] if all(name in figures for figures in every)]
 
 
 def _estimate(own: Replays, name: str, base: Replays | None = None) -> Estimate:

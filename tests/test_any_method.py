@@ -1,0 +1,114 @@
+"""No settings of methods, prices or recorded rewards end a plan or a replay in a traceback."""
+
+import json
+import typing
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from rollwise.cli import main
+from rollwise.config import TrainConfig
+from rollwise.config.reading import sections_of
+
+SECTIONS = ("prompts", "exit", "schedule", "group", "advantage", "belief", "step")
+WHOLE = st.sampled_from([0, 1, 2, 3, 4, 5, 8, 16, 33, 1000, 2**20])
+REAL = st.sampled_from([0.0, 1e-300, 1e-9, 0.1, 0.25, 0.5, 0.9, 1.0, 1.5, 4.0, 1e3, 1e9, 1e300])
+WORDS = st.sampled_from(["", "x", "all", "positives"])
+
+
+def values_of(annotation):
+    """Return values that a setting may well have, and some that it may not."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return st.sampled_from(typing.get_args(annotation))
+    named = str(annotation)
+    if "bool" in named:
+        return st.booleans()
+    if "float" in named:
+        return REAL
+    return WHOLE if "int" in named else WORDS | WHOLE
+
+
+@st.composite
+def sections(draw, name):
+    kind = draw(st.sampled_from(list(sections_of(TrainConfig.model_fields[name].annotation))))
+    fields = kind.model_fields
+    tag = getattr(kind, "tag", None)
+    keys = [key for key in fields if key != tag]
+    chosen = draw(st.lists(st.sampled_from(keys), max_size=3)) if keys else []
+    found = {key: draw(values_of(fields[key].annotation)) for key in chosen}
+    if tag in fields:
+        found[tag] = typing.get_args(fields[tag].annotation)[0]
+    return found
+
+
+METHODS = st.fixed_dictionaries({}, optional={name: sections(name) for name in SECTIONS})
+COMPARED = st.lists(METHODS, min_size=1, max_size=2)
+PRICES = st.fixed_dictionaries(
+    {"median": st.sampled_from([1, 10, 1e-9, 1e300])},
+    optional={
+        "sigma": st.sampled_from([0, 0.1, 10]),
+        "longest": st.sampled_from([1, 100]),
+        "incorrect_factor": REAL,
+        "slots": WHOLE,
+        "seconds_per_token": REAL,
+        "seconds_per_busy_slot": REAL,
+        "prefill": REAL,
+        "nodes": st.sampled_from([[1, 2], [2**16], []]),
+    },
+)
+RATES = st.fixed_dictionaries(
+    {"alpha": REAL, "beta": REAL, "prompts": WHOLE.filter(lambda n: n < 40)}
+)
+REWARDS = st.lists(
+    st.lists(st.sampled_from([0, 1, 0.5, -1, 1e9, 1e300]), min_size=1, max_size=6),
+    min_size=1,
+    max_size=8,
+)
+
+fuzzed = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def outcome(words, methods, further):
+    """Run a command with methods as options; it is done, or says what is wrong."""
+    base = {"prompts": {"batch_size": 2}, "engine": {"max_new_tokens": 8}}
+    given = {"base": base, "methods": {f"m{i}": m for i, m in enumerate(methods)}} | further
+    for key, value in given.items():
+        words = [*words, f"--{key}", value if isinstance(value, str) else json.dumps(value)]
+    return main(words)
+
+
+@fuzzed
+@example(
+    methods=[{}],
+    prices={"median": 1, "seconds_per_token": 1e-300, "prefill": 1e9},
+    rates={"alpha": 0.5, "beta": 1.0, "prompts": 4},
+)
+@given(methods=COMPARED, prices=PRICES, rates=RATES)
+def test_any_plan(capsys, methods, prices, rates):
+    further = {"steps": 2, "warmup": 1, "prices": prices, "pass_rates": rates}
+    assert outcome(["plan"], methods, further) in (0, 2), capsys.readouterr()
+    capsys.readouterr()
+
+
+@fuzzed
+@example(methods=[{"advantage": {"objective": "linear"}}], rewards=[[1e300, 1, 0, 1, 0, 1]] * 2)
+@given(methods=COMPARED, rewards=REWARDS)
+def test_any_replay(tmp_path_factory, capsys, methods, rewards):
+    folder = tmp_path_factory.mktemp("replay")
+    rows = [{"key": str(i), "rewards": each} for i, each in enumerate(rewards)]
+    (folder / "rewards.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    further = {"steps": 2, "seeds": 2, "rewards": str(folder / "rewards.jsonl")}
+    words = ["compare", "--output", str(folder / "out")]
+    assert outcome(words, methods, further) in (0, 2), capsys.readouterr()
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["seconds_per_token", "seconds_per_busy_slot"])
+def test_a_time_that_a_simulation_cannot_tell_is_refused(capsys, name):
+    prices = {"median": 1, name: 1e-300}
+    rates = {"alpha": 1.0, "beta": 1.0, "prompts": 4}
+    assert outcome(["plan"], [{}], {"prices": prices, "pass_rates": rates}) == 2
+    assert f"`{name}` must be 0 or at least 1e-09; it is 1e-300" in capsys.readouterr().err
