@@ -3,19 +3,25 @@
 Each run takes as many steps of as many prompts with as many responses (`fixed_count`), with the
 plug-in and the tests' scaffolding, which serves the policy in a process of its own. Time is that
 between the metrics of the second step and those of the last, over the steps between them: it has no
-start. The trainers take turns, with one seed a round; intervals are 95 %, by Student's t over
-rounds.
+start. Processor time is that of all processes of the run, between the same moments. The trainers
+take turns, with one seed a round; intervals are 95 %, by Student's t over rounds.
 
-    python benchmarks/verl_asynchronous.py [--quick] [--rounds 3]     (needs the extra `verl`)
+    python benchmarks/verl_asynchronous.py [--quick] [--rounds 3] [--steps 10]
+
+It needs the extra `verl`.
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
+from subprocess import Popen
 
 import numpy as np
+import psutil
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
@@ -23,7 +29,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/integrations/verl"))
 
 from test_verl_asynchronous_end_to_end import COLOCATED, SEPARATE
-from test_verl_end_to_end import metrics_of, run
+from test_verl_end_to_end import begin, kill, metrics_of
 
 MODES = {"sync": "", "colocate_async": COLOCATED, "separate_async": SEPARATE}
 SETTINGS = {
@@ -45,38 +51,77 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one round of 4 steps")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
-    rounds, steps = (1, 4) if arguments.quick else (arguments.rounds, 10)
-    seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
-    ages: dict[str, list[float]] = {mode: [] for mode in MODES}
+    rounds, steps = (1, 4) if arguments.quick else (arguments.rounds, arguments.steps)
+    found: dict[str, list[np.ndarray]] = {mode: [] for mode in MODES}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(rounds):
             for mode, verl in MODES.items():
                 path = Path(folder) / f"{mode}-{seed}"
-                run(path, SETTINGS | {"steps": steps, "seed": seed}, verl=verl)
-                lines = metrics_of(path)
-                assert {line["draws"] for line in lines[1:]} == {32 * 4}
-                seconds[mode].append((lines[-1]["elapsed"] - lines[2]["elapsed"]) / (steps - 2))
-                found = [line.get("steps_off_policy_mean", 0.0) for line in lines[2:]]
-                ages[mode].append(float(np.mean(found)))
-    show(seconds, ages)
+                found[mode].append(measure(path, steps, seed, verl))
+                print(seed, mode, *found[mode][-1].round(3), flush=True)
+    show({mode: np.array(rows) for mode, rows in found.items()})
 
 
-def show(seconds: dict[str, list[float]], ages: dict[str, list[float]]) -> None:
-    """Print a table, and a line of JSON."""
-    table = Table(title="Seconds a step of 128 draws, and updates that their weights lack")
-    for column in ("trainer", "seconds", "of the synchronous one", "updates lacking"):
+def measure(path: Path, steps: int, seed: int, verl: str) -> np.ndarray:
+    """Run one trainer.
+
+    Returns:
+        Of a step after the second: seconds, processor seconds, and by how many updates the weights
+        of its responses were too old, on average.
+    """
+    process = begin(path, SETTINGS | {"steps": steps, "seed": seed}, verl=verl)
+    try:
+        before = processor_seconds_at(process, path, 2)
+        after = processor_seconds_at(process, path, steps)
+        process.wait()
+    finally:
+        kill(process)
+    lines = metrics_of(path)
+    assert {line["draws"] for line in lines[1:]} == {32 * 4}
+    ages = [line.get("steps_off_policy_mean", 0.0) for line in lines[2:]]
+    spent = np.array([lines[-1]["elapsed"] - lines[2]["elapsed"], after - before])
+    return np.append(spent / (steps - 2), np.mean(ages))
+
+
+def processor_seconds_at(process: "Popen[bytes]", path: Path, step: int) -> float:
+    """Return the processor seconds of a run and all its processes, once `step` is logged."""
+    log = path / "metrics.jsonl"
+    while not log.exists() or len(log.read_text().splitlines()) <= step:
+        if process.poll() is not None:
+            raise SystemExit(f"it ended before step {step}: {path}.log")
+        time.sleep(0.05)
+    total = 0.0
+    own = psutil.Process(process.pid)
+    for each in [own, *own.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def show(found: dict[str, np.ndarray]) -> None:
+    """Print a table, and a line of JSON.
+
+    Args:
+        found: Trainer -> the rows of `measure`, one for each round.
+    """
+    table = Table(title="A step of 128 draws: time, and updates that the weights lack")
+    columns = ("seconds", "of the synchronous one", "processor seconds", "of the synchronous one")
+    for column in ("trainer", *columns, "updates lacking"):
         table.add_column(column)
     figures = {}
-    for mode, own in seconds.items():
-        share = np.array(own) / np.array(seconds["sync"])
+    for mode, rows in found.items():
+        shares = rows[:, :2] / found["sync"][:, :2]
         figures[mode] = {
-            "seconds": estimate(np.array(own)),
-            "share": estimate(share),
-            "steps_off_policy": float(np.mean(ages[mode])),
+            "seconds": estimate(rows[:, 0]),
+            "share": estimate(shares[:, 0]),
+            "processor_seconds": estimate(rows[:, 1]),
+            "processor_share": estimate(shares[:, 1]),
+            "steps_off_policy": {"value": float(rows[:, 2].mean())},
         }
-        cells = [spelt(figures[mode][name]) for name in ("seconds", "share")]
-        table.add_row(mode, *cells, f"{figures[mode]['steps_off_policy']:.2f}")
+        table.add_row(mode, *(spelt(figure) for figure in figures[mode].values()))
     Console().print(table)
     print(json.dumps(figures))
 

@@ -1,7 +1,7 @@
 """Figures of a step: how good the policy is, how much signal there was, what it cost."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,7 @@ def rollout_metrics(
         failures=session.failures,
         lost=session.lost,
         tokens=rollouts.cost.tokens,
+        ends=Counter(r.end for pool in pools for r in pool.responses if isinstance(r, Episode)),
     ) | step_ledger(
         [group_ledger(group) for group in groups],
         tokens=rollouts.cost.tokens,
@@ -101,6 +102,7 @@ def pool_metrics(
     failures: int = 0,
     lost: int = 0,
     tokens: int,
+    ends: Mapping[str, int],
 ) -> dict[str, Any]:
     """Summarise the pools of a step.
 
@@ -120,6 +122,7 @@ def pool_metrics(
         failures: Failed attempts at draws.
         lost: Draws that were given up after repeated failures.
         tokens: Of all responses, surplus included.
+        ends: How many episodes ended in which way; none if all draws are single responses.
     """
     draws = sum(len(pool) for pool in pools) + surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
@@ -140,19 +143,19 @@ def pool_metrics(
         **_entropy(first_draws),
         "response_tokens": _mean([response.tokens for response in first_draws]),
         "truncated": _mean([response.truncated for response in first_draws]),
-        **_episodes(pools, first_draws),
+        **_episodes(ends, first_draws),
     }
 
 
 def _episodes(
-    pools: Sequence[Pool], first_draws: Sequence[ResponseFigures]
+    ends: Mapping[str, int], first_draws: Sequence[ResponseFigures]
 ) -> dict[str, float | dict[str, int]]:
     """Say how many turns the first draws took, and how all ended; nothing of single responses."""
-    ends = Counter(r.end for pool in pools for r in pool.responses if isinstance(r, Episode))
     if not ends:
         return {}
     turns = _mean([response.turns for response in first_draws])
-    return {"turns": turns, "ends": {end: ends[end] for end in ("done", "truncated", "failed")}}
+    kinds = ("done", "truncated", "failed")
+    return {"turns": turns, "ends": {end: ends.get(end, 0) for end in kinds}}
 
 
 def carried_metrics(pools: Sequence[Pool], carried: Carried, step: int) -> dict[str, int]:

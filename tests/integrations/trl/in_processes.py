@@ -11,9 +11,12 @@ from pathlib import Path
 
 import torch
 from tiny_runs import GROUP, PROMPTS, build
+from tool_runs import build_with_tools, double, told
 
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
+from rollwise.integrations.trl.tools import cannot_parse
+from rollwise.step import Episode
 
 WAYS = {
     "rounds": AdaptiveSampling(prompt_sampler=rw.CDAS),
@@ -33,8 +36,47 @@ WAYS = {
 }
 
 
-def train(sampling, folder, rank, ranks):
-    trainer = build(folder, sampling, per_device_train_batch_size=PROMPTS * GROUP // ranks)
+class Shop:
+    """An environment: each draw has its own, and sees what it alone has asked."""
+
+    def reset(self, price, **others):
+        self.price, self.asked = price, 0
+        return str(price)
+
+    def double(self, number: int) -> str:
+        """Double a number.
+
+        Args:
+            number: What is doubled.
+        """
+        self.asked += 1
+        return str(2 * number)
+
+
+def bought(environments, completions, price, **others):
+    """1.0 where the environment was asked; each must be its row's, and its draw's."""
+    for environment, messages, own in zip(environments, completions, price, strict=True):
+        assert environment.price == own
+        assert sum(m["role"] == "tool" for m in messages) <= environment.asked
+    return [float(environment.asked > 0) for environment in environments]
+
+
+ROWS = [{"prompt": [{"role": "user", "content": "1"}], "price": n} for n in range(12)]
+WITH_TOOLS = {
+    "tools": (
+        AdaptiveSampling(schedule=rw.Rounds(size=4, rounds=3)),
+        {"given": {"tools": [double], "reward_funcs": told}},
+    ),
+    "environments": (
+        AdaptiveSampling(schedule=rw.Streamed(max_samples=12)),
+        {"rows": ROWS, "given": {"environment_factory": Shop, "reward_funcs": bought}},
+    ),
+}
+
+
+def train(sampling, folder, rank, ranks, build=build, **options):
+    rows = PROMPTS * GROUP // ranks
+    trainer = build(folder, sampling, per_device_train_batch_size=rows, **options)
     steps, batches = [], []
     sample, score = trainer._sample, trainer._generate_and_score_completions
 
@@ -76,6 +118,7 @@ def describe(trainer, row):
         "tokens": row.completion.tokens,
         "advantage": row.advantage,
         "counts": row.counts,
+        "turns": Episode.of(row.completion).price.turns,
     }
 
 
@@ -83,6 +126,9 @@ def main():
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     with tempfile.TemporaryDirectory() as folder:
         found = {name: train(way, folder, rank, ranks) for name, way in WAYS.items()}
+        with_tools = {} if cannot_parse() else WITH_TOOLS
+        for name, (way, options) in with_tools.items():
+            found[name] = train(way, folder, rank, ranks, build_with_tools, **options)
     if rank == 0:
         Path(sys.argv[1]).write_text(json.dumps(found))
 

@@ -35,11 +35,14 @@ def train_in(processes, file):
 @pytest.mark.slow
 def test_two_processes_train_on_the_groups_that_one_trains_on(tmp_path):
     one, two = train_in(1, tmp_path / "one.json"), train_in(2, tmp_path / "two.json")
-    for name in ("rounds", "streamed", "pilot", "single"):
+    with_tools = [name for name in ("tools", "environments") if name in one]
+    for name in ("rounds", "streamed", "pilot", "single", *with_tools):
         assert two[name]["tokens"] == one[name]["tokens"]
         assert two[name]["weights"] == pytest.approx(one[name]["weights"], rel=1e-5)
         for alone, together in zip(one[name]["steps"], two[name]["steps"], strict=True):
             assert together == alone
+    for name in with_tools:
+        assert max(row["turns"] for rows in two[name]["steps"] for row in rows) > 1
     assert two["rounds"]["draws"] == one["rounds"]["draws"]
     assert two["single"]["bounds"] == pytest.approx(one["single"]["bounds"], rel=1e-3)
     assert all(bound > 0 for bound in two["single"]["bounds"])

@@ -220,6 +220,27 @@ def test_each_draw_has_an_environment_of_its_own(make, watch):
 
 
 @parses
+def test_an_environment_is_never_in_two_episodes(make):
+    """Not where a process without results grades its last one again, beside another process."""
+    from rollwise.sampling import Draw
+
+    engine = make(rows=ROWS, given={"environment_factory": Counter, "reward_funcs": counted})._tools
+    first, last, *others = [Draw(key, 0, key) for key in range(6)]
+    of = {draw: engine._begin(draw).environment for draw in (first, last)}
+    engine.release([first, last])
+    of[others[0]] = engine._begin(others[0]).environment
+    assert of[others[0]] is of[first]
+    engine.release([last, last])
+    of[others[1]] = engine._begin(others[1]).environment
+    assert of[others[1]] is not of[last], "it may be graded once more"
+    engine.release([others[0], others[1]])
+    engine.release([others[1]])
+    for draw in others[2:]:
+        of[draw] = engine._begin(draw).environment
+    assert {id(of[draw]) for draw in others[2:]} == {id(of[last]), id(of[first])}
+
+
+@parses
 def test_a_tool_that_waits_or_raises_is_answered_like_any_other(make):
     import asyncio
 

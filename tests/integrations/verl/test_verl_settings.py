@@ -169,6 +169,8 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"step": {"shift_beliefs": True}}, "step.shift_beliefs"),
         ({"learner": {"optimizer": "adamw_8bit"}}, "learner.optimizer"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
+        ({"episode": {"max_seconds": 60}}, "episode.max_seconds"),
+        ({"episode": {"max_turns": 4}}, "episode.max_turns"),
     ],
 )
 def test_what_verls_workers_cannot_do_is_refused(config, given, key):
@@ -264,11 +266,11 @@ def test_the_plug_in_is_in():
     assert missing() is None
 
 
-@pytest.mark.parametrize("version", ["0.8.3", "0.10.0", "1.0.0rc1"])
+@pytest.mark.parametrize("version", ["0.8.3", "0.9.0", "0.10.0", "1.0.0rc1"])
 def test_versions_that_are_not_tested_are_refused(monkeypatch, version):
     monkeypatch.setattr(settings_module, "version", lambda package: version)
     assert missing() == (
-        f"verl {version} is installed, and rollwise is tested with verl>=0.9,<0.10"
+        f"verl {version} is installed, and rollwise is tested with verl>=0.9.1,<0.10"
     )
 
 

@@ -56,6 +56,7 @@ class Loop:
             raise ConnectionError("no engine")
         tokens = [7] * (fields["session_id"] % 3) + [1]
         output = SimpleNamespace(
+            prompt_ids=[9],
             response_ids=tokens,
             response_mask=[1] * len(tokens),
             response_logprobs=[-0.5] * len(tokens),
@@ -289,6 +290,7 @@ def row(*turns, first=1, last=1, **changed):
     """A row of an agent loop: turns of the model (positive) and the environment (negative)."""
     mask = [int(turn > 0) for turn in turns for _ in range(abs(turn))]
     fields = {
+        "prompt_ids": [9],
         "response_ids": list(range(2, 2 + len(mask))),
         "response_mask": mask,
         "response_logprobs": [-0.5 * own for own in mask],
@@ -320,6 +322,57 @@ def test_a_response_of_several_turns_is_one_draw_with_its_price(queue):
     assert report.tokens == 4 * 5  # the tool's two tokens were not drawn
     assert report.first == [[5, 2.5, False, 2]] * 4
     assert report.weights == [[1, 4]] * 4
+    assert report.ends == {"done": 4}
+
+
+class Served:
+    """A rollout engine's handle that hands over two tokens a request."""
+
+    def __init__(self):
+        self.generate = SimpleNamespace(remote=self.draw)
+
+    async def draw(self, **request):
+        return SimpleNamespace(token_ids=[2, 3])
+
+
+def requesting(worker, turns):
+    """Have the agent loop ask an engine `turns(index)` times for each draw before it answers."""
+    run = worker._run_agent_loop
+
+    async def asking(params, trajectory, *, trace, **fields):
+        for _ in range(turns(fields["session_id"])):
+            task = asyncio.create_task(client._Server(Served(), True).remote(prompt_ids=[1]))
+            await task
+        return await run(params, trajectory, trace=trace, **fields)
+
+    worker._run_agent_loop = asking
+    return worker
+
+
+def test_all_tokens_that_engines_drew_are_counted(queue):
+    """Also those that an agent loop leaves out, and those of attempts that fail."""
+    worker = requesting(make_worker(**ONE), lambda index: 2)
+    worker.broken = {1}
+    report = sample(worker, queue)
+    assert (len(report.rewards), report.lost, report.failures) == (3, 1, 3)
+    assert [tokens for tokens, *_ in report.first] == [4, 4, 4]
+    assert (report.tokens, report.failed_tokens) == (3 * 4 + 3 * 4, 3 * 4)
+
+
+def test_the_turns_of_a_cancelled_draw_are_counted(queue):
+    """The first draw asks for few turns and ends the prompt; the others are then under way."""
+    worker = requesting(
+        make_worker(
+            exit={"type": "positive_focused", "positives": 1},
+            schedule={"type": "streamed", "max_samples": 4},
+            graded=lambda correct: (1.0, None),
+        ),
+        lambda index: 1 if index == 0 else 100,
+    )
+    report = sample(worker, queue)
+    assert (len(report.rewards), report.surplus) == (1, 3)
+    assert sum(report.ledger["tokens"].values()) == 2
+    assert 2 < report.tokens < 2 + 3 * 200
 
 
 def test_a_response_of_several_rows_is_one_draw(queue):
@@ -332,6 +385,27 @@ def test_a_response_of_several_rows_is_one_draw(queue):
     assert [draw for _, draw, _ in worker.stored] == [0, 1, 2, 3]
     spans = [len(span.tokens) for part in parts for span in agent_loop.spans_of(part)]
     assert spans == [2, 1, 4]
+
+
+def test_the_last_turn_is_what_is_graded(queue):
+    worker = make_worker(**ONE)
+    graded = []
+
+    async def score(outputs, kwargs):
+        start, stop = outputs[-1].extra_fields["rollwise_last_turn"]
+        graded.append(outputs[-1].response_ids[start:stop])
+        outputs[-1].reward_score = 1.0
+
+    worker._compute_score = score
+    for turns in [(3, -2, 2), (3, -2, 2, -4), (3,)]:
+        sample(looping(worker, row(*turns)), queue)
+    assert graded == [[7, 8]] * 4 + [[7, 8]] * 4 + [[2, 3, 4]] * 4
+
+
+def test_a_recorded_response_has_all_that_was_said(queue):
+    worker = looping(make_worker(**ONE), [row(2, -1, 1), row(1)])
+    [first, *_] = sample(worker, queue, Order("p", 3, recorded=True)).records
+    assert (first["response"], first["turns"], first["tokens"]) == ("2 3\n4\n5\n2", 3, 4)
 
 
 @pytest.mark.parametrize(

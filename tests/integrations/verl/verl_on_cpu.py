@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "OMP_NUM_THREADS": "1",
     "RAY_DEDUP_LOGS": "0",
+    "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -345,7 +346,7 @@ def watch(trainers):
     update_actor = trainers.PPOTrainer._update_actor
 
     def watched(self, batch, metrics):
-        fields = ["advantages", "response_mask", "rm_scores"]
+        fields = ["advantages", "response_mask", "rm_scores", "responses"]
         rows = trainers.tq.kv_batch_get(batch.keys, batch.partition_id, select_fields=fields)
         with (Path(os.environ["VERL_ON_CPU"]) / "learnt.jsonl").open("a") as file:
             for name, row in zip(batch.keys, rows, strict=True):
@@ -366,6 +367,8 @@ def as_learnt(trainer, name, row):
         "key": report and report.key,
         "advantage": own[0],
         "reward": float(row["rm_scores"].sum()),
+        "mask": row["response_mask"].tolist(),
+        "tokens": row["responses"].tolist(),
     }
 
 

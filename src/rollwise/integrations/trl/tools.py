@@ -63,6 +63,7 @@ class ToolEngine(EpisodeEngine):
         self._environments, self.has_environments = _Environments(environments), bool(environments)
         self._asked: dict[Key, Messages] = {}
         self._conversations: dict[Draw, _Conversation] = {}
+        self._graded: Sequence[Draw] = ()
         self._broken: Exception | None = None
         encode([{"role": "tool", "name": trainer.tools[0].__name__, "content": "?"}])
 
@@ -96,10 +97,16 @@ class ToolEngine(EpisodeEngine):
         episodes = self._conversations.values()
         return sum(each.calls for each in episodes), sum(each.failures for each in episodes)
 
-    def release(self, draws: Iterable[Draw]) -> None:
-        """Let others have the environments of episodes that are graded."""
-        for draw in draws:
-            self._conversations[draw].release()
+    def release(self, draws: Sequence[Draw]) -> None:
+        """Let others have the environments of episodes that are graded.
+
+        That of the last one is kept, until others are graded: on several processes a process that
+        has none left to grade grades it again.
+        """
+        graded, self._graded = [*self._graded, *draws], draws[-1:]
+        for draw in graded:
+            if draw not in self._graded:
+                self._conversations[draw].release()
 
     def forget(self) -> None:
         """Forget the prompts and episodes of a finished step."""
@@ -107,6 +114,7 @@ class ToolEngine(EpisodeEngine):
             conversation.release()
         self._conversations.clear()
         self._asked.clear()
+        self._graded = ()
 
     def wait(self) -> Sequence[Result]:
         """Play until some episodes have ended; [] if there are none.
@@ -123,8 +131,12 @@ class ToolEngine(EpisodeEngine):
     def _begin(self, draw: Draw) -> Any:
         row = self._trainer.train_dataset[draw.key]
         environment = self._environments.take(row)
-        conversation = _Conversation(self._trainer, self._tools_of(environment), environment)
-        conversation.release = lambda: self._environments.give_back(environment, row)
+        conversation = _Conversation(
+            self._trainer,
+            self._tools_of(environment),
+            environment,
+            lambda: self._environments.give_back(environment, row),
+        )
         self._conversations[draw] = conversation
         try:
             shown = self._environments.begin(environment, row)
@@ -170,7 +182,11 @@ class _Conversation:
     """One episode: what was said, and the tools that can be called."""
 
     def __init__(
-        self, trainer: Any, tools: Mapping[str, Callable[..., Any]], environment: Any
+        self,
+        trainer: Any,
+        tools: Mapping[str, Callable[..., Any]],
+        environment: Any,
+        give_back: Callable[[], None],
     ) -> None:
         self._trainer, self._tools = trainer, tools
         self._turns_left = trainer.max_tool_calling_iterations
@@ -178,7 +194,13 @@ class _Conversation:
         self.environment = environment
         self.messages: Messages = []
         self.calls = self.failures = 0
-        self.release: Callable[[], None] = lambda: None
+        self._give_back: Callable[[], None] | None = give_back
+
+    def release(self) -> None:
+        """Let others have the environment; once, for then it may be another episode's."""
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
 
     def hear(
         self, tokens: Sequence[int], before: Sequence[int]
@@ -252,7 +274,6 @@ class _Environments:
             factory if self._several else {None: factory}
         )
         self._free: dict[str | None, list[Any]] = {name: [] for name in self._factories}
-        self._held: set[int] = set()
 
     def name_of(self, row: Row) -> str | None:
         """Return the name of a row's environment.
@@ -273,14 +294,11 @@ class _Environments:
         name = self.name_of(row)
         if self._factories[name] is None:
             return None
-        environment = self._free[name].pop() if self._free[name] else self._factories[name]()
-        self._held.add(id(environment))
-        return environment
+        return self._free[name].pop() if self._free[name] else self._factories[name]()
 
     def give_back(self, environment: Any, row: Row) -> None:
-        """Free an environment, unless it is free already."""
-        if id(environment) in self._held:
-            self._held.remove(id(environment))
+        """Free an environment that was taken for a row."""
+        if environment is not None:
             self._free[self.name_of(row)].append(environment)
 
     def begin(self, environment: Any, row: Row) -> Messages:

@@ -1,6 +1,7 @@
 """verl's rollout workers, with a session for each prompt."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,10 +14,10 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from rollwise.config.step import step_recipe
-from rollwise.integrations.verl.client import SEEDED
+from rollwise.integrations.verl.client import SEEDED, Attempt, Spending
 from rollwise.integrations.verl.reports import Order, PromptReport, order_of
 from rollwise.integrations.verl.rollout import run_session
-from rollwise.integrations.verl.settings import LOST, NAME, settings_of
+from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, settings_of
 from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
 from rollwise.step import Episode, Price, Span, StepRecipe, TrainedGroup, make_group
 from rollwise.step.ledger import group_ledger
@@ -31,7 +32,7 @@ class Graded(Episode):
 
     Attributes:
         draw: The draw.
-        text: What the model drew in its last output; empty if it is not recorded.
+        text: All that was said after the prompt, a line a turn; empty if it is not recorded.
         score: Its reward; verl's word.
         outputs: verl's own form of the response: one or more rows to train on.
         fields: What verl stores beside it.
@@ -98,7 +99,7 @@ class SessionWorker:
         trace: bool,
     ) -> PromptReport:
         session = new_session(self.recipe, order)
-        tokens = 0
+        spent = Spending()
         seen: list[tuple[int, int]] = []
 
         def too_old() -> bool:
@@ -109,15 +110,14 @@ class SessionWorker:
             return max(versions) - min(versions) >= self.recipe.max_steps_off_policy
 
         async def respond(draw: Draw) -> tuple[float, Graded]:
-            nonlocal tokens
             params = dict(sampling_params)
             if self.config.actor_rollout_ref.rollout.name in SEEDED:
                 params["seed"] = draw.seed
-            outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
-                params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
-            )
-            graded = self._graded(draw, outputs, fields, order.recorded)
-            tokens += graded.price.tokens
+            with spent.attempt() as attempt:
+                outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
+                    params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
+                )
+                graded = self._graded(draw, outputs, fields, order.recorded, attempt)
             seen.append(graded.weights)
             return correctness(graded), graded
 
@@ -133,42 +133,62 @@ class SessionWorker:
             answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
             question = str(prompt["raw_prompt"][-1]["content"])
             records = list(group.records(session.step, question, answer))
-        return report(session, group, self.recipe.group_size, tokens, stale, records)
+        return report(session, group, self.recipe.group_size, spent, stale, records)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
+        outputs = output if isinstance(output, list) else [output]
+        if outputs:
+            outputs[-1].extra_fields[LAST_TURN] = last_turn(outputs[-1].response_mask)
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
-        outputs = output if isinstance(output, list) else [output]
         if wrong := unusable(outputs, self.mode):
             raise ValueError(f"the agent loop {wrong}")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]
         return outputs, fields
 
     def _graded(
-        self, draw: Draw, outputs: Sequence[Any], fields: dict[str, Any], with_text: bool
+        self,
+        draw: Draw,
+        outputs: Sequence[Any],
+        fields: dict[str, Any],
+        with_text: bool,
+        attempt: Attempt,
     ) -> Graded:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        spans = [span for output in outputs for span in spans_of(output)]
+        first, *further = [(output.prompt_ids, spans_of(output)) for output in outputs]
+        spans = [span for _, part in (first, *further) for span in part]
         own = [span for span in spans if span.logprobs is not None]
-        mask = final.response_mask
-        tokens = [t for t, drawn in zip(final.response_ids, mask, strict=True) if drawn]
+        # A loop may leave out some of what was drawn for it, or ask the engines by itself.
+        attempt.tokens = max(attempt.tokens, sum(len(span.tokens) for span in own))
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
         cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
-            spans=spans,
-            price=Price(sum(len(span.tokens) for span in own), turns=len(own)),
+            spans=first[1],
+            further=further,
+            price=Price(attempt.tokens, turns=len(own)),
             end="truncated" if cut else "done",
             reward=float(final.reward_score),
             draw=draw,
-            text=self.tokenizer.decode(tokens, skip_special_tokens=True) if with_text else "",
+            text=self._said(spans) if with_text else "",
             score=float(final.reward_score),
             outputs=outputs,
             fields=fields,
             weights=weights_of(outputs),
         )
+
+    def _said(self, spans: Sequence[Span]) -> str:
+        decode = self.tokenizer.decode
+        return "\n".join(decode(span.tokens, skip_special_tokens=True) for span in spans)
+
+
+def last_turn(mask: Sequence[int]) -> tuple[int, int]:
+    """Return where the model's last turn begins and ends in a row; it is what is graded."""
+    stop = max((place for place, drawn in enumerate(mask, 1) if drawn), default=0)
+    start = max((place for place, drawn in enumerate(mask[:stop], 1) if not drawn), default=0)
+    return start, stop
 
 
 def spans_of(output: Any) -> list[Span]:
@@ -257,7 +277,7 @@ def report(
     session: RolloutSession,
     group: TrainedGroup,
     first: int,
-    tokens: int,
+    spent: Spending,
     stale: int,
     records: list[Any],
 ) -> PromptReport:
@@ -267,7 +287,7 @@ def report(
         session: Of this prompt alone.
         group: The prompt's group.
         first: The draws that count as first.
-        tokens: Of all responses.
+        spent: What its draws have cost.
         stale: Draws that were cancelled because the prompt's oldest response was too old.
         records: Its responses as rows, if they are to be recorded.
     """
@@ -286,7 +306,9 @@ def report(
         dropped=group.dropped,
         first=[[f.tokens, f.surprisal, f.truncated, f.turns] for f in figures],
         weights=[list(response.weights) for response in pool.responses],
-        tokens=tokens,
+        ends=dict(Counter(response.end for response in pool.responses)),
+        tokens=spent.tokens,
+        failed_tokens=spent.failed_tokens,
         surplus=session.surplus - stale,
         stale=stale,
         failures=session.failures,

@@ -1,6 +1,10 @@
-"""A client of verl's rollout engines that can cancel a response."""
+"""A client of verl's rollout engines that counts tokens, and can cancel a response."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -10,6 +14,51 @@ from rollwise.sampling.draws import hash_index
 
 SEEDED = ("vllm", "cpu")
 """Rollout engines that take a seed for each response, and can cancel one."""
+
+
+@dataclass
+class Attempt:
+    """One attempt at a draw, whatever becomes of it.
+
+    Attributes:
+        tokens: That engines have handed over for it. Of a request that is cancelled they hand over
+            none.
+    """
+
+    tokens: int = 0
+
+
+_UNDER_WAY: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+
+
+class Spending:
+    """What the attempts at a prompt's draws have cost.
+
+    Attributes:
+        failed_tokens: Of those that raised; not of those that were cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: list[Attempt] = []
+        self.failed_tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        """Of all attempts."""
+        return sum(attempt.tokens for attempt in self._attempts)
+
+    @contextmanager
+    def attempt(self) -> Iterator[Attempt]:
+        """Count the tokens of all requests from here, and from the tasks that are begun here."""
+        self._attempts.append(attempt := Attempt())
+        before = _UNDER_WAY.set(attempt)
+        try:
+            yield attempt
+        except Exception:
+            self.failed_tokens += attempt.tokens
+            raise
+        finally:
+            _UNDER_WAY.reset(before)
 
 
 class CancellingClient(LLMServerClient):
@@ -39,13 +88,16 @@ class _Server:
         response = self._handle.generate.remote(**with_seed_of_part(request))
         waiting = asyncio.ensure_future(_result(response))
         try:
-            return await asyncio.shield(waiting)
+            output = await asyncio.shield(waiting)
         except asyncio.CancelledError:
             if self._drops:
                 ray.cancel(response)
             await asyncio.wait([waiting])
             waiting.exception()
             raise
+        if attempt := _UNDER_WAY.get():
+            attempt.tokens += len(output.token_ids)
+        return output
 
 
 def with_seed_of_part(request: dict[str, Any]) -> dict[str, Any]:

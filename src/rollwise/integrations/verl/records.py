@@ -1,6 +1,7 @@
 """The run's folder, as verl's driver writes it."""
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,12 +101,14 @@ def step_metrics(
         failures=sum(report.failures for report in reports),
         lost=sum(report.lost for report in reports) + sum(failed),
         tokens=sum(report.tokens for report in reports),
+        ends=sum((Counter(report.ends) for report in reports), Counter()),
     )
     ledger = step_ledger(
         [report.ledger for report in reports],
         tokens=metrics["tokens"],
         surplus=metrics["surplus_draws"],
         failures=metrics["failed_draws"],
+        failed_tokens=sum(report.failed_tokens for report in reports),
     )
     return metrics | ledger | {"failed_prompts": len(failed)}
 

@@ -45,7 +45,9 @@ class PromptReport:
         first: `ResponseFigures` of the first draws, as lists.
         weights: For each response in the pool, the versions of the weights that drew its first and
             its last token: the steps after whose updates they were loaded.
-        tokens: Of all responses, surplus included.
+        ends: How many responses in the pool ended in which way.
+        tokens: Of all draws, those included that are in no pool.
+        failed_tokens: Those of failed attempts.
         surplus: Draws beyond the exit.
         stale: Draws cancelled because the prompt's oldest response was too old to wait for them.
         failures: Failed attempts at draws.
@@ -62,7 +64,9 @@ class PromptReport:
     dropped: bool
     first: list[list[float]]
     weights: list[list[int]]
+    ends: dict[str, int]
     tokens: int
+    failed_tokens: int
     surplus: int
     stale: int
     failures: int

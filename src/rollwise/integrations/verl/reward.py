@@ -5,11 +5,11 @@ from typing import Any
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from rollwise.grading.factory import make_grader
-from rollwise.integrations.verl.settings import settings_of
+from rollwise.integrations.verl.settings import LAST_TURN, settings_of
 
 
 class GraderRewardManager(RewardManagerBase):
-    """Grades as rollwise's settings say; each of verl's reward workers has a grader of its own."""
+    """Grades the model's last turn; each of verl's reward workers has a grader of its own."""
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **options: Any) -> None:
         super().__init__(config, tokenizer, compute_score)
@@ -26,7 +26,9 @@ class GraderRewardManager(RewardManagerBase):
     def _grade(self, row: Any) -> dict[str, Any]:
         responses = row.batch["responses"]
         length = int(row.batch["attention_mask"][-responses.shape[-1] :].sum())
-        text = self.tokenizer.decode(responses[:length], skip_special_tokens=True)
+        # Not what a tool said, nor an answer that the model gave before it went on.
+        turn = row.non_tensor_batch.get("tool_extra_fields", {}).get(LAST_TURN, (0, length))
+        text = self.tokenizer.decode(responses[slice(*turn)], skip_special_tokens=True)
         answer = str(row.non_tensor_batch["reward_model"]["ground_truth"])
         reward = float(self.grader.grade([text], [answer])[0])
         return {"reward_score": reward, "reward_extra_info": {"acc": reward}}

@@ -15,8 +15,8 @@ from rollwise.records import flatten
 NAME = "rollwise"
 """Names our trainer, our advantages, our settings in verl's configuration, and our metrics."""
 
-TESTED = ">=0.9,<0.10"
-"""verl's versions."""
+TESTED = ">=0.9.1,<0.10"
+"""verl's versions. 0.9.0 asks for too many prompts when an asynchronous run resumes."""
 
 MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
 BUFFERS = "pkg://rollwise.integrations.verl.replay_buffer"
@@ -26,6 +26,9 @@ MODE = "trainer.v1.trainer_mode"
 
 LOST = f"{NAME}_lost"
 """Names the number of lost draws of a failed prompt in its tag."""
+
+LAST_TURN = f"{NAME}_last_turn"
+"""Names, in a row's `extra_fields`, where the model's last turn begins and ends."""
 
 TRAINERS = {
     "sync": NAME,
@@ -169,6 +172,7 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
         "seconds": (settings.seconds, "unset", (None,), trainer),
         "evaluation.every_tokens": (settings.evaluation.every_tokens, 0, (0,), trainer),
         "episode.type": (settings.episode.type, "none", ("none",), "agent loops play episodes"),
+        **_limits(settings),
         "step.carry_over": (settings.step.carry_over, "false", (False,), workers),
         "step.tokens": (settings.step.tokens, "unset", (None,), workers),
         "step.normalize_advantages": (
@@ -209,6 +213,18 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             f"`separate_async`; they are {size} and {learner_settings.mini_batches}"
         )
     return wrong
+
+
+def _limits(settings: TrainConfig) -> dict[str, tuple[Any, Any, tuple[Any, ...], str]]:
+    """Where rollwise would cut an episode; agent loops have limits of their own."""
+    fields = type(settings.episode).model_fields
+    why = "agent loops have limits of their own (`multi_turn.max_assistant_turns`, say)"
+    found = {}
+    for name in ("max_turns", "max_tokens", "max_seconds"):
+        default = fields[name].default
+        shown = "unset" if default is None else default
+        found[f"episode.{name}"] = (getattr(settings.episode, name), shown, (default,), why)
+    return found
 
 
 def _too_old(config: Any, settings: TrainConfig, mode: str) -> list[str]:
