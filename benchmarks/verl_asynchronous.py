@@ -90,7 +90,8 @@ def processor_seconds_at(process: "Popen[bytes]", path: Path, step: int) -> floa
     log = path / "metrics.jsonl"
     while not log.exists() or len(log.read_text().splitlines()) <= step:
         if process.poll() is not None:
-            raise SystemExit(f"it ended before step {step}: {path}.log")
+            said = Path(f"{path}.log").read_text(errors="replace")
+            raise SystemExit(f"{said[-3000:]}\nit ended before step {step}")
         time.sleep(0.05)
     total = 0.0
     own = psutil.Process(process.pid)

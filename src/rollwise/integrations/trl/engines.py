@@ -98,7 +98,7 @@ class SharedEngine:
     Every process submits the same draws and gets the same completions, so that equal sessions
     stay equal. All processes have equally many rows to generate and to grade at any time, which
     TRL's collective operations need. Where the shares differ, some rows are done twice and counted
-    once.
+    once; what is not needed of them any more is dropped at the end of the step.
 
     Args:
         engine: This process's engine.
@@ -118,6 +118,7 @@ class SharedEngine:
         self._engine, self._grade, self._gather = engine, grade, gather
         self._rank, self._ranks = rank, ranks
         self._in_flight: set[Draw] = set()
+        self._own: set[Draw] = set()
         self._spare: Outcome | None = None
         self.rewards: dict[Draw, tuple[float, ...]] = {}
         self.grading = 0.0
@@ -134,16 +135,24 @@ class SharedEngine:
             return
         self._in_flight.update(draws)
         rows = -(-len(draws) // self._ranks)
-        self._engine.submit(
-            [draws[(self._rank + i * self._ranks) % len(draws)] for i in range(rows)], prompts
-        )
+        own = [draws[(self._rank + i * self._ranks) % len(draws)] for i in range(rows)]
+        self._own.update(own)
+        self._engine.submit(own, prompts)
 
     def wait(self) -> Sequence[Outcome]:
         """Return what is done in all processes; [] if nothing is in flight in any."""
-        own = [found for found in self._engine.wait() if not isinstance(found, LostDraw)]
-        rewards = self._grade_together(own)
+        while True:
+            own = [found for found in self._engine.wait() if not isinstance(found, LostDraw)]
+            self._own.difference_update(found.draw for found in own)
+            rewards = self._grade_together(own)
+            everything = self._gather(list(zip(own, rewards, strict=True)))
+            # What is done may be what another process had done before.
+            if (fresh := self._take(everything)) or not everything:
+                return fresh
+
+    def _take(self, everything: Sequence[tuple[Outcome, tuple[float, ...]]]) -> list[Outcome]:
         fresh: list[Outcome] = []
-        for completion, reward in self._gather(list(zip(own, rewards, strict=True))):
+        for completion, reward in everything:
             if completion.draw in self._in_flight:
                 self._in_flight.remove(completion.draw)
                 self.rewards[completion.draw] = reward
@@ -156,6 +165,7 @@ class SharedEngine:
         if not cancelled:
             return 0
         self._in_flight.difference_update(cancelled)
+        self._own.difference_update(cancelled)
         return sum(self._gather([self._engine.cancel(cancelled)]))
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -163,7 +173,9 @@ class SharedEngine:
         self._engine.load_weights(weights)
 
     def forget(self) -> None:
-        """Forget the rewards of a finished step."""
+        """Forget a finished step: its rewards, and what is being done twice."""
+        self._engine.cancel(self._own)
+        self._own.clear()
         self.rewards.clear()
 
     def _grade_together(self, own: list[Outcome]) -> list[tuple[float, ...]]:
