@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import os
-import time
 import types
 from pathlib import Path
 
@@ -29,7 +28,6 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "RAY_DEDUP_LOGS": "0",
     "RAY_worker_niceness": "0",
-    "RAY_agent_register_timeout_ms": "600000",
     "RAY_USAGE_STATS_ENABLED": "0",
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -333,23 +331,6 @@ def register_engine(checkpoint_engines):
     checkpoint_engines.CheckpointEngineRegistry.register("cpu")(MailboxEngine)
 
 
-def be_patient(services):
-    """Give Ray ten minutes to start, in place of half of one: a busy machine needs more."""
-    get_node = services.get_node
-
-    def patient(*arguments):
-        until = time.monotonic() + 600
-        while True:
-            try:
-                return get_node(*arguments)
-            except RuntimeError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.5)
-
-    services.get_node = patient
-
-
 def hurry(buffers):
     """Look for finished prompts ten times a second instead of every two seconds."""
     init = buffers.ReplayBuffer.__init__
@@ -393,7 +374,6 @@ def as_learnt(trainer, name, row):
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
     register()
-    wrapt.register_post_import_hook(be_patient, "ray._private.services")
     wrapt.register_post_import_hook(register_engine, "verl.checkpoint_engine.base")
     wrapt.register_post_import_hook(hurry, "verl.trainer.ppo.v1.replay_buffer")
 if os.environ.get("VERL_ON_CPU"):
