@@ -56,6 +56,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int)
     parser.add_argument("--only", default="", help="some of the methods, separated by commas")
     given, further = parser.parse_known_args()
+    # argparse takes an unknown option with a space in its value for a set.
+    further += [name for name in given.sets if name.startswith("--")]
+    given.sets = [name for name in given.sets if not name.startswith("--")]
     if strange := [name for name in given.sets if name not in PROBLEM_SETS]:
         parser.error(f"unknown problem sets: {', '.join(strange)}")
     os.chdir(HERE.parent)
