@@ -32,11 +32,9 @@ class Compacting(AgentLoopBase):
             limit = {"max_tokens": self.tokens} if short else {}
             rows.append(await self.row(messages, sampling_params | limit))
             said = self.tokenizer.decode(rows[-1].response_ids)
-            totals = said.split()[:-1]  # the last one may be cut
-            if not short or "=" in said or "\n" in said or not totals:
-                return rows
+            totals = said.split()[: None if said.endswith(" ") else -1]  # the last one may be cut
             left = TERMS.findall(question)[len(totals) :]
-            if not left:
+            if not short or "=" in said or "\n" in said or len(totals) < 2 or not left:
                 return rows
             messages = [{"role": "user", "content": f"{totals[-1]}{''.join(left)}?"}]
 
