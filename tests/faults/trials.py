@@ -135,15 +135,20 @@ def _is_result(path: Path) -> bool:
 
 
 def _content(path: Path):
+    """What is compared of a file; its bytes where it is damaged, because nothing reads it."""
+    try:
+        return _parsed(path)
+    except (OSError, ValueError, pa.ArrowException):
+        return path.read_bytes()
+
+
+def _parsed(path: Path):
     if path.name in ("metrics.jsonl", "curves.jsonl"):
         return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
     if path.name == "summary.json":
         return _without_times(json.loads(path.read_text()))
     if path.parent.name in ("samples", "visits"):
-        try:
-            return pq.read_table(path).to_pylist()
-        except (OSError, pa.ArrowException):  # a damaged file that nothing has read
-            return path.read_bytes()
+        return pq.read_table(path).to_pylist()
     if path.suffix in (".html", ".md", ".txt", ".csv") or path.name == "comparison.json":
         return "there"  # with times in it
     return path.read_bytes()
