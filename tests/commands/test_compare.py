@@ -161,6 +161,30 @@ def test_a_comparison_that_is_killed_resumes_to_the_same_tables(done, tmp_path, 
     assert [row for row in rows if row["seed"] in "01"] == rows_of(done)
 
 
+CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0], "seconds": [0]}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "no run of this comparison is done yet"),
+        (f'{{"run": "choosing/a/seed-0", "settings": {{}}, {CURVE}}}\n', "no run of this compari"),
+        ('{"run": "runs/a/seed-0", "settings": {}}\n', "curves.jsonl, line 1, is broken"),
+        ('{"run": "runs/a/seed-0", "settings": {}, "curve": 3}\n', "line 1, is broken"),
+        ('{"run": "a", "settings": {}, "curve": {"accuracy": [1]}}\n', "line 1, is broken"),
+        (f'{{"run": 3, "settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
+        (f'{{"settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
+    ],
+)
+def test_records_that_cannot_be_compared_are_named(tmp_path, say, lines, said):
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done/curves.jsonl").write_text(lines)
+    code, shown = say("compare", tmp_path / "out", "--folders", str(tmp_path / "done"))
+    assert code == 2
+    assert said in " ".join(shown.split())
+    assert "Traceback" not in shown
+
+
 @pytest.mark.parametrize(
     ("budget", "share"),
     [({"steps": 8}, 0.25), ({"tokens": 400}, 0.5), ({"seconds": 2.0}, 1.0)],

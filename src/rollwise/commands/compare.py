@@ -210,6 +210,8 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
         found: list[tuple[Path, Curve | None]] = [(folder, None)]
         if (folder / RECORDS).exists():
             found = [(folder / run, curve) for run, curve in Records(folder).trained()]
+            if not found:
+                raise RunError(f"{folder}: no run of this comparison is done yet")
         for run, recorded in found:
             path = run.resolve()
             seed = _SEED_FOLDER.fullmatch(path.name)

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
-from rollwise.evaluation.curves import Curve, spent_until_each
+from rollwise.evaluation.curves import COSTS, Curve, spent_until_each
 from rollwise.files import write_text
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
@@ -78,8 +78,9 @@ class Records:
         self._file = path / RECORDS
         self._lines: dict[str, dict[str, Any]] = {}
         if self._file.exists():
-            lines = read_lines(self._file)
-            self._lines = {line["run"]: line for line in lines}
+            for number, line in enumerate(read_lines(self._file), 1):
+                self._check(line, number)
+                self._lines[line["run"]] = line
 
     def curve(self, run: PlannedRun) -> Curve | None:
         """Return the curve of a run; None if it is not recorded, or was of another length.
@@ -94,6 +95,24 @@ class Records:
         if flatten(line["settings"], ".") != flatten(run.settings, "."):
             return None
         return Curve.from_json(line["curve"])
+
+    def _check(self, line: Mapping[str, Any], number: int) -> None:
+        """Refuse a line that is no run's.
+
+        Raises:
+            RunError: Says which line.
+        """
+        try:
+            whole = isinstance(line["run"], str) and isinstance(line["settings"], dict)
+            curve = Curve.from_json(line["curve"])
+            whole = whole and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
+        except (KeyError, TypeError, ValueError, AttributeError):
+            whole = False
+        if not whole:
+            raise RunError(
+                f"{self._file}, line {number}, is broken: it should have the `run`, `settings` and "
+                "`curve` of a run that is done; remove the line to train that run again"
+            )
 
     def trained(self) -> Iterator[tuple[str, Curve]]:
         """Yield the folder and the curve of each run, without those that only chose settings."""
