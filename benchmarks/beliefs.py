@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from rollwise.beliefs import Belief, Constant, DecayedBeta, HiddenStates, LogitKalman
+from rollwise.beliefs import Belief, Constant, DecayedBeta, LogitKalman
 
 SHIPPED = Path(__file__).parent / "histories"
 VISITS = ("first", "second", "third", "later")
@@ -51,8 +51,6 @@ COMPARED: dict[str, Callable[[int], Belief]] = {
     "decayed Beta, 0.5": lambda total: DecayedBeta(total, decay=0.5),
     "decayed Beta, 0.7": lambda total: DecayedBeta(total, decay=0.7),
     "decayed Beta, 0.9": lambda total: DecayedBeta(total, decay=0.9),
-    "hidden states, 3": lambda total: HiddenStates(total, states=3),
-    "hidden states, 5": lambda total: HiddenStates(total, states=5),
     "logit Kalman, no drift": lambda total: LogitKalman(total, drift_gain=0.0),
     "logit Kalman, no trend": lambda total: LogitKalman(total, trend_gain=0.0),
     "logit Kalman, fixed variance": lambda total: LogitKalman(total, learn_variance=False),

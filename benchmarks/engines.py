@@ -42,8 +42,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, 
 import rollwise as rw
 from rollwise.config import BUILT_IN, ModelSettings, VLLMSettings
 from rollwise.engines import Completion
-from rollwise.engines.engine import Prompts
-from rollwise.engines.rollout import RolloutCost, grade_with, run_session
 from rollwise.engines.transformers import TransformersEngine, make_built_in_engine
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.grading import ExactGrader
@@ -51,6 +49,8 @@ from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model, model_path
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
+from rollwise.step.outcomes import Prompts
+from rollwise.step.session import RolloutCost, grade_with, run_session
 from rollwise.tasks import make_running_sums
 
 PROMPT = 20

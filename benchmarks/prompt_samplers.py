@@ -5,9 +5,8 @@ The other samplers stand beside it, and so does a plain rival, the way of CDAS's
 dictionaries of lists, sorting, JSON. Outcomes are random; difficulties are normal, as after a long
 run. Values are medians over repeats, low and high their 2.5 % and 97.5 % quantiles (in the tables
 the high ones in brackets). Memory is what Python and NumPy hold beyond the caller's own keys, after
-the first steps (warm-up included). Prompts that were just asked are told faster than others
-(`tell_others_ms`). Files lie in the temporary folder and are not synced to a disk; a state is
-loaded into a new sampler, which has to hash its keys.
+the first steps (warm-up included). Files lie in the temporary folder and are not synced to a disk;
+a state is loaded into a new sampler, which has to hash its keys.
 
     OMP_NUM_THREADS=1 python benchmarks/prompt_samplers.py [--quick] [--batch N] [--seed N]
 """
@@ -135,11 +134,9 @@ def measure(
             loads.append(timed(load, sampler, Path(folder))[0])
     before = state_bytes(sampler)
     asks, tells = steps(sampler, repeats, rng)
-    others = [tell_others(sampler, keys, rng) for _ in range(repeats)]
     return {
         "ask_ms": figure(asks, 1e3),
         "tell_ms": figure(tells, 1e3),
-        "tell_others_ms": figure(others, 1e3),
         "bytes_per_prompt": figure([held / len(keys)]),
         "save_s": figure(saves),
         "load_s": figure(loads),
@@ -218,14 +215,6 @@ def steps(
         correct = rng.integers(0, DRAWN + 1, len(chosen))
         tells.append(timed(sampler.tell, chosen, correct, drawn)[0])
     return asks[2:], tells[2:]
-
-
-def tell_others(sampler: Sampler, keys: Sequence[str], rng: np.random.Generator) -> float:
-    """Tell of prompts that were not asked, timed."""
-    places = rng.choice(len(keys), sampler.batch_size, replace=False, shuffle=False)
-    correct = rng.integers(0, DRAWN + 1, len(places))
-    drawn = np.full(len(places), DRAWN)
-    return timed(sampler.tell, [keys[i] for i in places], correct, drawn)[0]
 
 
 def held_bytes(make: Make, keys: Sequence[str], batch: int, rng: np.random.Generator) -> int:

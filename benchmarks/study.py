@@ -1,77 +1,200 @@
-"""The study: what each method reaches for its tokens and seconds, on problem sets of four kinds.
+"""The study: what each method reaches for its tokens, each with the learner that suits it best.
 
-`rollwise compare` trains the built-in model by the methods of `study/methods.toml`, each rival at
-its own best learning rate, and compares them over seeds. The records of runs
-that are done are kept in `study/SET/curves.jsonl`; what is recorded is not repeated. A run takes
-about two minutes of one core. For seconds that mean something, leave the machine to the benchmark.
+Every method learns from 256 responses a step with the built-in learner. How it learns (the
+average, the cap, the number of updates, the learning rate) is chosen for each method by itself:
+from the same candidates, in the same order, by as many runs, on a seed and held-out problems that
+are not reported.
 
-    python benchmarks/study.py [--quick] [--workers N] [--only METHOD,METHOD] [SET ...]
-    python benchmarks/study.py --table long      # 2 M tokens (study/long.toml), 7 to 10 terms
-    python benchmarks/study.py --table per-step  # the papers' methods at equal steps, two sets
+    python benchmarks/study.py choose [METHOD ...]      # writes study/chosen.json
+    python benchmarks/study.py compare [SET ...]        # tables and curves in study/SET
+    python benchmarks/study.py factorial                # what each part gives
+    python benchmarks/study.py per-step [SET ...]       # the papers' methods at equal steps
 
-Further options, such as `--choosing.seeds=1`, go to `rollwise compare`.
+`--quick` makes short runs with one seed in a temporary folder. What is recorded is not repeated, so
+that each command can be interrupted. A run takes one to two minutes of one core.
 """
 
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from problem_sets import APART, BIMODAL, BY_TERMS, PROBLEM_SETS, settings_of
+import numpy as np
+from problem_sets import PROBLEM_SETS, settings_of
+from rich.console import Console
+
+from rollwise.commands.compare import compare
+from rollwise.commands.compare_runs import PlannedRun, Records, train_missing
+from rollwise.config import CompareConfig, make_settings
+from rollwise.config.base import merge, nested
 
 HERE = Path(__file__).parent
-FOLDER = HERE / "study"
-ONLY = {problems: ["GRPO n=4", "belief"] for problems in ("2 to 10 terms", BIMODAL, APART)}
-"""What is compared on the other sets, where the whole table would take hours more."""
+STUDY = HERE / "study"
+METHODS = tomllib.loads((STUDY / "methods.toml").read_text(encoding="utf-8"))
+CHOSEN = STUDY / "chosen.json"
+MAIN_SETS = ("7 to 10 terms", "bimodal", "2 to 10 terms")
+"""The sets that settings are chosen on: a method has one choice for all sets, as a user has."""
 
-TABLES = {"methods": PROBLEM_SETS, "long": ["7 to 10 terms"], "per-step": list(BY_TERMS)}
-"""The tables, which are files of this folder, and the sets that each is made on."""
-
-QUICK = ["--seeds", "1", "--choose", "{}"]
-QUICK_END = {"per-step": ["--steps", "5"]}
+Values = Mapping[str, Any]
 
 
-def command(
-    table: str, problems: str, folder: Path, only: list[str], workers: int | None, quick: bool
-) -> list[str]:
-    """Return the command that compares methods on one problem set."""
-    base = settings_of(problems, folder.parent / "problems")
-    given = ["--base", json.dumps(base)]
-    given += ["--only", ",".join(only)] if only else []
-    given += [*QUICK, *QUICK_END.get(table, ["--tokens", "30_000"])] if quick else []
-    given += ["--workers", str(workers)] if workers else []
-    compare = [sys.executable, "-m", "rollwise", "compare", str(FOLDER / f"{table}.toml")]
-    return [*compare, "--output", str(folder), *given]
+def slug(text: str) -> str:
+    """Turn the name of a set or a method into that of a folder."""
+    return text.replace(",", "").replace(" ", "-").replace("'", "")
+
+
+class Choosing:
+    """Chooses how methods learn: one setting after another, each by its mean over the sets.
+
+    Args:
+        folder: Records runs, in a folder for each method.
+        problems: Where problem sets are kept.
+        workers: Runs at a time.
+        quick: Make short runs on the first set alone.
+    """
+
+    def __init__(self, folder: Path, problems: Path, workers: int, quick: bool) -> None:
+        self.folder, self.workers = folder, workers
+        sets = MAIN_SETS[:1] if quick else MAIN_SETS
+        tokens = 10_000 if quick else METHODS["choosing"]["tokens"]
+        self.configs = {
+            name: make_settings(
+                CompareConfig,
+                {
+                    "base": merge(METHODS["base"], settings_of(name, problems, choosing=True)),
+                    "methods": METHODS["methods"],
+                    "tokens": tokens,
+                    "evaluations": 4,
+                },
+            )
+            for name in sets
+        }
+
+    def choose(self, method: str) -> dict[str, Any]:
+        """Try the candidates of each setting in turn; returns what is chosen, and every trial."""
+        fixed = METHODS["fixed"].get(method, [])
+        start = {name: c["start"] for name, c in METHODS["candidates"].items() if name not in fixed}
+        best, trials = dict(start), []
+        for name in start:
+            values = list(METHODS["candidates"][name]["values"])
+            wider = iter(METHODS["candidates"][name].get("wider", []))
+            while True:
+                scores = {value: self.score(method, best | {name: value}) for value in values}
+                top = max(scores, key=scores.__getitem__)
+                further = next(wider, None) if top == values[-1] else None
+                if further is None:
+                    break
+                values.append(further)
+            best[name] = top
+            trials += [{"values": best | {name: v}, "score": s} for v, s in scores.items()]
+        return {"chosen": best, "trials": trials}
+
+    def score(self, method: str, values: Values) -> float:
+        """Return the mean accuracy over the sets, of the last two evaluations of a run each."""
+        records = Records(self.folder / slug(method))
+        short = ",".join(f"{name}={value}" for name, value in values.items())
+        runs = [
+            PlannedRun(
+                f"{slug(problems)}/{short}",
+                config.run_settings(method, METHODS["choosing"]["seed"], values),
+            )
+            for problems, config in self.configs.items()
+        ]
+        for _ in train_missing(runs, records, min(self.workers, len(runs))):
+            pass
+        curves = [records.curve(run) for run in runs]
+        if not all(curves):
+            raise SystemExit("stopped; the same command goes on")
+        score = float(np.mean([curve.accuracy[-2:].mean() for curve in curves if curve]))
+        print(f"{method}: {score:.3f} with {short}", flush=True)
+        return score
+
+
+def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a method as it is compared."""
+    layers = map(nested, chosen[method]["chosen"].items())
+    return reduce(merge, layers, METHODS["methods"][method])
+
+
+def compare_on(problems: str, settings: Mapping[str, Any], folder: Path) -> None:
+    """Train what is missing on one problem set, and write tables and curves."""
+    base = {"base": settings_of(problems, STUDY.relative_to(HERE.parent) / "problems")}
+    compare([settings, base], folder, resume=False, console=Console())
+
+
+def factorial_methods(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Lay out the factorial: group or single × baseline × choice × cap × average.
+
+    Rate and number of updates are those chosen for groups and for single responses. Half of the
+    cells are run, those whose levels have an even sum of places, so that each main effect is seen.
+    """
+    factors, cells = METHODS["factorial"], {}
+    for n, of_n in factors["responses"].items():
+        learner = chosen[of_n["learner_of"]]["chosen"]
+        kept = [nested((k, learner[k])) for k in ("learner.learning_rate", "learner.mini_batches")]
+        kinds = ("baseline", "choice", "cap", "average")
+        levels = (of_n["baselines"], *(list(factors[kind]) for kind in kinds[1:]))
+        for places in product(*(range(len(names)) for names in levels)):
+            if sum(places) % 2 == 0:
+                names = [of_kind[place] for of_kind, place in zip(levels, places, strict=True)]
+                layers = [factors[kind][name] for kind, name in zip(kinds, names, strict=True)]
+                cells[f"n={n} {' '.join(names)}"] = reduce(
+                    merge, [of_n["settings"], *kept, *layers]
+                )
+    return cells
+
+
+def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of a comparison: its length and its methods."""
+    if part == "per-step":
+        return tomllib.loads((STUDY / "per-step.toml").read_text(encoding="utf-8"))
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    settings = {name: METHODS[name] for name in ("tokens", "evaluations", "seeds", "base")}
+    if part == "factorial":
+        return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods(chosen)}
+    return settings | {"methods": {name: with_chosen(name, chosen) for name in only or chosen}}
 
 
 def main() -> None:
-    """Compare the methods on each problem set."""
+    """Run one part of the study."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="*", help=f"some of: {', '.join(PROBLEM_SETS)}")
-    parser.add_argument("--quick", action="store_true", help="short runs, one seed, in /tmp")
-    parser.add_argument("--table", choices=TABLES, default="methods", help="file in study/")
-    parser.add_argument("--workers", type=int)
+    parser.add_argument("part", choices=("choose", "compare", "factorial", "per-step"))
+    parser.add_argument("names", nargs="*", help="methods to choose for, or problem sets")
+    parser.add_argument("--quick", action="store_true", help="short runs in a temporary folder")
     parser.add_argument("--only", default="", help="some of the methods, separated by commas")
-    given, further = parser.parse_known_args()
-    # argparse takes an unknown option with a space in its value for a set.
-    further += [name for name in given.sets if name.startswith("--")]
-    given.sets = [name for name in given.sets if not name.startswith("--")]
-    if strange := [name for name in given.sets if name not in PROBLEM_SETS]:
-        parser.error(f"unknown problem sets: {', '.join(strange)}")
-    os.chdir(HERE.parent)
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
+    given = parser.parse_intermixed_args()
+    known = METHODS["methods"] if given.part == "choose" else PROBLEM_SETS
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"there is no {', '.join(unknown)}; there are: {'; '.join(known)}")
+    if given.part in ("compare", "factorial") and not CHOSEN.exists():
+        parser.error("nothing is chosen yet: run `python benchmarks/study.py choose` first")
+    os.chdir(HERE.parent)  # so that records name files as seen from there
+    study = STUDY.relative_to(HERE.parent)
     with tempfile.TemporaryDirectory() as temporary:
-        whole = given.table == "methods"
-        for problems in given.sets or TABLES[given.table]:
+        parent = Path(temporary) if given.quick else study
+        if given.part == "choose":
+            choosing = Choosing(parent / "choosing", study / "problems", given.workers, given.quick)
+            for method in given.names or METHODS["methods"]:
+                found = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
+                found[method] = choosing.choose(method)
+                if not given.quick:
+                    CHOSEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            return
+        settings = part_settings(given.part, [name for name in given.only.split(",") if name])
+        settings["workers"] = given.workers
+        if given.quick:
+            settings |= {"seeds": 1} | ({"steps": 5} if "steps" in settings else {"tokens": 20_000})
+        for problems in given.names or MAIN_SETS:
             print(f"\n# {problems}\n")
-            parent = Path(temporary) if given.quick else FOLDER.relative_to(HERE.parent)
-            folder = parent / (problems.replace(" ", "-") + ("" if whole else f"-{given.table}"))
-            by_default = ONLY.get(problems, []) if whole else []
-            only = [name for name in given.only.split(",") if name] or by_default
-            arguments = command(given.table, problems, folder, only, given.workers, given.quick)
-            subprocess.run([*arguments, *further], check=True)
+            name = slug(problems) + ("" if given.part == "compare" else f"-{given.part}")
+            compare_on(problems, settings, parent / name)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from scipy import stats
 
 import rollwise as rw
 from rollwise.config import BUILT_IN, ModelSettings
-from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.grading import ExactGrader
 from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model
+from rollwise.step.session import grade_with, run_session
 from rollwise.tasks import make_running_sums
 
 GROUP = 4

@@ -42,7 +42,6 @@ SETTINGS = {
     "learner.mini_batches": 2,
     "records.prompts_per_step": 0,
     "checkpoint.every": 0,
-    "step.max_steps_off_policy": 2,
 }
 
 
