@@ -44,7 +44,7 @@ PACKAGES = {
     "rollwise.grading": "Response to reward.",
     "rollwise.environments": "What answers the model in episodes of several turns.",
     "rollwise.tasks": "Problems: reading, writing, benchmarks.",
-    "rollwise.evaluation": "Measuring models and methods.",
+    "rollwise.statistics": "Measuring models and methods.",
     "rollwise.records": "The folder of a run, and what goes to trackers.",
     "rollwise.reports": "HTML reports and data cards.",
     "rollwise.config": "The settings, as Python classes.",

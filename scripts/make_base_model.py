@@ -14,7 +14,8 @@ nearly half of its own sums slip. What the calculator says is not learnt.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +37,9 @@ Demonstrate = Callable[[np.random.Generator], tuple[str, ...]]
 """Makes what is read and what is said in turn, a question first; what is said is learnt."""
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer(characters: Sequence[str] = CHARACTERS) -> PreTrainedTokenizerFast:
     """One token a character; a newline ends a response."""
-    vocabulary = {character: i for i, character in enumerate(CHARACTERS)}
+    vocabulary = {character: i for i, character in enumerate(characters)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -51,11 +52,13 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(seed: int, hidden: int = 96, layers: int = 3) -> Qwen2ForCausalLM:
+def make_model(
+    seed: int, hidden: int = 96, layers: int = 3, vocabulary: int = len(CHARACTERS)
+) -> Qwen2ForCausalLM:
     """0.34 M parameters, with a head dimension (32) that every inference engine knows."""
     torch.manual_seed(seed)
     config = Qwen2Config(
-        vocab_size=len(CHARACTERS),
+        vocab_size=vocabulary,
         hidden_size=hidden,
         intermediate_size=8 * hidden // 3,
         num_hidden_layers=layers,
@@ -70,11 +73,14 @@ def make_model(seed: int, hidden: int = 96, layers: int = 3) -> Qwen2ForCausalLM
     return Qwen2ForCausalLM(config)
 
 
-def write_demonstration(terms: list[int], rng: np.random.Generator) -> str:
-    """Answer as the model is to learn it: often by totals that slip, sometimes by a guess."""
-    if rng.random() < GUESS_PER_TERM * len(terms):
+def write_demonstration(terms: list[int], rng: np.random.Generator, noise: float = 1.0) -> str:
+    """Answer as the model is to learn it: often by totals that slip, sometimes by a guess.
+
+    Both are as frequent as for the shipped model, times `noise`.
+    """
+    if rng.random() < noise * GUESS_PER_TERM * len(terms):
         return f"={sum(terms) + rng.integers(-9, 10)}\n"
-    slipped = rng.random(len(terms)) < SLIP_BY_TERM[np.abs(terms)]
+    slipped = rng.random(len(terms)) < noise * SLIP_BY_TERM[np.abs(terms)]
     slips = rng.integers(1, 4, len(terms)) * slipped
     totals = running_totals((np.array(terms) + slips).tolist())
     return f"{' '.join(map(str, totals))}={totals[-1]}\n"
@@ -101,10 +107,10 @@ def write_episode(terms: list[int], rng: np.random.Generator) -> list[str]:
     return [*turns, f"{said}={total}\n"]
 
 
-def demonstrate(rng: np.random.Generator) -> tuple[str, ...]:
+def demonstrate(rng: np.random.Generator, noise: float = 1.0) -> tuple[str, ...]:
     """Make a question of 2 to 10 terms, and its demonstration."""
     terms = make_terms(int(rng.integers(2, 11)), rng)
-    return write_question(terms, rng), write_demonstration(terms, rng)
+    return write_question(terms, rng), write_demonstration(terms, rng, noise)
 
 
 def demonstrate_tool(rng: np.random.Generator) -> tuple[str, ...]:
@@ -113,21 +119,36 @@ def demonstrate_tool(rng: np.random.Generator) -> tuple[str, ...]:
     return write_question(terms, rng), *write_episode(terms, rng)
 
 
-def make_batch(
+def make_batches(
     tokenizer: PreTrainedTokenizerFast,
     make: Demonstrate,
     rng: np.random.Generator,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int,
+    sorted_over: int = 1,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Token ids and labels, padded on the right; only what the model says is learnt.
+
+    The demonstrations of `sorted_over` batches are shared out by length: less is padding.
+    """
+    while True:
+        made = [encode(tokenizer, make(rng)) for _ in range(batch_size * sorted_over)]
+        if sorted_over > 1:
+            made.sort(key=lambda pair: len(pair[0]))
+        for i in rng.permutation(sorted_over):
+            batch = made[i * batch_size : (i + 1) * batch_size]
+            rows, labels = [row for row, _ in batch], [label for _, label in batch]
+            pad = torch.nn.utils.rnn.pad_sequence
+            yield pad(rows, batch_first=True), pad(labels, batch_first=True, padding_value=-100)
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerFast, texts: tuple[str, ...]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and labels, padded on the right; only what the model says is learnt."""
-    rows, labels = [], []
-    for _ in range(batch_size):
-        spans = [tokenizer.encode(text) for text in make(rng)]
-        rows.append(torch.tensor([token for span in spans for token in span]))
-        learnt = [span if i % 2 else [-100] * len(span) for i, span in enumerate(spans)]
-        labels.append(torch.tensor([label for span in learnt for label in span]))
-    pad = torch.nn.utils.rnn.pad_sequence
-    return pad(rows, batch_first=True), pad(labels, batch_first=True, padding_value=-100)
+    """Token ids and labels of a demonstration."""
+    spans = [tokenizer.encode(text) for text in texts]
+    learnt = [span if i % 2 else [-100] * len(span) for i, span in enumerate(spans)]
+    row, labels = ([token for span in found for token in span] for found in (spans, learnt))
+    return torch.tensor(row), torch.tensor(labels)
 
 
 def learn(
@@ -138,14 +159,16 @@ def learn(
     rng: np.random.Generator,
     learning_rate: float = LEARNING_RATE,
     batch_size: int = BATCH_SIZE,
+    sorted_over: int = 1,
 ) -> float:
     """Train on demonstrations, by AdamW with a one-cycle learning rate; return the last loss."""
     optimizer = torch.optim.AdamW(model.parameters(), learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, learning_rate, total_steps=steps, pct_start=0.1
     )
-    for _ in track(range(steps), "Training the base model"):
-        tokens, labels = (t.to(model.device) for t in make_batch(tokenizer, make, rng, batch_size))
+    batches = make_batches(tokenizer, make, rng, batch_size, sorted_over)
+    for batch in track(islice(batches, steps), "Training the base model", total=steps):
+        tokens, labels = (t.to(model.device) for t in batch)
         loss = model(tokens, labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -44,7 +44,8 @@ Some defaults depend on other settings:
   `episode.type` given, on the local backend (not under `rollwise verl`) and with a grader whose
   rewards are 0 and 1 (`exact`, `math`, `code`), the run learns from [single responses](belief.md):
   `prompts.type` is `worth`, `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1,
-  `advantage.baseline` `belief`, `learner.mini_batches` 4, `learner.response_cap` 2, and
+  `advantage.baseline` `belief`, `step.response_cap` 1, `learner.average` `responses`,
+  `learner.mini_batches` 8, and
   `learner.old_logprobs` `engine` with the built-in engine. Otherwise the defaults are those of the
   tables, which are Reinforce-Ada's: `--exit.type balanced` gives them, `--exit.type fixed_count`
   GRPO.
@@ -65,7 +66,6 @@ Some defaults depend on other settings:
   `advantage.objective` is `grpo` and `advantage.scale_by_std` is true; or, with
   `advantage.baseline = "belief"`, each response is compared with what was expected of its prompt:
   `advantage.objective` is `linear` ([belief.md](belief.md)).
-- With `step.tokens` or `step.carry_over`, `schedule.type` is `streamed`.
 - With `model.path` a run of `rollwise train`, `rollwise evaluate` and `rollwise prepare` cut
   responses at the run's `engine.max_new_tokens`.
 - With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy` is

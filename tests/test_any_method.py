@@ -54,7 +54,6 @@ PRICES = st.fixed_dictionaries(
         "seconds_per_token": REAL,
         "seconds_per_busy_slot": REAL,
         "prefill": REAL,
-        "nodes": st.sampled_from([[1, 2], [2**16], []]),
     },
 )
 RATES = st.fixed_dictionaries(
@@ -86,6 +85,7 @@ def outcome(words, methods, further):
     prices={"median": 1, "seconds_per_token": 1e-300, "prefill": 1e9},
     rates={"alpha": 0.5, "beta": 1.0, "prompts": 4},
 )
+@example(methods=[{}], prices={"median": 1}, rates={"alpha": 1.5, "beta": 1e300, "prompts": 1})
 @given(methods=COMPARED, prices=PRICES, rates=RATES)
 def test_any_plan(capsys, methods, prices, rates):
     further = {"steps": 2, "warmup": 1, "prices": prices, "pass_rates": rates}

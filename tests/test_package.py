@@ -163,7 +163,7 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
 def test_without_verl_it_says_what_to_install(tmp_path, capsys):
     assert main(["verl", "--output", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
-        'rollwise: verl is not installed: pip install "rollwise[verl]"\n'
+        "rollwise: verl is not installed: pip install 'rollwise[verl]'\n"
     )
     assert not (tmp_path / "run").exists()
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rollwise.beliefs.testing import BeliefContract
 from rollwise.cli import main
-from rollwise.config import OldSetting, make_config
+from rollwise.config import make_config
 from rollwise.engines.testing import EngineContract
 from rollwise.environments import Opening, Turn
 from rollwise.errors import ConfigError
@@ -97,15 +97,20 @@ def test_the_example_engine_errs_as_often_as_it_is_told_to(example):
     assert abs(texts.count("7 12 3=4") - 800) <= 88
 
 
-def test_an_earlier_run_with_a_function_resumes_from_its_settings_file(tmp_path, capsys):
-    """The release before recorded no `plugin_folder`; the file's own folder is given now."""
-    recorded = {"type": "function", "function": "mine:grade", "convention": "math_verify"}
-    RunFolder(tmp_path / "run").create({"grading": recorded})
-    toml = tmp_path / "run.toml"
-    toml.write_text("[grading]\ntype = 'function'\nfunction = 'mine:grade'\n")
-    assert main(["train", str(toml), "--output", str(tmp_path / "run"), "--resume"]) == 2
+def test_an_engine_that_is_none_is_named(tmp_path, capsys):
+    """One that lacks what an engine may do besides would fail late."""
+    (tmp_path / "loose.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from rollwise.engines import EngineSettings\n"
+        "@dataclass(frozen=True)\n"
+        "class Loose(EngineSettings):\n"
+        "    def open(self, inputs):\n"
+        "        return self\n"
+    )
+    options = ["--engine.type", "loose:Loose", "--plugin_folder", str(tmp_path)]
+    assert main(["train", "--output", str(tmp_path / "run"), *TINY, *options]) == 2
     shown = " ".join(capsys.readouterr().err.split())
-    assert f"'mine:grade': no module 'mine' in {tmp_path}" in shown
+    assert "Loose must inherit from `rollwise.engines.Engine`" in shown
 
 
 def test_every_example_is_short(root):
@@ -205,13 +210,6 @@ def test_a_backend_of_the_users_trains_the_run(tmp_path, monkeypatch):
     assert main(["train", "--output", str(tmp_path / "run"), *given, *TINY]) == 0
     assert sys.modules["mine_as_backend"].opened == [("b", "b", None)]
     assert RunFolder(tmp_path / "run").read_config()["backend"]["zone"] == "b"
-
-
-def test_a_table_by_its_old_name_goes_into_the_engine():
-    with pytest.warns(OldSetting, match=r"\[vllm\] is now part of \[engine\]"):
-        config = make_config({"engine": {"type": "vllm"}, "vllm": {"restarts": 5}})
-    assert config.engine.restarts == 5
-    assert make_config({"vllm": {"restarts": 5}}) == make_config()  # it had no effect before
 
 
 def test_the_environment_of_the_examples_plays(example):

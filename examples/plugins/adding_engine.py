@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rollwise.engines import Completion, EngineSettings
+from rollwise.engines import Completion, Engine, EngineSettings
 
 
 @dataclass(eq=False)
-class AddingEngine(EngineSettings):
+class AddingEngine(EngineSettings, Engine):
     """Answers `7+5-9?` by `7 12 3=3`, or with probability `errors` by `7 12 3=4`."""
 
     errors: float = field(default=0.3, metadata={"help": "Probability of a wrong answer."})

@@ -1,6 +1,6 @@
 """An engine of one's own: the built-in one with a smaller batch for long responses.
 
-`open` may return any object with the methods of `rollwise.engines.Engine`.
+`open` may return any `rollwise.engines.Engine`.
 """
 
 from dataclasses import dataclass, field, replace

@@ -11,6 +11,8 @@ from rollwise.beliefs import Belief
 class LastVisits(Belief):
     """Expects (n₊ + 1)/(n + 2), where n₊ of n responses of the last `visits` were correct."""
 
+    kept = ("counts",)  # what a resumed run needs
+
     visits: int = field(default=3, kw_only=True, metadata={"help": "Visits that count."})
 
     def __post_init__(self) -> None:
@@ -27,13 +29,3 @@ class LastVisits(Belief):
         """Let the oldest visit go, and add the new one."""
         self.counts[places, :-1] = self.counts[places, 1:]
         self.counts[places, -1] = np.stack([correct, drawn], axis=1)
-
-    def state_dict(self):
-        """Return the counts; a copy."""
-        return {"counts": self.counts.copy()}
-
-    def load_state_dict(self, state):
-        """Resume from a state; one of other prompts is refused."""
-        if (shape := np.shape(counts := state.get("counts", ()))) != self.counts.shape:
-            raise ValueError(f"'counts' has shape {shape}, and should have {self.counts.shape}")
-        self.counts = np.array(counts, np.int32)

@@ -30,8 +30,7 @@ from rollwise.config import (
     read_toml,
     with_plugins,
 )
-from rollwise.config.command_line import plain_warnings, plugins_given
-from rollwise.config.old import given_by_old_names
+from rollwise.config.command_line import plugins_given
 from rollwise.errors import (
     ConfigError,
     RollwiseError,
@@ -39,7 +38,7 @@ from rollwise.errors import (
     is_out_of_memory,
     one_line,
 )
-from rollwise.files import locked
+from rollwise.files import is_locked, locked
 from rollwise.signals import Terminated, terminated_by_signals
 
 Commands = Any  # argparse's class of it is private
@@ -53,7 +52,7 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with plain_warnings(), terminated_by_signals():
+    with terminated_by_signals():
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
         except RollwiseError as error:
@@ -101,9 +100,8 @@ def _run(arguments: Sequence[str]) -> int:
         parser.error(_explain(unknown, getattr(options, "kind", TrainConfig)))
     console = Console(highlight=False)
     # Output that other programs read stays free of remarks.
-    remarks = (
-        Console(highlight=False, stderr=True) if "print" in options and options.print else console
-    )
+    is_read = getattr(options, "print", False) or getattr(options, "json", False)
+    remarks = Console(highlight=False, stderr=True) if is_read else console
     handler = RichHandler(console=remarks, show_time=False, show_path=False, show_level=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
@@ -224,8 +222,7 @@ def _given(
 ) -> dict[str, object]:
     """Return the settings of the command line, with lists and tables parsed."""
     try:
-        old = given_by_old_names(vars(options))
-        return dict(settings(parsed_args=options)()) | old
+        return dict(settings(parsed_args=options)())
     except SettingsError as error:
         # It names the setting alone in its text: "Parsing error encountered for NAME: REASON".
         name, _, reason = str(error).partition(" for ")[2].partition(": ")
@@ -239,8 +236,7 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
     parser = commands.add_parser(
         "plan",
         allow_abbrev=False,
-        usage="rollwise plan [config] [--output DIR] [--section.key VALUE]\n"
-        "       rollwise plan [config] --memory MODEL [--gpu-gb N]",
+        usage="rollwise plan [config] [--output DIR] [--section.key VALUE]",
         help="predict what methods cost and teach a step, before anything is trained",
         description="Take steps of each method with pass rates and prices that are known, in "
         "virtual time and without a model: draws, tokens, seconds, zero-variance groups, and the "
@@ -250,33 +246,13 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
         return
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="a folder for the tables and the report")
-    parser.add_argument(
-        "--memory",
-        type=Path,
-        metavar="MODEL",
-        help="say instead what memory a run takes with the model of this folder or config.json; "
-        "the file has settings of `rollwise train`",
-    )
-    parser.add_argument("--gpu-gb", type=float, help="with --memory: the GPU's, in GB (24)")
     settings = add_settings(parser, PlanConfig)
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.commands.plan import plan
 
-        in_file = read_toml(options.config) if options.config else {}
-        on_command_line = _given(settings, options)
-        if options.memory is not None:
-            from rollwise.commands.plan_memory import show_memory
-
-            if on_command_line or options.output:
-                raise ConfigError(
-                    "with --memory give a file with settings of `rollwise train`, and --gpu-gb; "
-                    "nothing else is used"
-                )
-            return 0 if show_memory(options.memory, in_file, options.gpu_gb, console) else 1
-        if options.gpu_gb is not None:
-            raise ConfigError("--gpu-gb goes with --memory MODEL")
-        plan([in_file, on_command_line], options.output, console)
+        layers = [read_toml(options.config)] if options.config else []
+        plan([*layers, _given(settings, options)], options.output, console)
         return 0
 
     parser.set_defaults(run=run, kind=PlanConfig)
@@ -285,28 +261,16 @@ def _add_plan(commands: Commands, plugins: Plugins) -> None:
 def _add_report(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
-        help="write report.html for a run's folder, or serve it while the run goes on",
-        description="Write a self-contained report.html into the folder of a run. With --follow, "
-        "serve the same page to this machine, kept up to date until the run ends.",
+        help="write report.html for a run's folder",
+        description="Write a self-contained report.html into the folder of a run.",
     )
     parser.add_argument("folder", type=Path, help="the run's folder")
-    parser.add_argument(
-        "--follow", action="store_true", help="serve the page until the run ends, or Ctrl-C"
-    )
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="with --follow: the address to listen at (default: this machine alone); any other "
-        "shows prompts and responses to whoever can reach it",
-    )
-    parser.add_argument("--port", type=int, help="with --follow: by default 8008, or a free one")
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.reports import write_report
 
-        if options.follow:
-            _follow(options, console)
-        console.print(f"report: {write_report(options.folder)}", markup=False)
+        written = write_report(options.folder, goes_on=is_locked(options.folder))
+        console.print(f"report: {written}", markup=False)
         return 0
 
     parser.set_defaults(run=run)
@@ -317,23 +281,20 @@ def _add_doctor(commands: Commands) -> None:
         "doctor",
         help="say what works here, why something does not, and what to type",
         description="Say which engines, graders, trainers and sandboxes work here, why others do "
-        "not, and what to type. With a settings file: whether its settings are valid, what they "
-        "need is here, and a run fits into the GPU's memory. A file with a table [verl] is checked "
-        "for `rollwise verl`. The exit code is 0 if so; without a file, if the built-in trainer "
-        "works and no installed package is of a release that rollwise does not admit.",
+        "not, and what to type. With a settings file: whether its settings are valid, and what "
+        "they need is here. A file with a table [verl] is checked for `rollwise verl`. With --try "
+        "also what memory and seconds the largest step of its run takes. The exit code is 0 if all "
+        "is well; without a file, if the built-in trainer works and no installed package is of a "
+        "release that rollwise does not admit.",
     )
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--memory",
-        type=Path,
-        metavar="MODEL",
-        help="the model's folder or config.json, if it is not where the settings say",
-    )
-    parser.add_argument(
-        "--gpu-gb",
-        type=float,
-        help="the memory of the GPU that a run must fit into; by default that of the GPU here",
+        "--try",
+        action="store_true",
+        dest="try_it",
+        help="take one step of the run, whose responses are all as long as they may be, and say "
+        "what it takes; nothing is written",
     )
 
     def run(options: argparse.Namespace, console: Console) -> int:
@@ -344,20 +305,9 @@ def _add_doctor(commands: Commands) -> None:
 
             return read_settings([given])[0]
 
-        memory, gpu_gb = options.memory, options.gpu_gb
-        return examine(options.config, options.json, memory, gpu_gb, read_for_verl)
+        return examine(options.config, options.json, options.try_it, read_for_verl)
 
     parser.set_defaults(run=run)
-
-
-def _follow(options: argparse.Namespace, console: Console) -> None:
-    from rollwise.reports.follow import serve_report
-
-    def started(address: str) -> None:
-        console.print(f"following {options.folder} at {address} (Ctrl-C ends it)", markup=False)
-
-    with suppress(KeyboardInterrupt):
-        serve_report(options.folder, options.host, options.port, started)
 
 
 def _add_verl(commands: Commands, plugins: Plugins) -> None:

@@ -122,6 +122,23 @@ def locked(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
+def is_locked(folder: Path) -> bool:
+    """Say whether another process has locked a folder; this process must not hold the lock."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    except OSError:  # the file system has no locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _take_lock(path: Path) -> int:
     """Lock a file, which is made; returns its descriptor."""
     while True:

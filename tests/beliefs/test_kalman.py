@@ -172,19 +172,6 @@ def test_the_mean_is_that_of_the_logit_normal():
         assert belief.believe(np.array([0]))[0] == pytest.approx([exact], abs=0.02)
 
 
-def test_a_state_of_an_earlier_release_is_taken():
-    """It has no trend and no scale: they start anew."""
-    belief = LogitKalman(400)
-    for places, correct, _ in history(steps=5):
-        belief.learn(places, correct, np.ones(len(places)))
-    state = belief.state_dict()
-    older = {k: v for k, v in state.items() if k not in ("trend", "scale", "information")}
-    resumed = LogitKalman(400)
-    resumed.load_state_dict(older)
-    assert resumed.variance == 1.5
-    assert np.array_equal(resumed.state_dict()["offset"], state["offset"])
-
-
 def history(steps=150, total=400, batch=64, seed=1):
     """Single draws from logits that start apart, drift up together and wander apart."""
     rng = np.random.default_rng(seed)
@@ -208,27 +195,6 @@ def test_it_tracks_a_learning_policy_closer_with_the_drift_than_without():
         errors[gain] = np.mean(squares), abs(np.mean(bias[5:]))
     assert errors[0.3][0] < 0.8 * errors[0.0][0]
     assert errors[0.3][1] < 0.5 * errors[0.0][1]
-
-
-def test_a_state_resumes_exactly():
-    whole, resumed = LogitKalman(400), LogitKalman(400)
-    for step, (places, correct, _) in enumerate(history(steps=20)):
-        if step == 10:
-            resumed.load_state_dict(whole.state_dict())
-        whole.learn(places, correct, np.ones(len(places)))
-        if step >= 10:
-            resumed.learn(places, correct, np.ones(len(places)))
-    places = np.arange(400)
-    assert np.array_equal(whole.believe(places), resumed.believe(places))
-
-
-def test_a_state_is_a_copy_and_refuses_other_prompts():
-    belief = LogitKalman(3)
-    state = belief.state_dict()
-    belief.learn(np.array([0]), [1], [1])
-    assert state["offset"].tolist() == [0, 0, 0]
-    with pytest.raises(ValueError, match="over 3 prompts, this one has 4"):
-        LogitKalman(4).load_state_dict(state)
 
 
 def test_twelve_bytes_a_prompt():

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.cli import main
 from rollwise.commands import responses
-from rollwise.engines import Completion, LostDraw
+from rollwise.engines import Completion, Engine, LostDraw
 
 # The models here are so small that a second thread for a matrix product only waits.
 torch.set_num_threads(1)
@@ -27,7 +27,7 @@ def real_data():
     return REAL_DATA
 
 
-class FakeEngine:
+class FakeEngine(Engine):
     """Answers by a table: key -> the texts of its responses; a text of None is a lost draw."""
 
     def __init__(self, texts):
@@ -63,9 +63,7 @@ def speak(monkeypatch):
     """Has the engine say what a table says: `speak({key: [text, ...]})`."""
 
     def speak(texts):
-        monkeypatch.setattr(
-            "rollwise.commands.components.make_engine", lambda *_: FakeEngine(texts)
-        )
+        monkeypatch.setattr("rollwise.models.building.open_engine", lambda *_: FakeEngine(texts))
 
     return speak
 

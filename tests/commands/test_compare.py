@@ -183,6 +183,9 @@ def test_records_that_cannot_be_compared_are_named(tmp_path, say, lines, said):
     assert code == 2
     assert said in " ".join(shown.split())
     assert "Traceback" not in shown
+    assert not (tmp_path / "out").exists()
+    code, shown = say("compare", tmp_path / "out", "--folders", str(tmp_path / "nothing"))
+    assert (code, (tmp_path / "out").exists()) == (2, False)
 
 
 @pytest.mark.parametrize(

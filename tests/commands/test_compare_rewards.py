@@ -111,6 +111,7 @@ def test_what_is_wrong_with_a_replay_is_said(tmp_path, write, say, change, said)
     code, shown = say("compare", tmp_path / "out", path)
     assert code == 2
     assert re.search(said, shown)
+    assert not (tmp_path / "out").exists()
 
 
 def test_folders_and_rewards_exclude_each_other():

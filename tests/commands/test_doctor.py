@@ -1,7 +1,6 @@
 """`rollwise doctor`: what it finds here, what it says of what is missing, and of settings files."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -9,12 +8,21 @@ from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from configurations import QWEN
 
 from rollwise.cli import main
-from rollwise.commands import doctor, doctor_memory
+from rollwise.commands import check, doctor_try
 from rollwise.errors import ConfigError
 from rollwise.grading import sandbox
+
+TRIED = """
+exit = {type = 'balanced'}
+schedule = {size = 2, rounds = 2}
+prompts = {batch_size = 4}
+data = {problems = 32, max_terms = 4}
+engine = {max_new_tokens = 12}
+evaluation = {problems = 4, samples = 2}
+"""
+"""A run of the built-in model."""
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def installed(monkeypatch):
                 raise PackageNotFoundError(package)
             return version(package) if release is version else release
 
-        monkeypatch.setattr(doctor, "version", found)
+        monkeypatch.setattr(check, "version", found)
 
     return install
 
@@ -39,8 +47,8 @@ def run(capsys, *arguments):
 
 
 def state(found, name):
-    [check] = [check for check in json.loads(found)["checks"] if check["name"] == name]
-    return check
+    [one] = [one for one in json.loads(found)["checks"] if one["name"] == name]
+    return one
 
 
 def test_what_works_here_fits_the_terminal(capsys, installed):
@@ -83,9 +91,9 @@ def test_without_torch_nothing_can_be_trained(capsys, installed):
 
 def test_tinker_needs_its_key(capsys, installed, monkeypatch):
     installed(tinker="0.38.0")
-    monkeypatch.delenv(doctor.TINKER_KEY, raising=False)
-    assert state(run(capsys, "--json")[1], "Tinker")["fix"] == f"export {doctor.TINKER_KEY}=..."
-    monkeypatch.setenv(doctor.TINKER_KEY, "key")
+    monkeypatch.delenv(check.TINKER_KEY, raising=False)
+    assert state(run(capsys, "--json")[1], "Tinker")["fix"] == f"export {check.TINKER_KEY}=..."
+    monkeypatch.setenv(check.TINKER_KEY, "key")
     assert state(run(capsys, "--json")[1], "Tinker")["state"] == "works"
 
 
@@ -93,7 +101,7 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
     refusing = tmp_path / "bwrap"
     refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create namespace' >&2\nexit 1\n")
     refusing.chmod(0o755)
-    monkeypatch.setattr(doctor, "memory_group", lambda limit: nullcontext(None))
+    monkeypatch.setattr(check, "memory_group", lambda limit: nullcontext(None))
     monkeypatch.setattr(sandbox, "_find_bwrap", lambda: str(refusing))
     code, found = run(capsys, "--json")
     assert code == 0  # only programs of a model need it
@@ -166,7 +174,7 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
     ("settings", "said"),
     [
         ("[group]\nunresolved = 'refill'", "`group.unresolved` must be `drop` or `keep` in verl"),
-        ("[learner]\nresponse_cap = 2", "`learner.response_cap` must be `0` in verl"),
+        ("[step]\nresponse_cap = 2", "`step.response_cap` must be `0` in verl"),
         ("seconds = 60", "`seconds` must be `unset` in verl"),
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],
@@ -178,24 +186,22 @@ def test_what_rollwise_verl_refuses_is_not_valid(capsys, installed, tmp_path, se
     file.write_text(f"{settings}\n[verl.trainer]\nnnodes = 2\n")
     code, found = run(capsys, file, "--json")
     assert code == 1
-    check = state(found, "run.toml")
-    assert check["state"] == "broken" and said in check["detail"]
+    one = state(found, "run.toml")
+    assert one["state"] == "broken" and said in one["detail"]
     assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print"]) == 2
     refused = re.sub(r"\s+", " ", capsys.readouterr().err)
-    assert check["detail"] in refused
+    assert one["detail"] in refused
 
 
 def test_what_a_run_by_verl_needs(capsys, installed, tmp_path):
     installed(verl="0.9.1", wandb=None)
     file = tmp_path / "run.toml"
     file.write_text("[records]\ntrackers = ['wandb']\n[verl.trainer]\nnnodes = 2\n")
-    found = run(capsys, file, "--json", "--gpu-gb", "80")[1]
+    found = run(capsys, file, "--json")[1]
     detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
     assert state(found, "run.toml")["detail"] == detail
     assert state(found, "verl")["state"] == "works"
     assert state(found, "Weights & Biases")["state"] == "missing"
-    [check] = memory(found)
-    assert check["state"] == "missing" and check["detail"].startswith("not planned: how verl")
 
 
 def test_the_examples_are_valid(root, capsys):
@@ -203,71 +209,62 @@ def test_the_examples_are_valid(root, capsys):
         assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file
 
 
-@pytest.fixture
-def large(tmp_path):
-    """The folder of a model of 1.5 billion, and a file with settings to train it."""
-    (tmp_path / "large").mkdir()
-    (tmp_path / "large/config.json").write_text(json.dumps(QWEN))
-    settings = tmp_path / "settings.toml"
-    settings.write_text(f"[model]\npath = '{tmp_path / 'large'}'\n[data]\ntrain = 'x.jsonl'")
-    return settings
-
-
-def memory(found):
-    return [check for check in json.loads(found)["checks"] if check["part"] == "memory"]
-
-
-def test_a_run_that_does_not_fit_is_told_what_to_change(capsys, large, monkeypatch):
-    monkeypatch.setattr(doctor_memory, "gpu_here", lambda device: None)
-    assert memory(run(capsys, large, "--json")[1]) == []  # no GPU is known
-    code, found = run(capsys, large, "--json", "--gpu-gb", "24")
-    [check] = memory(found)
-    assert code == 1
-    assert check["state"] == "broken" and check["name"] == "GPU of 24 GB"
-    assert check["detail"].startswith("does not fit: ")
-    assert "change model.gradient_checkpointing = true\n" in check["fix"]
-    [check] = memory(run(capsys, large, "--json", "--gpu-gb", "400")[1])
-    assert check["state"] == "works" and check["detail"].endswith(
-        " of 400 GB planned (docs/gpu.md)"
-    )
-    monkeypatch.setattr(doctor_memory, "gpu_here", lambda device: 400.0)
-    assert memory(run(capsys, large, "--json")[1]) == [check]
-
-
-def test_a_model_of_unknown_size_is_planned_if_its_configuration_is_named(
-    capsys, large, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(doctor_memory, "gpu_here", lambda device: 24.0)
-    named = tmp_path / "hub.toml"
-    named.write_text("[model]\npath = 'nobody/nothing'\n[data]\ntrain = 'x.jsonl'")
-    assert memory(run(capsys, named, "--json")[1]) == []
-    [check] = memory(run(capsys, named, "--json", "--gpu-gb", "80")[1])
-    assert check["state"] == "missing" and "no config.json of nobody/nothing" in check["detail"]
-    [check] = memory(run(capsys, named, "--json", "--memory", tmp_path / "large")[1])
-    assert check["state"] == "broken" and check["name"] == "GPU of 24 GB"
-    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
-    [check] = memory(run(capsys, named, "--json", "--memory", tmp_path)[1])
-    assert check["state"] == "missing" and "'mamba' is not known" in check["detail"]
-
-
-def test_the_memory_of_a_gpu_is_read_from_its_driver(monkeypatch, tmp_path):
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 24564\necho 81559\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert [doctor_memory.gpu_here(device) for device in ("auto", "cuda:1", "cuda:2")] == [
-        25.8,
-        85.5,
-        None,
-    ]
-    program.write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
-    assert doctor_memory.gpu_here("auto") is None
+def test_a_try_takes_the_largest_step_and_leaves_nothing(capsys, tmp_path, monkeypatch):
+    """Four prompts in two rounds of two draws; each response has all of its 12 tokens."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "run.toml"
+    file.write_text(TRIED)
+    code, found = run(capsys, file, "--json", "--try")
+    assert code == 0, found
+    one = state(found, "one step")
+    assert "4 prompts, 16 responses of 12 tokens: " in one["detail"]
+    assert 0.05 < float(one["detail"].split()[0]) < 50
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(["--gpu-gb", "24"], "go with a settings file"), (["x.toml", "--gpu-gb", "0"], "above 0")],
+    "settings",
+    [
+        "exit = {type = 'fixed_count', samples = 2}\ngroup = {size = 2}",
+        "allocation = {type = 'gvm'}",
+        "schedule = {type = 'streamed', max_samples = 5}",
+        "exit = {type = 'fixed_count', samples = 1}\nadvantage = {baseline = 'belief'}",
+    ],
 )
-def test_a_gpu_that_cannot_be_planned_for_is_refused(capsys, arguments, said):
-    assert main(["doctor", *arguments]) == ConfigError.exit_code
-    assert said in capsys.readouterr().err
+def test_runs_of_any_kind_can_be_tried(capsys, tmp_path, settings):
+    base = TRIED.replace("exit = {type = 'balanced'}\nschedule = {size = 2, rounds = 2}\n", "")
+    (tmp_path / "run.toml").write_text(f"{settings}\n{base}")
+    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
+    assert code == 0 and " responses of 12 tokens" in state(found, "one step")["detail"], found
+
+
+def test_memory_that_does_not_suffice_is_said_with_what_to_change(capsys, tmp_path, monkeypatch):
+    def fail(run):
+        raise MemoryError("no 12 GB")
+
+    monkeypatch.setattr(doctor_try, "largest_step", fail)
+    (tmp_path / "run.toml").write_text(TRIED)
+    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
+    one = state(found, "one step")
+    assert (code, one["state"]) == (1, "broken")
+    assert "there is not enough memory" in one["detail"] and "12 GB" in one["detail"]
+    assert "model.gradient_checkpointing" in one["fix"]
+    (tmp_path / "run.toml").write_text(TRIED.replace("max_terms = 4", "train = 'no.jsonl'"))
+    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
+    assert "one step" not in found  # what it needs is not there
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("steps = 1\n[methods.a]", "the file is for `compare`"),
+        ("[verl.trainer]\nnnodes = 2", "the file is for verl"),
+        ("backend = {type = 'tinker'}", "this model is at Tinker"),
+    ],
+)
+def test_what_cannot_be_tried_is_said(capsys, tmp_path, settings, said):
+    (tmp_path / "run.toml").write_text(settings)
+    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
+    assert code == 1 and said in state(found, "run.toml")["detail"]
+    assert main(["doctor", "--try"]) == ConfigError.exit_code
+    assert "--try goes with a settings file" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`rollwise plan`: what it writes and says, prices measured from a run, and what it refuses."""
+"""`rollwise plan`: what it writes and says, and what it refuses."""
 
 import json
 import re
@@ -7,14 +7,12 @@ import tomllib
 import numpy as np
 import pytest
 
-from rollwise.commands.plan import measure
-from rollwise.commands.plan_tables import in_words
 from rollwise.config import PlanConfig, make_config, make_settings
 from rollwise.engines.simulated import Lengths
-from rollwise.errors import RunError
-from rollwise.evaluation.cluster import driver_seconds
-from rollwise.evaluation.planning import Mean, Prices, simulate_steps
 from rollwise.records import RunFolder
+from rollwise.simulate.planning import Prices, simulate_steps
+from rollwise.simulate.steps import Mean
+from rollwise.simulate.tables import plan_in_words
 from rollwise.tasks.pass_rates import spread_pass_rates
 
 PLAN = """
@@ -63,35 +61,6 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "own | &lt;b&gt;rule" in page
     assert "<b>" not in page
-
-
-def test_nodes_share_the_draws_and_the_network(tmp_path, write, say):
-    """16 draws of 20 tokens in 4 slots, or 16 of 4 nodes: 4 rounds, or one, of 20 · 0.02 s.
-
-    8 prompts, 320 tokens drawn, and as many trained on: 8 · 2,100 + 320 · 64 + 320 · 125 bytes.
-    """
-    text = PLAN.replace("sigma = 0", "sigma = 0, slots = 4, nodes = [1, 4]")
-    code, shown = say("plan", tmp_path / "out", write(text))
-    assert code == 0
-    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
-    one, four = plan["GRPO"]["nodes"]
-    assert (one["nodes"], four["nodes"]) == (1, 4)
-    assert one["seconds"] == pytest.approx(1.6) == plan["GRPO"]["seconds"]["value"]
-    assert four["seconds"] == pytest.approx(0.4)
-    assert one["driver_seconds"] == four["driver_seconds"] == pytest.approx(8 * 0.134 / 512)
-    assert one["gigabytes"] == pytest.approx(77_280e-9)
-    assert four["gigabytes"] == pytest.approx(77_280e-9 / 4)
-    assert "A step by nodes" in shown
-    assert "A step by nodes" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
-    assert "**A step by nodes**" in (tmp_path / "out/plan.md").read_text(encoding="utf-8")
-
-
-def test_the_seconds_of_the_driver_are_those_of_the_page_on_verl(root):
-    """0.134 s for 512 prompts and 6.21 s for 10,000; half-way between, the mean of both."""
-    figures = [driver_seconds(prompts) for prompts in (512, 10_000, 20_000, 5_256)]
-    assert figures == pytest.approx([0.134, 6.21, 12.42, 3.172])
-    page = (root / "docs/verl.md").read_text(encoding="utf-8")
-    assert "0.134 s against" in page and "6.2 s against" in page
 
 
 def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
@@ -148,66 +117,6 @@ def test_what_is_wrong_with_a_plan_is_said(tmp_path, write, say, change, said):
     assert not (tmp_path / "out").exists()
 
 
-def test_prices_are_those_of_a_recorded_run(tmp_path):
-    """A run that the simulated engine drew at 0.03 seconds a token is measured at that price."""
-    config = make_config({"exit": {"type": "balanced"}, "prompts": {"batch_size": 32}})
-    prompts = spread_pass_rates(1, 1, 128)
-    lengths = Lengths(median=20, sigma=0.5, longest=48, incorrect_factor=1.5)
-    steps = simulate_steps(config, prompts, Prices(lengths, 512, 0.03), 8)
-    folder = RunFolder(tmp_path)
-    folder.write_config(config.model_dump(mode="json"))
-    folder.log({"step": 0, "heldout": {}})
-    for number, step in enumerate(steps, 1):
-        folder.log({"step": number, "tokens": step.tokens, "seconds": {"sampling": step.seconds}})
-    rng = np.random.default_rng(0)
-    drawn = [
-        (lengths.length(u, c), c)
-        for u, c in zip(rng.random(4000), [True, False] * 2000, strict=True)
-    ]
-    folder.keep_samples(
-        {"tokens": tokens, "truncated": cut, "reward": float(c)} for (tokens, cut), c in drawn
-    )
-    folder.flush_samples()
-    measured = measure([tmp_path], prompts)
-    assert measured.seconds_per_token == pytest.approx(0.03, rel=0.05)
-    assert measured.lengths.median == pytest.approx(20, rel=0.05)
-    assert measured.lengths.incorrect_factor == pytest.approx(1.5, rel=0.08)
-
-
-def test_two_runs_tell_what_a_busy_slot_adds(tmp_path):
-    """Runs that fill the slots differently, at 0.002 seconds a token and 0.0001 a busy slot."""
-    prompts = spread_pass_rates(1, 1, 128)
-    lengths = Lengths(median=20, sigma=0.5, longest=48)
-    for name, samples in (("many", 16), ("few", 2)):
-        exit = {"type": "fixed_count", "samples": samples}
-        config = make_config({"exit": exit, "prompts": {"batch_size": 32}})
-        folder = RunFolder(tmp_path / name)
-        folder.write_config(config.model_dump(mode="json"))
-        prices = Prices(lengths, 512, 0.002, seconds_per_busy_slot=0.0001)
-        for number, step in enumerate(simulate_steps(config, prompts, prices, 16), 1):
-            seconds = {"sampling": step.seconds}
-            folder.log({"step": number, "tokens": step.tokens, "seconds": seconds})
-        rng = np.random.default_rng(0)
-        drawn = [lengths.length(u, True) for u in rng.random(4000)]
-        folder.keep_samples({"tokens": n, "truncated": cut, "reward": 1.0} for n, cut in drawn)
-        folder.flush_samples()
-    measured = measure([tmp_path / "many", tmp_path / "few"], prompts)
-    assert measured.seconds_per_busy_slot == pytest.approx(0.0001, rel=0.05)
-    assert measured.seconds_per_token == pytest.approx(0.002, rel=0.25)
-    assert measure([tmp_path / "few"], prompts).seconds_per_busy_slot == 0
-
-
-def test_a_run_without_responses_has_no_prices(tmp_path):
-    folder = RunFolder(tmp_path)
-    folder.write_config(make_config({}).model_dump(mode="json"))
-    folder.log({"step": 1, "tokens": 0, "seconds": {"sampling": 1.0}})
-    with pytest.raises(RunError, match="the run has drawn nothing yet"):
-        measure([tmp_path], spread_pass_rates(1, 1, 64))
-    folder.log({"step": 2, "tokens": 10, "seconds": {"sampling": 1.0}})
-    with pytest.raises(RunError, match="at least 2 responses that were not cut, got 0"):
-        measure([tmp_path], spread_pass_rates(1, 1, 64))
-
-
 REWARDS = PLAN.replace("pass_rates = {alpha = 1, beta = 1, prompts = 16}", "").replace(
     "prices = {median = 20, sigma = 0}", 'rewards = "REWARDS"\nprices = {seconds_per_token = 0.5}'
 )
@@ -260,6 +169,10 @@ def test_what_recorded_rewards_lack_is_said(tmp_path, write, say):
     nothing = PLAN.replace("sigma = 0}", "sigma = 0, seconds_per_token = 0}")
     code, shown = say("plan", tmp_path / "out", write(nothing))
     assert (code, "`seconds_per_token` may be 0 only if" in shown) == (2, True)
+    text = REWARDS.replace("REWARDS", str(rewards_file(tmp_path / "rewards.jsonl")))
+    spread = text.replace("prices = {", "prices = {sigma = 1, ")
+    code, shown = say("plan", tmp_path / "out", write(spread))
+    assert (code, "`prices.sigma` goes with `prices.median`" in shown) == (2, True)
 
 
 def plan_of(per_token, per_second, error=0.01):
@@ -271,20 +184,17 @@ def plan_of(per_token, per_second, error=0.01):
 
 
 def test_the_best_is_named_with_its_reason_unless_the_error_is_as_large():
-    found = list(in_words({"a": plan_of(2, 1), "b": plan_of(1, 1.01)}))
+    found = list(plan_in_words({"a": plan_of(2, 1), "b": plan_of(1, 1.01)}))
     assert found[0].startswith("Most signal per token: a, 2.00 times that of b: it trains on 1,000")
     assert found[1].startswith("Most signal per second: no winner; b and a differ by no more")
-    assert list(in_words({"a": plan_of(2, 1)})) == []
-    found = list(in_words({"a": plan_of(0, 1), "b": plan_of(0, 0)}))
+    assert list(plan_in_words({"a": plan_of(2, 1)})) == []
+    found = list(plan_in_words({"a": plan_of(0, 1), "b": plan_of(0, 0)}))
     assert found[0] == "No method has any signal per token."
 
 
 def test_the_plans_of_the_documentation_are_valid(root):
-    blocks = re.findall(r"```toml\n(.*?)```", (root / "docs/plan.md").read_text(), re.DOTALL)
-    whole, of_verl = map(tomllib.loads, blocks)
-    config = make_settings(PlanConfig, whole | of_verl)
-    assert config.prices.nodes == [1, 4]
-    assert config.method("GRPO").prompts.batch_size == 512
+    page = (root / "docs/plan.md").read_text(encoding="utf-8")
+    [whole] = map(tomllib.loads, re.findall(r"```toml\n(.*?)```", page, re.DOTALL))
     config = make_settings(PlanConfig, whole)
     assert [config.method(name).exit.type for name in config.methods] == [
         "fixed_count",

@@ -12,8 +12,8 @@ from scipy import stats
 from rollwise.cli import main
 from rollwise.commands.prepare import histogram
 from rollwise.config import PassRateRange
-from rollwise.evaluation import binomial_intervals
 from rollwise.reports.card import code
+from rollwise.statistics import binomial_intervals
 from rollwise.tasks import read_problems
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]

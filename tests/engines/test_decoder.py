@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
-from rollwise.engines.decoder import Decoder, OwnCode, forward_of
+from rollwise.engines.decoder import Decoder, ModelForward, forward_of
 
 ROPE = {"rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 KINDS = {
@@ -69,7 +69,7 @@ def test_logits_keys_and_values_are_those_of_the_models_own_code(kind, keep):
     twin = sharing_weights(make_model(*KINDS[kind]), ATTENTION)
     forward = forward_of(twin)
     assert isinstance(forward, Decoder)
-    found, wanted = logits_of(forward, keep), logits_of(OwnCode(twin), keep)
+    found, wanted = logits_of(forward, keep), logits_of(ModelForward(twin), keep)
     for part, other in zip(found, wanted, strict=True):
         assert_close(part, other)
 
@@ -82,7 +82,7 @@ def test_adapters_are_heeded():
     twin = sharing_weights(adapted, ATTENTION)
     forward = forward_of(twin)
     assert isinstance(forward, Decoder)
-    found, wanted = logits_of(forward, 1), logits_of(OwnCode(twin), 1)
+    found, wanted = logits_of(forward, 1), logits_of(ModelForward(twin), 1)
     for part, other in zip(found, wanted, strict=True):
         assert_close(part, other)
     unadapted, _ = logits_of(forward_of(sharing_weights(plain, ATTENTION)), 1)
@@ -91,4 +91,4 @@ def test_adapters_are_heeded():
 
 def test_models_of_other_architectures_run_by_their_own_code():
     mistral = make_model(MistralForCausalLM, MistralConfig, {})
-    assert isinstance(forward_of(sharing_weights(mistral, ATTENTION)), OwnCode)
+    assert isinstance(forward_of(sharing_weights(mistral, ATTENTION)), ModelForward)

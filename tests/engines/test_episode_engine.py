@@ -11,9 +11,8 @@ import pytest
 from tiny_models import LIMIT, PROMPTS, make_model
 from transformers import PreTrainedTokenizerFast
 
-from rollwise.engines import Completion, EpisodeEngine, EpisodeLimits, LostDraw
+from rollwise.engines import Completion, Engine, EpisodeEngine, EpisodeLimits, LostDraw
 from rollwise.engines.asynchronous import AsyncEngine
-from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import Calculator, EpisodeEnvironment, EpisodeLost, Opening, Turn
@@ -21,6 +20,7 @@ from rollwise.grading import Grader
 from rollwise.models.loading import model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.step import Episode
+from rollwise.step.session import grade_with, run_session
 
 PROBLEMS = {
     key: SimpleNamespace(messages=[{"role": "user", "content": str(key)}], answer=f"of {key}")
@@ -46,7 +46,7 @@ def says(*answers):
     return Playing(lambda turn, reply: answers[turn - 1])
 
 
-class Talking:
+class Talking(Engine):
     """An engine of `slots`, which draws the tokens [n, 1] in the n-th context that it is given."""
 
     def __init__(self, slots=None, truncated=(), portion=100):
@@ -337,8 +337,8 @@ def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
     async def step(turn, reply):
         return Turn(done=True, reward=1.0) if turn == 2 else Turn("x")
 
-    class Woken(Talking):
-        """Answers draw 0 alone; as long as that has nothing to draw, it waits to be woken."""
+    class Interruptible(Talking):
+        """Answers draw 0 alone; as long as that has nothing to draw, it waits to be interrupted."""
 
         def __init__(self):
             super().__init__()
@@ -351,17 +351,17 @@ def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
                 return []
             return [self.result(draw, self.under_way.pop(draw)) for draw in done]
 
-        def wake(self):
+        def interrupt(self):
             self.bell.release()
 
-    engine = Woken()
+    engine = Interruptible()
     with EpisodeEngine(engine, Playing(step), PROBLEMS, encode) as playing:
         playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
         [outcome] = playing.wait()
         assert (outcome.draw.index, outcome.price.turns) == (0, 2)
 
 
-def test_the_engine_is_woken_when_the_time_of_an_episode_is_over():
+def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
     rang = threading.Event()
 
     class Stuck(Talking):
@@ -369,7 +369,7 @@ def test_the_engine_is_woken_when_the_time_of_an_episode_is_over():
             assert rang.wait(timeout=60), "nobody said that the time is over"
             return []
 
-        def wake(self):
+        def interrupt(self):
             rang.set()
 
     limits = EpisodeLimits(seconds=0.01)
@@ -396,7 +396,7 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog):
     [result] = turns.wait()
     engine._end_turn(result)
     assert begun.wait(60)
-    of_environment = engine._answers._thread
+    of_environment = engine._environment_loop._thread
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
     closing.join(60)
@@ -449,13 +449,13 @@ def test_surplus_episodes_are_cancelled_under_way():
     assert cost.tokens == 2 * (len(engine.contexts) - broken_off) + 3 * broken_off
 
 
-def test_the_built_in_engine_can_be_woken_and_draws_on():
+def test_the_built_in_engine_can_be_interrupted_and_draws_on():
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
     engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5, processes=1)
     key, prompt = next(iter(PROMPTS.items()))
     draws = [Draw(key, index, index) for index in range(7)]
     engine.submit(draws, {key: prompt})
-    engine.wake()
+    engine.interrupt()
     assert engine.wait() == []
     done = []
     while found := engine.wait():
@@ -463,14 +463,16 @@ def test_the_built_in_engine_can_be_woken_and_draws_on():
     assert {completion.draw for completion in done} == set(draws)
 
 
-def test_an_engine_on_an_event_loop_can_be_woken():
+def test_an_engine_on_an_event_loop_can_be_interrupted():
     class Idle(AsyncEngine):
+        submit = load_weights = None
+
         async def _release(self):
             pass
 
     with Idle(slots=1, name="idle") as engine:
         engine._begin(DRAW, asyncio.Event().wait())
-        engine.wake()
+        engine.interrupt()
         assert engine.wait() == []
         assert engine.cancel([DRAW]) == 0
 

@@ -12,7 +12,6 @@ from completions_server import CONTEXT, CompletionsServer
 from rollwise.cli import main
 from rollwise.config import ModelSettings, ServerSettings, make_config
 from rollwise.engines import Completion, LostDraw
-from rollwise.engines.rollout import run_session
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import make_built_in_engine
 from rollwise.errors import ConfigError, EngineError
@@ -21,6 +20,7 @@ from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.sampling.session import draw_seed
+from rollwise.step.session import run_session
 from rollwise.tasks import make_running_sums
 
 pytest.importorskip("openai")

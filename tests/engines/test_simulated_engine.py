@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rollwise.engines.rollout import grade_with, run_session
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.errors import EngineError
 from rollwise.grading import ExactGrader
@@ -25,6 +24,7 @@ from rollwise.sampling import (
     Streamed,
     draw_seed,
 )
+from rollwise.step.session import grade_with, run_session
 
 RATES = {"right": 1.0, "wrong": 0.0}
 TEN = Lengths(median=10, sigma=0.0, longest=100, incorrect_factor=3.0)
@@ -380,10 +380,6 @@ class FakeSession:
         self.draws, self.flying, self.done = list(draws), [], False
         self.asked, self.recorded = [], []
         self.schedule = Streamed(8)
-
-    @property
-    def in_flight(self):
-        return list(self.flying)
 
     def next_draws(self, free_slots):
         self.asked.append(free_slots)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,17 +19,15 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from rollwise.cli import main
 from rollwise.config import VLLMSettings
 from rollwise.engines import Completion, LostDraw
-from rollwise.engines import vllm as engine_module
 from rollwise.engines.reaper import marked
-from rollwise.engines.rollout import run_session
-from rollwise.engines.shared_tensors import in_chunks
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.vllm import SEEDS, VLLMEngine
 from rollwise.errors import EngineError
 from rollwise.grading.grader import finished
-from rollwise.models.loading import adapter_weights, merged_weights, model_path
+from rollwise.models.loading import model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.sampling.session import draw_seed
+from rollwise.step.session import run_session
 
 pytestmark = [
     pytest.mark.vllm,
@@ -88,10 +85,10 @@ def models(folders):
     return [Qwen2ForCausalLM.from_pretrained(folder) for folder in folders]
 
 
-def make_engine(folder, tokenizer, adapters=None, **settings):
+def make_engine(folder, tokenizer, **settings):
     options = replace(SETTINGS, **settings)
     limits = (CONTEXT, LIMIT, 1.0, SLOTS)
-    return VLLMEngine(str(folder), tokenizer, {END}, *limits, options, adapters)
+    return VLLMEngine(str(folder), tokenizer, {END}, *limits, options)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +196,7 @@ def test_a_prompt_that_does_not_fit_is_named_and_nothing_is_drawn(engine):
 
 
 @pytest.fixture(params=[1, 2])
-def lending(request, engine):
+def sleeper(request, engine):
     """The engine at a sleep level. A CPU's memory stays: at level 2 its weights are wiped here."""
     engine.settings = replace(SETTINGS, sleep_level=request.param)
     sleep = engine._llm.sleep
@@ -218,111 +215,49 @@ def is_asleep(engine):
     return engine._call(engine._llm.is_sleeping())
 
 
-@pytest.fixture
-def on_device(engine, monkeypatch):
-    """Weights are read where they are, as on a GPU: here in shared memory, into which they move.
-
-    They go in several chunks, which end within layers.
-    """
-    monkeypatch.setattr(engine, "_shares", lambda weights: engine._on_device)
-    monkeypatch.setattr(engine, "_on_device", True)
-    monkeypatch.setattr(engine_module, "in_chunks", lambda tensors: in_chunks(tensors, 20_000))
-    yield
-    engine._forget_weights()
-
-
-@pytest.fixture(params=["memory", "device"])
-def way(request):
-    """How weights are handed over."""
-    if request.param == "device":
-        request.getfixturevalue("on_device")
-
-
-def test_weights_are_read_where_they_are(engine, folders, models, on_device, caplog):
-    """Also the first ones again, which were changed in place, as an optimizer does."""
-    draws = make_draws(20)
-    before = complete(engine, draws)
-    learner = Qwen2ForCausalLM.from_pretrained(folders[1])
-    engine.load_weights(learner.state_dict())
-    assert all(tensor.is_shared() for tensor in learner.parameters())
-    for completion in complete(engine, draws).values():
-        wanted = plain_logprobs(models[1], completion, 1.0)
-        np.testing.assert_allclose(completion.logprobs, wanted, atol=1e-4)
-    with torch.no_grad():
-        for name, own in learner.named_parameters():
-            own.copy_(models[0].get_parameter(name))
-    engine.load_weights(learner.state_dict())
-    after = complete(engine, draws)
-    assert {d: c.tokens for d, c in after.items()} == {d: c.tokens for d, c in before.items()}
-    assert "weights" not in caplog.text
-
-
-def test_weights_that_cannot_be_read_where_they_are_pass_through_memory(
-    engine, models, on_device, monkeypatch, caplog
-):
-    handle_of = engine_module.handle_of
-
-    def lost_handle(tensor):
-        handle = handle_of(tensor)
-        return handle | {"storage": [handle["storage"][0], b"/torch_gone", *handle["storage"][2:]]}
-
-    draws = make_draws(10)
-    before = tokens_of(engine, draws)
-    monkeypatch.setattr(engine_module, "handle_of", lost_handle)
-    engine.load_weights(models[1].state_dict())
-    assert "pass through the machine's memory from now on: " in caplog.text
-    for completion in complete(engine, draws).values():
-        wanted = plain_logprobs(models[1], completion, 1.0)
-        np.testing.assert_allclose(completion.logprobs, wanted, atol=1e-4)
-    caplog.clear()
-    engine.load_weights(models[0].state_dict())
-    assert tokens_of(engine, draws) == before
-    assert "weights" not in caplog.text
-
-
-def test_lent_memory_is_taken_back_with_the_latest_weights(lending, models, way):
+def test_it_wakes_up_with_the_latest_weights(sleeper, models):
     draws, later = make_draws(10), make_draws(10, seed=1)
-    before = tokens_of(lending, draws)
-    lending.load_weights(models[1].state_dict())
-    others = tokens_of(lending, later)
-    lending.load_weights(models[0].state_dict())
-    lending.submit(draws, PROMPTS)
-    lending.lend_memory()  # once what is in flight has ended
-    assert is_asleep(lending)
+    before = tokens_of(sleeper, draws)
+    sleeper.load_weights(models[1].state_dict())
+    others = tokens_of(sleeper, later)
+    sleeper.load_weights(models[0].state_dict())
+    sleeper.submit(draws, PROMPTS)
+    sleeper.sleep()  # once what is in flight has ended
+    assert is_asleep(sleeper)
     under_way = {}
-    while outcomes := lending.wait():
+    while outcomes := sleeper.wait():
         under_way |= {outcome.draw: outcome.tokens for outcome in outcomes}
     assert under_way == before
-    lending.load_weights(models[1].state_dict())
-    assert not is_asleep(lending)
-    assert tokens_of(lending, later) == others != before
-    lending.lend_memory()
-    assert is_asleep(lending)
-    assert tokens_of(lending, later) == others, "the next draw wakes it up"
-    lending.load_weights(models[0].state_dict())
-    assert tokens_of(lending, draws) == before
+    sleeper.load_weights(models[1].state_dict())
+    assert not is_asleep(sleeper)
+    assert tokens_of(sleeper, later) == others != before
+    sleeper.sleep()
+    assert is_asleep(sleeper)
+    assert tokens_of(sleeper, later) == others, "the next draw wakes it up"
+    sleeper.load_weights(models[0].state_dict())
+    assert tokens_of(sleeper, draws) == before
 
 
-def test_weights_of_the_folder_come_back_if_no_others_were_loaded(lending, models, monkeypatch):
-    before = tokens_of(lending, draws := make_draws(10))
-    monkeypatch.setattr(lending, "_weights", None)
-    lending.lend_memory()
-    assert tokens_of(lending, draws) == before
+def test_weights_of_the_folder_come_back_if_no_others_were_loaded(sleeper, models, monkeypatch):
+    before = tokens_of(sleeper, draws := make_draws(10))
+    monkeypatch.setattr(sleeper, "_weights", None)
+    sleeper.sleep()
+    assert tokens_of(sleeper, draws) == before
 
 
-def test_memory_that_cannot_be_taken_back_is_an_error(lending, monkeypatch):
+def test_memory_that_cannot_be_taken_back_is_an_error(sleeper, monkeypatch):
     async def fails(tags=None):
         raise RuntimeError("CUDA Error: out of memory")
 
-    lending.lend_memory()
+    sleeper.sleep()
     with monkeypatch.context() as patch:
-        patch.setattr(lending._llm, "wake_up", fails)
+        patch.setattr(sleeper._llm, "wake_up", fails)
         with pytest.raises(EngineError, match=r"gpu_memory_utilization .*out of memory"):
-            lending.submit(make_draws(1), PROMPTS)
-    complete(lending, make_draws(1))
+            sleeper.submit(make_draws(1), PROMPTS)
+    complete(sleeper, make_draws(1))
 
 
-def test_a_cpu_has_no_memory_to_lend(folders, tokenizer):
+def test_a_cpu_has_no_memory_to_free(folders, tokenizer):
     with pytest.raises(EngineError, match=r"engine.sleep_level must be 0 here.*\(cpu\)"):
         make_engine(folders[0], tokenizer, sleep_level=1)
 
@@ -480,7 +415,7 @@ def test_a_restart_that_fails_is_an_error_each_time_and_may_succeed_later(
         with pytest.raises(EngineError, match="did not start"):
             while complete(mortal, draws):  # lost, until it is known that the process has died
                 pass
-        mortal.lend_memory()
+        mortal.sleep()
         with pytest.raises(EngineError, match="did not start"):
             mortal.submit(draws, PROMPTS)
         with pytest.raises(EngineError, match="did not start"):
@@ -495,74 +430,12 @@ def test_a_restart_that_fails_is_an_error_each_time_and_may_succeed_later(
                 pass
 
 
-@pytest.fixture
-def adapted(folders):
-    """The first model with adapters that change what it draws; another seed, other adapters."""
-
-    def make(seed):
-        adapters = peft.LoraConfig(r=5, lora_alpha=10, target_modules="all-linear")
-        model = Qwen2ForCausalLM.from_pretrained(folders[0])
-        torch.manual_seed(seed)
-        model = peft.get_peft_model(model, adapters).eval()
-        for name, weight in model.named_parameters():
-            if "lora_B" in name:
-                torch.nn.init.normal_(weight, std=0.2)
-        return model
-
-    peft = pytest.importorskip("peft")
-    return make
-
-
-def test_adapters_alone_give_what_merged_ones_give(
-    engine, folders, models, tokenizer, adapted, monkeypatch
-):
-    draws, first, second = make_draws(20), adapted(0), adapted(1)
-    base = tokens_of(engine, draws)
-    wanted = {}
-    for model in (first, second):
-        engine.load_weights(merged_weights(model))
-        wanted[model] = complete(engine, draws)
-    engine.load_weights(models[0].state_dict())
-
-    def assert_same(found, merged):
-        assert {d: c.tokens for d, c in found.items()} == {d: c.tokens for d, c in merged.items()}
-        for draw, completion in found.items():
-            np.testing.assert_allclose(completion.logprobs, merged[draw].logprobs, atol=1e-4)
-
-    config = first.peft_config["default"]
-    with make_engine(folders[0], tokenizer, config, merge_adapters=False) as alone:
-        assert tokens_of(alone, draws) == base  # before it has any
-        alone.load_weights(adapter_weights(first))
-        assert_same(complete(alone, draws), wanted[first])
-        before = Path(alone._weights.path)
-        alone.load_weights(adapter_weights(second))
-        assert_same(complete(alone, draws), wanted[second])
-        with monkeypatch.context() as patch:
-            patch.setattr(alone, "settings", replace(alone.settings, sleep_level=1))
-            alone.lend_memory()
-        alone.load_weights(adapter_weights(first))
-        assert_same(complete(alone, draws), wanted[first])
-        kill(alone)
-        complete(alone, make_draws(1))  # lost with the process, or drawn by the next one
-        assert_same(complete(alone, draws), wanted[first])
-        assert alone.restarts == 1
-        folder = Path(alone._weights.path)
-    assert not before.exists() and not folder.exists()
-
-
-def test_adapters_that_are_too_large_for_vllm_are_an_error(folders, tokenizer, adapted):
-    config = replace(adapted(0).peft_config["default"], r=513)
-    with pytest.raises(EngineError, match=r"up to rank 512, and model.lora_rank is 513"):
-        make_engine(folders[0], tokenizer, config, merge_adapters=False)
-
-
 def test_a_model_that_vllm_cannot_load_is_an_error(tmp_path, tokenizer):
     with pytest.raises(EngineError, match="did not start"):
         make_engine(tmp_path / "nothing", tokenizer)
 
 
-@pytest.mark.parametrize("merged", ["true", "false"])
-def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog, merged):
+def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog):
     """After three steps at a large learning rate both still find the same tokens equally likely."""
     folder = tmp_path / "run"
     settings = {
@@ -571,7 +444,6 @@ def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog,
         "model.device": "cpu",
         "model.lora_rank": "4",
         "engine.type": "vllm",
-        "engine.merge_adapters": merged,
         "engine.max_new_tokens": "16",
         "engine.batch_size": "16",
         "engine.dtype": "float32",

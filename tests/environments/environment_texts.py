@@ -1,4 +1,4 @@
-"""Two small environments, one of each kind."""
+"""A small environment."""
 
 TASKSET = """
     import verifiers.v1 as vf
@@ -26,31 +26,4 @@ TASKSET = """
                 yield Task(data, self.config.task)
 
     __all__ = ["Rows"]
-"""
-
-CLASSIC = """
-    import verifiers as vf
-    from datasets import Dataset
-
-    def is_right(completion, answer, info):
-        return float(completion[-1]["content"] == answer == str(sum(info["terms"])))
-
-    async def is_short(completion, state, parser):
-        return float(len(parser.parse_answer(completion)) < 3)
-
-    def rows(numbers):
-        return Dataset.from_list([
-            {"question": f"{i}+2?", "answer": str(i + 2), "info": {"terms": [i, 2]}}
-            for i in numbers
-        ])
-
-    def load_environment(count=3, **others):
-        rubric = vf.Rubric(funcs=[is_right, is_short], weights=[2.0, 0.5])
-        return vf.SingleTurnEnv(**{
-            "dataset": rows(range(count)),
-            "eval_dataset": rows([7]),
-            "system_prompt": "Add.",
-            "rubric": rubric,
-            **others,
-        })
 """

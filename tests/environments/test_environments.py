@@ -2,11 +2,9 @@
 
 import importlib.util
 import json
-import signal
-from importlib.metadata import version
 
 import pytest
-from environment_texts import CLASSIC, TASKSET
+from environment_texts import TASKSET
 
 from rollwise.cli import main
 from rollwise.environments import EnvironmentSource
@@ -15,13 +13,7 @@ from rollwise.grading import EnvironmentGrader
 from rollwise.tasks import read_problems
 
 INSTALLED = importlib.util.find_spec("verifiers") is not None
-HAS_CLASSIC = INSTALLED and version("verifiers") < "0.4"
 needs_verifiers = pytest.mark.skipif(not INSTALLED, reason="needs verifiers")
-needs_classic = pytest.mark.skipif(not HAS_CLASSIC, reason="needs verifiers below 0.4")
-KINDS = [
-    pytest.param(TASKSET, id="taskset", marks=needs_verifiers),
-    pytest.param(CLASSIC, id="classic", marks=needs_classic),
-]
 
 
 def read(name, arguments=None, **options):
@@ -29,9 +21,9 @@ def read(name, arguments=None, **options):
     return read_problems("environment", environment=source, **options).problems
 
 
-@pytest.mark.parametrize("text", KINDS)
-def test_its_rows_are_the_problems_as_it_asks_them(write, text):
-    problems = read(write("asking", text), {"count": 4}, system_prompt="Not said.")
+@needs_verifiers
+def test_its_rows_are_the_problems_as_it_asks_them(write):
+    problems = read(write("asking", TASKSET), {"count": 4}, system_prompt="Not said.")
     assert [[(m["role"], m["content"]) for m in p.messages] for p in problems] == [
         [("system", "Add."), ("user", f"{i}+2?")] for i in range(4)
     ]
@@ -40,14 +32,13 @@ def test_its_rows_are_the_problems_as_it_asks_them(write, text):
     assert [p.key for p in problems] == [p.key for p in read("asking", {"count": 4})]
 
 
-@pytest.mark.parametrize("text", KINDS)
-def test_its_rewards_are_those_of_its_functions_by_their_weights(write, text):
-    """2 for the right answer; 0.5 for being asked "2+2?" (taskset) or for a short one (classic)."""
-    zero, _, two = read(write("rewarding", text))
-    by_row = {"taskset": [2.5, 0.5, 2.0], "classic": [2.5, 0.5, 2.5]}
+@needs_verifiers
+def test_its_rewards_are_those_of_its_functions_by_their_weights(write):
+    """2 for the right answer; 0.5 for being asked "2+2?"."""
+    zero, _, two = read(write("rewarding", TASKSET))
     with EnvironmentGrader("rewarding", workers=1) as grader:
         rewards = grader.grade(["4", "5", "2"], [two.answer, two.answer, zero.answer])
-        assert rewards.tolist() == by_row["classic" if text == CLASSIC else "taskset"]
+        assert rewards.tolist() == [2.5, 0.5, 2.0]
         assert grader.failures == 0
 
 
@@ -58,27 +49,6 @@ def test_a_task_whose_reward_raises_costs_its_response_the_reward(write):
     with EnvironmentGrader("raising", workers=1) as grader:
         assert grader.grade(["1", "2"], [row.answer] * 2).tolist() == [0.0, 2.0]
         assert grader.failures == 1
-
-
-@needs_classic
-def test_a_classic_environment_evaluates_on_its_own_data_and_takes_no_signals(write):
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    write("both", CLASSIC)
-    assert [p.messages[-1]["content"] for p in read("both", split="test")] == ["7+2?"]
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-@needs_classic
-def test_a_classic_environment_that_asks_another_thing_than_its_row_gives_no_reward(write):
-    other = """class Other(vf.SingleTurnEnv):
-        async def setup_state(self, state):
-            state["prompt"] = [vf.UserMessage(content="5+5?")]
-
-    def load_environment"""
-    changes = ("def load_environment", other), ("return vf.SingleTurnEnv(", "return Other(")
-    [row, *_] = read(write("changing", CLASSIC, *changes))
-    with pytest.raises(ValueError, match="asks another thing than the prompt of its row"):
-        EnvironmentSource("changing").open().score("2", row.answer)
 
 
 DATA = 'Data(prompt=f"{i}+2?",'
@@ -135,44 +105,6 @@ def test_a_prompt_that_is_not_text_is_refused(write):
         read("shown")
 
 
-MULTI_TURN = """vf.MultiTurnEnv):
-        async def env_response(self, messages, state, **others):
-            return []
-
-    def load_environment"""
-CLASSIC_REFUSED = {
-    "conversing": (
-        [
-            ("    def load_environment", f"    class Talk({MULTI_TURN}"),
-            ("return vf.SingleTurnEnv(", "return Talk("),
-        ],
-        "is a Talk, no SingleTurnEnv",
-    ),
-    "calling": (
-        [("**others,", '"tool_defs": [{"name": "f", "description": "", "parameters": {}}],')],
-        "has tools",
-    ),
-    "comparing": (
-        [("is_short(completion, state, parser)", "is_short(completions)")],
-        "scores responses by each other",
-    ),
-}
-
-
-@needs_classic
-@pytest.mark.parametrize("name", CLASSIC_REFUSED)
-def test_a_classic_environment_that_takes_more_than_a_response_is_refused(write, name):
-    changes, reason = CLASSIC_REFUSED[name]
-    with pytest.raises(ConfigError, match=f"`data.environment` must be .*'{name}' .*{reason}"):
-        EnvironmentGrader(write(name, CLASSIC, *changes))
-
-
-@pytest.mark.skipif(not INSTALLED or HAS_CLASSIC, reason="needs verifiers from 0.4 on")
-def test_a_classic_environment_names_the_release_that_has_it(write):
-    with pytest.raises(ConfigError, match=r"'old' exports no taskset.*pip install 'verifiers<0.4'"):
-        read(write("old", CLASSIC, ("from datasets import Dataset", "")))
-
-
 @needs_verifiers
 def test_what_cannot_be_opened_says_why(write):
     write("broken", "raise ValueError('of its own')")
@@ -180,6 +112,8 @@ def test_what_cannot_be_opened_says_why(write):
         read("broken")
     with pytest.raises(ConfigError, match="'nowhere' cannot be loaded: ModuleNotFoundError"):
         read("nowhere")
+    with pytest.raises(ConfigError, match="'old' exports no taskset"):
+        read(write("old", "def load_environment(): ..."))
     with pytest.raises(ConfigError, match=r"'asked' cannot be loaded: .*cuont"):
         read(write("asked", TASKSET), {"cuont": 5})
     with pytest.raises(ConfigError, match=r"`data\.environment` must name"):
@@ -188,7 +122,7 @@ def test_what_cannot_be_opened_says_why(write):
 
 @pytest.mark.skipif(INSTALLED, reason="verifiers is installed")
 def test_without_the_library_its_extra_is_named():
-    with pytest.raises(ConfigError, match=r"needs verifiers: pip install 'rollwise\[verifiers\]'"):
+    with pytest.raises(ConfigError, match=r"not installed: pip install 'rollwise\[verifiers\]'"):
         EnvironmentGrader("any")
 
 

@@ -61,6 +61,7 @@ def cheap(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare_runs, "START", "fork")
         patch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+        patch.setattr("rollwise.commands.train.LiveReport.step_ended", lambda report: None)
         for name in ("train", "evaluate"):
             trial = Trial(name, tmp_path_factory.mktemp("warm"))
             with contextlib.redirect_stdout(io.StringIO()):

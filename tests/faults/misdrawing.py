@@ -5,7 +5,7 @@ import random
 import threading
 from dataclasses import dataclass, field
 
-from rollwise.engines import ENGINES, EngineSettings, LostDraw
+from rollwise.engines import ENGINES, Engine, EngineSettings, LostDraw
 from rollwise.errors import EngineError
 
 
@@ -24,7 +24,7 @@ class Misdrawing(EngineSettings):
         return KINDS[self.fault](engine, lambda: luck.random() < self.rate)
 
 
-class Wrapping:
+class Wrapping(Engine):
     """Passes everything on to the engine within."""
 
     def __init__(self, engine, unlucky):

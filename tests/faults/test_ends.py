@@ -33,29 +33,6 @@ def test_a_signal_at_any_moment(folders, wanted, chance, tally, name, number):
         assert alike(trial, wanted) == []
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-def test_a_signal_while_steps_are_drawn_ahead(folders, wanted, chance, tally, number):
-    """Its bits depend on timing, but it has each step, and each draw of a step, once."""
-    name = "train that draws ahead"
-    keys = [line["step"] for line in wanted(name)[0]["metrics.jsonl"]]
-    for trial in ended_at_random(folders, wanted, chance, tally, name, number):
-        found = trial.result()
-        lines, visits = found["metrics.jsonl"], rows(found, "visits")
-        assert [line["step"] for line in lines] == keys
-        assert {line["steps_off_policy"] for line in lines[1:]} <= {0, 1}
-        steps = Counter(visit["step"] for visit in visits)
-        assert steps == dict.fromkeys(keys[1:], 2), "prompts of each step"
-        drawn = Counter(response["step"] for response in rows(found, "samples"))
-        assert drawn == {line["step"]: line["draws"] for line in lines[1:]}
-        totals = {key: sum(line[key] for line in lines[1:]) for key in ("draws", "tokens")}
-        assert totals.items() <= found["summary.json"].items()
-
-
-def rows(result, folder):
-    """Return all rows of the Parquet files in a folder of a result."""
-    return [row for name, part in result.items() if name.startswith(f"{folder}/") for row in part]
-
-
 def ended_at_random(folders, wanted, chance, tally, name, number):
     """Yield commands that got a signal at random moments, and then came to their end."""
     _, work, _ = wanted(name)

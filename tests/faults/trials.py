@@ -58,17 +58,7 @@ exit = {type = "fixed_count", samples = 3}
 SETTINGS = {"train": TRAIN, "evaluate": DRAWING, "prepare": DRAWING, "compare": COMPARE}
 
 EPISODES = TRAIN.replace("data = {", 'data = {train = "tool-sums", ').replace("= 8", "= 24")
-AHEAD = """
-steps = 7
-backend = {max_steps_off_policy = 1}
-prompts = {batch_size = 2}
-data = {problems = 16, max_terms = 3}
-engine = {max_new_tokens = 8}
-exit = {type = "fixed_count", samples = 2}
-evaluation = {problems = 4, samples = 1, every = 0}
-checkpoint = {every = 3}
-"""
-FURTHER = {"train of episodes": EPISODES, "train that draws ahead": AHEAD}
+FURTHER = {"train of episodes": EPISODES}
 """Other ways of a command, whose name is the first word."""
 
 

@@ -1,11 +1,9 @@
 """The few best of many, against sorting everything."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.prompts import choice
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
 
 few_values = st.sampled_from([-1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1.0, 1e-300, -1e-300])
@@ -22,21 +20,18 @@ def by_sorting(values, centre, count, exclude):
     return sorted(chosen + rest[: count - len(chosen)])
 
 
-@pytest.mark.parametrize("size", [1, 3, 1 << 14])
 @given(values=values_with_ties, centre=few_values | st.floats(-2, 2), data=st.data())
-def test_the_symmetric_choice_is_that_of_sorting(size, values, centre, data):
+def test_the_symmetric_choice_is_that_of_sorting(values, centre, data):
     count = data.draw(st.integers(0, len(values)))
     exclude = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
     expected = by_sorting(values, centre, count, exclude)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(choice, "BLOCK", size)
-        chosen = nearest_on_both_sides(np.array(values), centre, count, np.array(exclude))
-        assert chosen.tolist() == expected
-        if not any(exclude):
-            assert nearest_on_both_sides(np.array(values), centre, count).tolist() == expected
+    chosen = nearest_on_both_sides(np.array(values), centre, count, np.array(exclude))
+    assert chosen.tolist() == expected
+    if not any(exclude):
+        assert nearest_on_both_sides(np.array(values), centre, count).tolist() == expected
 
 
-def test_many_values_over_many_blocks():
+def test_the_symmetric_choice_of_many_values():
     """Half of 40,000 values tied, at counts small and large, on either side and beyond."""
     rng = np.random.default_rng(0)
     values = np.where(
@@ -56,17 +51,16 @@ def test_smallest_is_that_of_sorting(values, data):
     scores = np.array(values)
     scores[list(infinite)] = np.inf
     expected = [i for i in np.argsort(scores, kind="stable").tolist() if i not in infinite][:count]
-    for size in (1, 3, 1 << 14):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(choice, "BLOCK", size)
-            assert smallest(len(scores), count, scores.__getitem__).tolist() == expected
+    assert smallest(scores, count).tolist() == expected
+    exclude = np.isin(np.arange(len(scores)), list(infinite))
+    assert smallest(np.array(values), count, exclude).tolist() == expected
 
 
 def test_smallest_of_equals_are_the_first():
     scores = np.zeros(100_000)
-    assert smallest(len(scores), 1500, scores.__getitem__).tolist() == list(range(1500))
+    assert smallest(scores, 1500).tolist() == list(range(1500))
 
 
 def test_scores_that_are_not_numbers_are_left_out():
     scores = np.array([np.nan, 2.0, np.inf, 1.0])
-    assert smallest(4, 4, scores.__getitem__).tolist() == [3, 1]
+    assert smallest(scores, 4).tolist() == [3, 1]

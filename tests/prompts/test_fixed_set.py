@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-import rollwise.prompts as rp
 from rollwise.beliefs import BELIEFS, Belief, LatestPassRate
 from rollwise.prompts import CDAS, Curriculum, FixedSetSampler, Posterior, Prioritized, Uniform
-from rollwise.prompts.testing import play
 
 
 class FirstOfAll(FixedSetSampler):
@@ -52,19 +50,6 @@ def test_what_to_leave_out_are_keys_in_any_collection():
         assert Uniform("abc", 3).ask(exclude=exclude) == ["c"]
     with pytest.raises(ValueError, match=r"^not among the 3 prompts of this sampler: 'd'$"):
         Uniform("abc", 3).ask(exclude=["a", "d"])
-
-
-def test_a_mask_is_still_taken_in_this_release():
-    sampler = Uniform("abc", 3)
-    with pytest.warns(DeprecationWarning, match=r"^exclude takes keys; a mask is deprecated$"):
-        assert sampler.ask(exclude=np.array([True, False, True])) == ["b"]
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match=r"shape \(2,\)$"):
-        sampler.ask(exclude=np.array([True, False]))
-
-
-def test_the_old_name_of_the_base_still_serves():
-    with pytest.warns(DeprecationWarning, match="BatchSampler is now FixedSetSampler"):
-        assert rp.BatchSampler is FixedSetSampler
 
 
 @dataclass(eq=False)
@@ -141,26 +126,6 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     assert "AllTime keeps no state: it starts over" in caplog.text
 
 
-EARLIER = {
-    "uniform": lambda: Uniform(range(20), 4),
-    "curriculum": lambda: Curriculum(range(20), 4, levels=[5] * 20),
-    "prioritized": lambda: Prioritized(range(20), 4),
-    "posterior": lambda: Posterior(range(20), 4),
-    "cdas": lambda: CDAS(range(20), 4, warmup_epochs=2, revisit_share=0.5),
-}
-
-
-@pytest.mark.parametrize("choice", EARLIER)
-@pytest.mark.parametrize("steps", [0, 3, 30])
-def test_states_of_earlier_releases_are_read(choice, steps):
-    """Theirs had no prefix on what is believed, and CDAS counted visits once."""
-    sampler, other = (EARLIER[choice]() for _ in range(2))
-    play(sampler, steps)
-    state = {name.removeprefix("belief."): value for name, value in sampler.state_dict().items()}
-    other.load_state_dict({name: state[name] for name in state.keys() - {"belief", "told"}})
-    assert play(other, 12) == play(sampler, 12)
-
-
 def test_a_state_of_another_sampler_is_refused():
     with pytest.raises(ValueError, match=r"^the state is of the sampler Uniform, this one is CDAS"):
         CDAS("abc", 1).load_state_dict(Uniform("abc", 1).state_dict())
@@ -173,7 +138,7 @@ def test_a_state_that_lacks_something_says_what():
 
 def test_an_array_of_another_length_is_refused_and_nothing_changes():
     sampler = CDAS("abc", 1)
-    state = {**sampler.state_dict(), "visits": np.zeros(4), "competence": 7.0}
+    state = {**sampler.state_dict(), "belief.visits": np.zeros(4), "belief.competence": 7.0}
     with pytest.raises(ValueError, match=r"over 4 prompts, this one has 3: 'visits' has shape"):
         sampler.load_state_dict(state)
     assert sampler.competence == 0

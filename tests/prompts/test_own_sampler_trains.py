@@ -71,6 +71,7 @@ class TestRememberingAndRetiring(PromptSamplerContract):
 def train(tmp_path, monkeypatch):
     """Runs `rollwise train` with a sampler in the place of the one that the settings name."""
     monkeypatch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+    monkeypatch.setattr("rollwise.commands.train.LiveReport.step_ended", lambda report: None)
 
     def with_sampler(make, *arguments):
         def made(config, keys, levels, measured):

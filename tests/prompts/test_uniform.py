@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,19 +39,6 @@ def test_a_state_goes_on_where_it_was_taken(sampler, batches):
     restored.load_state_dict(state)
     assert asked(restored, 12) == asked(sampler, 12)
     assert restored.metrics() == sampler.metrics()
-
-
-def test_a_state_is_flat_and_its_own():
-    """Arrays and scalars, to be saved without pickle; what comes after does not change it."""
-    sampler = Uniform("abcdefg", batch_size=3, seed=5)
-    sampler.ask()
-    state = sampler.state_dict()
-    assert all(isinstance(value, np.ndarray | int | float | str) for value in state.values())
-    after = asked(sampler, 9)
-    for _ in range(2):
-        restored = Uniform("abcdefg", batch_size=3, seed=5)
-        restored.load_state_dict(state)
-        assert asked(restored, 9) == after
 
 
 def test_a_seed_makes_the_order():

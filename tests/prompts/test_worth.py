@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from fixed_set_contract import FixedSetContract
 
 from rollwise.beliefs import Belief
 from rollwise.prompts import Worth
-from rollwise.prompts.testing import FixedSetContract
 
 
 class TestContract(FixedSetContract):

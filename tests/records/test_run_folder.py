@@ -4,7 +4,6 @@ import json
 import math
 import os
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -191,16 +190,6 @@ def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
     assert [state.st_size for state in synced] == [len('{"step": 0}\n')]
 
 
-def test_metrics_of_earlier_releases_are_read_by_the_names_of_today(folder):
-    old = '{"step": 1, "uniform_first": 0.5, "uniform_after": 0.25}\n'
-    (folder.path / "metrics.jsonl").write_text(old)
-    folder.log({"step": 2, "zero_variance_first": 0.75})
-    assert folder.read_metrics() == [
-        {"step": 1, "zero_variance_first": 0.5, "zero_variance_after": 0.25},
-        {"step": 2, "zero_variance_first": 0.75},
-    ]
-
-
 def test_metrics_that_cannot_be_written_are_an_error(folder):
     (folder.path / "metrics.jsonl").mkdir()
     with pytest.raises(RunError) as caught:
@@ -312,19 +301,17 @@ def test_the_newest_responses_are_those_of_whole_prompts(folder, full_at_three, 
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_responses_of_an_earlier_release_are_read_and_gone_back_from(folder, full_at_three, step):
-    """It kept all of them in one file, with columns of nothing."""
-    old, new = [row(s, None) for s in (1, 2, 2)], [row(s, 0.5) for s in (2, 3, 3, 4, 4)]
-    pq.write_table(pa.Table.from_pylist(old), folder.path / "samples.parquet")
-    for one in new:
+def test_responses_of_later_steps_are_gone_back_from(folder, full_at_three, step):
+    rows = [row(s, 0.5) for s in (1, 2, 2, 2, 3, 3, 4, 4)]
+    for one in rows:
         folder.log({"step": one["step"]})
         folder.keep_samples([one])
         folder.flush_samples()
-    assert folder.read_samples() == old + new
+    assert folder.read_samples() == rows
     left = folder.path / "samples" / ".part-00007.parquet.partial"
     left.write_text("half of it")
     folder.discard_after(step)
-    assert folder.read_samples() == [one for one in old + new if one["step"] <= step]
+    assert folder.read_samples() == [one for one in rows if one["step"] <= step]
     assert not left.exists()
 
 

@@ -5,22 +5,17 @@ Needs Chromium with its driver (Debian: `chromium`, `chromium-driver`) and selen
 """
 
 import shutil
-import threading
+import time
 
 import numpy as np
 import pytest
 from test_report import HOSTILE, LEDGER, make_run, sample, step_line, visit
 
-from rollwise.evaluation import Estimate
-from rollwise.evaluation.curves import Curve, compare_methods
-from rollwise.evaluation.planning import Mean
-from rollwise.evaluation.replaying import ReplayedMethod, Replays
 from rollwise.records import RunFolder
 from rollwise.reports import write_evaluation_report, write_report
-from rollwise.reports.comparison import write_comparison_report
-from rollwise.reports.follow import serve_report
-from rollwise.reports.plan import write_plan_report
-from rollwise.reports.replay import write_replay_report
+from rollwise.reports.methods import write_comparison_report, write_simulation_report
+from rollwise.statistics import Estimate
+from rollwise.statistics.curves import Curve, compare_methods
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -101,10 +96,10 @@ def report(tmp_path_factory):
         "difficulty_p90": 1.0,
         "pass_rate_by_difficulty": [[-1.0, 0.8], [1.0, 0.2]],
     }
-    path = make_run(
-        tmp_path_factory.mktemp("runs") / HOSTILE_NAME.replace("/", ""), 12, samples, more
-    )
+    name = HOSTILE_NAME.replace("/", "")
+    path = make_run(tmp_path_factory.mktemp("runs") / name, 12, more=more)
     folder = RunFolder(path)
+    folder.keep_samples(samples)
     for step in range(1, 13):
         folder.keep_visit(step, visit(step, "evil", correct=step % 5), HOSTILE_NAME)
         for number in range(4):
@@ -265,6 +260,17 @@ def test_a_prompt_is_sorted_and_shown_by_all_its_responses_not_by_the_last(show,
     assert run_script(page, shown) == [seldom, often]
 
 
+def write_simulated(path, names):
+    """Write the report of a plan, in which each method is unlike the others."""
+    methods = {}
+    for at, name in enumerate(names):
+        mean = Estimate(1.0 + at, 0.9 + at, 1.1 + at)
+        methods[name] = dict.fromkeys(("tokens", "seconds", "signal"), mean)
+    tables = [("A table", ["method", "a step"], [[name, "0.5\n[0.4, 0.6]"] for name in names])]
+    costs = ("tokens", "seconds")
+    return write_simulation_report(path, methods, costs, {}, ["A sentence."], tables)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
     names = [f"method {number}" for number in range(20)]
@@ -272,7 +278,7 @@ def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
     curves = {name: {0: Curve(np.array([0.1, at / 20]), costs)} for at, name in enumerate(names)}
     (tmp_path / "c").mkdir()
     comparison = compare_methods(curves, names[0], 0.4, {})
-    page = show(write_comparison_report(tmp_path / "c", comparison, ""), theme=theme)
+    page = show(write_comparison_report(tmp_path / "c", comparison, [], []), theme=theme)
     looks = run_script(
         page,
         "[...document.querySelectorAll('#chart-tokens .legend svg')].map((s) => "
@@ -286,11 +292,8 @@ def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
     )
     assert len(drawn) == len(set(drawn)) == 20
 
-    figures = ("tokens", "seconds", "prompts", "draws", "trained", "signal")
-    figures += ("signal_per_1000_tokens", "signal_per_second")
-    plans = {name: dict.fromkeys(figures, Mean(1.0 + at, 0.1)) for at, name in enumerate(names)}
     (tmp_path / "p").mkdir()
-    page = show(write_plan_report(tmp_path / "p", plans, [], 10, 2), theme=theme)
+    page = show(write_simulated(tmp_path / "p", names), theme=theme)
     shapes = run_script(
         page,
         "[...document.querySelectorAll('#chart-signal-tokens .legend path')].map((p) => "
@@ -312,33 +315,12 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
         "other": {0: curve(0.7), 1: curve(0.8)},
     }
     (tmp_path / "c").mkdir()
-    compared = write_comparison_report(
-        tmp_path / "c", compare_methods(methods, "other", 0.4, {}), "A sentence."
-    )
-    figures = (
-        "prompts",
-        "draws",
-        "tokens",
-        "seconds",
-        "zero_variance_first",
-        "zero_variance_after",
-        "trained",
-        "signal",
-        "signal_per_1000_tokens",
-        "signal_per_second",
-    )
-    plans = {
-        name: dict.fromkeys(figures, Mean(at, 0.1))
-        for name, at in ((HOSTILE_NAME, 1.0), ("other", 2.0))
-    }
-    (tmp_path / "p").mkdir()
-    planned = write_plan_report(tmp_path / "p", plans, ["A sentence."], 10, 2)
+    comparison = compare_methods(methods, "other", 0.4, {})
+    tables = [("A table", ["method", "mean"], [[HOSTILE_NAME, "0.5\n[0.4, 0.6]"]])]
+    compared = write_comparison_report(tmp_path / "c", comparison, ["A sentence."], tables)
     around = {"value": 0.5, "low": 0.4, "high": 0.6}
-    (tmp_path / "r").mkdir()
-    means = {figure: Estimate(**around) for figure in figures}
-    replays = {name: ReplayedMethod(Replays({}, {}), means, None) for name in methods}
-    tables = [("A table", ["method", "a step"], [[HOSTILE_NAME, "0.5 [0.4, 0.6]"]])]
-    replayed = write_replay_report(tmp_path / "r", replays, ["A sentence."], tables, True)
+    (tmp_path / "p").mkdir()
+    simulated = write_simulated(tmp_path / "p", [HOSTILE_NAME, "other"])
     row = {
         f"{kind}@{k}": around
         for kind in ("avg", "pass", "maj", "all_correct", "all_wrong")
@@ -351,39 +333,22 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
     }
     (tmp_path / "e").mkdir()
     evaluated = write_evaluation_report(tmp_path / "e", summary, {"seed": 0, "samples": 4})
-    for report, charts in ((compared, 4), (planned, 2), (replayed, 2), (evaluated, 2)):
+    for report, charts in ((compared, 4), (simulated, 2), (evaluated, 2)):
         page = show(report, width, theme)
         assert run_script(page, "charts.size") == charts
         assert run_script(page, "document.documentElement.scrollWidth") <= width
         assert run_script(page, "document.querySelectorAll('.chart canvas').length") == charts
 
 
-def test_a_page_that_is_followed_shows_new_steps_and_keeps_what_is_open(show, tmp_path):
+def test_the_page_of_a_run_that_goes_on_loads_itself_again_unless_it_is_read(show, tmp_path):
     path = make_run(tmp_path / "run", samples=[sample(1, 0, "7=7"), sample(2, 0, "8=8")])
-    addresses, ready = [], threading.Event()
-
-    def started(address):
-        addresses.append(address)
-        ready.set()
-
-    thread = threading.Thread(target=serve_report, args=(path, "127.0.0.1", 0, started))
-    thread.start()
-    assert ready.wait(60)
-    page = show(addresses[0])
-    wait_for(page, "document.querySelector('.prompt') !== null")
+    page = show(write_report(path, goes_on=True, reload=0.5))
     page.execute_script("document.querySelector('.prompt').open = true")
-    wait_for(page, "document.querySelector('.response') !== null")
-    folder = RunFolder(path)
-    folder.log(step_line(4) | {"ledger": LEDGER})
-    folder.keep_samples([sample(4, 0, "9=9", question="9?")])
-    folder.flush_samples()
-    wait_for(page, "charts.get('reward').x.length === 4")
-    assert "4 steps" in run_script(page, "document.getElementById('summary').innerText")
-    assert "ledger" in run_script(page, "[...charts.keys()]")
-    wait_for(page, "document.querySelectorAll('.prompt').length === 2")
-    opened = "[...document.querySelectorAll('.prompt')].map((p) => p.open)"
-    assert sorted(run_script(page, opened)) == [False, True]
-    folder.write_summary({"steps": 4})
-    thread.join(60)
-    assert not thread.is_alive()
+    RunFolder(path).log(step_line(4) | {"ledger": LEDGER})
+    write_report(path, goes_on=True, reload=0.5)
+    time.sleep(1.5)
+    assert "3 steps" in run_script(page, "document.getElementById('summary').innerText")
+    page.execute_script("document.querySelector('.prompt').open = false")
+    wait_for(page, "document.getElementById('summary')?.innerText.includes('4 steps') ?? false")
+    wait_for(page, "typeof charts !== 'undefined' && charts.get('reward').x.length === 4")
     page.get("about:blank")

@@ -118,7 +118,7 @@ def test_failures_are_found_at_the_first_one():
 
 def test_the_settings_that_are_named_exist():
     """Bare names are those of sections, such as `exit`."""
-    methods = {}, {"exit": {"type": "balanced"}}, {"step": {"carry_over": True}}
+    methods = {}, {"exit": {"type": "balanced"}}
     known = {name for given in methods for name in flatten(make_config(given).model_dump(), ".")}
     known |= {name.partition(".")[0] for name in known}
     advice = "".join(inspect.getsource(findings_module).split('"""')[::2])

@@ -171,8 +171,8 @@ def test_limits_that_exclude_each_other_are_refused(kind, settings, error, messa
         (Estimated, {"epsilon": 0.0}, "^epsilon must be finite and above 0, got 0.0$"),
         (Estimated, {"minimum": 0}, "^minimum must be at least 1, got 0$"),
         (GVM, {"pilot": 0}, "^pilot must be at least 1, got 0$"),
-        (GVM, {"alpha": -1.0}, "^alpha must be finite, at least 0, got -1.0$"),
-        (GVM, {"beta": 0.5}, "^beta must be finite, at least 1, got 0.5$"),
+        (GVM, {"alpha": -1.0}, "^alpha must be finite and at least 0, got -1.0$"),
+        (GVM, {"beta": 0.5}, "^beta must be finite and at least 1, got 0.5$"),
     ],
 )
 def test_settings_out_of_range_are_refused(kind, settings, message):

@@ -143,5 +143,4 @@ def test_giving_up_is_a_verb_of_the_rule():
     rule = GiveUp(GiveUp(Balanced(), 0.2), 0.1)
     assert rule.gives_up(np.array([0.05, 0.15, 0.2])).tolist() == [True, True, False]
     assert rule.uses_priors
-    assert RolloutSession("a", rule).uses_priors
-    assert not RolloutSession("a", Balanced()).uses_priors
+    assert not Balanced().uses_priors

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.sampling import Pool, has_zero_variance, is_uniform, select_group
+from rollwise.sampling import Pool, has_zero_variance
 
 rewards_of_any_kind = st.lists(st.floats(-10, 10), max_size=30)
 
@@ -128,13 +128,3 @@ def test_uniform_does_not_depend_on_order(rewards):
         == has_zero_variance(sorted(rewards))
         == has_zero_variance(rewards[::-1])
     )
-
-
-def test_former_names_still_work_and_warn():
-    pool = Pool("x", [1.0, 1.0])
-    with pytest.warns(DeprecationWarning, match=r"Pool\.uniform is now called Pool\.zero_variance"):
-        assert pool.uniform is True
-    with pytest.warns(DeprecationWarning, match="now called Group.zero_variance"):
-        assert select_group(pool, 2).uniform is True
-    with pytest.warns(DeprecationWarning, match="is_uniform is now called has_zero_variance"):
-        assert is_uniform([0.0, 1.0]) is False

@@ -39,9 +39,7 @@ class Sessions(RuleBasedStateMachine):
         total=st.none() | st.integers(8, 30),
     )
     def begin(self, exit_rule, schedule, count, total):
-        self.session = RolloutSession(
-            range(count), exit_rule, schedule, total_draws=total, open_ended=True
-        )
+        self.session = RolloutSession(range(count), exit_rule, schedule, total_draws=total)
         self.keys, self.total, self.most = count, total, schedule.max_samples
         self.flying, self.rewards, self.tries = [], {}, Counter()
 
@@ -110,7 +108,6 @@ class Sessions(RuleBasedStateMachine):
         """Whatever came before, the rest can be drawn, and every prompt ends."""
         if not hasattr(self, "session"):
             return
-        self.session.close()
         for _ in range(1000):
             if self.session.done:
                 break

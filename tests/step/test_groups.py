@@ -6,8 +6,7 @@ import pytest
 from rollwise.engines import Completion
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
-from rollwise.step.groups import normalize_advantages, round_small_advantages
-from rollwise.step.ledger import group_ledger
+from rollwise.step.groups import normalize_advantages
 
 PROMPTS = {"q": [5, 6, 7]}
 
@@ -134,9 +133,18 @@ def test_normalized_advantages_lose_their_mean():
     """Two beliefs of ¼, one response incorrect and one correct: −¼ and ¾, of mean ¼ and std ½."""
     groups = [belief_group([0.0]), belief_group([1.0])]
     assert [group.advantages[0] for group in groups] == pytest.approx([-0.25, 0.75])
-    values = [group.advantages[0] for group in normalize_advantages(groups)]
+    values = [group.advantages[0] for group in normalize_advantages(groups, "standardize")]
     assert values == pytest.approx([-1.0, 1.0], rel=1e-3)
     assert normalize_advantages([]) == []
+
+
+def test_centred_advantages_of_raw_rewards_have_the_batchs_mean_as_baseline():
+    """Rewards 1, 0 and 0 of three prompts, mean ⅓: FlashREINFORCE's advantages."""
+    kept = {"objective": "reward", "strategy": "all", "unresolved": "keep"}
+    groups = [group_of([reward], **kept) for reward in (1, 0, 0)]
+    values = [group.advantages[0] for group in normalize_advantages(groups, "center")]
+    assert values == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    assert normalize_advantages(groups, "none") == groups
 
 
 def belief_group(rewards):
@@ -145,29 +153,3 @@ def belief_group(rewards):
     pool.prior = (1.0, 3.0)
     recipe = StepRecipe(group_size=1, strategy="all", objective="linear", baseline="belief")
     return make_group(recipe, pool, np.random.default_rng(0))
-
-
-def test_rounded_advantages_keep_their_expectation():
-    """Of 20,000 advantages of −¼, half become −½ and half 0; those of at least ½ stay."""
-    rng = np.random.default_rng(0)
-    [small, large] = round_small_advantages([belief_group([0.0]), belief_group([1.0])], 0.5, rng)
-    assert small.advantages.tolist() == [-0.25]
-    assert large.learned.tolist() == [0.75]
-    many = round_small_advantages([belief_group([0.0])] * 20_000, 0.5, rng)
-    values = np.concatenate([group.learned for group in many])
-    assert set(values.tolist()) == {-0.5, 0.0}
-    assert values.mean() == pytest.approx(-0.25, abs=4 * 0.25 / np.sqrt(20_000))  # 4 deviations
-
-
-def test_what_is_rounded_to_0_is_spare_and_costs_no_learning():
-    rng = np.random.default_rng(0)
-    groups = round_small_advantages([belief_group([0.0])] * 50, 0.5, rng)
-    left_out = [group for group in groups if not group.trained]
-    assert 10 < len(left_out) < 40
-    for group in left_out:
-        assert group.teaches  # it is no group without signal
-        assert [example.advantage for example in group.examples(PROMPTS)] == [0.0]
-        assert group_ledger(group)["draws"] == {"spare": 1}
-    kept = next(group for group in groups if group.trained)
-    assert [example.advantage for example in kept.examples(PROMPTS)] == [-0.5]
-    assert group_ledger(kept)["draws"] == {"trained": 1}

@@ -60,14 +60,11 @@ class Playing(Counting):
 
 def steps(count=3, kind=Counting, **changed):
     recipe = StepRecipe(**{"exit_rule": Balanced(2, 2), "group_size": 4} | changed)
-    sampler, carried = Uniform(list(PASS_RATES), 12), None
+    sampler = Uniform(list(PASS_RATES), 12)
     engine = kind(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
     for number in range(1, count + 1):
         before = engine.all_tokens
-        step = take_step(
-            recipe, sampler, lambda *parts: simulate(parts[0], engine, *parts[1:]), number, carried
-        )
-        carried = step.carried
+        step = take_step(recipe, sampler, lambda session: simulate(session, engine), number)
         yield step, engine.all_tokens - before
 
 
@@ -100,13 +97,6 @@ def test_the_streamed_steps_did_have_surplus_and_spare_draws():
     assert sum(ledger["draws"]["surplus"] for ledger in found) > 0
     assert sum(ledger["draws"]["spare"] for ledger in found) > 0
     assert sum(ledger["draws"]["zero_variance"] for ledger in found) > 0
-
-
-def test_what_goes_on_in_the_next_step_is_counted_once_in_all():
-    """Tokens of responses under way are in no pool yet; over the run nothing is counted twice."""
-    found = list(steps(count=6, carry_over=True, **STREAMED))
-    ledgers = [step.metrics["ledger"]["tokens"] for step, _ in found]
-    assert sum(sum(each.values()) for each in ledgers) == sum(tokens for _, tokens in found)
 
 
 def test_cut_responses_are_counted_beside_where_they_went():

@@ -7,8 +7,8 @@ import pytest
 
 from rollwise.engines import Completion
 from rollwise.prompts import CDAS, Prioritized, Retiring, Uniform
-from rollwise.sampling import Balanced, RolloutSession, Rounds
-from rollwise.step import RolloutCost, Rollouts, StepRecipe, make_group
+from rollwise.sampling import Balanced, FixedCount, RolloutSession, Rounds
+from rollwise.step import Episode, Price, RolloutCost, Rollouts, StepRecipe, make_group
 from rollwise.step.ledger import PLACES
 from rollwise.step.metrics import belief_metrics, rollout_metrics
 
@@ -94,6 +94,15 @@ def test_the_policy_is_judged_by_the_first_draws_alone():
     for name in ("reward", "zero_variance_first", "entropy", "response_tokens", "truncated"):
         assert later[name] == sooner[name]
     assert later["draws"] == sooner["draws"] + 2
+
+
+def test_episodes_are_counted_by_their_ends():
+    session = RolloutSession(["a"], FixedCount(3), Rounds(size=3, rounds=1))
+    for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
+        session.record(draw, 1.0, Episode(spans=(), price=Price(1, turns=2), end=end))
+    metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), [], first=2)
+    assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0, "cancelled": 4}
+    assert metrics["turns"] == 2
 
 
 def test_draws_lost_for_good_leave_figures_that_are_numbers():

@@ -51,7 +51,7 @@ def write_prepared(folder):
 
 
 def write_run(folder):
-    parquet(folder / "samples.parquet", LONG)
+    parquet(folder / "samples/part-00000.parquet", LONG)
     return folder
 
 

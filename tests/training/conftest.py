@@ -75,6 +75,7 @@ def train(monkeypatch):
     The report is left out: its plots take longer than the run.
     """
     monkeypatch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+    monkeypatch.setattr("rollwise.commands.train.LiveReport.step_ended", lambda report: None)
 
     def run(folder: Path, *arguments: str, **changed: str) -> int:
         return main(["train", "--output", str(folder), *arguments, *options(**changed)])

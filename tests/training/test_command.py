@@ -4,6 +4,8 @@ import errno
 import importlib.util
 import io
 import json
+import math
+import re
 import shutil
 import signal
 import sys
@@ -21,8 +23,10 @@ from rollwise.cli import main
 from rollwise.commands.train import summarise
 from rollwise.commands.train_display import TrainingDisplay
 from rollwise.config import make_config
+from rollwise.errors import RunError
 from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
+from rollwise.reports import LiveReport
 from rollwise.tasks import make_running_sums
 from rollwise.training.learner import Learner
 
@@ -88,6 +92,38 @@ def test_the_end_shows_before_and_after_and_where_the_report_is(
     assert "step 1 held-out avg@2" in shown
     assert "avg@2" in shown and "pass@2" in shown and "before" in shown and "after" in shown
     assert str(folder / "report.html") in shown.replace(" ", "")
+
+
+def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, monkeypatch):
+    folder, pages = tmp_path / "run", []
+
+    def page():
+        return (folder / "report.html").read_text(encoding="utf-8")
+
+    class Watched(LiveReport):
+        def step_ended(self):
+            super().step_ended()
+            pages.append(page())
+
+    monkeypatch.setattr("rollwise.commands.train.REPORT_EVERY", 0.0)
+    monkeypatch.setattr("rollwise.reports.live.SHARE", math.inf)
+    monkeypatch.setattr("rollwise.commands.train.LiveReport", Watched)
+    assert main(["train", "--output", str(folder), *tiny_options(steps="2")]) == 0
+    assert [number for text in pages for number in re.findall(r"(\d) steps? ·", text)] == list(
+        "012"
+    )
+    assert all("The run goes on." in text for text in pages)
+    assert "The run has ended." in page()
+
+    def broken(*arguments):
+        raise RunError("out of order")
+
+    monkeypatch.setattr("rollwise.training.loop.learn", broken)
+    assert main(["train", "--output", str(folder), *tiny_options(steps="3")]) == 2
+    assert "The run has ended." in page()  # no step has been taken since
+    folder = tmp_path / "other"
+    assert main(["train", "--output", str(folder), *tiny_options(steps="3")]) == 2
+    assert "The run has not ended, and does not go on." in page()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
@@ -236,7 +272,7 @@ def test_a_full_disk_stops_the_run_and_it_can_be_resumed(
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert train(tmp_path) == 2
-    assert "is not empty" in " ".join(capsys.readouterr().err.split())
+    assert "it holds something else" in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -295,8 +331,8 @@ def kill_in(monkeypatch, name, call):
     ("function", "call", "how"),
     [
         ("rollwise.training.loop.evaluate", 1, []),
-        ("rollwise.training.pipeline.learn", 2, []),
-        ("rollwise.training.pipeline.learn", 2, ["--resume"]),
+        ("rollwise.training.loop.learn", 2, []),
+        ("rollwise.training.loop.learn", 2, ["--resume"]),
         ("rollwise.training.loop.save_checkpoint", 1, []),
         ("rollwise.training.loop.save_checkpoint", 2, []),
         ("rollwise.commands.train.write_report", 1, []),
@@ -329,7 +365,7 @@ def test_a_summary_is_of_the_run_as_it_is(tmp_path, train, monkeypatch):
     """A run that is continued has none until its new end."""
     folder = tmp_path / "run"
     assert train(folder, steps="1") == 0
-    kill_in(monkeypatch, "rollwise.training.pipeline.learn", 1)
+    kill_in(monkeypatch, "rollwise.training.loop.learn", 1)
     with pytest.raises(Killed):
         train(folder, steps="2")
     assert not (folder / "summary.json").exists()
@@ -360,7 +396,7 @@ def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, 
     assert main(["train", "--resume"]) == 2
     assert "--output" in capsys.readouterr().err
     assert train(tmp_path / "nowhere", "--resume") == 2
-    assert "there is no run in" in capsys.readouterr().err
+    assert "there is nothing to resume" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
 
 

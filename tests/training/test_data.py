@@ -2,12 +2,14 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 from transformers import AutoTokenizer
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
+from rollwise.models.building import build
 from rollwise.models.loading import model_path
 from rollwise.training.data import load_data
 
@@ -23,7 +25,8 @@ def load(tokenizer):
 
     def load(context=None, seed=0, prompts=None, **sections):
         settings = {"seed": seed, "prompts": prompts or {"batch_size": 2}, **sections}
-        return load_data(make_config(settings), tokenizer, context)
+        model = SimpleNamespace(tokenizer=tokenizer, context=context)
+        return load_data(build(make_config(settings), model))
 
     return load
 

@@ -141,13 +141,11 @@ def test_packed_rows_teach_what_padded_ones_do(kind):
     [
         {"mini_batches": 2, "clip_low": 0.01, "clip_high": 0.01},
         {"entropy_coefficient": 0.3, "importance_cap": 1.1},
-        {"response_cap": 1.5},
-        {"response_cap": 1.5, "mini_batches": 2, "old_logprobs": "engine"},
+        {"average": "responses", "mini_batches": 2, "old_logprobs": "engine"},
     ],
-    ids=["clipped", "entropy", "capped", "capped later"],
+    ids=["clipped", "entropy", "averaged by response"],
 )
 def test_every_loss_is_the_same_in_packed_rows(settings):
-    """One micro-batch each, because the first bounds of `response_cap` are those of a batch."""
     model, examples = make("Qwen2"), make_examples()
     wanted, metrics, _ = gradients_of(model, examples, packed=False, **settings)
     found, packed_metrics, _ = gradients_of(model, examples, **settings)
@@ -155,14 +153,13 @@ def test_every_loss_is_the_same_in_packed_rows(settings):
     for ours, theirs in zip(found, wanted, strict=True):
         assert_close(ours, theirs, relative=1e-5)
     assert packed_metrics == pytest.approx(metrics, rel=1e-5, abs=1e-9)
-    assert metrics.get("capped_responses", 1) > 0
 
 
 def test_recomputed_activations_are_packed_alike():
     model, examples = make("Qwen2"), make_examples()
-    (wanted,), _, _ = gradients_of(model, examples, response_cap=1.5)
+    (wanted,), _, _ = gradients_of(model, examples)
     model.gradient_checkpointing_enable()
-    (found,), _, _ = gradients_of(model, examples, response_cap=1.5)
+    (found,), _, _ = gradients_of(model, examples)
     assert_close(found, wanted, relative=1e-9)
 
 

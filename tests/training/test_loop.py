@@ -1,9 +1,9 @@
 """The loop: a step taken apart with fakes, and whole runs that are stopped and resumed."""
 
 import copy
+import dataclasses
 import itertools
 import random
-import threading
 from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rollwise.config import make_config
-from rollwise.engines import Completion
+from rollwise.engines import Completion, Engine
 from rollwise.errors import ConfigError
 from rollwise.grading import Grader
 from rollwise.models.loading import in_bfloat16
@@ -23,8 +23,7 @@ from rollwise.sampling import GVM, Estimated
 from rollwise.sampling.session import draw_seed
 from rollwise.signals import Dropped
 from rollwise.step import draw_rollouts
-from rollwise.training.loop import evaluate, train
-from rollwise.training.pipeline import draw_step, learn, load_learned
+from rollwise.training.loop import draw, evaluate, learn, train
 from rollwise.training.run import resume_run, start_run
 from rollwise.training.state import Run
 
@@ -34,15 +33,14 @@ LUCK = {key: (i % 5) / 4 for i, key in enumerate([*TRAINED, *HELDOUT])}
 
 
 def train_step(run, step):
-    metrics, examples = draw_step(run, step)
-    return load_learned(run, metrics, learn(run.learner, examples))
+    return learn(run, *draw(run, step))
 
 
 def is_right(key, seed):
     return random.Random(seed).random() < LUCK[key]
 
 
-class FakeEngine:
+class FakeEngine(Engine):
     """Completes all that is submitted, right or wrong by the draw's seed."""
 
     def __init__(self):
@@ -99,9 +97,6 @@ class Listening(Uniform):
         super().tell(keys, correct, drawn)
         self.told = dict(zip(keys, zip(correct, drawn, strict=True), strict=True))
 
-    def tell_tokens(self, keys, tokens, responses):
-        self.told_tokens = dict(zip(keys, zip(tokens, responses, strict=True), strict=True))
-
 
 def make_run(tmp_path, **settings):
     config = make_config(
@@ -147,9 +142,6 @@ def test_a_step_from_prompts_to_weights(tmp_path):
 
     pools = {key: expected_pool(key, 5) for key in asked}
     assert run.sampler.told == {key: (sum(pool), len(pool)) for key, pool in pools.items()}
-    assert run.sampler.told_tokens == {
-        key: (2 * len(pool), len(pool)) for key, pool in pools.items()
-    }
     mixed = {key: pool for key, pool in pools.items() if 0 < sum(pool) < len(pool)}
     assert 0 < len(mixed) < len(pools)
     (examples,) = run.learner.learnt
@@ -231,7 +223,6 @@ def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
     assert sorted(Counter(draw.key for draw in main).values()) == sorted(counts[counts > 0])
     # The sampler learns of both; the draws of both are counted.
     assert sum(drawn for _, drawn in run.sampler.told.values()) == len(run.engine.submitted)
-    assert sum(n for _, n in run.sampler.told_tokens.values()) == len(run.engine.submitted)
     assert metrics["draws"] == len(run.engine.submitted)
     assert metrics["prompts"] == len(solved)
 
@@ -245,8 +236,7 @@ def test_where_no_pilot_is_solved_nothing_is_learnt(tmp_path):
 
 def test_refilling_keeps_to_the_budget_of_the_step(tmp_path):
     run = refilling(tmp_path, refills=20)
-    schedule = run.config.schedule.model_copy(update={"total_draws": 30})
-    run.config = run.config.model_copy(update={"schedule": schedule})
+    run.recipe = dataclasses.replace(run.recipe, total_draws=30)
     assert train_step(run, 1)["draws"] <= 30
 
 
@@ -596,57 +586,10 @@ def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monk
     assert all(1e-5 < line["sampler_gap"] < 0.1 for line in run.folder.read_metrics()[1:])
 
 
-class SlowLearner(FakeLearner):
-    """Learns from a step only once `most` further ones are drawn, or all are."""
-
-    def __init__(self, run, most):
-        super().__init__()
-        self.run, self.most, self.done = run, most, threading.Condition()
-
-    def learn(self, examples):
-        step = len(self.learnt) + 1
-        needed = min(step + self.most, self.run.config.steps)
-        with self.done:
-            assert self.done.wait_for(lambda: len(self.run.sampler.drawn_steps) >= needed, 60)
-        return super().learn(examples)
-
-
-class Counting(Uniform):
-    """Notes how many updates the engine's weights had when a step was told of."""
-
-    def tell(self, keys, correct, drawn):
-        super().tell(keys, correct, drawn)
-        with self.run.learner.done:
-            self.drawn_steps.append(self.run.engine.weights[-1] if self.run.engine.weights else 0)
-            self.run.learner.done.notify_all()
-
-
-def test_steps_are_drawn_ahead_of_their_updates(tmp_path, monkeypatch):
-    settings = {"backend": {"type": "tinker", "max_steps_off_policy": 2}}
-    run = make_run(tmp_path, steps=6, **settings)
-    run.sampler = Counting(TRAINED, 6, 3)
-    run.sampler.run, run.sampler.drawn_steps = run, []
-    run.learner = SlowLearner(run, most=2)
-    run.learner.save = lambda folder: None
-    run.learner.updates = 0
-    run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
-    clock = SimpleNamespace(perf_counter=lambda: len(run.sampler.drawn_steps))
-    monkeypatch.setattr("rollwise.training.pipeline.time", clock)  # goes on while a step is drawn
-    assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
-    # Steps 1 to 3 are drawn before the first update is made, each further one two updates behind.
-    assert run.sampler.drawn_steps == [0, 0, 0, 1, 2, 3]
-    lines = run.folder.read_metrics()[1:]
-    assert [line["steps_off_policy"] for line in lines] == [0, 1, 2, 2, 2, 2]
-    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
-    # All learning went on while steps were drawn, so the run's time is that of drawing alone.
-    assert {line["seconds"]["learning"] for line in lines} == {0}
-
-
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_the_engine_lends_its_memory_while_the_learner_learns(tmp_path, ahead):
-    run = make_run(tmp_path, steps=2, backend={"type": "tinker", "max_steps_off_policy": ahead})
+def test_the_engine_sleeps_while_the_learner_learns(tmp_path):
+    run = make_run(tmp_path, steps=2, backend={"type": "tinker"})
     done, engine, learner = [], run.engine, run.learner
-    engine.lend_memory = lambda: done.append("lend")
+    engine.sleep = lambda: done.append("sleep")
     learner.save, learner.updates = lambda folder: None, 0
     run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
 
@@ -658,51 +601,5 @@ def test_the_engine_lends_its_memory_while_the_learner_learns(tmp_path, ahead):
     engine.load_weights = noting("load", engine.load_weights)
     assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
     places = [i for i, what in enumerate(done) if what == "learn"]
-    assert len(places) == 2
-    if ahead:
-        assert "lend" not in done
-    else:
-        assert [done[i - 1 : i + 2] for i in places] == [["lend", "learn", "load"]] * 2
-        assert done.count("lend") == 2
-
-
-def test_memory_cannot_be_lent_by_an_engine_that_draws_ahead():
-    engine = {"type": "vllm", "sleep_level": 2}
-    make_config({"engine": engine})
-    with pytest.raises(ConfigError, match=r"`engine.sleep_level` must be 0 with"):
-        make_config({"engine": engine, "backend": {"max_steps_off_policy": 1}})
-    with pytest.raises(ConfigError, match=r"sleep_level must be 0, 1 or 2, got 3"):
-        make_config({"engine": {"type": "vllm", "sleep_level": 3}})
-
-
-def test_an_engine_that_draws_ahead_keeps_its_weights_until_it_is_given_new_ones():
-    config = make_config({"backend": {"max_steps_off_policy": 1}})
-    backend = config.backend.make().open(config, None)
-    engine, learner = backend.make_engine(), backend.learner
-    [name, *_] = learner.model.state_dict()
-    drawn_by, learnt = (model.state_dict()[name] for model in (engine.model, learner.model))
-    old, snapshot = drawn_by.clone(), learner.weights()
-    with torch.no_grad():
-        learnt += 1
-    assert torch.equal(drawn_by, old)
-    assert torch.equal(snapshot[name], old)
-    engine.load_weights(learner.weights())
-    assert torch.equal(drawn_by, old + 1)
-
-
-def test_a_run_that_draws_ahead_trains_to_its_end_and_says_how_old_its_steps_are(
-    train, metrics_of, tmp_path
-):
-    ahead = {"backend__max_steps_off_policy": "1", "evaluation__every": "0"}
-    assert train(tmp_path / "run", checkpoint__every="0", **ahead) == 0
-    lines = metrics_of(tmp_path / "run")
-    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
-    ages = [line["steps_off_policy"] for line in lines[1:]]
-    assert ages[0] == 0
-    assert set(ages) <= {0, 1}
-    assert "heldout" in lines[-1]
-
-
-def test_drawing_ahead_and_carrying_over_have_one_age_only():
-    with pytest.raises(ConfigError, match=r"`backend.max_steps_off_policy` must be 0 with"):
-        make_config({"backend": {"max_steps_off_policy": 1}, "step": {"carry_over": True}})
+    assert [done[i - 1 : i + 2] for i in places] == [["sleep", "learn", "load"]] * 2
+    assert done.count("sleep") == 2

@@ -6,7 +6,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rollwise.training.loss import importance_weights, policy_loss
+from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 
 # With bounds [0.8, 1.28] and a dual clip of 10, of min(ρA, clip(ρ)A), for A < 0 at least 10·A:
 # name, ρ, A, the loss (its negative), whether a bound holds it. Where none does, the loss is −ρA
@@ -126,3 +126,18 @@ def test_importance_weights_make_the_gradient_the_learners():
     weights = importance_weights(own, sampler, cap=10.0)
     torch.testing.assert_close(sampler.exp() * weights * advantages, own.exp() * advantages)
     assert (weights - 1).abs().max() > 0.1
+
+
+def test_the_divergence_of_a_response_by_hand():
+    """p = ½ and q = ¼: ½·log 2 + ½·log ⅔ = 0.1438 nats; beside a token on which both agree, half.
+
+    Probabilities of 0 and 1 are kept 1e-6 from these: log(1 − 1e-6 over ½) is about log 2.
+    """
+    half, quarter = np.log(0.5), np.log(0.25)
+    sampler = torch.tensor([half, half, half, 0.0])
+    learner = torch.tensor([quarter, quarter, half, half])
+    lengths = [1, 2, 1]
+    wanted = [0.14384, 0.07192, 0.69313]
+    for limit in (0.05, 0.1, 0.5, 0.7):
+        found = diverged_responses(sampler, learner, lengths, limit)
+        assert found.tolist() == [value > limit for value in wanted]

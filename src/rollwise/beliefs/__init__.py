@@ -4,17 +4,13 @@ NumPy and the standard library only.
 """
 
 from rollwise.beliefs.belief import Belief
-from rollwise.beliefs.constant import Constant
-from rollwise.beliefs.counts import DecayedBeta
-from rollwise.beliefs.hidden_states import HiddenStates
+from rollwise.beliefs.counts import Constant, DecayedBeta, LatestPassRate
 from rollwise.beliefs.kalman import LogitKalman
-from rollwise.beliefs.latest import LatestPassRate
 from rollwise.beliefs.ratings import Ratings
 
 BELIEFS: dict[str, type] = {
     "constant": Constant,
     "decayed_beta": DecayedBeta,
-    "hidden_states": HiddenStates,
     "latest": LatestPassRate,
     "logit_kalman": LogitKalman,
     "ratings": Ratings,
@@ -26,7 +22,6 @@ __all__ = [
     "Belief",
     "Constant",
     "DecayedBeta",
-    "HiddenStates",
     "LatestPassRate",
     "LogitKalman",
     "Ratings",

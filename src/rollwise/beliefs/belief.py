@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Places, State, refuse_or_warn
+from rollwise.beliefs.state import Places, State, load_into, refuse_or_warn, state_of
 
 EXPECTATION_WEIGHT = 4.0
 """How many responses an expected pass rate counts as, if its own strength is not known.
@@ -21,26 +22,34 @@ the next response is still correct with probability 1/6.
 class Belief(ABC):
     """What is known of the pass rate of each prompt of a fixed set.
 
-    Write `believe` and `learn`, and the state's two methods so that it survives a resumed run. A
+    Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. A
     belief is made apart from the prompt sampler that chooses by it (`belief=...`); that sampler
     teaches it, and anything else may ask it. Prompts are named by their places in the order of the
     sampler's keys. The fields of a subclass that have a `help` are its settings.
 
     Example:
         >>> class AllTime(Belief):
+        ...     kept = ("correct", "drawn")
+        ...
         ...     def __post_init__(self):
-        ...         self.counts = np.zeros((self.total, 2))
+        ...         self.correct, self.drawn = np.zeros(self.total), np.zeros(self.total)
         ...
         ...     def believe(self, places):
-        ...         correct, drawn = self.counts[places].T
-        ...         return (correct + 1) / (drawn + 2), drawn
+        ...         return (self.correct[places] + 1) / (self.drawn[places] + 2), self.drawn[places]
         ...
         ...     def learn(self, places, correct, drawn):
-        ...         self.counts[places] += np.stack([correct, drawn], axis=1)
+        ...         self.correct[places] += correct
+        ...         self.drawn[places] += drawn
 
     Args:
         total: The number of prompts.
+
+    Attributes:
+        kept: The attributes that make up its state: arrays of shape (total, ...), and
+            scalars.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ()
 
     total: int
 
@@ -96,16 +105,18 @@ class Belief(ABC):
         return {}
 
     def state_dict(self) -> State:
-        """Return all that is needed to resume, flat, of arrays and scalars; by default nothing."""
-        return {}
+        """Return all that is needed to resume, flat, of arrays and scalars; copies of `kept`."""
+        return state_of(self, self.kept)
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; by default only from an empty one, with a warning.
+        """Resume from a state; where nothing is kept only from an empty one, with a warning.
 
         Raises:
             ValueError: The state does not fit; then nothing changes.
         """
-        refuse_or_warn(type(self).__name__, state)
+        if not self.kept:
+            refuse_or_warn(type(self).__name__, state)
+        load_into(self, self.kept, state)
 
 
 def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:

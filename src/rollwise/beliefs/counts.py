@@ -1,12 +1,17 @@
-"""Counts of correct and incorrect responses, older ones counting less, and a Beta prior."""
+"""Beliefs that count correct responses: of each prompt, of its latest visit, or of all prompts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.belief import Belief
-from rollwise.beliefs.state import Places, State, array_from_state
+from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief, beta_of
+from rollwise.beliefs.state import Places, State, from_state
+from rollwise.sampling.checks import finite_above_zero, setting, share
+
+Floats = NDArray[np.floating]
+Counts = NDArray[np.int64]
 
 DECAY_HELP = (
     "What a visit keeps of a prompt's earlier counts (λ), from which its pass rate is expected; "
@@ -14,7 +19,7 @@ DECAY_HELP = (
 )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class DecayedBeta(Belief):
     """A Beta distribution of decayed counts (arXiv 2510.04996; with a prior, arXiv 2507.04632).
 
@@ -27,25 +32,21 @@ class DecayedBeta(Belief):
         ValueError: A setting out of its range.
     """
 
-    decay: float = field(default=0.5, kw_only=True, metadata={"help": DECAY_HELP})
-    prior_correct: float = field(
-        default=1.0, kw_only=True, metadata={"help": "α₀ of the prior Beta(α₀, β₀)."}
-    )
-    prior_incorrect: float = field(
-        default=1.0, kw_only=True, metadata={"help": "β₀ of the prior Beta(α₀, β₀)."}
-    )
+    kept: ClassVar[tuple[str, ...]] = ("_correct", "_incorrect")
+
+    decay: float = setting(0.5, DECAY_HELP)
+    prior_correct: float = setting(1.0, "α₀ of the prior Beta(α₀, β₀).")
+    prior_incorrect: float = setting(1.0, "β₀ of the prior Beta(α₀, β₀).")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.decay <= 1:
-            raise ValueError(f"decay must lie between 0 and 1, got {self.decay}")
-        for name in ("prior_correct", "prior_incorrect"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be finite and above 0, got {getattr(self, name)}")
+        share("decay", self.decay)
+        finite_above_zero("prior_correct", self.prior_correct)
+        finite_above_zero("prior_incorrect", self.prior_incorrect)
         # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
-        self._counts = np.full((self.total, 2), 0, dtype=np.float32)
-        self._visited = 0
+        self._correct = np.full(self.total, 0, dtype=np.float32)
+        self._incorrect = np.full(self.total, 0, dtype=np.float32)
 
-    def believe(self, places: Places | slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    def believe(self, places: Places | slice) -> tuple[Floats, Floats]:
         """Return the mean α/(α + β) and the strength α + β, shape (P,) each."""
         priors = self.priors(places)
         strength = priors.sum(axis=1)
@@ -53,33 +54,96 @@ class DecayedBeta(Belief):
 
     def priors(self, places: Places | slice) -> NDArray[np.float64]:
         """Return N₊ + α₀ and N − N₊ + β₀, shape (P, 2)."""
-        prior = (self.prior_correct, self.prior_incorrect)
-        priors: NDArray[np.float64] = self._counts[places].astype(float) + prior
+        counts = np.stack([self._correct[places], self._incorrect[places]], axis=1)
+        priors: NDArray[np.float64] = counts + np.array([self.prior_correct, self.prior_incorrect])
         return priors
 
-    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+    def learn(self, places: Places, correct: Counts, drawn: Counts) -> None:
         """Let the earlier counts of some prompts decay, and add the new ones."""
-        before = self._counts[places]
-        self._counts[places] = self.decay * before + np.stack([correct, drawn - correct], axis=1)
-        self._visited += int(np.count_nonzero(~before.any(axis=1)))
+        self._correct[places] = self.decay * self._correct[places] + correct
+        self._incorrect[places] = self.decay * self._incorrect[places] + (drawn - correct)
 
     def metrics(self) -> dict[str, float]:
         """Return the share of prompts seen."""
-        return {"visited": self._visited / self.total}
+        return {"visited": float(np.count_nonzero(self._correct + self._incorrect)) / self.total}
 
-    def state_dict(self) -> State:
-        """Return both counts, shape (total,) each; copies."""
-        return {"correct": self._counts[:, 0].copy(), "incorrect": self._counts[:, 1].copy()}
+
+@dataclass(eq=False)
+class LatestPassRate(Belief):
+    """Expects what was seen last (Kimi k1.5, arXiv 2501.12599); nothing before the first visit.
+
+    4 bytes a prompt. The latest pass rate of few responses is noisy: with 4, a prompt of true pass
+    rate 0.7 seems solved every fourth time.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("_pass_rates",)
+
+    def __post_init__(self) -> None:
+        self._pass_rates = np.full(self.total, np.nan, np.float32)
+
+    def believe(self, places: Places | slice) -> tuple[Floats, Floats]:
+        """Return the latest pass rates, which count as `EXPECTATION_WEIGHT` responses."""
+        latest = self._pass_rates[places]
+        return latest, np.where(np.isnan(latest), 0.0, EXPECTATION_WEIGHT)
+
+    def learn(self, places: Places, correct: Counts, drawn: Counts) -> None:
+        """Replace the latest pass rates."""
+        self._pass_rates[places] = correct / drawn
+
+    def metrics(self) -> dict[str, float]:
+        """Return the share of prompts seen."""
+        return {"visited": float(np.count_nonzero(~np.isnan(self._pass_rates))) / self.total}
+
+
+@dataclass(eq=False, kw_only=True)
+class Constant(Belief):
+    """Expects of every prompt the share of correct responses so far; older steps count less.
+
+    Use it as a yardstick for other beliefs: it knows the policy's level and nothing about single
+    prompts. It needs no memory per prompt. Before anything is seen it expects ½.
+
+    Raises:
+        ValueError: A setting out of its range.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("total", "_correct", "_drawn")
+
+    decay: float = setting(0.8, "The factor on earlier counts at each step; 1 never forgets.")
+    strength: float = setting(2.0, "How many responses the share counts as, for one prompt.")
+
+    def __post_init__(self) -> None:
+        share("decay", self.decay)
+        finite_above_zero("strength", self.strength)
+        self._correct, self._drawn = 1.0, 2.0
+
+    def believe(self, places: Places | slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the expected pass rates and their strength in pseudo-counts, shape (P,) each."""
+        count = len(np.arange(self.total)[places])
+        return np.full(count, self._correct / self._drawn), np.full(count, self.strength)
+
+    def priors(self, places: Places | slice) -> NDArray[np.float64]:
+        """Return α and β of the Beta distribution of this mean and strength, shape (P, 2)."""
+        return beta_of(*self.believe(places))
+
+    def learn(self, places: Places, correct: Counts, drawn: Counts) -> None:
+        """Take in a step: k correct of n responses to some prompts, each once, shape (P,) each."""
+        drawn_of_step = float(np.sum(drawn))
+        if drawn_of_step:
+            self._correct = self.decay * self._correct + float(np.sum(correct))
+            self._drawn = self.decay * self._drawn + drawn_of_step
 
     def load_state_dict(self, state: State) -> None:
         """Resume from a state.
 
         Raises:
-            ValueError: One of the counts is lacking, or is of another number of prompts.
+            ValueError: A count is lacking, or it is of another number of prompts.
         """
-        columns = [
-            array_from_state(state, name, self.total, np.float32)
-            for name in ("correct", "incorrect")
-        ]
-        self._counts = np.stack(columns, axis=1)
-        self._visited = int(np.count_nonzero(self._counts.any(axis=1)))
+        if (total := from_state(state, "total")) != self.total:
+            raise ValueError(
+                f"the state is of a belief over {total} prompts, this one has {self.total}"
+            )
+        super().load_state_dict(state)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the share."""
+        return {"belief_share": self._correct / self._drawn}

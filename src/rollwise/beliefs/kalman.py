@@ -1,8 +1,9 @@
 """A filter on each pass rate's logit, with a drift that all prompts share."""
 
+import copy
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
-from typing import Any
+from dataclasses import InitVar, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from rollwise.beliefs.belief import Belief, beta_of
 from rollwise.beliefs.level_offsets import LevelOffsets
 from rollwise.beliefs.ratings import logistic
-from rollwise.beliefs.state import Places, State, array_from_state, from_state
+from rollwise.beliefs.state import Places, State
+from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting, share
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +35,7 @@ LEAST_SCALE, MOST_SCALE = 0.2, 5.0
 """Bounds of the standard deviation of the set's logits, in units of the initial one."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class LogitKalman(Belief):
     """Tracks the logit of each pass rate as the policy learns: its mean and its variance.
 
@@ -77,45 +79,39 @@ class LogitKalman(Belief):
         ValueError: A setting out of its range, or levels or counts of another number of prompts.
     """
 
-    levels: InitVar[Sequence[int | None] | None] = field(default=None, kw_only=True)
-    measured: InitVar[ArrayLike | None] = field(default=None, kw_only=True)
-    measured_weight: float = field(
-        default=0.5,
-        kw_only=True,
-        metadata={
-            "help": "How many responses of the run one counts as that was drawn before it, perhaps "
-            "from another policy or at another temperature (`belief.prior` = `pass_rate`)."
-        },
+    kept: ClassVar[tuple[str, ...]] = (
+        "_offset",
+        "_variance",
+        "_visited_at",
+        "_level",
+        "_trend",
+        "_scale",
+        "_information",
+        "_steps",
     )
-    initial_pass_rate: float = field(
-        default=0.5,
-        kw_only=True,
-        metadata={"help": "What is expected of a prompt before anything is known."},
+
+    levels: InitVar[Sequence[int | None] | None] = None
+    measured: InitVar[ArrayLike | None] = None
+    measured_weight: float = setting(
+        0.5,
+        "How many responses of the run one counts as that was drawn before it, perhaps "
+        "from another policy or at another temperature (`belief.prior` = `pass_rate`).",
     )
-    initial_variance: float = field(
-        default=1.5,
-        kw_only=True,
-        metadata={"help": "Variance of the pass rates' logits over the set, before any is seen."},
+    initial_pass_rate: float = setting(
+        0.5, "What is expected of a prompt before anything is known."
     )
-    learn_variance: bool = field(
-        default=True,
-        kw_only=True,
-        metadata={"help": "Whether this variance is learned; otherwise it stays the initial one."},
+    initial_variance: float = setting(
+        1.5, "Variance of the pass rates' logits over the set, before any is seen."
     )
-    noise: float = field(
-        default=0.01, kw_only=True, metadata={"help": "Variance that a logit gains at each step."}
+    learn_variance: bool = setting(
+        True, "Whether this variance is learned; otherwise it stays the initial one."
     )
-    drift_gain: float = field(
-        default=0.3,
-        kw_only=True,
-        metadata={"help": "Share of the drift seen in a step that is believed; 0 for no drift."},
+    noise: float = setting(0.01, "Variance that a logit gains at each step.")
+    drift_gain: float = setting(
+        0.3, "Share of the drift seen in a step that is believed; 0 for no drift."
     )
-    trend_gain: float = field(
-        default=0.02,
-        kw_only=True,
-        metadata={
-            "help": "Share of a step's drift that is expected again at each later one; 0 for none."
-        },
+    trend_gain: float = setting(
+        0.02, "Share of a step's drift that is expected again at each later one; 0 for none."
     )
 
     def __post_init__(
@@ -125,16 +121,11 @@ class LogitKalman(Belief):
             raise ValueError(
                 f"initial_pass_rate must lie within (0, 1), got {self.initial_pass_rate}"
             )
-        if not 0 < self.initial_variance < np.inf:
-            raise ValueError(
-                f"initial_variance must be finite and above 0, got {self.initial_variance}"
-            )
-        for name in ("noise", "measured_weight"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)}")
-        for name in ("drift_gain", "trend_gain"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie between 0 and 1, got {getattr(self, name)}")
+        finite_above_zero("initial_variance", self.initial_variance)
+        finite_at_least("noise", self.noise, 0)
+        finite_at_least("measured_weight", self.measured_weight, 0)
+        share("drift_gain", self.drift_gain)
+        share("trend_gain", self.trend_gain)
         self._steps = 0
         self._level = float(np.log(self.initial_pass_rate / (1 - self.initial_pass_rate)))
         self._drift, self._trend = 0.0, 0.0
@@ -245,36 +236,20 @@ class LogitKalman(Belief):
 
     def state_dict(self) -> State:
         """Return all that is known, as copies."""
-        return {
-            "offset": self._offset.copy(),
-            "variance": self._variance.copy(),
-            "visited_at": self._visited_at.copy(),
-            "level": self._level,
-            "trend": self._trend,
-            "scale": self._scale,
-            "information": self._information,
-            "steps": self._steps,
-            **({} if self._of_levels is None else self._of_levels.state()),
-        }
+        of_levels = {} if self._of_levels is None else self._of_levels.state()
+        return super().state_dict() | of_levels
 
     def load_state_dict(self, state: State) -> None:
         """Resume from a state over the same number of prompts.
 
-        One of an earlier release has no trend and no scale; these start anew.
-
         Raises:
             ValueError: Something is lacking, or is of another number of prompts.
         """
-        offset = array_from_state(state, "offset", self.total, np.float32)
-        variance = array_from_state(state, "variance", self.total, np.float32)
-        visited_at = array_from_state(state, "visited_at", self.total, np.int32)
-        level, steps = float(from_state(state, "level")), int(from_state(state, "steps"))
-        if self._of_levels is not None:
-            self._of_levels.load(state)
-        self._offset, self._variance, self._visited_at = offset, variance, visited_at
-        self._level, self._steps, self._drift = level, steps, 0.0
-        self._trend, self._scale = float(state.get("trend", 0.0)), float(state.get("scale", 1.0))
-        self._information = float(state.get("information", SPREAD_INFORMATION))
+        resumed = copy.copy(self._of_levels)
+        if resumed is not None:
+            resumed.load(state)
+        super().load_state_dict(state)
+        self._of_levels, self._drift = resumed, 0.0
 
     def metrics(self) -> dict[str, float]:
         """Return the latest step's drift and the standard deviation over the set, in logits."""

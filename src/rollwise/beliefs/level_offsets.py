@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Places, State, array_from_state, from_state
+from rollwise.beliefs.state import Places, State, from_state, load_into, state_of
 
 Floats = NDArray[np.float64]
 
@@ -15,6 +15,8 @@ MEMORY = 0.99
 
 LONGEST_STEP = 1.0
 """Of an offset, in logits."""
+
+_KEPT = ("level_names", "level_offsets", "level_information")
 
 
 @dataclass(eq=False)
@@ -36,14 +38,14 @@ class LevelOffsets:
 
     def __post_init__(self) -> None:
         named = np.array([np.nan if each is None else each for each in self.levels], dtype=float)
-        self.names, member = np.unique(named, return_inverse=True)
+        self.level_names, member = np.unique(named, return_inverse=True)
         self._member = member.astype(np.int32)
-        self._offset = np.zeros(len(self.names))
-        self._information = np.full(len(self.names), 1.0 / self.variance)
+        self.level_offsets = np.zeros(len(self.level_names))
+        self.level_information = np.full(len(self.level_names), 1.0 / self.variance)
 
     def of(self, places: Places | slice) -> Floats:
         """Return the offset of the level of each prompt, shape (P,)."""
-        offsets: Floats = self._offset[self._member[places]]
+        offsets: Floats = self.level_offsets[self._member[places]]
         return offsets
 
     def learn(self, places: Places, surprise: Floats, information: Floats) -> None:
@@ -54,20 +56,16 @@ class LevelOffsets:
             surprise: The derivative of the log-likelihood by the logit, shape (P,).
             information: Its Fisher information, shape (P,).
         """
-        member, count = self._member[places], len(self.names)
+        member, count = self._member[places], len(self.level_names)
         prior = 1.0 / self.variance
-        self._information = MEMORY * self._information + (1.0 - MEMORY) * prior
-        self._information += np.bincount(member, information, count)
-        step = np.bincount(member, surprise, count) / self._information
-        self._offset += np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        kept = MEMORY * self.level_information + (1.0 - MEMORY) * prior
+        self.level_information = kept + np.bincount(member, information, count)
+        step = np.bincount(member, surprise, count) / self.level_information
+        self.level_offsets += np.clip(step, -LONGEST_STEP, LONGEST_STEP)
 
     def state(self) -> State:
         """Return the levels, their offsets, and how much these rest on; copies."""
-        return {
-            "level_names": self.names.copy(),
-            "level_offsets": self._offset.copy(),
-            "level_information": self._information.copy(),
-        }
+        return state_of(self, _KEPT)
 
     def load(self, state: State) -> None:
         """Resume from a state.
@@ -76,11 +74,9 @@ class LevelOffsets:
             ValueError: It is of other levels, or lacks something.
         """
         names = np.array(from_state(state, "level_names"), dtype=np.float64)
-        if not np.array_equal(names, self.names, equal_nan=True):
+        if not np.array_equal(names, self.level_names, equal_nan=True):
             raise ValueError(
                 f"the state is of prompts of levels {names.tolist()}, these have "
-                f"{self.names.tolist()}"
+                f"{self.level_names.tolist()}"
             )
-        offset = array_from_state(state, "level_offsets", len(names), np.float64)
-        self._information = array_from_state(state, "level_information", len(names), np.float64)
-        self._offset = offset
+        load_into(self, _KEPT, state)

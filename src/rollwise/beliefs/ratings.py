@@ -3,15 +3,15 @@
 A rule of rating is a frozen dataclass of pure functions. P is the number of prompts told.
 """
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, get_args
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief
-from rollwise.beliefs.state import Places, State, array_from_state, from_state
-from rollwise.sampling.checks import one_of
+from rollwise.beliefs.state import Places, State, from_state
+from rollwise.sampling.checks import finite_above_zero, one_of, setting, share
 
 Form = Literal["paper", "released_code", "calibrated"]
 """`paper`: difficulty is an average of gaps, as published. `released_code`: the same with a first
@@ -27,32 +27,6 @@ Values = NDArray[np.float64]
 def logistic(logits: Any) -> Any:
     """σ(x) = 1/(1 + exp(−x)), for numbers and arrays; it does not overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(logits)))
-
-
-class RatingRule(Protocol):
-    """How difficulties and the competence move when pass rates come in."""
-
-    def update(
-        self, difficulty: Values, competence: float, visits: Values, pass_rates: Values, tells: int
-    ) -> tuple[Values, float]:
-        """Return the new difficulties, and what to add to the competence.
-
-        Args:
-            difficulty: D of the prompts told, before.
-            competence: C, before.
-            visits: t, how often each has been told, this time included.
-            pass_rates: s of each.
-            tells: How often anything has been told, this time included.
-        """
-        ...
-
-    def centre(self, competence: float, target: float) -> float:
-        """Return the difficulty to aim at for pass rate `target`."""
-        ...
-
-    def expected(self, difficulty: Values, competence: float) -> Values:
-        """Return the pass rates that difficulties stand for."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +53,18 @@ class AverageGap:
     def update(
         self, difficulty: Values, competence: float, visits: Values, pass_rates: Values, tells: int
     ) -> tuple[Values, float]:
-        """D ← D + η·(d − D) with η = max(1/t, floor); C moves by minus the mean change of D."""
+        """D ← D + η·(d − D) with η = max(1/t, floor); C moves by minus the mean change of D.
+
+        Args:
+            difficulty: D of the prompts told, before.
+            competence: C, before.
+            visits: t, how often each has been told, this time included.
+            pass_rates: s of each.
+            tells: How often anything has been told, this time included.
+
+        Returns:
+            The new difficulties, and what to add to the competence.
+        """
         step = np.maximum(1.0 / (visits + self.delay), self.step_floor)
         gap = logistic(competence - difficulty) - pass_rates
         change = step * (gap - difficulty)
@@ -133,35 +118,27 @@ class LogitRating:
         return expected
 
 
-@dataclass(eq=False)
+RatingRule = AverageGap | LogitRating
+"""How difficulties and the competence move when pass rates come in."""
+
+
+@dataclass(eq=False, kw_only=True)
 class RatingSettings:
     """The settings of `Ratings`, which `CDAS` takes too."""
 
-    form: Form = field(
-        default="paper",
-        kw_only=True,
-        metadata={
-            "help": "`paper`: as published; `released_code`: with half its first step; "
-            "`calibrated`: in logits."
-        },
+    form: Form = setting(
+        "paper",
+        "`paper`: as published; `released_code`: with half its first step; "
+        "`calibrated`: in logits.",
     )
-    step: float = field(
-        default=4.0,
-        kw_only=True,
-        metadata={"help": "Calibrated form: first step of a difficulty, in logits."},
+    step: float = setting(4.0, "Calibrated form: first step of a difficulty, in logits.")
+    competence_step: float = setting(
+        2.0, "Calibrated form: first step of the competence, in logits."
     )
-    competence_step: float = field(
-        default=2.0,
-        kw_only=True,
-        metadata={"help": "Calibrated form: first step of the competence, in logits."},
-    )
-    step_floor: float | None = field(
-        default=None,
-        kw_only=True,
-        metadata={
-            "help": "What the step 1/t never falls below; 0 never forgets. By default 0 in the "
-            "published forms and 0.1 in the calibrated one."
-        },
+    step_floor: float | None = setting(
+        None,
+        "What the step 1/t never falls below; 0 never forgets. By default 0 in the "
+        "published forms and 0.1 in the calibrated one.",
     )
 
     def ratings(self, total: int) -> "Ratings":
@@ -181,20 +158,19 @@ class Ratings(RatingSettings, Belief):
         ValueError: A setting out of its range.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("form", "_difficulty", "_visits", "_competence", "_tells")
+
     def __post_init__(self) -> None:
         one_of("form", self.form, get_args(Form))
-        for name in ("step", "competence_step"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be finite and above 0, got {getattr(self, name)}")
-        if not 0 <= (self.step_floor or 0.0) <= 1:
-            raise ValueError(f"step_floor must lie between 0 and 1, got {self.step_floor}")
+        finite_above_zero("step", self.step)
+        finite_above_zero("competence_step", self.competence_step)
+        share("step_floor", self.step_floor or 0.0)
         self._rule = self._make_rule()
         # Filled, not reserved by np.zeros: else the first visits wait for the memory to be given.
         self._difficulty = np.full(self.total, 0.0)
         self._visits = np.full(self.total, 0, dtype=np.uint32)
         self._competence = 0.0
         self._tells = 0
-        self._visited = 0
 
     def _make_rule(self) -> RatingRule:
         floor = _FLOORS[self.form] if self.step_floor is None else self.step_floor
@@ -211,11 +187,6 @@ class Ratings(RatingSettings, Belief):
     def competence(self) -> float:
         """C."""
         return self._competence
-
-    @property
-    def visits(self) -> NDArray[np.uint32]:
-        """How often each prompt has been visited, shape (total,); a copy."""
-        return self._visits.copy()
 
     def believe(self, places: Places | slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the pass rates that the difficulties imply.
@@ -240,7 +211,6 @@ class Ratings(RatingSettings, Belief):
             self._tells,
         )
         self._competence += change
-        self._visited += int(np.count_nonzero(visits == 1))
 
     def difficulties(self, places: Places) -> NDArray[np.float64]:
         """Return D of some prompts, shape (P,)."""
@@ -263,17 +233,7 @@ class Ratings(RatingSettings, Belief):
             "difficulty_p10": low,
             "difficulty_p50": middle,
             "difficulty_p90": high,
-            "visited": self._visited / self.total,
-        }
-
-    def state_dict(self) -> State:
-        """Return difficulties, visits, the competence and the number of tells; copies."""
-        return {
-            "form": self.form,
-            "difficulty": self._difficulty.copy(),
-            "visits": self._visits.copy(),
-            "competence": self._competence,
-            "tells": self._tells,
+            "visited": float(np.count_nonzero(self._visits)) / self.total,
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -285,9 +245,4 @@ class Ratings(RatingSettings, Belief):
         form = str(from_state(state, "form"))
         if form != self.form:
             raise ValueError(f"the state is of the form {form!r}, these are of {self.form!r}")
-        difficulty = array_from_state(state, "difficulty", self.total, np.float64)
-        visits = array_from_state(state, "visits", self.total, np.uint32)
-        competence, tells = float(from_state(state, "competence")), int(from_state(state, "tells"))
-        self._difficulty, self._visits = difficulty, visits
-        self._competence, self._tells = competence, tells
-        self._visited = int(np.count_nonzero(visits))
+        super().load_state_dict(state)

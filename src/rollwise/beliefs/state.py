@@ -1,6 +1,7 @@
 """States that can be saved without pickle, and places of prompts."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,19 +27,43 @@ def from_state(state: State, name: str) -> Any:
     return state[name]
 
 
-def array_from_state(state: State, name: str, length: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Copy an array out of a state.
+def array_from_state(
+    state: State, name: str, shape: tuple[int, ...], dtype: DTypeLike
+) -> NDArray[Any]:
+    """Copy an array out of a state, one entry for each prompt.
 
     Raises:
         ValueError: It is lacking, or is of another number of prompts.
     """
     values = np.array(from_state(state, name), dtype=dtype)
-    if values.shape != (length,):
+    if values.shape != shape:
         raise ValueError(
-            f"the state is of a sampler over {values.size} prompts, this one has {length}: "
-            f"{name!r} has shape {values.shape}"
+            f"the state is of a sampler over {len(np.atleast_1d(values))} prompts, this one has "
+            f"{shape[0]}: {name!r} has shape {values.shape}"
         )
     return values
+
+
+def state_of(owner: Any, names: Iterable[str]) -> State:
+    """Return attributes, by their names without a leading underscore; arrays as copies."""
+    values = {name.removeprefix("_"): getattr(owner, name) for name in names}
+    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+
+
+def load_into(owner: Any, names: Iterable[str], state: State) -> None:
+    """Set attributes to what `state_of` returned, of the kind and the shape that they have.
+
+    Raises:
+        ValueError: One is lacking, or of another shape; then none is set.
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        held, key = getattr(owner, name), name.removeprefix("_")
+        if isinstance(held, np.ndarray):
+            found[name] = array_from_state(state, key, held.shape, held.dtype)
+        else:
+            found[name] = type(held)(from_state(state, key))
+    vars(owner).update(found)
 
 
 def part_of_state(state: State, prefix: str) -> State:

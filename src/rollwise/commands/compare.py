@@ -1,7 +1,5 @@
 """`rollwise compare`: train methods with several seeds, and say what the differences are worth."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -23,20 +21,15 @@ from rollwise.commands.compare_runs import (
     runs_at_a_time,
     train_missing,
 )
-from rollwise.commands.compare_tables import (
-    comparison_tables,
-    in_words,
-    markdown,
-    seconds_in_words,
-)
-from rollwise.commands.method_tables import methods_in_words
-from rollwise.config import CompareConfig, is_recorded_by, make_config, make_settings
+from rollwise.commands.compare_tables import comparison_tables, in_words
+from rollwise.commands.folder import recorded_settings, stopped, write_settings
+from rollwise.commands.tables import methods_in_words, say, show, write_csv, write_markdown
+from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
-from rollwise.evaluation.curves import Comparison, Curve, Curves, compare_methods
 from rollwise.files import write_text
 from rollwise.records import RunFolder
-from rollwise.reports.comparison import write_comparison_report
-from rollwise.signals import Terminated
+from rollwise.reports.methods import write_comparison_report
+from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
 
 Name = TypeVar("Name", bound=tuple[Any, ...])
 
@@ -66,58 +59,57 @@ def compare(
     """
     config = _settings(layers, path, resume)
     if config.rewards is not None:
-        return compare_rewards(config, config.rewards, path, console)
+        compare_rewards(config, config.rewards, path, console)
+        return True
     chosen: Chosen = {}
     if config.folders:
         curves = _read_curves(config.folders)
+        _check_baseline(config, curves)
+        write_settings(RunFolder(path), config)
     else:
         records = Records(path)
+        write_settings(RunFolder(path), config)
         methods = {name: make_config(config.run_settings(name, 0, {})) for name in config.compared}
-        for sentence in methods_in_words(methods):
-            console.print(escape(sentence), highlight=False)
+        say(console, list(methods_in_words(methods)))
         try:
             chosen = choose_settings(config, records, console)
             curves = _train_all(config, records, chosen, console)
         except KeyboardInterrupt as stop:
-            console.print(
-                f"stopped; to resume: rollwise compare --output {escape(str(path))} --resume"
-            )
-            if isinstance(stop, Terminated):
-                raise
-            return False
+            return stopped("compare", path, console, stop)
     baseline = config.baseline or next(iter(curves))
-    if baseline not in curves:
-        raise ConfigError(f"`baseline` must be one of {', '.join(curves)}; it is {baseline!r}")
     comparison = compare_methods(curves, baseline, config.target, chosen)
-    for table in comparison_tables(comparison):
-        console.print(table)
-    for sentence in in_words(comparison):
-        console.print(escape(sentence))
+    tables, words = comparison_tables(comparison), list(in_words(comparison))
+    show(console, comparison_tables(comparison, narrow=True))
+    say(console, words)
     _write(path, comparison)
-    report = write_comparison_report(path, comparison, seconds_in_words(comparison))
+    write_markdown(path / "comparison.md", tables, words)
+    report = write_comparison_report(path, comparison, words, tables)
     console.print(f"report: {escape(str(report))}")
     return True
 
 
+def _check_baseline(config: CompareConfig, curves: Mapping[str, Curves]) -> None:
+    if config.baseline is not None and config.baseline not in curves:
+        raise ConfigError(
+            f"`baseline` must be one of {', '.join(curves)}; it is {config.baseline!r}"
+        )
+
+
 def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:
-    """Resolve the settings, check those of every run, and record them in the folder."""
-    folder = RunFolder(path)
-    known = folder.has_config
-    if resume and not known:
-        raise RunError(f"{path}: there is nothing to resume; give another --output")
-    if not (known or folder.is_new or (path / RECORDS).exists()):
-        raise RunError(f"{path}: it holds something else; give another --output")
-    recorded = folder.read_config() if known else {}
-    if not is_recorded_by(CompareConfig, recorded):
-        raise RunError(f"{path} is the folder of another command; give another --output")
+    """Resolve the settings, and check the folder and those of every run.
+
+    Raises:
+        ConfigError: A setting is bad.
+        RunError: The folder holds something else, or, with `resume`, nothing.
+    """
+    recorded = {}
+    if resume or RunFolder(path).has_config or not (path / RECORDS).exists():
+        recorded = recorded_settings(CompareConfig, path, resume)
     config = make_settings(CompareConfig, *([recorded] if resume else []), *layers)
     config.check_methods()
     names = [file_name(method) for method in config.compared]
     if len(set(names)) < len(names):
         raise ConfigError(f"two of `methods` have the same name of a folder: {', '.join(names)}")
-    settings = config.model_dump(mode="json")
-    if recorded != settings:
-        folder.write_config(settings)
     return config
 
 
@@ -228,7 +220,7 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
 
 
 def _write(path: Path, comparison: Comparison) -> None:
-    """Write `comparison.json`, `comparison.md`, and `runs.csv` with a line for each run."""
+    """Write `comparison.json`, and `runs.csv` with a line for each run."""
     target, costs = comparison.target, comparison.costs
     content = {
         "baseline": comparison.baseline,
@@ -240,18 +232,14 @@ def _write(path: Path, comparison: Comparison) -> None:
         },
     }
     write_text(path / "comparison.json", json.dumps(content, indent=2) + "\n")
-    write_text(path / "comparison.md", markdown(comparison))
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(
-        ["method", "seed", "accuracy", "collapsed", *costs, *(f"{c}_to_target" for c in costs)]
-    )
+    header = ["method", "seed", "accuracy", "collapsed", *costs]
+    rows = []
     for name, of_seeds in comparison.curves.items():
         for seed, curve in sorted(of_seeds.items()):
             spent = [curve.costs[cost][-1] for cost in costs]
             needed = [curve.cost_of(target, cost) for cost in costs]
-            writer.writerow([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
-    write_text(path / "runs.csv", table.getvalue())
+            rows.append([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
+    write_csv(path / "runs.csv", [*header, *(f"{cost}_to_target" for cost in costs)], rows)
 
 
 def file_name(text: str) -> str:

@@ -20,11 +20,11 @@ from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
-from rollwise.evaluation.curves import COSTS, Curve, spent_until_each
 from rollwise.files import write_text
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 from rollwise.signals import held_back, release
+from rollwise.statistics.curves import COSTS, Curve, spent_until_each
 
 START = "spawn"
 """How processes of runs are started: torch may have threads, which a fork would lose."""

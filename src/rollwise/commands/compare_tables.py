@@ -1,26 +1,22 @@
-"""The tables of a comparison: for a terminal of 80 columns, and in Markdown."""
+"""The tables of a comparison, and what they say."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.table import Table
-
-from rollwise.commands.method_tables import Cells, markdown_table, terminal_table
-from rollwise.evaluation import Estimate
-from rollwise.evaluation.curves import PROCESSOR, Comparison, label_of
+from rollwise.reports.page import PlainTable
+from rollwise.statistics import Estimate
+from rollwise.statistics.curves import PROCESSOR, Comparison, label_of
 
 
-def comparison_tables(comparison: Comparison) -> Iterator[Table]:
-    """Yield the tables of accuracy, of the cost of the target, and of what was chosen."""
-    for title, header, rows in _tables(comparison, "\n"):
-        if rows:
-            yield terminal_table(title, header, rows)
+def comparison_tables(comparison: Comparison, narrow: bool = False) -> list[PlainTable]:
+    """Return the tables of accuracy, of the cost of the target, and of what was chosen.
 
-
-def markdown(comparison: Comparison) -> str:
-    """Write the same tables, and what they say, in Markdown."""
-    tables = [markdown_table(*table) for table in _tables(comparison, " ") if table[2]]
-    return "\n\n".join([*tables, *in_words(comparison)]) + "\n"
+    Args:
+        comparison: What was found.
+        narrow: Whether they must fit into 80 columns.
+    """
+    tables = [_accuracy(comparison), _cost(comparison, narrow), _chosen(comparison.chosen)]
+    return [table for table in tables if table[2]]
 
 
 def in_words(comparison: Comparison) -> Iterator[str]:
@@ -60,14 +56,7 @@ def seconds_in_words(comparison: Comparison) -> str:
     )
 
 
-def _tables(comparison: Comparison, separator: str) -> Iterator[tuple[str, list[str], Cells]]:
-    """Yield title, header and rows of each table; an interval follows its value's `separator`."""
-    yield _accuracy(comparison, separator)
-    yield _cost(comparison, separator)
-    yield _chosen(comparison.chosen)
-
-
-def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
+def _accuracy(comparison: Comparison) -> PlainTable:
     results = comparison.results
     seeds = _span(sorted({len(result.seeds) for result in results.values()}))
     seeds += " seed" if seeds == "1" else " seeds"
@@ -77,10 +66,10 @@ def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], C
     rows = [
         [
             name,
-            _shown(result.accuracy, separator),
+            _shown(result.accuracy),
             f"{result.middle:.3f}",
             f"{result.worst:.3f}",
-            "" if result.difference is None else _signed(result.difference, separator),
+            "" if result.difference is None else _signed(result.difference, "\n"),
             result.verdict,
         ]
         for name, result in results.items()
@@ -88,10 +77,10 @@ def _accuracy(comparison: Comparison, separator: str) -> tuple[str, list[str], C
     return title, header, rows
 
 
-def _cost(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells]:
+def _cost(comparison: Comparison, narrow: bool) -> PlainTable:
     spent = f"what {comparison.baseline} spent in all"
-    hidden = {"draws"}  # a terminal has no room for all
-    if PROCESSOR in comparison.costs and separator == "\n":
+    hidden = {"draws"}
+    if PROCESSOR in comparison.costs and narrow:
         hidden.add("steps")
     costs = [cost for cost in comparison.costs if cost not in hidden]
     title = f"Cost of {comparison.target:.3f}, as a share of {spent}"
@@ -99,14 +88,14 @@ def _cost(comparison: Comparison, separator: str) -> tuple[str, list[str], Cells
         [
             name,
             f"{result.reached['tokens'].runs}/{len(result.seeds)}",
-            *(_shown(result.reached[cost].share, separator, 2) for cost in costs),
+            *(_shown(result.reached[cost].share, 2) for cost in costs),
         ]
         for name, result in comparison.results.items()
     ]
     return title, ["method", "reached", *map(label_of, costs)], rows
 
 
-def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[str], Cells]:
+def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> PlainTable:
     names = list(dict.fromkeys(name for values in chosen.values() for name in values))
     rows = [
         [method, *(str(values.get(name, "")) for name in names)]
@@ -116,11 +105,11 @@ def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[str], Ce
     return "Settings chosen on other seeds", ["method", *names], rows
 
 
-def _shown(estimate: Estimate, separator: str, digits: int = 3) -> str:
+def _shown(estimate: Estimate, digits: int = 3) -> str:
     value, low, high = (
         f"{part:.{digits}f}" for part in (estimate.value, estimate.low, estimate.high)
     )
-    return value if estimate.low == estimate.high else f"{value}{separator}[{low}, {high}]"
+    return value if estimate.low == estimate.high else f"{value}\n[{low}, {high}]"
 
 
 def _signed(estimate: Estimate, separator: str = " ") -> str:

@@ -1,4 +1,4 @@
-"""The progress that a command shows while it draws responses."""
+"""How far a command is."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +9,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def problem_progress(console: Console, name: str, problems: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar; yields a function to call with the number of further problems done."""
+def progress(
+    console: Console, name: str, total: int, unit: str = ""
+) -> Iterator[Callable[..., None]]:
+    """Show a progress bar; yields a function to call with the number of further things done, or 1.
+
+    Args:
+        console: Where to show it.
+        name: What is under way.
+        total: How many things there are.
+        unit: What they are called, to print a line for each call where there is no terminal.
+    """
     bar = Progress(
         TextColumn("{task.description}"),
         MofNCompleteColumn(),
@@ -20,14 +29,14 @@ def problem_progress(console: Console, name: str, problems: int) -> Iterator[Cal
         expand=True,
         disable=not console.is_terminal,
     )
-    task, done = bar.add_task(escape(name), total=problems), 0
+    task, done = bar.add_task(escape(name), total=total), 0
 
-    def on_portion(count: int) -> None:
+    def advance(count: int = 1) -> None:
         nonlocal done
         done += count
         bar.update(task, completed=done)
-        if not console.is_terminal:
-            console.print(f"{escape(name)}: {done:,} of {problems:,} problems")
+        if unit and not console.is_terminal:
+            console.print(f"{escape(name)}: {done:,} of {total:,} {unit}")
 
     with bar:
-        yield on_portion
+        yield advance

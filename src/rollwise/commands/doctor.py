@@ -1,24 +1,21 @@
 """`rollwise doctor`: what works here, why something does not, and what to type.
 
 It loads no framework: what is installed is read from the packages' metadata and compared with the
-releases that rollwise's own metadata admits. Only what holds in programs of a model is tried out.
+releases that rollwise's own metadata admits. Only what holds in programs of a model is tried out,
+and with `--try` a step of a run.
 """
 
 import json
 import os
 import platform
-import subprocess
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
-
-from rollwise.commands.check import Check, State
+from rollwise.commands.check import EXTRAS, TRACKERS, Check, State, checks
 from rollwise.config import (
     CommandConfig,
     CompareConfig,
@@ -30,133 +27,9 @@ from rollwise.config import (
     read_toml,
 )
 from rollwise.errors import ConfigError
-from rollwise.grading.memory_group import memory_group
-from rollwise.grading.sandbox import Bubblewrap, ProgramLimits
-from rollwise.grading.system_calls import filter_program
 
 WIDTH = 80
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
-TINKER_KEY = "TINKER_API_KEY"
-
-
-EXTRAS = (
-    ("train", "built-in model and learner", "train", ("torch", "transformers")),
-    ("train", "adapters (LoRA)", "lora", ("peft",)),
-    ("train", "optimizers in 8 bits", "bitsandbytes", ("bitsandbytes",)),
-    ("train", "data sets of the hub", "hub", ("datasets",)),
-    ("train", "TensorBoard", "trackers", ("tensorboard",)),
-    ("train", "Weights & Biases", "trackers", ("wandb",)),
-    ("engines", "transformers", "train", ("torch", "transformers")),
-    ("engines", "vllm", "vllm", ("vllm",)),
-    ("engines", "server", "server", ("openai",)),
-    ("graders", "math", "train", ("math-verify",)),
-    ("graders", "environment", "verifiers", ("verifiers",)),
-    ("trainers", "TRL", "trl", ("trl",)),
-    ("trainers", "verl", "verl", ("verl",)),
-    ("trainers", "Tinker", "tinker", ("tinker",)),
-)
-"""What extras bring: part, name, the extra, and the packages that say whether it is here."""
-TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
-OWN_ENVIRONMENT = {
-    "vllm": "it needs an environment of its own (docs/engines.md)",
-    "verl": "it needs an environment of its own (docs/verl.md)",
-}
-
-
-def checks() -> list[Check]:
-    """Look at everything."""
-    found = [_with_key(_extra(*entry)) for entry in EXTRAS]
-    containment = list(_containment())
-    code = containment[0]
-    graders = [
-        Check("graders", "exact", "works", "the text after the last ="),
-        Check("graders", "function", "works", "your own function, in worker processes"),
-        Check("graders", "code", code.state, "runs programs in the sandbox", code.fix),
-    ]
-    order = ("train", "engines", "graders", "trainers", "containment")
-    return sorted([*found, *graders, *containment], key=lambda check: order.index(check.part))
-
-
-def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check:
-    wanted = {each.name: each for each in requirements(extra)}
-    here, absent, wrong = [], [], []
-    for package in packages:
-        try:
-            found = version(package)
-        except PackageNotFoundError:
-            absent.append(package)
-            continue
-        here.append(f"{package} {found}")
-        if package in wanted and not wanted[package].specifier.contains(found, prereleases=True):
-            wrong.append(f"{package} {found} is not {wanted[package].specifier}")
-    install = f"pip install 'rollwise[{extra}]'"
-    if absent:
-        fix = "; ".join(filter(None, (install, OWN_ENVIRONMENT.get(extra, ""))))
-        return Check(part, name, "missing", f"no {', no '.join(absent)}", fix)
-    if wrong:
-        return Check(part, name, "broken", "; ".join(wrong), install)
-    return Check(part, name, "works", ", ".join(here))
-
-
-@cache
-def requirements(extra: str) -> tuple[Requirement, ...]:
-    """Return what an extra of rollwise asks for on this machine, other extras resolved."""
-    found: list[Requirement] = []
-    for line in requires("rollwise") or ():
-        each = Requirement(line)
-        if each.marker is None or not each.marker.evaluate({"extra": extra}):
-            continue
-        if each.marker.evaluate({"extra": ""}):
-            continue  # asked for without an extra
-        if each.name == "rollwise":
-            found += [one for other in sorted(each.extras) for one in requirements(other)]
-        else:
-            found.append(each)
-    return tuple(found)
-
-
-def _with_key(check: Check) -> Check:
-    if check.name != "Tinker" or check.state != "works" or os.environ.get(TINKER_KEY):
-        return check
-    detail = f"{check.detail}, but no key in {TINKER_KEY}"
-    return Check(check.part, check.name, "missing", detail, f"export {TINKER_KEY}=...")
-
-
-def _containment() -> Iterator[Check]:
-    """Try what holds in programs that nobody trusts."""
-    part = "containment"
-    try:
-        limits = ProgramLimits(seconds=20, memory=512 * 1024**2, processes=16)
-        with Bubblewrap().start("print(6 * 7)", limits) as process:
-            out, error = process.communicate(timeout=60)
-        if out.strip() == b"42":
-            yield Check(part, "sandbox", "works", "bubblewrap runs a program")
-        else:
-            why = (error.decode(errors="replace").strip().splitlines() or ["no reply"])[-1]
-            fix = "allow user namespaces, or name another sandbox (docs/grading.md)"
-            yield Check(part, "sandbox", "broken", why, fix)
-    except FileNotFoundError as error:
-        yield Check(part, "sandbox", "missing", str(error), "install bubblewrap (Linux)")
-    except (OSError, subprocess.TimeoutExpired) as error:
-        fix = "see docs/grading.md"
-        yield Check(part, "sandbox", "broken", str(error), fix)
-    filtered = filter_program() is not None
-    yield Check(
-        part,
-        "system calls (seccomp)",
-        "works" if filtered else "missing",
-        "filtered" if filtered else f"no filter for {platform.machine()}",
-    )
-    with memory_group(64 * 1024**2) as group:
-        bounded = group is not None
-    yield Check(
-        part,
-        "memory (control group)",
-        "works" if bounded else "missing",
-        "bounded for all processes of a program" if bounded else "bounded for each process alone",
-        "" if bounded else "run where control groups can be made, if programs may be hostile",
-    )
-
 
 KINDS: dict[str, type[CommandConfig]] = {
     "train": TrainConfig,
@@ -172,30 +45,27 @@ LENGTHS = ("steps", "tokens", "seconds")
 
 
 def of_file(
-    path: Path,
-    model: Path | None,
-    gpu_gb: float | None,
-    read_for_verl: Callable[[Mapping[str, Any]], TrainConfig],
+    path: Path, try_it: bool, read_for_verl: Callable[[Mapping[str, Any]], TrainConfig]
 ) -> list[Check]:
-    """Check a settings file, what its settings need, and whether a run fits into a GPU's memory.
-
-    A file with a table `verl` is checked for verl, over whose GPUs the memory is not planned.
+    """Check a settings file, and what its settings need. A file with a table `verl` is for verl.
 
     Args:
         path: The file.
-        model: The folder or `config.json` of the model, if it is not where the settings say.
-        gpu_gb: The GPU's memory in GB; by default that of the GPU here.
+        try_it: Whether to take a step of the run, if nothing is missing.
         read_for_verl: Reads the settings of a file with a table `verl`, and raises a `ConfigError`
             at what verl cannot follow.
 
     Raises:
-        ConfigError: The file cannot be read, or a setting is wrong.
+        ConfigError: The file cannot be read, a setting is wrong, or its run cannot be tried.
     """
-    from rollwise.commands.doctor_memory import memory_of
-
     given = read_toml(path)
     if "verl" in given:
-        return _of_verl(path, read_for_verl(given), model is not None or gpu_gb is not None)
+        if try_it:
+            raise ConfigError("--try takes a step of `rollwise train`; the file is for verl")
+        detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
+        run = read_for_verl(given)  # verl brings its own engines and learners
+        own = {each for each in needs(run) if each[0] in ("graders", "containment")}
+        return _found(path, detail, [run], own | {("trainers", "verl"), *_trackers(run)})
     fits = [n for n, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
     command = fits[0] if fits else "train"
     without = command == "compare" and not given.keys() & {*LENGTHS, "rewards", "folders"}
@@ -208,31 +78,35 @@ def of_file(
         runs = [make_settings(TrainConfig, settings) for settings in run_settings]
     if isinstance(config, PlanConfig) or getattr(config, "rewards", None):
         runs = []  # nothing is trained
-    needed = {name for run in runs for name in needs(run)}
-    found = [check for check in checks() if (check.part, check.name) in needed]
-    found += [check for run in runs for check in _files(run)]
-    found += [check for run in runs for check in memory_of(run, model, gpu_gb)]
     detail = f"valid for `rollwise {command}`"
     if without:
         both = "`rollwise plan` and " if given.keys() <= PlanConfig.model_fields.keys() else ""
         lengths = "`steps`, `tokens` or `seconds`"
         detail = f"valid for {both}`rollwise compare` with `--rewards`; to train, add {lengths}"
-    valid = Check("settings", path.name, "works", detail)
-    return [valid, *dict.fromkeys(found)]
+    found = _found(path, detail, runs, {each for run in runs for each in needs(run)})
+    return [*found, *_tried(command, config, found)] if try_it else found
 
 
-def _of_verl(path: Path, config: TrainConfig, memory_asked: bool) -> list[Check]:
-    """Check what a run by verl needs: verl brings its own engines and learners."""
-    detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
-    found = [Check("settings", path.name, "works", detail)]
-    of_run = {(part, name) for part, name in needs(config) if part in ("graders", "containment")}
-    needed = of_run | {("trainers", "verl"), *_trackers(config)}
-    found += [check for check in checks() if (check.part, check.name) in needed]
-    found += _files(config)
-    if memory_asked:
-        detail = "not planned: how verl shards a model over GPUs is not known here"
-        found.append(Check("memory", "GPUs", "missing", detail))
-    return found
+def _tried(command: str, config: CommandConfig, found: Sequence[Check]) -> list[Check]:
+    """Take a step of a run, unless something that it needs is missing."""
+    if not isinstance(config, TrainConfig):
+        raise ConfigError(f"--try takes a step of `rollwise train`; the file is for `{command}`")
+    if config.backend.type == "tinker":
+        raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
+    if not is_well(found, of_settings=True):
+        return []
+    from rollwise.commands.doctor_try import try_step
+
+    return [try_step(config)]
+
+
+def _found(
+    path: Path, detail: str, runs: Sequence[Any], needed: Collection[tuple[str, str]]
+) -> list[Check]:
+    """Say that a file is valid, and check what its runs need, and the files that they name."""
+    found = [check for check in checks() if (check.part, check.name) in needed]
+    found += [check for run in runs for check in _files(run)]
+    return [Check("settings", path.name, "works", detail), *dict.fromkeys(found)]
 
 
 def needs(config: Any) -> Iterator[tuple[str, str]]:
@@ -339,8 +213,7 @@ def as_data(about: Mapping[str, Any], found: Iterable[Check], well: bool) -> dic
 def examine(
     path: Path | None,
     as_json: bool,
-    model: Path | None,
-    gpu_gb: float | None,
+    try_it: bool,
     read_for_verl: Callable[[Mapping[str, Any]], TrainConfig],
 ) -> int:
     """Print what is found, of everything or of a settings file; returns the exit code.
@@ -348,19 +221,15 @@ def examine(
     `of_file` describes the arguments.
 
     Raises:
-        ConfigError: The model or the GPU is named without a settings file, or has no memory.
+        ConfigError: A step is to be tried without a settings file.
     """
-    if path is None and (model is not None or gpu_gb is not None):
-        raise ConfigError(
-            "--memory and --gpu-gb go with a settings file: rollwise doctor FILE.toml"
-        )
-    if gpu_gb is not None and gpu_gb <= 0:
-        raise ConfigError(f"--gpu-gb must be above 0, it is {gpu_gb:g}")
+    if path is None and try_it:
+        raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
     if path is None:
         found = checks()
     else:
         try:
-            found = of_file(path, model, gpu_gb, read_for_verl)
+            found = of_file(path, try_it, read_for_verl)
         except ConfigError as error:
             found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
     well = is_well(found, of_settings=path is not None)

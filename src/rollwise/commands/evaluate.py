@@ -2,33 +2,32 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from rollwise.commands.components import Components
-from rollwise.commands.display import problem_progress
-from rollwise.commands.folder import (
-    check_note,
-    resolve_settings,
-    resume_hint,
-    settings_note,
-    write_settings,
-)
+from rollwise.commands.display import progress
+from rollwise.commands.evaluate_tables import evaluation_tables
+from rollwise.commands.folder import stopped, write_settings
 from rollwise.commands.responses import (
     OF_RESPONSES,
     SCHEMA,
     Responses,
+    check_note,
     draw_responses,
     read_responses,
+    resolve_settings,
+    settings_note,
 )
-from rollwise.commands.tables import evaluation_tables
+from rollwise.commands.tables import show
 from rollwise.config import EvaluateConfig, GradingSection, make_settings
 from rollwise.errors import DataError, EngineError, RunError
-from rollwise.evaluation import (
+from rollwise.models.building import Parts, build
+from rollwise.records import RunFolder
+from rollwise.reports import write_evaluation_report
+from rollwise.statistics import (
     ProblemResult,
     as_json,
     compare,
@@ -36,9 +35,6 @@ from rollwise.evaluation import (
     final_answers,
     tables_of,
 )
-from rollwise.records import RunFolder
-from rollwise.reports import write_evaluation_report
-from rollwise.signals import Terminated
 from rollwise.tasks import (
     Benchmark,
     Problem,
@@ -76,15 +72,10 @@ def evaluate(
     try:
         problems = _draw_all(config, folder, baseline, console)
     except KeyboardInterrupt as stop:
-        with suppress(OSError):  # after SIGHUP there is no terminal
-            console.print(resume_hint("evaluate", path), markup=False)
-        if isinstance(stop, Terminated):
-            raise
-        return False
+        return stopped("evaluate", path, console, stop)
     summary = as_json(_summarise(config, path, problems, baseline))
     folder.write_summary(summary)
-    for table in evaluation_tables(summary):
-        console.print(table)
+    show(console, list(evaluation_tables(summary)))
     report = write_evaluation_report(path, summary, config.model_dump(mode="json"))
     console.print(f"report: {report}", markup=False)
     return True
@@ -94,9 +85,9 @@ def _draw_all(
     config: EvaluateConfig, folder: RunFolder, baseline: Results, console: Console
 ) -> dict[str, list[Problem]]:
     benchmarks = find_benchmarks(config.benchmarks)
-    with Components(config) as components:
+    with build(config) as parts:
         problems = {
-            b.name: _problems_of(b, config, folder.path, components, console) for b in benchmarks
+            b.name: _problems_of(b, config, folder.path, parts, console) for b in benchmarks
         }
         if baseline:
             _check_common(config.baseline, problems, baseline)
@@ -106,8 +97,8 @@ def _draw_all(
             if not known.exists():
                 notes = settings_note(config)
                 write_problems(known, of_benchmark, config.grading.type, notes=notes)
-            with problem_progress(console, name, len(of_benchmark)) as on_portion:
-                draw_responses(_portions(folder.path, name), of_benchmark, components, on_portion)
+            with progress(console, name, len(of_benchmark), "problems") as on_portion:
+                draw_responses(_portions(folder.path, name), of_benchmark, parts, on_portion)
     return problems
 
 
@@ -115,7 +106,7 @@ def _problems_of(
     benchmark: Benchmark,
     config: EvaluateConfig,
     path: Path,
-    components: Components,
+    parts: Parts[EvaluateConfig],
     console: Console,
 ) -> list[Problem]:
     """Read the problems in the folder; if it is new, the problems of the benchmark that fit."""
@@ -124,9 +115,7 @@ def _problems_of(
         check_note(known, config, CHANGEABLE)
         return read_problems(known).problems
     instruction = config.grading.make().instruction
-    found = components.encode(
-        read_benchmark(benchmark, config.data, instruction, config.in_episodes)
-    )
+    found = parts.encode(read_benchmark(benchmark, config.data, instruction))
     if found.too_long:
         left_out = f"{found.too_long} prompts are over {found.limit} tokens, and left out"
         console.print(f"{benchmark.name}: {left_out}")
@@ -216,7 +205,7 @@ def _summarise(
             "problems": len(found),
             **figures_of(found, config.samples),
             **tables_of(found),
-            **_lengths(responses),
+            **responses.lengths(),
             **(_turns(responses) if config.episode.plays else {}),
             **responses.counts,
         }
@@ -231,14 +220,6 @@ def _summarise(
     if baseline:
         summary["baseline"] = _compare(config.baseline, results, baseline)
     return summary
-
-
-def _lengths(responses: Responses) -> dict[str, float]:
-    rows = responses.all_rows()
-    return {
-        "tokens": sum(row["tokens"] for row in rows) / len(rows),
-        "truncated": sum(row["truncated"] for row in rows) / len(rows),
-    }
 
 
 def _turns(responses: Responses) -> dict[str, Any]:

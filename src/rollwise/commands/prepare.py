@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,28 +13,29 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.console import Console
 
-from rollwise.commands.components import Components
-from rollwise.commands.display import problem_progress
-from rollwise.commands.folder import (
+from rollwise.commands.display import progress
+from rollwise.commands.folder import stopped, write_settings
+from rollwise.commands.responses import (
+    Responses,
     check_note,
+    draw_responses,
+    read_responses,
     resolve_settings,
-    resume_hint,
     settings_note,
-    write_settings,
 )
-from rollwise.commands.responses import Responses, draw_responses, read_responses
 from rollwise.config import BUILT_IN_NAMES, PassRateRange, PrepareConfig
 from rollwise.config.drawing import RANGES
-from rollwise.errors import ConfigError, DataError, RunError, one_line
-from rollwise.evaluation import as_json, binomial_intervals, mean_over_problems
+from rollwise.errors import DataError, RunError, one_line
+from rollwise.models.building import Parts, build
 from rollwise.records import Row, RunFolder
 from rollwise.reports import write_data_card
-from rollwise.signals import Terminated
+from rollwise.statistics import as_json, binomial_intervals, mean_over_problems
 from rollwise.tasks import (
     Problem,
     ProblemSet,
-    make_running_sums,
+    make_built_in,
     read_problems,
+    read_source,
     remove_near_duplicates,
     write_problems,
 )
@@ -65,19 +65,16 @@ def prepare(
     config = resolve_settings(PrepareConfig, layers, path, resume, CHANGEABLE)
     folder = RunFolder(path)
     try:
-        with Components(config) as components:
-            problems, counts = _cleaned(config, folder, components, console)
-            with problem_progress(console, "pass rates", len(problems)) as on_portion:
-                draw_responses(path / "responses", problems, components, on_portion)
+        with build(config) as parts:
+            problems, counts = _cleaned(config, folder, parts, console)
+            with progress(console, "pass rates", len(problems), "problems") as on_portion:
+                draw_responses(path / "responses", problems, parts, on_portion)
     except KeyboardInterrupt as stop:
-        with suppress(OSError):  # after SIGHUP there is no terminal
-            console.print(resume_hint("prepare", path), markup=False)
-        if isinstance(stop, Terminated):
-            raise
-        return False
-    rates = PassRates.of(problems, read_responses(path / "responses", MEASURED), config)
+        return stopped("prepare", path, console, stop)
+    responses = read_responses(path / "responses", MEASURED)
+    rates = PassRates.of(problems, responses, config)
     chosen = PassRateRange.parse(config.selection.range).holds(rates.value) & (rates.drawn > 0)
-    summary = _summarise(config, counts, rates, chosen)
+    summary = _summarise(config, counts, rates, chosen, responses)
     folder.write_summary(summary)
     card = write_data_card(path, summary, config.model_dump(mode="json"))
     _write_chosen(path / "prepared.parquet", config, problems, rates, chosen)
@@ -98,18 +95,12 @@ class PassRates:
         value: Share of the responses that is correct.
         low: Lower end of the exact 95 % interval (Clopper and Pearson 1934).
         high: Upper end of the interval.
-        tokens: Mean length of all responses, truncated ones included.
-        truncated: Share of all responses that reached the length limit.
-        counts: Lost draws and grader failures.
     """
 
     drawn: NDArray[np.int64]
     value: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    tokens: float
-    truncated: float
-    counts: dict[str, int]
 
     @classmethod
     def of(
@@ -121,20 +112,16 @@ class PassRates:
         drawn = np.array([len(rows) for rows in of_problems])
         correct = np.array([sum(r["reward"] > threshold for r in rows) for rows in of_problems])
         value = np.divide(correct, drawn, out=np.full(len(drawn), np.nan), where=drawn > 0)
-        low, high = binomial_intervals(correct, drawn)
-        every = responses.all_rows()
-        tokens = float(np.mean([row["tokens"] for row in every])) if every else 0.0
-        truncated = float(np.mean([row["truncated"] for row in every])) if every else 0.0
-        return cls(drawn, value, low, high, tokens, truncated, responses.counts)
+        return cls(drawn, value, *binomial_intervals(correct, drawn))
 
 
 def _cleaned(
-    config: PrepareConfig, folder: RunFolder, components: Components, console: Console
+    config: PrepareConfig, folder: RunFolder, parts: Parts[PrepareConfig], console: Console
 ) -> tuple[list[Problem], dict[str, int]]:
     """Read the problems that were cleaned before; in a new folder, clean them."""
     path = folder.path / "problems.parquet"
     if not path.exists():
-        problems, counts = clean(config, components, console)
+        problems, counts = clean(config, parts, console)
         write_settings(folder, config)
         notes = {"counts": json.dumps(counts)} | settings_note(config)
         write_problems(path, problems, config.grading.type, notes=notes)
@@ -155,7 +142,7 @@ def _noted_counts(path: Path) -> dict[str, int]:
 
 
 def clean(
-    config: PrepareConfig, components: Components, console: Console
+    config: PrepareConfig, parts: Parts[PrepareConfig], console: Console
 ) -> tuple[list[Problem], dict[str, int]]:
     """Leave out problems that are empty, unanswered, duplicate, contradictory or too long.
 
@@ -166,8 +153,8 @@ def clean(
     if not found.problems:
         raise DataError(f"the sources hold no problem that can be used: {found.describe()}")
     unique = remove_near_duplicates(found.problems, config.selection.near_duplicates)
-    verified, checked = _verified(config, components, unique.problems, console)
-    fitting = components.encode(verified)
+    verified, checked = _verified(config, parts, unique.problems, console)
+    fitting = parts.encode(verified)
     counts = {name: count for name, count in found.counts.items() if name != "kept"}
     counts["near_duplicates"] = len(unique.duplicates)
     counts["checked_solutions"] = checked
@@ -179,35 +166,22 @@ def clean(
 def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
     data = config.data
     if source in BUILT_IN_NAMES:
-        try:
-            made = make_running_sums(data.problems, data.min_terms, data.max_terms, config.seed)
-        except ValueError as error:
-            raise ConfigError(f"`data`: {error}") from None
-        return ProblemSet.of(made)
-    found = read_problems(
-        source,
-        split=data.split,
-        subset=data.subset,
-        problem_column=data.problem_column,
-        answer_column=data.answer_column,
-        instruction=data.instruction,
-        system_prompt=data.system_prompt,
-        environment=data.source(config.in_episodes),
-    )
+        return ProblemSet.of(make_built_in(data, data.problems, config.seed))
+    found = read_source(source, data, data.split)
     console.print(f"{source}: {found.describe()}", markup=False)
     named = [dataclasses.replace(p, source=p.source or Path(source).stem) for p in found.problems]
     return ProblemSet(named, found.counts)
 
 
 def _verified(
-    config: PrepareConfig, components: Components, problems: list[Problem], console: Console
+    config: PrepareConfig, parts: Parts[PrepareConfig], problems: list[Problem], console: Console
 ) -> tuple[list[Problem], int]:
     """Leave out problems whose reference solution is wrong; return them and the number checked."""
     solved = [problem for problem in problems if problem.solution.strip()]
     if not config.selection.check_solutions or not solved:
         return problems, 0
     with console.status(f"checking {len(solved):,} reference solutions"):
-        rewards = components.grader.grade([p.solution for p in solved], [p.answer for p in solved])
+        rewards = parts.grader.grade([p.solution for p in solved], [p.answer for p in solved])
     is_right = rewards > config.grading.positive_threshold
     refuted = {p.key for p, right in zip(solved, is_right, strict=True) if not right}
     left = [problem for problem in problems if problem.key not in refuted]
@@ -220,7 +194,11 @@ def _verified(
 
 
 def _summarise(
-    config: PrepareConfig, counts: Mapping[str, int], rates: PassRates, chosen: NDArray[np.bool_]
+    config: PrepareConfig,
+    counts: Mapping[str, int],
+    rates: PassRates,
+    chosen: NDArray[np.bool_],
+    responses: Responses,
 ) -> Row:
     known = rates.value[rates.drawn > 0]
     if not len(known):
@@ -234,9 +212,8 @@ def _summarise(
         "samples": config.samples,
         **as_json({"pass_rate": mean_over_problems(known)}),
         "histogram": histogram(known),
-        "tokens": rates.tokens,
-        "truncated": rates.truncated,
-        **rates.counts,
+        **responses.lengths(),
+        **responses.counts,
     }
 
 

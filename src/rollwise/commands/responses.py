@@ -1,24 +1,30 @@
 """Responses to many problems, drawn and kept in portions, so that a killed run can be resumed."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollwise.commands.components import Components
-from rollwise.config import EvaluateConfig, PrepareConfig
-from rollwise.engines.engine import Outcome
-from rollwise.engines.rollout import grade_with, run_session
+from rollwise.commands.folder import recorded_settings
+from rollwise.config import EvaluateConfig, PrepareConfig, make_settings
 from rollwise.errors import RunError
 from rollwise.files import written_whole
+from rollwise.models.building import Parts
+from rollwise.models.saved import find_model
+from rollwise.records import refuse_changes
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import Pool
 from rollwise.step.episodes import Episode
+from rollwise.step.outcomes import Outcome
+from rollwise.step.session import grade_with, run_session
 from rollwise.tasks import Problem
+
+DrawnParts = Parts[EvaluateConfig] | Parts[PrepareConfig]
 
 SCHEMA = pa.schema(
     [
@@ -43,6 +49,9 @@ COUNTED = ("lost_draws", "grader_failures")
 """Counts that are kept in the metadata of a portion."""
 
 
+Config = TypeVar("Config", EvaluateConfig, PrepareConfig)
+
+
 @dataclass
 class Responses:
     """The responses to some problems, in the order of the problems and of the draws.
@@ -59,11 +68,79 @@ class Responses:
         """List all responses."""
         return [row for rows in self.rows.values() for row in rows]
 
+    def lengths(self) -> dict[str, float]:
+        """Average the tokens of a response, and the share that reached the limit; 0 of none."""
+        rows = self.all_rows()
+        return {
+            name: sum(row[name] for row in rows) / max(1, len(rows))
+            for name in ("tokens", "truncated")
+        }
+
+
+def resolve_settings(
+    kind: type[Config],
+    layers: Sequence[Mapping[str, Any]],
+    path: Path,
+    resume: bool,
+    changeable: tuple[str, ...] = (),
+) -> Config:
+    """Resolve the settings of a command, and check that the folder `path` is empty or has the same.
+
+    The same command with the same folder resumes where it stopped.
+
+    Args:
+        kind: The class of the settings.
+        layers: Settings; later layers win.
+        path: The folder.
+        resume: Start from the settings recorded in the folder, which must exist.
+        changeable: Settings that may differ from those recorded.
+
+    Raises:
+        ConfigError: A bad setting, or one that differs from the folder's.
+        RunError: The folder holds something else, or, with `resume`, nothing.
+    """
+    recorded = recorded_settings(kind, path, resume)
+    now = _with_model_found(make_settings(kind, *([recorded] if resume else []), *layers))
+    if recorded:
+        before = make_settings(kind, recorded)
+        refuse_changes(path, before.model_dump(), now.model_dump(), changeable)
+    return now
+
+
+def _with_model_found(config: Config) -> Config:
+    """Replace the folder of a run or a checkpoint by the path of the model in it."""
+    model = config.model.model_copy(update={"path": find_model(config.model.path)})
+    return config.model_copy(update={"model": model})
+
+
+def settings_note(config: EvaluateConfig | PrepareConfig) -> dict[str, str]:
+    """Return the settings as a note for the file of problems, see `check_note`."""
+    return {"settings": json.dumps(config.model_dump(mode="json"))}
+
+
+def check_note(
+    problems: Path, config: EvaluateConfig | PrepareConfig, changeable: tuple[str, ...]
+) -> None:
+    """Refuse settings that responses to the problems in a file were not drawn with.
+
+    `config.json` says what they were, but may have been edited since.
+
+    Raises:
+        ConfigError: A setting differs.
+        RunError: The file cannot be read.
+    """
+    try:
+        noted = (pq.read_schema(problems).metadata or {}).get(b"settings")
+        before = make_settings(type(config), json.loads(noted)) if noted else config
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise RunError(f"cannot read the problems in {problems}: {error}") from None
+    refuse_changes(problems, before.model_dump(), config.model_dump(), changeable)
+
 
 def draw_responses(
     folder: Path,
     problems: Sequence[Problem],
-    components: Components,
+    parts: DrawnParts,
     on_portion: Callable[[int], None] = lambda prompts: None,
 ) -> None:
     """Draw and grade `samples` responses to each problem, except those already in `folder`.
@@ -75,17 +152,17 @@ def draw_responses(
     Args:
         folder: Holds the portions, `part-00000.parquet` and so on.
         problems: Problems with different keys; always the same ones for the same folder.
-        components: Draw and grade.
+        parts: Draw and grade.
         on_portion: Called after each portion with its number of problems.
 
     Raises:
         RunError: A portion cannot be written, or is broken.
     """
-    size = components.config.portion
+    size = parts.config.portion
     for number, start in enumerate(range(0, len(problems), size)):
         portion, path = problems[start : start + size], _path(folder, number)
         if not path.exists():
-            _write(path, *_draw(portion, components))
+            _write(path, *_draw(portion, parts))
         on_portion(len(portion))
 
 
@@ -120,10 +197,10 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def _draw(
-    problems: Sequence[Problem], components: Components
+    problems: Sequence[Problem], parts: DrawnParts
 ) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
-    config: EvaluateConfig | PrepareConfig = components.config
-    failed_before = components.grader.failures
+    config = parts.config
+    failed_before = parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
         exit_rule=FixedCount(config.samples),
@@ -131,12 +208,12 @@ def _draw(
         seed=config.seed,
         positive_threshold=config.grading.positive_threshold,
     )
-    prompts = components.encode(list(problems)).token_ids
+    prompts = parts.encode(list(problems)).token_ids
     answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
-    grade = grade_with(components.grader, answers)
-    run_session(session, components.engine, prompts, grade, stall_limit=config.stall_limit)
+    grade = grade_with(parts.grader, answers)
+    run_session(session, parts.engine, prompts, grade, stall_limit=config.stall_limit)
     rows = [row for pool in session.pools.values() for row in _rows(pool)]
-    failed = components.grader.failures - failed_before
+    failed = parts.grader.failures - failed_before
     return rows, {"lost_draws": session.lost, "grader_failures": failed}
 
 

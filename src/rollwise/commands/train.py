@@ -1,21 +1,20 @@
 """`rollwise train`: set up a run, train, and write the summary and the report."""
 
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from rollwise.commands.folder import recorded_settings
 from rollwise.commands.train_display import TrainingDisplay, summary_table
-from rollwise.config import TrainConfig, is_recorded_by, make_config
-from rollwise.engines import Engine
-from rollwise.errors import PolicyError, RunError
+from rollwise.config import TrainConfig, make_config
+from rollwise.errors import PolicyError, RollwiseError
 from rollwise.files import damaged_files
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
-from rollwise.reports import write_report
+from rollwise.reports import LiveReport, write_report
 from rollwise.signals import TERMINATING, Dropped, Terminated
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
@@ -26,6 +25,9 @@ ENDS = ("steps", "tokens", "seconds")
 
 CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder", "stall_limit")
 """Settings that may differ when a run is resumed; any other change would make it another run."""
+
+REPORT_EVERY = 30.0
+"""Seconds between two reports of a run that goes on, at least."""
 
 
 def train(
@@ -49,8 +51,11 @@ def train(
         Terminated: SIGTERM or SIGHUP stopped it; what was done is saved.
     """
     folder = RunFolder(path)
-    begun = resume or not folder.is_new
-    config = _resumed_config(folder, layers, resume) if begun else make_config(*layers)
+    recorded = recorded_settings(TrainConfig, path, resume)
+    begun = bool(recorded)
+    config = make_config(*([recorded] if resume else []), *layers)
+    if begun:
+        _check_unchanged(folder, make_config(recorded), config)
     summary = _summary_of_end(folder, config) if begun else None
     if summary:
         console.print(f"the run in {path} is done", markup=False)
@@ -59,7 +64,7 @@ def train(
         has_checkpoint = bool(list_checkpoints(folder.checkpoints))
         if begun and not has_checkpoint:
             console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
-        if not train_in(folder, config, has_checkpoint, console):
+        if not _train_with_report(folder, config, has_checkpoint, console):
             return False
         summary = folder.read_summary() or {}
     console.print(summary_table(summary))
@@ -76,8 +81,36 @@ def train(
     return True
 
 
-def train_in(folder: RunFolder, config: TrainConfig, resume: bool, console: Console) -> bool:
+def _train_with_report(
+    folder: RunFolder, config: TrainConfig, resume: bool, console: Console
+) -> bool:
+    """Do what `train_in` does, and keep the run's report up to date."""
+    report = LiveReport(folder.path, REPORT_EVERY)
+    try:
+        finished = train_in(folder, config, resume, console, report.step_ended)
+    except (RollwiseError, Terminated):
+        report.stopped()
+        raise
+    if not finished:
+        report.stopped()
+    return finished
+
+
+def train_in(
+    folder: RunFolder,
+    config: TrainConfig,
+    resume: bool,
+    console: Console,
+    after_step: Callable[[], None] = lambda: None,
+) -> bool:
     """Train a run to its end and write its summary; returns whether the end was reached.
+
+    Args:
+        folder: The run's.
+        config: Its settings.
+        resume: Go on from the newest checkpoint.
+        console: Where to show progress.
+        after_step: Is called when the metrics of a step are recorded.
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
@@ -86,10 +119,9 @@ def train_in(folder: RunFolder, config: TrainConfig, resume: bool, console: Cons
     run = (resume_run if resume else start_run)(config, folder)
     try:
         with (
-            _held(run.engine),
-            run.grader,
+            run.parts,
             TrainingDisplay(
-                console, lambda: run.expected_steps, run.step, config.checkpoint.grace
+                console, lambda: run.expected_steps, run.step, config.checkpoint.grace, after_step
             ) as display,
         ):
             run.droppable = display.stop.droppable
@@ -137,11 +169,6 @@ def summarise(metrics: Sequence[Row]) -> Row:
     }
 
 
-def _held(engine: Engine) -> AbstractContextManager[Any]:
-    """Return the engine as a context manager; engines that hold nothing to release are none."""
-    return engine if isinstance(engine, AbstractContextManager) else nullcontext()
-
-
 def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
     """Return the summary of a run that has ended where the settings want it to end, if it has."""
     recorded = make_config(folder.read_config())
@@ -149,19 +176,15 @@ def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
     return folder.read_summary() if same_end else None
 
 
-def _resumed_config(
-    folder: RunFolder, layers: Sequence[Mapping[str, Any]], resume: bool
-) -> TrainConfig:
-    if not resume and not folder.has_config:
-        raise RunError(f"{folder.path} is not empty, and holds no run; give another --output")
-    recorded = folder.read_config()
-    if not is_recorded_by(TrainConfig, recorded):
-        raise RunError(f"{folder.path} is the folder of another command; give another --output")
-    before, now = make_config(recorded), make_config(*([recorded] if resume else []), *layers)
+def _check_unchanged(folder: RunFolder, before: TrainConfig, now: TrainConfig) -> None:
+    """Refuse settings with which a run would be another one.
+
+    Raises:
+        ConfigError: A setting differs from what the folder or its newest checkpoint has recorded.
+    """
     refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
     for checkpoint in list_checkpoints(folder.checkpoints)[-1:]:
         whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later
         if whole and (checkpoint / "run" / "config.json").exists():  # config.json may be edited
             saved = make_config(RunFolder(checkpoint / "run").read_config())
             refuse_changes(checkpoint, saved.model_dump(), now.model_dump(), CHANGEABLE)
-    return now

@@ -36,6 +36,7 @@ class TrainingDisplay:
         steps: Says how many steps the whole run is expected to have; None if that is not known.
         done: Steps done before.
         grace: Seconds that a step that is being drawn has left after SIGTERM and SIGHUP.
+        after_step: Is called when a finished step has been shown.
 
     Attributes:
         stop: What the signals ask for.
@@ -47,10 +48,11 @@ class TrainingDisplay:
         steps: Callable[[], int | None],
         done: int = 0,
         grace: float = 0.0,
+        after_step: Callable[[], None] = lambda: None,
     ) -> None:
         self.stop = StopRequest(grace, self._on_request)
         self._saying: list[threading.Thread] = []
-        self._console, self._steps = console, steps
+        self._console, self._steps, self._after_step = console, steps, after_step
         self._accuracy: float | None = None
         self._bar = _Bar(
             TextColumn("step"),
@@ -107,6 +109,7 @@ class TrainingDisplay:
             )
         elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
             self._console.print(f"step {step:>4}  {line}  {speed}", soft_wrap=True)
+        self._after_step()
 
 
 def _describe(metrics: Row, accuracy: float | None) -> str:

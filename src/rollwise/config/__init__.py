@@ -8,7 +8,6 @@ from rollwise.config.drawing import DrawConfig, EvaluateConfig, PassRateRange, P
 from rollwise.config.group import GroupSettings
 from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS, ModelSettings, ModelSource
-from rollwise.config.old import OldSetting
 from rollwise.config.plan import PassRateSettings, PlanConfig, PriceSettings
 from rollwise.config.reading import (
     add_settings,
@@ -44,7 +43,6 @@ __all__ = [
     "LearnerSettings",
     "ModelSettings",
     "ModelSource",
-    "OldSetting",
     "PassRateRange",
     "PassRateSettings",
     "PlanConfig",

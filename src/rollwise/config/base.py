@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rollwise.config.choices import CHOICES
+from rollwise.config.sections import chosen
 
 
 class CommandConfig(BaseSettings):
@@ -55,6 +56,7 @@ class SamplingConfig(CommandConfig):
     stall_limit: float = Field(6 * 3600.0, gt=0, le=1e8)
     """Seconds without a response and a reward after which the engine or the grader counts as hung:
     the command ends with an error, and can be resumed. Raise it if a batch may take longer."""
+    episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
 
 
 def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:

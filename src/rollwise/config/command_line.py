@@ -1,16 +1,12 @@
-"""What the command line needs to know before it is parsed, and how it shows warnings."""
+"""What the command line needs to know before it is parsed."""
 
 import json
-import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rollwise.config.base import merge
 from rollwise.config.choices import CHOICES
-from rollwise.config.old import OldSetting
 from rollwise.config.reading import read_toml
 
 
@@ -57,22 +53,3 @@ def _kinds(given: Mapping[str, Any]) -> dict[str, Any]:
             kept[name] = {choice.tag: section[choice.tag]}
     folder = given.get("plugin_folder")
     return kept | ({"plugin_folder": folder} if folder else {})
-
-
-@contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Show each setting that has another name now as one plain sentence, once."""
-    told: set[str] = set()
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", OldSetting)
-        usual = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if not issubclass(category, OldSetting):
-                usual(message, category, *place, **more)
-            elif str(message) not in told:
-                told.add(str(message))
-                print(f"rollwise: {message}", file=sys.stderr)
-
-        warnings.showwarning = show
-        yield

@@ -23,9 +23,9 @@ class TrainingSources(Section):
     subset: str | None = None
     """The subset of a data set on the hub that has several, such as `main` of `openai/gsm8k`."""
     split: str = "train"
-    """The split of a data set on the hub or of an environment to train on."""
+    """The split of a data set on the hub to train on."""
     heldout_split: str = "test"
-    """The split of a held-out data set on the hub or of an environment."""
+    """The split of a held-out data set on the hub."""
     instruction: str = ""
     """Added below each problem (of a file that has problems, not prompts)."""
 
@@ -47,15 +47,13 @@ class ReadingSettings(Section):
     """Built-in task: the most terms of a sum."""
     environment: str = ""
     """An environment of `verifiers` by its name, for `environment` as a source of problems and as
-    `grading.type`, or of several turns as `episode.type`."""
+    `grading.type`."""
     environment_arguments: dict[str, Any] = Field(default_factory=dict)
     """Its arguments."""
 
-    def source(self, in_episodes: bool = False) -> EnvironmentSource:
-        """Return the environment that is named, to be played in several turns or not."""
-        return EnvironmentSource(
-            self.environment, self.environment_arguments, in_episodes=in_episodes
-        )
+    def source(self) -> EnvironmentSource:
+        """Return the environment that is named."""
+        return EnvironmentSource(self.environment, self.environment_arguments)
 
 
 class DataSettings(ReadingSettings, TrainingSources):

@@ -33,9 +33,10 @@ SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
     "prompts": {"type": "worth", "batch_size": 256},
     "exit": {"type": "fixed_count", "samples": 1},
     "advantage": {"baseline": "belief"},
-    "learner": {"mini_batches": 4, "response_cap": 2.0},
+    "step": {"response_cap": 1.0},
+    "learner": {"average": "responses", "mini_batches": 8},
 }
-"""The method where none is given: what wins in the study (docs/study.md)."""
+"""The method where none is given (docs/belief.md)."""
 
 
 def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,16 +112,7 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
         if not by_belief:
             defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
-    if allocation == "none" and _asks_again(given):
-        defaults["schedule"] = {"type": "streamed"}
     return defaults
-
-
-def _asks_again(given: Mapping[str, Any]) -> bool:
-    """Say whether a step asks for prompts as slots get free; values may come as text."""
-    tokens = str(setting(given, "step", "tokens", None)).lower()
-    carries = str(setting(given, "step", "carry_over", False)).lower()
-    return tokens != "none" or carries in ("true", "1", "yes", "on")
 
 
 def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[str, Any]:
@@ -157,8 +149,7 @@ def _longest_of_run(model: str) -> int | None:
 def grading_defaults(given: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return the defaults of `grading`, which depend on where the problems are from."""
     named = setting(given, "data", "environment", "")
-    played = setting(given, "episode", "type", "none") == "environment"  # and rewarded by it
-    graded = "environment" if named and not played else "math"
-    by_source = "exact" if source in BUILT_IN_NAMES or (named and played) else graded
+    graded = "environment" if named else "math"
+    by_source = "exact" if source in BUILT_IN_NAMES else graded
     kind = setting(given, "grading", "type", by_source)
     return {"type": kind, "timeout": GRADERS.get(str(kind), GraderSettings).timeout}

@@ -90,12 +90,6 @@ class DrawConfig(SamplingConfig):
     portion: int = Field(64, ge=1, le=AT_A_TIME)
     """Prompts whose responses are written at a time; a run that is killed draws at most so many
     again."""
-    episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
-
-    @property
-    def in_episodes(self) -> bool:
-        """Whether the environment of `data.environment` is played in several turns."""
-        return bool(self.episode.type == ENVIRONMENT)
 
 
 class EvaluateConfig(DrawConfig):

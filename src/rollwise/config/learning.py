@@ -4,8 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from rollwise.config.group import from_recipe
 from rollwise.config.sections import AT_A_TIME, Section
 from rollwise.sampling.schedules import MOST_SAMPLES
+from rollwise.step.recipe import Average
 
 MICRO_BATCH_TOKENS = 16_384
 """The most tokens in one forward pass, by default, where not on a CPU."""
@@ -26,8 +28,9 @@ class LearnerSettings(Section):
     max_grad_norm: float = Field(1.0, gt=0)
     """Gradients are scaled down to this norm."""
     response_cap: float = Field(0.0, ge=0)
-    """Between the layers of the model, the gradient of a response is scaled down to this many times
-    that of the median response, if it is larger; 0 leaves all as they are."""
+    """Clip each response's gradient between the layers of the model to this multiple of the median
+    norm (0: off). `step.response_cap` does so by an estimate, in any trainer."""
+    average: Average = from_recipe("learner.average")
     mini_batches: int = Field(1, ge=1)
     """Updates a step; each takes an equal share of the step's responses."""
     old_logprobs: Literal["learner", "engine"] = "learner"
@@ -49,6 +52,10 @@ class LearnerSettings(Section):
     importance_cap: float = Field(2.0, ge=0)
     """Each token's loss is multiplied by its probability under the learner over that under the
     engine that drew it, at most this much; 0 turns this correction off."""
+    max_divergence: float = Field(0.0, ge=0)
+    """Leave a response out of an update if the Bernoulli divergence of the engine's probabilities
+    from the learner's, averaged over its tokens, exceeds this (FlashREINFORCE: 3e-3 to 5e-3). 0
+    leaves none out."""
     entropy_coefficient: float = Field(0.0, ge=0)
     """Weight of the entropy bonus."""
 

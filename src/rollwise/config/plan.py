@@ -1,9 +1,9 @@
 """All settings of `rollwise plan`."""
 
 from functools import reduce
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from rollwise.config.base import CommandConfig, merge
 from rollwise.config.reading import make_config
@@ -25,9 +25,9 @@ class PassRateSettings(Section):
     resample: bool = True
     """Where the file says with how many responses a pass rate was measured (`drawn`): take a pass
     rate that may be behind it. Measured rates scatter more than true ones: too many are 0 or 1."""
-    alpha: float | None = Field(None, gt=0)
+    alpha: float | None = Field(None, ge=1e-3, le=1e6)
     """In place of a file: α of a Beta distribution of pass rates."""
-    beta: float | None = Field(None, gt=0)
+    beta: float | None = Field(None, ge=1e-3, le=1e6)
     """Its β; the mean pass rate is α / (α + β)."""
     prompts: int = Field(1024, ge=1, le=AT_A_TIME)
     """How many prompts have the pass rates of that distribution."""
@@ -36,35 +36,23 @@ class PassRateSettings(Section):
 class PriceSettings(Section):
     """How long responses are, and how fast they are drawn."""
 
-    measured: list[str] = Field(default_factory=list)
-    """The folders of runs of `rollwise train` or `verl` that tell what is not given here: the
-    lengths of responses, and the seconds of a token; with two runs or more, whose steps fill the
-    slots differently, also what each busy slot adds to them."""
     median: float | None = Field(None, gt=0)
     """Median length of correct responses before they are cut, in tokens."""
     sigma: float | None = Field(None, ge=0, le=10)
-    """Standard deviation of the logarithm of lengths; 0.7 by default, 0 makes all alike."""
+    """Standard deviation of the logarithm of these lengths; 0.7 by default, 0 makes all alike."""
     longest: int | None = Field(None, ge=1, le=2**24)
     """Responses are cut here; by default at each method's `engine.max_new_tokens`."""
     incorrect_factor: float | None = Field(None, gt=0)
     """How many times as long incorrect responses are; 1 by default."""
     slots: int | None = Field(None, ge=1, le=AT_A_TIME)
     """Responses drawn at a time; by default each method's `engine.batch_size`."""
-    seconds_per_token: float | None = Field(None, ge=0, le=LONGEST_TIME)
-    """Seconds that a token takes in its slot; 0.02 by default."""
-    seconds_per_busy_slot: float | None = Field(None, ge=0, le=LONGEST_TIME)
-    """Seconds that it takes more for each slot that is busy then; 0 by default, for hardware on
-    which a larger batch is not slower."""
-    nodes: list[Annotated[int, Field(ge=1, le=2**16)]] = Field(default_factory=list)
-    """Numbers of nodes to plan for besides, each with as many slots as above: seconds, and what
-    crosses the network, by the figures of docs/verl.md."""
+    seconds_per_token: float = Field(0.02, ge=0, le=LONGEST_TIME)
+    """Seconds that a token takes in its slot."""
+    seconds_per_busy_slot: float = Field(0.0, ge=0, le=LONGEST_TIME)
+    """Seconds that it takes more for each slot that is busy then: 0 for hardware on which a larger
+    batch is not slower."""
     prefill: float = Field(0.0, ge=0, le=LONGEST_TIME)
     """Seconds that a draw takes in its slot before its first token."""
-
-    @field_validator("measured", "nodes", mode="before")
-    @classmethod
-    def _of_one(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str | int) else given
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
@@ -72,10 +60,9 @@ class PriceSettings(Section):
             found = getattr(self, name)
             if found and found < SHORTEST_TIME:
                 raise ValueError(f"`{name}` must be 0 or at least {SHORTEST_TIME:g}; it is {found}")
-        if self.seconds_per_token == 0 and not self.seconds_per_busy_slot:
+        if not self.seconds_per_token and not self.seconds_per_busy_slot:
             raise ValueError(
-                "`seconds_per_token` may be 0 only if `seconds_per_busy_slot` is above 0; it is "
-                f"{self.seconds_per_busy_slot}"
+                "`seconds_per_token` may be 0 only if `seconds_per_busy_slot` is above 0; it is 0"
             )
         return self
 
@@ -90,7 +77,7 @@ class PlanConfig(CommandConfig):
     rewards: str | None = None
     """Recorded rewards in place of `pass_rates`: the folder of `rollwise prepare`, or a file with
     the rewards of each prompt's responses, as `rollwise compare` takes it. Their lengths, if they
-    are there, are those of the responses that are planned with."""
+    are there and `prices.median` is not given, are those of the responses that are planned with."""
     pass_rates: PassRateSettings = PassRateSettings()
     prices: PriceSettings = PriceSettings()
     steps: int = Field(32, ge=2, le=AT_A_TIME)
@@ -115,11 +102,13 @@ class PlanConfig(CommandConfig):
                 f"`pass_rates`: give either a `file`, or both `alpha` and `beta`; given is {found} "
                 "(or recorded `rewards`)"
             )
-        if prices.median is None and not prices.measured and self.rewards is None:
-            raise ValueError(
-                "`prices`: give `median`, the median length of responses in tokens, or `measured`, "
-                "the folders of runs; given is neither"
-            )
+        if prices.median is None and self.rewards is None:
+            raise ValueError("`prices`: give `median`, the median length of responses in tokens")
+        unused = [
+            name for name in ("sigma", "incorrect_factor") if getattr(prices, name) is not None
+        ]
+        if prices.median is None and unused:
+            raise ValueError(f"`prices.{unused[0]}` goes with `prices.median`, which is not given")
         return self
 
     def method(self, name: str) -> TrainConfig:

@@ -13,7 +13,6 @@ from pydantic_settings import CliSettingsSource
 
 from rollwise.config.base import CommandConfig, merge, setting
 from rollwise.config.choices import CHOICES
-from rollwise.config.old import TABLES, old_names, with_new_names
 from rollwise.config.sections import NO_SOURCE, Chosen, Section, chosen
 from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
@@ -51,8 +50,8 @@ def _settings_of_runs(given: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def is_recorded_by(kind: type[CommandConfig], recorded: Mapping[str, Any]) -> bool:
-    """Say whether recorded settings are of a command, in this release or the one before."""
-    return recorded.keys() <= kind.model_fields.keys() | TABLES.keys()
+    """Say whether recorded settings are of a command."""
+    return recorded.keys() <= kind.model_fields.keys()
 
 
 def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
@@ -97,15 +96,7 @@ def add_settings(
             action.help = texts.get(option, action.help)
             if option in tags:
                 action.metavar = "KIND"  # the text lists them
-    _add_old_options(parser, kind)
     return source
-
-
-def _add_old_options(parser: argparse.ArgumentParser, kind: type[CommandConfig]) -> None:
-    """Accept options by their old names, such as `--vllm.dtype`; `--help` does not show them."""
-    for table, section in TABLES.items():
-        for setting_name in old_names(table) if section in kind.model_fields else ():
-            parser.add_argument(f"--{table}.{setting_name}", help=argparse.SUPPRESS)
 
 
 def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
@@ -164,7 +155,7 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
         ConfigError: Names each unknown key and each bad value, what it must be and what it got.
     """
     merged: dict[str, Any] = {}
-    for layer in with_new_names(layers):
+    for layer in layers:
         merged = merge(merged, layer)
     try:
         return with_plugins(kind, merged)(**merged)

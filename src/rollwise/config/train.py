@@ -35,7 +35,6 @@ class TrainConfig(SamplingConfig):
     backend: CHOICES["backend"].sections() = chosen()  # type: ignore[valid-type]
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
-    episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
     grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
     prompts: CHOICES["prompts"].sections() = chosen()  # type: ignore[valid-type]
     belief: CHOICES["belief"].sections() = chosen()  # type: ignore[valid-type]
@@ -96,62 +95,6 @@ class TrainConfig(SamplingConfig):
         return self
 
     @model_validator(mode="after")
-    def _prompts_can_come_one_by_one(self) -> Self:
-        if self.step.tokens is None and not self.step.carry_over:
-            return self
-        name = "carry_over" if self.step.tokens is None else "tokens"
-        where = f"with `step.{name}`, where prompts are asked for as slots get free"
-        if not self.schedule.make().streams:
-            raise ValueError(
-                f"`schedule.type` must stream, as `streamed` does, {where}: in a round prompts "
-                f"wait for each other; it is `{self.schedule.type}`"
-            )
-        if self.allocation.type != "none":
-            raise ValueError(
-                f"`allocation.type` must be `none` {where}: it shares out draws among all prompts "
-                f"of a step, which are not known beforehand; it is `{self.allocation.type}`"
-            )
-        if self.group.unresolved == "refill":
-            raise ValueError(f"`group.unresolved` must be `drop` or `keep` {where}; it is `refill`")
-        if getattr(self.prompts, "uniform_steps", None) is not None:
-            raise ValueError(
-                f"`prompts.uniform_steps` must be unset {where}, and do not count as steps (set "
-                f"`prompts.uniform_epochs`); it is {self.prompts.uniform_steps}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_carried_over_can_be_learnt_from(self) -> Self:
-        if not self.step.carry_over:
-            return self
-        if self.backend.type == "tinker":
-            raise ValueError(
-                "`backend.type` must be `local` with `step.carry_over`; another backend runs ahead "
-                f"by steps of its own; it is `{self.backend.type}`"
-            )
-        if self.steps_ahead:
-            raise ValueError(
-                "`backend.max_steps_off_policy` must be 0 with `step.carry_over`, which has an age "
-                f"of its own (`step.max_steps_off_policy`); it is {self.steps_ahead}"
-            )
-        if self.learner.importance_cap == 0:
-            raise ValueError(
-                "`learner.importance_cap` must be above 0 with `step.carry_over`, whose responses "
-                "are drawn by older weights than those that learn from them; it is 0"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _memory_can_be_lent(self) -> Self:
-        if getattr(self.engine, "sleep_level", 0) and self.steps_ahead:
-            raise ValueError(
-                "`engine.sleep_level` must be 0 with `backend.max_steps_off_policy` "
-                f"{self.steps_ahead}, where the engine draws while the learner learns; it is "
-                f"{self.engine.sleep_level}"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _single_responses_teach(self) -> Self:
         single = self.exit.type == "fixed_count" and self.exit.samples == 1
         if (
@@ -194,22 +137,3 @@ class TrainConfig(SamplingConfig):
                 "it is `refill`"
             )
         return self
-
-    @model_validator(mode="after")
-    def _there_are_adapters(self) -> Self:
-        if not getattr(self.engine, "merge_adapters", True) and not self.model.lora_rank:
-            raise ValueError(
-                "`engine.merge_adapters` must be true with `model.lora_rank` 0, which trains no "
-                "adapters; it is false"
-            )
-        return self
-
-    @property
-    def applies_adapters(self) -> bool:
-        """Whether the engine gets adapters alone and applies them itself."""
-        return bool(self.model.lora_rank) and not getattr(self.engine, "merge_adapters", True)
-
-    @property
-    def steps_ahead(self) -> int:
-        """How many steps may be drawn before the updates of earlier ones are made."""
-        return getattr(self.backend.make(), "steps_ahead", 0)

@@ -4,7 +4,7 @@ Importing this package loads no model library. To add an engine, write its file 
 and register the settings in `ENGINES`.
 """
 
-from rollwise.engines.engine import Completion, Engine, LostDraw, PlayedEpisode
+from rollwise.engines.engine import Engine
 from rollwise.engines.episode_state import EpisodeLimits
 from rollwise.engines.episodes import EpisodeEngine
 from rollwise.engines.settings import (
@@ -14,6 +14,7 @@ from rollwise.engines.settings import (
     TransformersSettings,
     VLLMSettings,
 )
+from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode
 
 ENGINES: dict[str, type[EngineSettings]] = {
     "transformers": TransformersSettings,

@@ -8,21 +8,22 @@ import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from rollwise.engines.engine import Completion, LostDraw, Result
+from rollwise.engines.engine import Engine
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Completion, LostDraw, Result
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-class AsyncEngine:
+class AsyncEngine(Engine):
     """Base class of engines that draw on an event loop, which runs in its own thread.
 
     A subclass passes `_begin` a coroutine that completes one draw, and frees its resources in
-    `_release`. It is a context manager.
+    `_release`.
 
     Args:
         slots: The most responses drawn at a time.
@@ -44,7 +45,7 @@ class AsyncEngine:
         return max(0, self.slots - len(self._in_flight))
 
     def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result if any draw is in flight and none wakes it.
+        """Return what is done, at least one result if a draw is in flight and nothing interrupts.
 
         Raises:
             Exception: Whatever a draw raised; it is no longer in flight.
@@ -73,7 +74,7 @@ class AsyncEngine:
                 future.cancel()
         return tokens
 
-    def wake(self) -> None:
+    def interrupt(self) -> None:
         """Let `wait` return, though nothing may be done."""
         self._ended.put(None)
 
@@ -84,12 +85,6 @@ class AsyncEngine:
         self.cancel(list(self._in_flight))
         self._call(self._release())
         self._stop_loop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _tokens_so_far(self, draw: Draw, future: Future[Result]) -> int:
         """Tokens drawn for a draw; 0 if that is not known."""

@@ -50,19 +50,19 @@ class Part:
     """The rows of one bucket in a step.
 
     Attributes:
-        rows: Their place among the rows of the step.
+        rows: Which rows of the step they are.
         store: The bucket's keys and values, shape (2, layers, rows in use, heads, width, size).
         longest: Tokens of the longest row, the new one included.
-        places: Where each row's new token goes, shape (rows,).
-        flat_places: The same for each of its heads, counted through a layer's keys, shape
+        indices: Where each row's new token goes, shape (rows,).
+        flat_indices: The same for each of its heads, counted through a layer's keys, shape
             (rows * heads,).
     """
 
     rows: slice
     store: Tensor
     longest: int
-    places: Tensor
-    flat_places: Tensor
+    indices: Tensor
+    flat_indices: Tensor
 
     @classmethod
     def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
@@ -73,13 +73,13 @@ class Part:
             rows=slice(begin, begin + count),
             store=store[:, :, :count],
             longest=int(lengths.max()) + 1,
-            places=torch.from_numpy(lengths).to(device),
-            flat_places=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
+            indices=torch.from_numpy(lengths).to(device),
+            flat_indices=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
         )
 
     def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
         """0 where a row's token attends, −∞ elsewhere, shape (rows, 1, 1, longest)."""
-        ages = self.places[:, None] - torch.arange(self.longest, device=self.places.device)
+        ages = self.indices[:, None] - torch.arange(self.longest, device=self.indices.device)
         hidden = ages < 0
         if window is not None:
             hidden |= ages >= window
@@ -93,7 +93,7 @@ class Part:
             The keys or values of all tokens, shape (rows, heads, longest, size).
         """
         kept = self.store[half, layer]
-        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_places, states.flatten(0, 2))
+        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_indices, states.flatten(0, 2))
         return kept[:, :, : self.longest]
 
 
@@ -182,8 +182,8 @@ def causal_attention(
     """
     tokens, mask = query.shape[2], None
     if window is not None and window < tokens:
-        places = torch.arange(tokens, device=query.device)
-        ages = places[:, None] - places
+        indices = torch.arange(tokens, device=query.device)
+        ages = indices[:, None] - indices
         mask = (ages >= 0) & (ages < window)
     return scaled_dot_product_attention(
         query,

@@ -21,7 +21,7 @@ STEPS_AT_FIRST = 4
 """Steps between two reports until a response has ended."""
 
 
-class Pace:
+class FlushInterval:
     """How many steps to draw before the responses that have ended are reported.
 
     About `REPORTED_SHARE` of the responses end in that many, judging by those that have ended
@@ -104,10 +104,6 @@ class ContinuousBatch:
         """Forget the keys and values of prompts, because the weights have changed."""
         self._prompts.clear()
 
-    def renew(self) -> None:
-        """Go on with the model's weights as they are now; keys and values in slots stay."""
-        self.forget_prompts()
-
     @torch.inference_mode()
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
         """Begin draws, given their prompts; no more than there are free slots."""
@@ -119,21 +115,21 @@ class ContinuousBatch:
         self._prompts.run_missing({key: draws[members[0]] for key, members in by_prompt.items()})
         slots, logits = [], []
         for key, members in by_prompt.items():
-            places = [self._occupy(draw, draws[draw]) for draw in members]
-            self._cache.fill(np.array(places), self._prompts[key].states)
+            indices = [self._occupy(draw, draws[draw]) for draw in members]
+            self._cache.fill(np.array(indices), self._prompts[key].states)
             logits.append(self._prompts[key].logits.expand(len(members), -1))
-            slots += places
+            slots += indices
         uniforms = uniforms_of([self._draw_in[slot] for slot in slots], self._max_new_tokens)
         self._uniforms[slots] = torch.from_numpy(uniforms).to(self._uniforms.device)
         self._take(np.array(slots), torch.cat(logits))
 
-    def draw(self, pace: Pace) -> list[Response]:
-        """Draw for as many steps as `pace` says; return the responses that have ended."""
-        steps = pace.steps()
-        pace.drawn += steps * len(self.drawing)
+    def draw(self, interval: FlushInterval) -> list[Response]:
+        """Draw for as many steps as `interval` says; return the responses that have ended."""
+        steps = interval.steps()
+        interval.drawn += steps * len(self.drawing)
         return self.advance(steps)
 
-    def draw_ahead(self, pace: Pace) -> None:
+    def draw_ahead(self, interval: FlushInterval) -> None:
         """Do nothing; a batch in several processes continues to draw in the others."""
 
     @torch.inference_mode()

@@ -28,7 +28,7 @@ class Forward(Protocol):
 
         Args:
             ids: Token ids, shape (B, T).
-            positions: The tokens' places in their rows, shape (B, T).
+            positions: Of the tokens in their rows, shape (B, T).
             slots: The attention.
             keep: Which tokens to compute logits for: the number of last ones, or indices.
 
@@ -41,11 +41,11 @@ class Forward(Protocol):
 def forward_of(twin: PreTrainedModel) -> Forward:
     """Choose how to run `twin`, a model with attention over slots."""
     base = twin.get_base_model() if hasattr(twin, "get_base_model") else twin  # of adapters
-    return Decoder(base) if type(base).__name__ in KNOWN else OwnCode(twin)
+    return Decoder(base) if type(base).__name__ in KNOWN else ModelForward(twin)
 
 
 @dataclass(frozen=True)
-class OwnCode:
+class ModelForward:
     """A model's own code."""
 
     twin: PreTrainedModel

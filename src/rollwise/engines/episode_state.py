@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from rollwise.engines.engine import Completion
 from rollwise.environments.episodes import Play, Turn
 from rollwise.sampling import Draw
 from rollwise.sampling.checks import above_zero, at_least
 from rollwise.step.episodes import Span
+from rollwise.step.outcomes import Completion
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,11 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from inspect import isawaitable
-from typing import Any, Self
+from typing import Any
 
-from rollwise.engines.answers import Answers
-from rollwise.engines.engine import (
-    Completion,
-    Engine,
-    LostDraw,
-    PlayedEpisode,
-    Prompts,
-    Result,
-)
+from rollwise.engines.engine import Engine
+from rollwise.engines.environment_loop import EnvironmentLoop
 from rollwise.engines.episode_state import EpisodeLimits, Playing
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
@@ -31,6 +23,7 @@ from rollwise.errors import one_line
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Price, Span
+from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +37,13 @@ EncodePrompt = Callable[[Sequence[Message]], Sequence[int]]
 """A conversation -> its tokens, with which the model's turn begins."""
 
 
-class EpisodeEngine:
+class EpisodeEngine(Engine):
     """Plays draws as episodes: an engine too, around one that draws the turns.
 
     A turn is drawn from the whole context, the prompt and all that was said, so an engine that
     caches prefixes reuses them. The first turn has the draw's own seed, each later one its own,
-    hashed from it. An episode has a slot from its first turn to its end. It is a context manager,
-    which closes the engine within.
+    hashed from it. An episode has a slot from its first turn to its end. Closing it
+    closes the engine within.
 
     Args:
         engine: Draws the turns.
@@ -58,15 +51,12 @@ class EpisodeEngine:
         problems: Each prompt's `messages` and `answer`, by key.
         encode: Turns what an environment says into tokens.
         limits: Where episodes are cut. Seconds are looked at when the engine or an environment
-            reports something, and once the time of an episode is over if the engine can be woken.
+            reports something, and, if the engine can be interrupted, once an episode's are over.
         clock: Returns seconds.
         close_seconds: How long environments may take to end when this is closed. One that takes
             longer is left behind, in its thread.
         encode_prompt: Turns a conversation into tokens, for environments that begin anew
             (`Turn.anew`); without it these fail.
-
-    Attributes:
-        cancelled: Episodes under way that were cancelled, in all.
     """
 
     def __init__(
@@ -83,18 +73,13 @@ class EpisodeEngine:
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._limits, self._clock = encode, limits or EpisodeLimits(), clock
         self._encode_prompt = encode_prompt
-        self._answers = Answers(getattr(engine, "wake", lambda: None), close_seconds)
+        self._environment_loop = EnvironmentLoop(engine.interrupt, close_seconds)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._playing: dict[Draw, Playing] = {}
         self._next: dict[Draw, Sequence[int]] = {}
         self._of_turn: dict[Draw, Playing] = {}
         self._results: list[Result] = []
         self._spent: dict[Draw, int] = {}
-        self.cancelled = 0
-        if hasattr(engine, "continue_with"):
-            self.continue_with = engine.continue_with
-        if hasattr(engine, "lend_memory"):
-            self.lend_memory = engine.lend_memory
 
     @property
     def free_slots(self) -> int | None:
@@ -155,23 +140,22 @@ class EpisodeEngine:
         self._waiting = {**begun, **self._waiting}
         self._engine.load_weights(weights)
 
+    def sleep(self) -> None:
+        """Have the engine within free memory of the device."""
+        self._engine.sleep()
+
+    def ignore_ends(self) -> bool:
+        """Have the engine within draw turns that are as long as they may be."""
+        return self._engine.ignore_ends()
+
     def close(self) -> None:
-        """Close the episodes under way, and stop the environment's event loop."""
+        """Close the episodes under way, the environment's event loop and the engine within."""
         for playing in list(self._playing.values()):
             self._leave(playing)
-        self._answers.close()
-
-    def __enter__(self) -> Self:
-        if isinstance(self._engine, AbstractContextManager):
-            self._engine.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
         try:
-            self.close()
+            self._environment_loop.close()
         finally:
-            if isinstance(self._engine, AbstractContextManager):
-                self._engine.__exit__(*error)
+            self._engine.close()
 
     def _fill(self) -> None:
         """Submit the next turns, and begin as many waiting draws as there are slots for."""
@@ -184,7 +168,7 @@ class EpisodeEngine:
             self._playing[draw] = playing
             if self._limits.seconds is not None:
                 # The engine reports then, whatever it draws.
-                self._answers.wake_after(self._limits.seconds)
+                self._environment_loop.interrupt_after(self._limits.seconds)
             turns[self._begin_turn(playing, draw)] = playing.prompt
         if turns:
             self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
@@ -217,7 +201,7 @@ class EpisodeEngine:
             self._fail(playing, error)
             return
         if isawaitable(answer):
-            self._answers.expect(playing, answer)
+            self._environment_loop.expect(playing, answer)
         else:
             self._take(playing, answer)
 
@@ -233,7 +217,7 @@ class EpisodeEngine:
 
     def _take_answers(self, wait: float | None) -> None:
         """Take what environments have answered; wait so many seconds for the first of them."""
-        for playing, answer in self._answers.take(wait):
+        for playing, answer in self._environment_loop.take(wait):
             try:
                 turn = answer.result()
             except Exception as error:

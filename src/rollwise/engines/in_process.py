@@ -1,6 +1,7 @@
 """What the built-in engines share: waiting draws, random numbers, sampling a token."""
 
 import math
+import mmap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,9 +12,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.ends import end_tokens
-from rollwise.engines.engine import Completion, Prompts
+from rollwise.engines.engine import Engine
 from rollwise.errors import PolicyError
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Completion, Prompts
 
 
 class Response(NamedTuple):
@@ -24,7 +26,7 @@ class Response(NamedTuple):
     logprobs: NDArray[np.float32]
 
 
-class InProcessEngine:
+class InProcessEngine(Engine):
     """Base class of engines that run a model of `transformers` in this process.
 
     Each draw has its own random numbers, one for each token, so a response does not depend on what
@@ -54,9 +56,10 @@ class InProcessEngine:
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.batch_size = batch_size
         self.context = getattr(model.config, "max_position_embeddings", None) or math.inf
-        self._end_tokens = torch.tensor(
-            sorted(end_tokens(model.generation_config, tokenizer)), device=model.device
-        )
+        ends = sorted(end_tokens(model.generation_config, tokenizer))
+        # Forked processes that draw share this memory, and see what `ignore_ends` changes in it.
+        self._end_tokens = torch.frombuffer(mmap.mmap(-1, 8 * len(ends)), dtype=torch.long)
+        self._end_tokens = self._end_tokens.copy_(torch.tensor(ends)).to(model.device)
         self._waiting: dict[Draw, Sequence[int]] = {}
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
@@ -73,6 +76,11 @@ class InProcessEngine:
                     f"for a response in the model's context; it has {length}"
                 )
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)
+
+    def ignore_ends(self) -> bool:
+        """Let all responses that are drawn from now on be as long as they may be."""
+        self._end_tokens.fill_(-1)
+        return True
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy `weights` into the model; tensors shared with the learner stay as they are."""

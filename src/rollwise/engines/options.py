@@ -36,14 +36,6 @@ class VLLMOptions:
         default=False,
         metadata={"help": "Compile nothing: vLLM starts sooner and draws slower."},
     )
-    merge_adapters: bool = field(
-        default=True,
-        metadata={
-            "help": "Merge adapters that are trained into the weights that vLLM gets. If `false`, "
-            "it gets the adapters alone and applies them itself: less to hand over, and small "
-            "changes are not rounded away."
-        },
-    )
     sleep_level: int = field(
         default=0,
         metadata={
@@ -73,11 +65,6 @@ class VLLMOptions:
         at_least("tensor_parallel_size", self.tensor_parallel_size, 1)
         if self.sleep_level not in (0, 1, 2):
             raise ValueError(f"sleep_level must be 0, 1 or 2, got {self.sleep_level}")
-        if self.sleep_level == 2 and not self.merge_adapters:
-            raise ValueError(
-                "sleep_level must be 0 or 1 with merge_adapters = false, because level 2 drops the "
-                "weights under the adapters; got 2"
-            )
         above_zero("draw_timeout", self.draw_timeout)
         at_least("restarts", self.restarts, 0)
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rollwise.engines.attention import Prefill
 from rollwise.engines.decoder import Forward
-from rollwise.engines.engine import Prompts
 from rollwise.sampling.draws import Key
+from rollwise.step.outcomes import Prompts
 
 KEPT_TOKENS = 65_536
 """The most tokens of prompts whose keys and values are kept for later draws."""

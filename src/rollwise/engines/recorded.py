@@ -113,11 +113,11 @@ class ReplayEngine(SimulatedEngine):
             self._orders[draw.key] = self._next_order(draw.key)
         order = self._orders[draw.key]
         if draw.index < len(order):
-            place = order[draw.index]
+            index = order[draw.index]
         else:
-            place = int(uniforms(draw.seed)[0] * len(order))
-        length = int(recorded.tokens[place]) if len(recorded.tokens) else 1
-        return SimulatedResponse(repr(float(recorded.rewards[place])), length, truncated=False)
+            index = int(uniforms(draw.seed)[0] * len(order))
+        length = int(recorded.tokens[index]) if len(recorded.tokens) else 1
+        return SimulatedResponse(repr(float(recorded.rewards[index])), length, truncated=False)
 
     def reward(self, text: str) -> float:
         """Return the recorded reward."""

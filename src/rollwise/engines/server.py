@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
 from rollwise.engines.options import ServerOptions
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
 SEEDS = 2**31
 """Seeds are folded below this, which every server takes: some have 32 bits, some a sign bit."""

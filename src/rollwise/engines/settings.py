@@ -106,9 +106,6 @@ class VLLMSettings(VLLMOptions, EngineSettings):
             inputs.temperature,
             inputs.batch_size,
             self,
-            None
-            if self.merge_adapters
-            else getattr(inputs.model, "peft_config", {}).get("default"),
         )
 
 

@@ -1,14 +1,10 @@
-"""A model's weights, or its adapters, where other processes on the machine can read them."""
+"""A model's weights where other processes on the machine can read them."""
 
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 _DTYPES = {
@@ -49,29 +45,6 @@ class SharedWeights:
     def close(self) -> None:
         """Free the memory; processes that have the file open keep what they read."""
         self._file.close()
-
-
-class AdapterFolder:
-    """Adapters in a temporary folder, as peft writes them. Close it to remove it.
-
-    Args:
-        weights: Name -> tensor, on any device, by the names of peft's own files.
-        config: peft's configuration of them.
-
-    Attributes:
-        path: The folder.
-    """
-
-    def __init__(self, weights: Mapping[str, Tensor], config: Any) -> None:
-        self._folder = TemporaryDirectory(prefix="rollwise-adapters-")
-        self.path = self._folder.name
-        config.save_pretrained(self.path)
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        save_file(tensors, Path(self.path) / "adapter_model.safetensors")
-
-    def close(self) -> None:
-        """Remove the folder."""
-        self._folder.cleanup()
 
 
 def _layout(weights: Mapping[str, Tensor]) -> dict[str, dict[str, object]]:

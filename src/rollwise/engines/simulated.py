@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rollwise.engines.engine import Completion, Prompts
-from rollwise.engines.rollout import run_session
+from rollwise.engines.engine import Engine
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Key
 from rollwise.step.cost import RolloutCost
-from rollwise.step.supply import PromptSupply
+from rollwise.step.outcomes import Completion, Prompts
+from rollwise.step.session import run_session
 
 CORRECT, INCORRECT = "correct", "incorrect"
 """The text of every response."""
@@ -103,7 +103,7 @@ class _Running(NamedTuple):
     response: SimulatedResponse
 
 
-class SimulatedEngine:
+class SimulatedEngine(Engine):
     """An engine in virtual time, whose slots each draw one response at a time.
 
     Draws wait until a slot is free; a draw then takes `prefill` seconds, and `seconds_per_token`
@@ -220,9 +220,6 @@ class SimulatedEngine:
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Do nothing: pass rates are fixed."""
 
-    def continue_with(self, weights: Mapping[str, Any]) -> None:
-        """Do nothing: pass rates are fixed, and draws in flight go on."""
-
     def _begin(self) -> None:
         """Give free slots to waiting draws.
 
@@ -277,18 +274,14 @@ class SimulatedEngine:
         )
 
 
-def simulate(
-    session: RolloutSession, engine: SimulatedEngine, supply: PromptSupply | None = None
-) -> RolloutCost:
+def simulate(session: RolloutSession, engine: SimulatedEngine) -> RolloutCost:
     """Sample every prompt of `session` to its end, with the slots of `engine` as full as possible.
 
-    Rewards are 1 and 0, recorded in order of completion. The engine must be idle, but for what the
-    step before has carried over.
+    Rewards are 1 and 0, recorded in order of completion. The engine must be idle.
 
     Args:
         session: What to draw.
         engine: Draws it.
-        supply: Adds prompts as slots come free.
 
     Returns:
         What it cost, in virtual seconds; grading costs none.
@@ -297,7 +290,7 @@ def simulate(
         ValueError: A prompt of the session has no pass rate.
     """
     began = engine.now
-    cost = run_session(session, engine, {}, engine.grade, supply)
+    cost = run_session(session, engine, {}, engine.grade)
     return replace(cost, sampling=engine.now - began, grading=0.0)
 
 

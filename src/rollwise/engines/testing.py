@@ -6,7 +6,7 @@
         def make(self):
             return MyEngine(model, max_new_tokens=16)
 
-Each test makes an engine of its own and closes it if it has `close`. The tests import no test
+Each test makes an engine of its own and closes it. The tests import no test
 framework: a runner that collects methods named `test_...` is enough.
 """
 
@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.engines.engine import Engine, LostDraw, Outcome
-from rollwise.engines.rollout import run_session
+from rollwise.engines.engine import Engine
 from rollwise.sampling import Balanced, Draw, RolloutSession, Rounds, Schedule, Streamed, draw_seed
 from rollwise.sampling.draws import Key
+from rollwise.step.outcomes import LostDraw, Outcome
+from rollwise.step.session import run_session
 
 ATTEMPTS = 10
 """How often a draw may be lost before a test fails."""
@@ -126,41 +127,29 @@ class EngineContract:
         assert set(after) == set(draws)
         assert not self.repeatable or weights or after == before, "no weights change responses"
 
-    def test_it_draws_on_after_it_lent_its_memory(self) -> None:
-        """If there is `lend_memory`, neither that nor new weights afterwards change a response."""
+    def test_it_draws_on_after_it_slept(self) -> None:
+        """Neither `sleep` nor new weights afterwards change a response."""
         draws, weights = self.draws(2), self.weights()
         with self.engine() as engine:
-            lend = getattr(engine, "lend_memory", None)
-            if lend is None:
-                return
             before = tokens_of(self.complete(engine, draws))
-            lend()
-            lend()
+            engine.sleep()
+            engine.sleep()
             found = [tokens_of(self.complete(engine, draws))]
             if weights is not None:
-                lend()
+                engine.sleep()
                 engine.load_weights(weights)
                 found.append(tokens_of(self.complete(engine, draws)))
         assert all(set(after) == set(draws) for after in found)
-        assert not self.repeatable or found[0] == before, "lent memory changes responses"
+        assert not self.repeatable or found[0] == before, "sleep changes responses"
         unchanged = not self.repeatable or weights or len(found) == 1 or found[1] == before
         assert unchanged, "no weights change responses"
 
-    def test_draws_in_flight_go_on_with_new_weights(self) -> None:
-        """If there is `continue_with`, draws in flight are completed after it, each once."""
-        draws = self.draws(6)
+    def test_responses_are_as_long_as_they_may_be_without_ends(self) -> None:
+        """If the engine can `ignore_ends`, all responses are cut after it."""
         with self.engine() as engine:
-            go_on = getattr(engine, "continue_with", None)
-            if go_on is None:
-                return
-            undisturbed = tokens_of(self.complete(engine, draws))
-            engine.submit(draws, self.prompts)
-            first = [result for result in engine.wait() if not isinstance(result, LostDraw)]
-            go_on({})
-            done = {completion.draw: completion for completion in first}
-            rest = [draw for draw in draws if draw not in done]
-            completed = tokens_of(done | self.complete(engine, [], in_flight=rest))
-        assert not self.repeatable or completed == undisturbed, "no weights change responses"
+            if engine.ignore_ends():
+                completed = self.complete(engine, self.draws(4)).values()
+                assert all(outcome.truncated for outcome in completed), "a response has ended"
 
     def test_sessions_get_the_same_pools_in_rounds_and_streamed(self) -> None:
         """Pools hold the same responses in draw order, under any schedule."""
@@ -178,12 +167,9 @@ class EngineContract:
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """Make an engine, and close it if it can be closed."""
-        engine = self.make()
-        try:
+        """Make an engine, and close it."""
+        with self.make() as engine:
             yield engine
-        finally:
-            getattr(engine, "close", lambda: None)()
 
     def complete(
         self, engine: Engine, draws: Sequence[Draw], in_flight: Sequence[Draw] = ()

@@ -15,14 +15,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines import cpu
 from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
-from rollwise.engines.continuous import ContinuousBatch, Pace
+from rollwise.engines.continuous import ContinuousBatch, FlushInterval
 from rollwise.engines.cpu.processes import SplitBatch
 from rollwise.engines.decoder import forward_of
-from rollwise.engines.engine import Completion, Engine, LostDraw
+from rollwise.engines.engine import Engine
 from rollwise.engines.in_process import InProcessEngine, Response
 from rollwise.engines.kv_cache import BucketedCache, KVCache
 from rollwise.engines.whole_batches import WholeBatchEngine
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Completion, LostDraw
 
 logger = logging.getLogger(__name__)
 
@@ -82,8 +83,8 @@ class TransformersEngine(InProcessEngine):
             else SplitBatch(model, self._make_batch, batch_size, processes)
         )
         self._ended: list[Response] = []
-        self._pace = Pace()
-        self._woken = threading.Event()
+        self._interval = FlushInterval()
+        self._interrupted = threading.Event()
 
     def _make_batch(self, model: PreTrainedModel, slots: int) -> ContinuousBatch:
         twin = sharing_weights(model, ATTENTION)
@@ -105,17 +106,17 @@ class TransformersEngine(InProcessEngine):
         return max(0, self._batch.free_slots - len(self._waiting))
 
     def wait(self) -> Sequence[Completion | LostDraw]:
-        """Draw until some responses have ended; [] if there are none to draw, or one wakes it."""
+        """Draw until some responses have ended; [] if there are none, or it is interrupted."""
         while True:
             try:
                 while not self._ended and (self._waiting or self._batch.drawing):
-                    if self._woken.is_set():
+                    if self._interrupted.is_set():
                         break
                     self._fill()
-                    self._ended += self._batch.draw(self._pace)
-                    self._pace.responses += len(self._ended)
-                self._woken.clear()
-                self._batch.draw_ahead(self._pace)
+                    self._ended += self._batch.draw(self._interval)
+                    self._interval.responses += len(self._ended)
+                self._interrupted.clear()
+                self._batch.draw_ahead(self._interval)
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
@@ -128,9 +129,9 @@ class TransformersEngine(InProcessEngine):
                     self.batch_size,
                 )
 
-    def wake(self) -> None:
+    def interrupt(self) -> None:
         """Let `wait` return soon, though nothing may be done."""
-        self._woken.set()
+        self._interrupted.set()
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Forget draws and free their slots; returns the tokens that had been drawn for them."""
@@ -146,20 +147,9 @@ class TransformersEngine(InProcessEngine):
         self._batch.forget_prompts()
         if self._batch.drawing:
             self._restart(self.batch_size)
-        self._pace = Pace()
+        self._interval = FlushInterval()
 
-    def continue_with(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy `weights` into the model for all further tokens; responses in flight go on.
-
-        The keys and values of their tokens so far stay those of the weights that drew them (as in
-        PipelineRL, arXiv 2509.19128, section 3); each token's log-probability is that of the
-        distribution it was drawn from.
-        """
-        super().load_weights(weights)
-        self._batch.renew()
-        self._pace = Pace()
-
-    def lend_memory(self) -> None:
+    def sleep(self) -> None:
         """On a GPU, drop the keys and values of all rows, if no response is in flight."""
         if self.model.device.type == "cuda" and not self._batch.drawing:
             self._batch.open(self.batch_size)
@@ -226,8 +216,8 @@ def _logits_in_slots(
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)
     found = []
-    for place in range(prompt, total):
-        own = slice(place, place + 1)
+    for position in range(prompt, total):
+        own = slice(position, position + 1)
         step = cache.begin_step()
         found.append(forward(ids[:, own], positions[:, own], step)[0, -1])
         cache.lengths += 1

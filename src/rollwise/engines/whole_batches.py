@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from rollwise.engines.engine import Completion, LostDraw, Prompts
 from rollwise.engines.in_process import InProcessEngine, Response, sample, uniforms_of
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Completion, LostDraw, Prompts
 
 COMPACT_BELOW = 0.8
 """Finished rows are dropped from the batch once fewer than this share of its rows still run."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 Message = Mapping[str, str]
 """A message of a conversation: `role` and `content`."""
@@ -63,14 +63,6 @@ class Play(Protocol):
         ...
 
 
-class Source(Protocol):
-    """The part of `EnvironmentSource` that is needed here."""
-
-    def open(self) -> Any:
-        """Open the environment that `data.environment` names."""
-        ...
-
-
 class EpisodeLost(Exception):
     """Raised by an environment to have a draw drawn again, because its own service failed."""
 
@@ -89,21 +81,6 @@ class EpisodeEnvironment:
     def begin(self, opening: Opening) -> Play:
         """Begin an episode; called when the model has said its first words."""
         raise NotImplementedError
-
-    def opened(self, source: Source) -> "EpisodeEnvironment":
-        """Return what plays: itself, unless that is the environment of `data.environment`."""
-        return self
-
-
-@dataclass(frozen=True)
-class OfVerifiers(EpisodeEnvironment):
-    """The environment of `data.environment`, with all its turns and tools."""
-
-    def opened(self, source: Source) -> "EpisodeEnvironment":
-        """Open it."""
-        environment: Any = source.open()
-        opened: EpisodeEnvironment = environment
-        return opened
 
 
 @dataclass(frozen=True)

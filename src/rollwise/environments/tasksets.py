@@ -1,16 +1,29 @@
-"""Environments of verifiers from 0.3 on: a taskset, whose tasks reward the trace of a rollout."""
+"""Environments of verifiers: a taskset, whose tasks reward the trace of a rollout."""
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from verifiers import v1 as vf
 from verifiers.v1.state import state_cls
 from verifiers.v1.utils.decorators import discover_decorated
 
-from rollwise.environments.environment import Question, messages_of
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row of an environment's data.
+
+    Attributes:
+        messages: What the model is shown, each with `role` and `content`.
+        row: All of the row that scoring needs, in JSON.
+    """
+
+    messages: tuple[dict[str, str], ...]
+    row: str
 
 
 class TasksetEnvironment:
@@ -57,15 +70,19 @@ class TasksetEnvironment:
         }
         return next((reason for reason, is_so in reasons.items() if is_so), "") or _unscored(first)
 
-    def questions(self, split: str) -> list[Question]:
-        """See `Environment`; a taskset has the same tasks for every split."""
+    def questions(self) -> list[Question]:
+        """List its questions, in its order.
+
+        Raises:
+            DataError: A row asks with more than text.
+        """
         return [
             _question(f"{self._name}, row {i} (from 0)", task.data)
             for i, task in enumerate(self._taskset)
         ]
 
     def score(self, response: str, row: str) -> float:
-        """See `Environment`."""
+        """Return the reward of a response to the question of `row`; raises what its code raises."""
         data = self._task.data_type().model_validate_json(row)
         task = self._task(data, self._taskset.config.task)
         trace = _trace(self._task, data, response)
@@ -90,7 +107,7 @@ def _question(place: str, data: Any) -> Question:
     prompt = data.prompt
     if not isinstance(prompt, str | None):
         prompt = [message.model_dump() for message in prompt]
-    messages = messages_of(prompt, place)
+    messages = _messages_of(prompt, place)
     if data.system_prompt:
         messages = ({"role": "system", "content": data.system_prompt}, *messages)
     return Question(messages, data.model_dump_json(exclude_defaults=True))
@@ -113,3 +130,20 @@ def _trace(task: type[Any], data: Any, response: str) -> Any:
         is_completed=True,
         ok=True,
     )
+
+
+def _messages_of(
+    prompt: str | Iterable[Mapping[str, Any]] | None, place: str
+) -> tuple[dict[str, str], ...]:
+    """Convert a prompt of verifiers, a text or messages, to messages.
+
+    Raises:
+        DataError: The row at `place` has no prompt, or one that is not text.
+    """
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    found = tuple({"role": m["role"], "content": m["content"]} for m in messages or ())
+    if not found or not all(isinstance(message["content"], str) for message in found):
+        raise DataError(
+            f"{place} must ask by text, and by text alone; its prompt is {prompt!r:.200}"
+        )
+    return found

@@ -13,14 +13,14 @@ START_TIMEOUT = 1800.0
 
 
 class EnvironmentGrader(WorkerGrader):
-    """Gives each response the reward of an environment's rubric or task.
+    """Gives each response the reward of an environment's task.
 
     The answer to a problem is the environment's row, as `read_problems` returns it. The environment
     runs in worker processes, each of which opens it, once for equal pairs of response and answer.
 
     Args:
         name: An installed environment, or a module in the current directory.
-        arguments: Arguments of the environment.
+        arguments: The settings of the taskset.
         timeout: Seconds for one response; one that takes longer fails.
         workers: Processes; None means one for each CPU, at most 16.
 

@@ -3,9 +3,6 @@
 NumPy and the standard library only.
 """
 
-import warnings
-from typing import Any
-
 from rollwise.beliefs.state import State
 from rollwise.prompts.cdas import CDAS
 from rollwise.prompts.curriculum import Curriculum
@@ -27,8 +24,6 @@ PROMPT_SAMPLERS: dict[str, type] = {
 }
 """What `prompts.type` may name. One is made as `Class(keys, batch_size, seed, **settings)`."""
 
-_RENAMED = {"BatchSampler": FixedSetSampler, "Forecaster": PromptSampler}
-
 __all__ = [
     "CDAS",
     "PROMPT_SAMPLERS",
@@ -42,11 +37,3 @@ __all__ = [
     "Uniform",
     "Worth",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    message = f"rollwise.prompts.{name} is now {_RENAMED[name].__name__}"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return _RENAMED[name]

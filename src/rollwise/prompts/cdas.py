@@ -1,6 +1,6 @@
 """Prompts whose difficulty matches the model's competence."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from rollwise.beliefs import Belief, Ratings
 from rollwise.beliefs.ratings import RatingSettings
 from rollwise.beliefs.state import Places, State, array_from_state, from_state
-from rollwise.prompts.choice import Mask, nearest_on_both_sides, smallest
+from rollwise.prompts.choice import nearest_on_both_sides, smallest
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.sampling.checks import at_least
+from rollwise.prompts.places import Mask
+from rollwise.sampling.checks import at_least, setting, share
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class CDAS(RatingSettings, FixedSetSampler):
     """Competence-difficulty alignment sampling (arXiv 2505.17652): the prompts nearest to D = C.
 
@@ -37,19 +38,9 @@ class CDAS(RatingSettings, FixedSetSampler):
     come in key order, except in the warm-up.
     """
 
-    target: float = field(
-        default=0.5,
-        kw_only=True,
-        metadata={"help": "The pass rate that the calibrated form aims at."},
-    )
-    warmup_epochs: int = field(
-        default=1, kw_only=True, metadata={"help": "Shuffled epochs before difficulties count."}
-    )
-    revisit_share: float = field(
-        default=0.0,
-        kw_only=True,
-        metadata={"help": "Share of a batch for the prompts not seen for longest."},
-    )
+    target: float = setting(0.5, "The pass rate that the calibrated form aims at.")
+    warmup_epochs: int = setting(1, "Shuffled epochs before difficulties count.")
+    revisit_share: float = setting(0.0, "Share of a batch for the prompts not seen for longest.")
 
     def __post_init__(self) -> None:
         self._check_settings()
@@ -69,8 +60,7 @@ class CDAS(RatingSettings, FixedSetSampler):
                 f"target is a setting of the form 'calibrated', got {self.target} with the form "
                 f"{self.form!r}, whose difficulties are no logits"
             )
-        if not 0 <= self.revisit_share <= 1:
-            raise ValueError(f"revisit_share must lie between 0 and 1, got {self.revisit_share}")
+        share("revisit_share", self.revisit_share)
 
     def _make_belief(self) -> Belief:
         return self.ratings(len(self.keys))
@@ -91,11 +81,6 @@ class CDAS(RatingSettings, FixedSetSampler):
         return self._own_ratings.competence
 
     @property
-    def visits(self) -> NDArray[np.uint32]:
-        """How often each prompt has been visited, shape (P,), in key order; a copy."""
-        return self._own_ratings.visits
-
-    @property
     def _own_ratings(self) -> Ratings:
         if not isinstance(self.belief, Ratings):
             raise AttributeError(f"the belief {type(self.belief).__name__} rates no difficulty")
@@ -104,8 +89,10 @@ class CDAS(RatingSettings, FixedSetSampler):
     def _choose(self, count: int, exclude: Mask | None) -> Places:
         first = self._warm_up(count, exclude)
         taken = _with(exclude, first, len(self.keys))
-        stale = self._longest_unseen(round(self.revisit_share * (count - len(first))), taken)
-        taken = _with(taken, stale, len(self.keys))
+        stale = np.empty(0, dtype=np.int64)
+        if revisited := round(self.revisit_share * (count - len(first))):
+            stale = smallest(self._last_told.astype(float), revisited, taken)
+            taken = _with(taken, stale, len(self.keys))
         hardness, aim = self.belief.hardness(self.target)
         missing = count - len(first) - len(stale)
         nearest = nearest_on_both_sides(hardness, aim, missing, taken)
@@ -134,15 +121,6 @@ class CDAS(RatingSettings, FixedSetSampler):
         walk.position = position
         return walk
 
-    def _longest_unseen(self, count: int, exclude: Mask | None) -> Places:
-        def told_at(block: slice) -> NDArray[np.float64]:
-            at = self._last_told[block].astype(float)
-            if exclude is not None:
-                at[exclude[block]] = np.inf
-            return at
-
-        return smallest(len(self._last_told), count, told_at)
-
     def _learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         super()._learn(places, correct, drawn)
         self._tells += 1
@@ -169,16 +147,13 @@ class CDAS(RatingSettings, FixedSetSampler):
     def _load_own_state(self, state: State) -> None:
         total = len(self.keys)
         self._tells = int(from_state(state, "tells"))
-        epoch, position = (int(from_state(state, f"warmup_{n}")) for n in ("epoch", "position"))
-        self._walk = self._walk_from(epoch, position)
-        told = self._never_told()
-        if told.size:  # an earlier release kept no count of its own beside the visits
-            name = "visits" if "visits" in state else "told"
-            visits = array_from_state(state, name, total, np.uint32)
-            told = np.minimum(visits, self.warmup_epochs).astype(told.dtype)
-        self._told = told
+        epoch, position = from_state(state, "warmup_epoch"), from_state(state, "warmup_position")
+        self._walk = self._walk_from(int(epoch), int(position))
+        self._told = self._never_told()
+        if self._told.size:
+            self._told = array_from_state(state, "told", (total,), self._told.dtype)
         if self._last_told.size:
-            self._last_told = array_from_state(state, "last_told", total, np.int32)
+            self._last_told = array_from_state(state, "last_told", (total,), np.int32)
 
 
 def _with(mask: Mask | None, places: Places, total: int) -> Mask | None:

@@ -1,20 +1,19 @@
 """All problems first, then only those that are labelled as hard."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.state import State, from_state
-from rollwise.prompts.choice import Mask
-from rollwise.prompts.counting import CountingSampler
 from rollwise.prompts.epochs import Epochs
-from rollwise.sampling.checks import at_least
+from rollwise.prompts.fixed_set import CountingSampler
+from rollwise.prompts.places import Mask
+from rollwise.sampling.checks import at_least, finite_at_least, setting
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Curriculum(CountingSampler):
     """Uniform over all prompts first, then only over those of a level of at least `min_level`.
 
@@ -32,27 +31,16 @@ class Curriculum(CountingSampler):
         ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.
     """
 
-    levels: InitVar[Sequence[int | None]] = field(kw_only=True)
-    min_level: int = field(
-        default=4, kw_only=True, metadata={"help": "Problems of this level or above are hard."}
-    )
-    uniform_epochs: float = field(
-        default=1.0,
-        kw_only=True,
-        metadata={"help": "Epochs over all problems before only hard ones come."},
-    )
-    uniform_steps: int | None = field(
-        default=None,
-        kw_only=True,
-        metadata={"help": "The same as a number of steps; where it is set, epochs do not count."},
+    levels: InitVar[Sequence[int | None]]
+    min_level: int = setting(4, "Problems of this level or above are hard.")
+    uniform_epochs: float = setting(1.0, "Epochs over all problems before only hard ones come.")
+    uniform_steps: int | None = setting(
+        None, "The same as a number of steps; where it is set, epochs do not count."
     )
 
     def __post_init__(self, levels: Sequence[int | None]) -> None:
         super().__post_init__()
-        if not 0 <= self.uniform_epochs < math.inf:
-            raise ValueError(
-                f"uniform_epochs must be finite, at least 0, got {self.uniform_epochs}"
-            )
+        finite_at_least("uniform_epochs", self.uniform_epochs, 0)
         if self.uniform_steps is not None:
             at_least("uniform_steps", self.uniform_steps, 0)
         if len(levels) != len(self.keys):

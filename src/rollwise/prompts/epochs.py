@@ -6,9 +6,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import State, array_from_state, from_state
+from rollwise.beliefs.state import State, load_into, state_of
 
 _WINDOW = 1 << 12
+_KEPT = ("epoch", "order", "position")
+
+PassedOver = Callable[[NDArray[np.int32]], NDArray[np.bool_]]
+"""Says which of some members to skip."""
 
 
 class Epochs:
@@ -36,15 +40,13 @@ class Epochs:
         Raises:
             ValueError: The state lacks something, or has another number of members.
         """
-        walk = cls.__new__(cls)
-        walk.total, walk.seed = total, seed
-        walk.epoch, walk.position = (int(from_state(state, n)) for n in ("epoch", "position"))
-        walk.order = array_from_state(state, "order", total, np.int32)
+        walk = cls(total, seed)
+        load_into(walk, _KEPT, state)
         return walk
 
     def state(self) -> State:
         """Return the epoch, its order (a copy), and the position in it."""
-        return {"epoch": self.epoch, "order": self.order.copy(), "position": self.position}
+        return state_of(self, _KEPT)
 
     @property
     def progress(self) -> float:
@@ -57,19 +59,15 @@ class Epochs:
         self.order = np.arange(self.total, dtype=np.int32)
         np.random.default_rng((self.seed, epoch)).shuffle(self.order)
 
-    def take(
-        self,
-        count: int,
-        passed_over: Callable[[NDArray[np.int32]], NDArray[np.bool_]] | None = None,
-    ) -> NDArray[np.int32]:
+    def take(self, count: int, passed_over: PassedOver | None = None) -> NDArray[np.int32]:
         """Take the next `count`, none twice, even across an epoch's end.
 
         Members that the batch already has come last in the new epoch.
 
         Args:
             count: At most `total`.
-            passed_over: Says which of some members to skip; by default none. If too few remain
-                within this epoch and the next, fewer are returned.
+            passed_over: By default none are. If too few remain within this epoch and the next,
+                fewer are returned.
         """
         chosen = self.rest(count, passed_over)
         missing = count - len(chosen)
@@ -86,7 +84,7 @@ class Epochs:
     def rest(
         self,
         count: int,
-        passed_over: Callable[[NDArray[np.int32]], NDArray[np.bool_]] | None = None,
+        passed_over: PassedOver | None = None,
         end: int | None = None,
     ) -> NDArray[np.int32]:
         """Take the next `count` of this epoch, or as many as remain before `end`."""

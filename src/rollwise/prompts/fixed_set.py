@@ -1,20 +1,21 @@
 """The base of all samplers over a fixed set of prompts: places, checks, states that fit."""
 
 import copy
-import warnings
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs import Belief, DecayedBeta
-from rollwise.beliefs.state import Places, State, part_of_state
-from rollwise.prompts.choice import Mask
-from rollwise.prompts.index import KeyIndex
+from rollwise.beliefs.counts import DECAY_HELP
+from rollwise.beliefs.state import Places, State, from_state, part_of_state
+from rollwise.prompts.places import Mask, counts_by_place, fingerprint, mask_of, number, places_of
 from rollwise.prompts.sampler import PromptSampler
-from rollwise.sampling.checks import at_least
+from rollwise.sampling.checks import at_least, setting
 from rollwise.sampling.draws import Key
 
 _BELIEF = "belief."
@@ -37,7 +38,7 @@ class FixedSetSampler(PromptSampler):
         belief: What is known of pass rates; the sampler updates it. By default one of its own.
 
     Attributes:
-        index: From keys to places.
+        place: Where each key stands in their order, from 0.
         asks: Batches asked for so far.
 
     Raises:
@@ -54,8 +55,8 @@ class FixedSetSampler(PromptSampler):
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
         at_least("seed", self.seed, 0)
-        self.index = KeyIndex(self.keys)
-        self.keys = self.index.keys
+        self.place = number(self.keys)
+        self.keys = tuple(self.place)
         self.asks = 0
         if self.batch_size > len(self.keys):
             raise ValueError(
@@ -79,20 +80,11 @@ class FixedSetSampler(PromptSampler):
         Raises:
             ValueError: A count below 1, or a prompt to exclude that is unknown or comes twice.
         """
-        return self.ask_unmasked(count, mask_of(self.index, exclude))
-
-    def ask_unmasked(self, count: int | None, excluded: Mask | None) -> list[Key]:
-        """Choose as `ask` does, given a mask of prompts to leave out; fast for millions of them.
-
-        Args:
-            count: How many; None stands for `batch_size`.
-            excluded: Which prompts to leave out, shape (P,), in key order; None for none.
-        """
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
-        places = self._choose(min(count, len(self.keys)), excluded)
+        places = self._choose(min(count, len(self.keys)), mask_of(self.place, exclude))
         self.asks += 1
-        return self.index.keys_at(places)
+        return [self.keys[place] for place in places.tolist()]
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
         """Learn how many of the responses drawn for each prompt were correct.
@@ -108,7 +100,7 @@ class FixedSetSampler(PromptSampler):
             TypeError: Counts that are not integers.
             ValueError: A key that is unknown or comes twice, or a count below 0 or above `drawn`.
         """
-        places, positives, draws = counts_by_place(self.index, keys, correct, drawn)
+        places, positives, draws = counts_by_place(self.place, keys, correct, drawn)
         if places.size:
             self._learn(places, positives, draws)
 
@@ -122,7 +114,7 @@ class FixedSetSampler(PromptSampler):
         Raises:
             ValueError: A key that is unknown or comes twice.
         """
-        return self.belief.mean(self.index.places(keys)).astype(float)
+        return self.belief.mean(places_of(self.place, keys)).astype(float)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Return α and β of what is believed of each pass rate now, shape (P, 2).
@@ -130,18 +122,23 @@ class FixedSetSampler(PromptSampler):
         Raises:
             ValueError: A key that is unknown or comes twice.
         """
-        return self.belief.priors(self.index.places(keys))
+        return self.belief.priors(places_of(self.place, keys))
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
         """Return the difficulty of each prompt, shape (P,); None if the belief has none."""
-        return self.belief.difficulties(self.index.places(keys))
+        return self.belief.difficulties(places_of(self.place, keys))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all keys in their order."""
+        return fingerprint(self.keys)
 
     def state_dict(self) -> State:
         """Return all that is needed to resume, and a fingerprint of the prompts."""
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
-            "fingerprint": self.index.fingerprint,
+            "fingerprint": self.fingerprint,
             "asks": self.asks,
             **self._own_state(),
             "belief": type(self.belief).__name__,
@@ -154,7 +151,7 @@ class FixedSetSampler(PromptSampler):
         Raises:
             ValueError: The state lacks something, or its prompts, sampler or belief differ.
         """
-        check_same_prompts(state, type(self).__name__, self.index)
+        check_same_prompts(state, self)
         resumed = copy.copy(self)
         resumed._load_own_state(state)
         resumed.asks = int(state.get("asks", 0))
@@ -162,11 +159,11 @@ class FixedSetSampler(PromptSampler):
         vars(self).update(vars(resumed))
 
     def _belief_state(self, state: State) -> State:
-        """Return the belief's part; in states of earlier releases it has no prefix."""
-        name = type(self.belief).__name__
-        if state.get("belief", name) != name:
-            raise ValueError(f"the state is of the belief {state['belief']}, this one is {name}")
-        return part_of_state(state, _BELIEF) if "belief" in state else state
+        """Return the belief's part."""
+        own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
+        if kind != own:
+            raise ValueError(f"the state is of the belief {kind}, this one is {own}")
+        return part_of_state(state, _BELIEF)
 
     @abstractmethod
     def _choose(self, count: int, exclude: Mask | None) -> Places | NDArray[np.int32]:
@@ -192,89 +189,33 @@ class FixedSetSampler(PromptSampler):
         return np.random.default_rng((self.seed, self.asks))
 
 
-def mask_of(index: KeyIndex, keys: Collection[Key]) -> Mask | None:
-    """Say for each prompt of an index whether it is among `keys`, shape (P,); None if none is.
+@dataclass(eq=False, kw_only=True)
+class CountingSampler(FixedSetSampler):
+    """A sampler that, given no other belief, believes a `DecayedBeta` of its own `decay`."""
 
-    Raises:
-        ValueError: A key that is unknown or comes twice.
-    """
-    if isinstance(keys, np.ndarray) and keys.dtype == bool:
-        return _given_mask(index, keys)
-    if not len(keys):
-        return None
-    mask = np.zeros(len(index), dtype=bool)
-    mask[index.places(list(keys))] = True
-    return mask
+    decay: float = setting(0.5, DECAY_HELP)
+
+    def _make_belief(self) -> Belief:
+        return DecayedBeta(len(self.keys), decay=self.decay)
 
 
-def _given_mask(index: KeyIndex, mask: Mask) -> Mask:
-    warnings.warn("exclude takes keys; a mask is deprecated", DeprecationWarning, stacklevel=4)
-    if mask.shape != (len(index),):
-        raise ValueError(
-            f"exclude must say for each of the {len(index)} prompts whether it is left out, "
-            f"got shape {mask.shape}"
-        )
-    return mask
-
-
-def counts_by_place(
-    index: KeyIndex, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike
-) -> tuple[Places, NDArray[np.int64], NDArray[np.int64]]:
-    """Check the arguments of `tell`, and leave out the prompts that have no draws.
-
-    Returns:
-        Places, correct and drawn, shape (P,) each.
-
-    Raises:
-        TypeError: Counts that are not integers.
-        ValueError: Names the prompt and what is wrong.
-    """
-    positives, draws = _integers("correct", correct), _integers("drawn", drawn)
-    if not positives.shape == draws.shape == (len(keys),):
-        raise ValueError(
-            f"correct and drawn must have one count for each of the {len(keys)} keys, got shapes "
-            f"{positives.shape} and {draws.shape}"
-        )
-    places = index.places(keys)
-    wrong = np.flatnonzero((positives < 0) | (positives > draws))
-    if wrong.size:
-        i = wrong[0]
-        raise ValueError(
-            f"prompt {keys[i]!r}: correct must lie between 0 and the {draws[i]} drawn, "
-            f"got {positives[i]}"
-        )
-    some = draws > 0
-    return places[some], positives[some], draws[some]
-
-
-def _integers(name: str, counts: ArrayLike) -> NDArray[np.int64]:
-    given = np.asarray(counts)
-    with np.errstate(invalid="ignore"):
-        integers = given.astype(np.int64) if given.dtype.kind in "iuf" else None
-    if given.size == 0:
-        return np.empty(given.shape, dtype=np.int64)
-    if integers is None or not np.array_equal(integers, given):
-        raise TypeError(f"{name} must be integers, got {counts!r}")
-    return integers
-
-
-def check_same_prompts(state: State, sampler: str, index: KeyIndex) -> None:
+def check_same_prompts(state: State, sampler: Any) -> None:
     """Refuse a state of another kind of sampler or of other prompts.
+
+    Args:
+        state: Of a sampler.
+        sampler: With `keys` and their `fingerprint`.
 
     Raises:
         ValueError: Says what differs.
     """
-    kind = str(state.get("sampler", sampler))
-    if kind != sampler:
-        raise ValueError(f"the state is of the sampler {kind}, this one is {sampler}")
-    prompts = int(state.get("prompts", len(index)))
-    if prompts != len(index):
-        raise ValueError(
-            f"the state is of a sampler over {prompts} prompts, this one has {len(index)}"
-        )
-    fingerprint = str(state.get("fingerprint", index.fingerprint))
-    if fingerprint != index.fingerprint:
+    own, total = type(sampler).__name__, len(sampler.keys)
+    if (kind := str(state.get("sampler", own))) != own:
+        raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
+    if (prompts := int(state.get("prompts", total))) != total:
+        raise ValueError(f"the state is of a sampler over {prompts} prompts, this one has {total}")
+    if (found := str(state.get("fingerprint", sampler.fingerprint))) != sampler.fingerprint:
         raise ValueError(
             f"the state is of {prompts} other prompts, or of these in another order: their "
-            f"fingerprint is {fingerprint}, that of this sampler's keys {index.fingerprint}"
+            f"fingerprint is {found}, that of this sampler's keys {sampler.fingerprint}"
         )

@@ -1,17 +1,18 @@
 """Prompts whose pass rate, drawn from the belief about it, is nearest to a target."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from rollwise.beliefs import Belief, DecayedBeta
 from rollwise.beliefs.state import Places
-from rollwise.prompts.choice import CANDIDATES_HELP, Mask, draw_candidates
-from rollwise.prompts.counting import CountingSampler
-from rollwise.sampling.checks import at_least
+from rollwise.prompts.choice import CANDIDATES_HELP, draw_candidates
+from rollwise.prompts.fixed_set import CountingSampler
+from rollwise.prompts.places import Mask
+from rollwise.sampling.checks import at_least, setting, share
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Posterior(CountingSampler):
     """Thompson sampling on a posterior of each pass rate (MoPPS, arXiv 2507.04632).
 
@@ -21,21 +22,14 @@ class Posterior(CountingSampler):
     other.
     """
 
-    target: float = field(
-        default=0.5, kw_only=True, metadata={"help": "The pass rate that is aimed at."}
-    )
-    prior_correct: float = field(
-        default=1.0, kw_only=True, metadata={"help": "α₀ of the prior Beta(α₀, β₀)."}
-    )
-    prior_incorrect: float = field(
-        default=1.0, kw_only=True, metadata={"help": "β₀ of the prior Beta(α₀, β₀)."}
-    )
-    candidates: int = field(default=1 << 17, kw_only=True, metadata={"help": CANDIDATES_HELP})
+    target: float = setting(0.5, "The pass rate that is aimed at.")
+    prior_correct: float = setting(1.0, "α₀ of the prior Beta(α₀, β₀).")
+    prior_incorrect: float = setting(1.0, "β₀ of the prior Beta(α₀, β₀).")
+    candidates: int = setting(1 << 17, CANDIDATES_HELP)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.target <= 1:
-            raise ValueError(f"target must lie between 0 and 1, got {self.target}")
+        share("target", self.target)
         at_least("candidates", self.candidates, self.batch_size)
 
     def _make_belief(self) -> Belief:

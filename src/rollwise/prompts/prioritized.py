@@ -1,17 +1,19 @@
 """Prompts that fail often are drawn more often."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief, LatestPassRate
 from rollwise.beliefs.state import Places
-from rollwise.prompts.choice import Mask, smallest
+from rollwise.prompts.choice import smallest
 from rollwise.prompts.fixed_set import FixedSetSampler
+from rollwise.prompts.places import Mask
+from rollwise.sampling.checks import setting, share
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Prioritized(FixedSetSampler):
     """Draws prompts with a probability proportional to 1 − s, s the expected pass rate.
 
@@ -24,30 +26,21 @@ class Prioritized(FixedSetSampler):
     drawn again. You can pass any other belief.
     """
 
-    unvisited: float = field(
-        default=0.0,
-        kw_only=True,
-        metadata={"help": "The pass rate by which a prompt is drawn before its first visit."},
+    unvisited: float = setting(
+        0.0, "The pass rate by which a prompt is drawn before its first visit."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.unvisited <= 1:
-            raise ValueError(f"unvisited must lie between 0 and 1, got {self.unvisited}")
+        share("unvisited", self.unvisited)
 
     def _choose(self, count: int, exclude: Mask | None) -> Places:
         rng = self._rng()
-
-        def times_of(block: slice) -> NDArray[np.float64]:
-            times: NDArray[np.float64] = rng.standard_exponential(block.stop - block.start)
-            expected = self.belief.mean(block)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                times /= 1.0 - np.where(np.isnan(expected), self.unvisited, expected)
-            if exclude is not None:
-                times[exclude[block]] = np.inf
-            return times
-
-        chosen = smallest(len(self.keys), count, times_of)
+        times: NDArray[np.float64] = rng.standard_exponential(len(self.keys))
+        expected = self.belief.mean(slice(None))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times /= 1.0 - np.where(np.isnan(expected), self.unvisited, expected)
+        chosen = smallest(times, count, exclude)
         if len(chosen) == count:
             return chosen
         left = np.ones(len(self.keys), dtype=bool) if exclude is None else ~exclude

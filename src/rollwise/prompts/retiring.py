@@ -2,21 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs.state import State, array_from_state, part_of_state
-from rollwise.prompts.choice import Mask
-from rollwise.prompts.fixed_set import (
-    FixedSetSampler,
-    check_same_prompts,
-    counts_by_place,
-    mask_of,
-)
-from rollwise.prompts.index import KeyIndex
+from rollwise.prompts.fixed_set import check_same_prompts
+from rollwise.prompts.places import Mask, counts_by_place, fingerprint, number
 from rollwise.prompts.sampler import PromptSampler
-from rollwise.sampling.checks import at_least
+from rollwise.sampling.checks import at_least, setting
 from rollwise.sampling.draws import Key
 
 _WRAPPED = "wrapped."
@@ -35,8 +30,7 @@ class Retiring(PromptSampler):
     responses, every fourth visit is. Two in a row happen by chance once in seventeen times.
 
     Args:
-        sampler: Chooses among the prompts left; any `PromptSampler`. A `FixedSetSampler` leaves
-            out millions of prompts at no cost.
+        sampler: Chooses among the prompts left; any `PromptSampler`.
         keys: The prompts, each once; not needed if the wrapped sampler has an attribute `keys`.
 
     Raises:
@@ -45,12 +39,8 @@ class Retiring(PromptSampler):
     """
 
     sampler: PromptSampler
-    pass_rate: float = field(
-        default=0.9, metadata={"help": "From this pass rate on a visit counts as solved."}
-    )
-    visits: int = field(
-        default=2, metadata={"help": "Solved visits in a row that retire a prompt, at most 255."}
-    )
+    pass_rate: float = setting(0.9, "From this pass rate on a visit counts as solved.")
+    visits: int = setting(2, "Solved visits in a row that retire a prompt, at most 255.")
     keys: Sequence[Key] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -61,26 +51,26 @@ class Retiring(PromptSampler):
         at_least("visits", self.visits, 1)
         if self.visits > np.iinfo(np.uint8).max:
             raise ValueError(f"visits must be at most 255, got {self.visits}")
-        self.index = self._make_index()
-        self.keys = self.index.keys
-        self._solved = np.full(len(self.keys), 0, dtype=np.uint8)
-        self._recalled = 0
-
-    def _make_index(self) -> KeyIndex:
-        if isinstance(self.sampler, FixedSetSampler):
-            return self.sampler.index
         keys = self.keys if len(self.keys) else getattr(self.sampler, "keys", ())
         if not len(keys):
             raise TypeError(
                 f"{type(self.sampler).__name__} has no attribute `keys`: "
                 "say what the prompts are, Retiring(sampler, keys=...)"
             )
-        return KeyIndex(keys)
+        self.place = number(keys)
+        self.keys = tuple(self.place)
+        self._solved = np.full(len(self.keys), 0, dtype=np.uint8)
+        self._recalled = 0
 
     @property
     def batch_size(self) -> int | None:
         """Prompts a step; None if the wrapped sampler has no attribute `batch_size`."""
         return getattr(self.sampler, "batch_size", None)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all keys in their order."""
+        return fingerprint(self.keys)
 
     @property
     def retired(self) -> Mask:
@@ -94,32 +84,23 @@ class Retiring(PromptSampler):
         retired ones come only when no others are left.
         """
         count = self.batch_size if count is None else count
-        excluded, retired = mask_of(self.index, exclude), self.retired
-        batch = self._ask_without(retired if excluded is None else retired | excluded, count)
-        recalled: list[Key] = []
+        left_out = set(exclude)
+        retired = {self.keys[place] for place in np.flatnonzero(self.retired).tolist()}
+        batch, recalled = self.sampler.ask(count, exclude=left_out | retired), []
         missing = not batch if count is None else min(count, len(self.keys)) > len(batch)
-        if missing and retired.any():
-            active = ~retired if excluded is None else ~retired | excluded
-            recalled = self._ask_without(active, None if count is None else count - len(batch))
+        if missing and retired:
+            further = None if count is None else count - len(batch)
+            recalled = self.sampler.ask(further, exclude=left_out | (self.place.keys() - retired))
         self._recalled = len(recalled)
         return batch + recalled
 
-    def _ask_without(self, excluded: Mask, count: int | None) -> list[Key]:
-        if isinstance(self.sampler, FixedSetSampler):
-            return self.sampler.ask_unmasked(count, excluded)
-        return self.sampler.ask(count, exclude=self.index.keys_at(np.flatnonzero(excluded)))
-
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
         """Pass results to the wrapped sampler, and count each prompt's solved visits in a row."""
-        places, positives, draws = counts_by_place(self.index, keys, correct, drawn)
+        places, positives, draws = counts_by_place(self.place, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
         solved = positives >= self.pass_rate * draws
         streak = np.minimum(self._solved[places], 254) + 1
         self._solved[places] = np.where(solved, streak, 0)
-
-    def tell_tokens(self, keys: Sequence[Key], tokens: ArrayLike, responses: ArrayLike) -> None:
-        """Pass lengths to the wrapped sampler."""
-        self.sampler.tell_tokens(keys, tokens, responses)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Return what the wrapped sampler expects, shape (P,)."""
@@ -138,7 +119,7 @@ class Retiring(PromptSampler):
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
-            "fingerprint": self.index.fingerprint,
+            "fingerprint": self.fingerprint,
             "solved": self._solved.copy(),
             **{_WRAPPED + name: value for name, value in self.sampler.state_dict().items()},
         }
@@ -149,8 +130,8 @@ class Retiring(PromptSampler):
         Raises:
             ValueError: Says what the state lacks, or how its prompts or sampler differ.
         """
-        check_same_prompts(state, type(self).__name__, self.index)
-        solved = array_from_state(state, "solved", len(self.keys), np.uint8)
+        check_same_prompts(state, self)
+        solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
         self.sampler.load_state_dict(part_of_state(state, _WRAPPED))
         self._solved = solved
 

@@ -53,20 +53,6 @@ class PromptSampler(ABC):
             drawn: The number of all responses of each, shape (P,); 0 if all were lost.
         """
 
-    def tell_tokens(  # noqa: B027 -- a default, not an oversight
-        self, keys: Sequence[Key], tokens: ArrayLike, responses: ArrayLike
-    ) -> None:
-        """Learn how long responses were; by default that is ignored.
-
-        Called once a step after `tell`, with the same prompts.
-
-        Args:
-            keys: The prompts of a step, each once.
-            tokens: Of the responses that were counted, all together, for each, shape (P,).
-            responses: How many were counted of each, shape (P,): all drawn, or an ordinary sample
-                of them; 0 if all were lost.
-        """
-
     def state_dict(self) -> State:
         """Return all that is needed to resume, flat, of arrays and scalars; by default nothing."""
         return {}

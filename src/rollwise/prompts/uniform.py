@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.state import State
-from rollwise.prompts.choice import Mask
-from rollwise.prompts.counting import CountingSampler
 from rollwise.prompts.epochs import Epochs
+from rollwise.prompts.fixed_set import CountingSampler
+from rollwise.prompts.places import Mask
 
 
 @dataclass(eq=False)

@@ -11,12 +11,6 @@ from rollwise.errors import RunError
 
 Row = dict[str, Any]
 
-FORMER_METRICS = {
-    "uniform_first": "zero_variance_first",
-    "uniform_after": "zero_variance_after",
-}
-"""Metrics whose name has changed, by the name that they have in runs of earlier releases."""
-
 
 def metrics_line(metrics: Row) -> str:
     """Write a line; NaN and infinity, which JSON does not have, become null."""
@@ -48,7 +42,7 @@ def parse_line(line: str, place: str) -> Row:
         raise RunError(f"{place}, is broken: {error}") from None
     if not isinstance(row, dict):
         raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")
-    return {FORMER_METRICS.get(str(name), str(name)): value for name, value in row.items()}
+    return row
 
 
 def missing_steps(found: Sequence[int], last: int) -> str:

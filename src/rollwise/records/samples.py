@@ -16,9 +16,7 @@ ROWS = 1024
 class StepFiles:
     """Rows of the steps of a run, in the files `part-00000.parquet` and so on of a folder.
 
-    What is added takes memory and time for the newest file alone, however long the run is. One file
-    beside the folder, `FOLDER.parquet`, holds the first rows of runs of earlier releases; it is
-    read.
+    What is added takes memory and time for the newest file alone, however long the run is.
 
     Args:
         folder: Made when something is written.
@@ -27,14 +25,12 @@ class StepFiles:
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.folder, self.rows = folder, rows
-        self._former = folder.with_name(f"{folder.name}.parquet")
         self._kept: list[Row] = []
 
     @property
     def paths(self) -> list[Path]:
         """The files, in the order of the steps."""
-        parts = sorted(self.folder.glob("part-*.parquet"), key=_number)
-        return [self._former, *parts] if self._former.exists() else parts
+        return sorted(self.folder.glob("part-*.parquet"), key=_number)
 
     def keep(self, rows: Iterable[Row]) -> None:
         """Add rows, each with a `step`; a full file is written.
@@ -60,7 +56,7 @@ class StepFiles:
             return
         table = _with_numbers(pa.Table.from_pylist(self._kept))
         number = 0
-        for newest in [path for path in self.paths if path != self._former][-1:]:
+        for newest in self.paths[-1:]:
             before = _read(newest)
             number = _number(newest) + (before.num_rows >= self.rows)
             if before.num_rows < self.rows:
@@ -103,7 +99,6 @@ class StepFiles:
     def remove(self) -> None:
         """Remove all that is written."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._former.unlink(missing_ok=True)
 
     def discard_after(self, step: int) -> None:
         """Remove the rows of later steps, and what was left half written.

@@ -2,6 +2,7 @@
 
 from rollwise.reports.card import write_data_card
 from rollwise.reports.evaluation import write_evaluation_report
+from rollwise.reports.live import LiveReport
 from rollwise.reports.report import write_report
 
-__all__ = ["write_data_card", "write_evaluation_report", "write_report"]
+__all__ = ["LiveReport", "write_data_card", "write_evaluation_report", "write_report"]

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from rollwise.config import EvaluateConfig
-from rollwise.evaluation import steps_of_k
-from rollwise.files import write_text
 from rollwise.records import flatten
 from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import command, version_fact
-from rollwise.reports.page import render_page
+from rollwise.reports.page import write_page
+from rollwise.statistics import steps_of_k
 
 RESPONSES = "responses, k"
 
@@ -33,7 +32,8 @@ def write_evaluation_report(
         "charts": [made for at, row in enumerate(rows.values()) for made in _charts(at, row, ks)],
         "grids": {"k": {RESPONSES: np.log2(ks)}},
     }
-    page = render_page(
+    return write_page(
+        path,
         "evaluation.html",
         summary["model"],
         data=data,
@@ -50,9 +50,6 @@ def write_evaluation_report(
         ks=ks,
         settings=flatten(settings, "."),
     )
-    target = path / "report.html"
-    write_text(target, page)
-    return target
 
 
 def _charts(place: int, figures: Mapping[str, Any], ks: Sequence[int]) -> list[Chart]:

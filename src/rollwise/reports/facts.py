@@ -44,7 +44,7 @@ SHOWN = ("rollwise", "torch", "transformers")
 def method(config: Settings) -> str:
     """Say how a run samples and learns, by the settings that decide it."""
     group, advantage = config["group"], config["advantage"]
-    allocation = config.get("allocation", {}).get("type", "none")
+    allocation = config["allocation"]["type"]
     parts = [f"{config['prompts']['batch_size']:,} prompts by {config['prompts']['type']}"]
     if allocation == "none" and _is_single(config["exit"]):
         parts.append("single responses")

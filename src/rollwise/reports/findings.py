@@ -1,6 +1,6 @@
 """What a person who reads the metrics of a run would warn of: since which step, and what to do."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,100 +128,98 @@ def _counts(steps: Sequence[Row]) -> Iterator[Finding]:
 
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
+    """What has lasted to the newest step, since the step from which on it has."""
+    for bad_S, title, what, advice in _rules(steps, config):
+        bad_S[: FEWEST_STEPS - 1] = False  # the first means are of few steps
+        if bad_S[-1]:
+            first = len(bad_S) - int(np.argmin([*bad_S[::-1], False]))
+            yield Finding(steps[first]["step"], title, what, advice)
+
+
+def _rules(
+    steps: Sequence[Row], config: Mapping[str, Any]
+) -> Iterator[tuple[NDArray[np.bool_], str, str, str]]:
+    """Say of each step whether it is bad, shape (S,), with title, figures and advice.
+
+    A figure that is not known is NaN, and so not bad.
+    """
+
     def figure(name: str) -> Floats:
         values = [line.get(name) for line in steps]
         known = np.array([np.nan if value is None else value for value in values], dtype=float)
         return moving_mean(known, max(SMOOTHED, len(steps) // 100))
 
-    def since(values: Floats, bad: Callable[[Floats], NDArray[np.bool_]]) -> int | None:
-        """The step since which it has been bad; None if it is not at the end."""
-        with np.errstate(invalid="ignore"):
-            held = bad(values) & ~np.isnan(values)
-        held[: FEWEST_STEPS - 1] = False  # the first means are of few steps
-        if not held[-1]:
-            return None
-        return int(steps[len(held) - int(np.argmin([*held[::-1], False]))]["step"])
-
-    reward, entropy = figure("reward"), figure("entropy")
-    with np.errstate(invalid="ignore"):
-        best = np.fmax.accumulate(np.nan_to_num(reward))
-    if step := since(reward, lambda values: values < COLLAPSED * best):
-        yield Finding(
-            step,
-            "Reward has collapsed",
-            f"It is {reward[-1]:.3f}, and was {best[-1]:.3f}.",
-            "Go back to a checkpoint from before, and lower `learner.learning_rate`; a sampler "
-            "that prefers hard prompts lowers it too, so compare with the held-out accuracy.",
-        )
+    reward = figure("reward")
+    best = np.fmax.accumulate(np.nan_to_num(reward))
+    yield (
+        reward < COLLAPSED * best,
+        "Reward has collapsed",
+        f"It is {reward[-1]:.3f}, and was {best[-1]:.3f}.",
+        "Go back to a checkpoint from before, and lower `learner.learning_rate`; a sampler that "
+        "prefers hard prompts lowers it too, so compare with the held-out accuracy.",
+    )
+    entropy = figure("entropy")
     start = entropy[FEWEST_STEPS - 1]
-    if step := since(entropy, lambda values: values < ENTROPY_FALLEN * start):
-        yield Finding(
-            step,
-            "Entropy is falling away",
-            f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning: responses to a "
-            "prompt become alike.",
-            "Raise `learner.clip_high` or `learner.entropy_coefficient`, or lower "
-            "`learner.learning_rate`; see whether held-out pass@k still rises.",
-        )
-    if step := since(entropy, lambda values: values > ENTROPY_RISEN * start):
-        yield Finding(
-            step,
-            "Entropy is rising",
-            f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning: the policy is "
-            "coming apart.",
-            "Lower `learner.learning_rate`, and set `learner.entropy_coefficient` to 0.",
-        )
+    nats = f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning"
+    yield (
+        entropy < ENTROPY_FALLEN * start,
+        "Entropy is falling away",
+        f"{nats}: responses to a prompt become alike.",
+        "Raise `learner.clip_high` or `learner.entropy_coefficient`, or lower "
+        "`learner.learning_rate`; see whether held-out pass@k still rises.",
+    )
+    yield (
+        entropy > ENTROPY_RISEN * start,
+        "Entropy is rising",
+        f"{nats}: the policy is coming apart.",
+        "Lower `learner.learning_rate`, and set `learner.entropy_coefficient` to 0.",
+    )
     clipped = figure("clip_fraction")
-    if step := since(clipped, lambda values: values > CLIPPED):
-        yield Finding(
-            step,
-            "Much is clipped",
-            f"{100 * clipped[-1]:.0f} % of the tokens do not teach, because the policy has "
-            "moved too far since they were drawn.",
-            "Lower `learner.mini_batches` or `learner.learning_rate`.",
-        )
+    yield (
+        clipped > CLIPPED,
+        "Much is clipped",
+        f"{100 * clipped[-1]:.0f} % of the tokens do not teach, because the policy has moved too "
+        "far since they were drawn.",
+        "Lower `learner.mini_batches` or `learner.learning_rate`.",
+    )
     capped = figure("importance_truncated")
-    if step := since(capped, lambda values: values > WEIGHTS_AT_CAP):
-        yield Finding(
-            step,
-            "Responses are off-policy",
-            f"{100 * capped[-1]:.0f} % of the importance weights are at the cap.",
-            "Lower `step.max_steps_off_policy` or `backend.max_steps_off_policy`, or the learning "
-            "rate.",
-        )
+    yield (
+        capped > WEIGHTS_AT_CAP,
+        "Responses are off-policy",
+        f"{100 * capped[-1]:.0f} % of the importance weights are at the cap.",
+        "Lower `learner.learning_rate`; under verl's asynchronous trainers also "
+        "`trainer.v1.sampler.max_off_policy_threshold`.",
+    )
     gap = np.abs(figure("sampler_gap"))
-    if step := since(gap, lambda values: values > GAP):
-        yield Finding(
-            step,
-            "Engine and learner disagree",
-            f"Their log-probabilities differ by {gap[-1]:.2f} nats a token.",
-            "Check that both have the same weights, precision and temperature.",
-        )
+    yield (
+        gap > GAP,
+        "Engine and learner disagree",
+        f"Their log-probabilities differ by {gap[-1]:.2f} nats a token.",
+        "Check that both have the same weights, precision and temperature.",
+    )
     cut = figure("truncated")
     begun = cut[FEWEST_STEPS - 1]
-    if step := since(cut, lambda values: values > np.fmax(TRUNCATED, TRUNCATION_RISEN * begun)):
-        yield Finding(
-            step,
-            "Truncation is rising",
-            f"{100 * cut[-1]:.0f} % of the responses are cut at the limit, and {100 * begun:.0f} % "
-            "at the beginning; a cut response seldom has an answer.",
-            "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
-        )
+    yield (
+        cut > np.fmax(TRUNCATED, TRUNCATION_RISEN * begun),
+        "Truncation is rising",
+        f"{100 * cut[-1]:.0f} % of the responses are cut at the limit, and {100 * begun:.0f} % at "
+        "the beginning; a cut response seldom has an answer.",
+        "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
+    )
     # Of prompts that were never visited nothing can be known.
     unknown = np.array([(line.get("visited") or 1.0) < VISITED for line in steps])
     skill = np.where(unknown, np.nan, figure("belief_skill"))
-    if step := since(skill, lambda values: values < 0):
-        yield Finding(
-            step,
-            "Beliefs are stale",
-            f"They score {skill[-1]:.2f}: one rate for all prompts of a step would be better.",
-            'Set `belief.type = "logit_kalman"`, which follows a policy that improves.',
-        )
+    yield (
+        skill < 0,
+        "Beliefs are stale",
+        f"They score {skill[-1]:.2f}: one rate for all prompts of a step would be better.",
+        'Set `belief.type = "logit_kalman"`, which follows a policy that improves.',
+    )
     alone = config["group"]["size"] == 1 or config["advantage"].get("baseline") == "belief"
     uniform = figure("zero_variance_after")
-    if not alone and (step := since(uniform, lambda values: values > WITHOUT_SIGNAL)):
-        yield Finding(
-            step,
+    if not alone:
+        yield (
+            uniform > WITHOUT_SIGNAL,
             "Most groups teach nothing",
             f"{100 * uniform[-1]:.0f} % of the groups have one reward throughout.",
             'Draw more for hard prompts (`exit.type = "balanced"`), or choose prompts by pass rate '

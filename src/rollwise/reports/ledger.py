@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollwise.records import Row
-from rollwise.reports.charts import Chart, RunCharts, chart, line
+from rollwise.reports.charts import Chart, chart, line
+from rollwise.reports.run_charts import RunCharts
 from rollwise.step.ledger import PLACES
 
 WHAT = {
@@ -17,15 +18,18 @@ WHAT = {
 }
 
 
+COLOURS = (2, 6, 1, 3, 4, 7)
+"""Of each place."""
+
+
 def run_ledger(lines: Sequence[Row]) -> Row | None:
-    """Add up the ledgers of a run's steps; None where none was recorded.
+    """Add up the ledgers of a run's steps; None where no step has been taken.
 
     Returns:
-        `rows`, one for each place with `draws` and `tokens` and their shares, their `total`s, how
-        many of the responses in pools were `truncated`, and `missing`, the steps without a ledger.
+        `rows`, one for each place with `draws` and `tokens` and their shares, their `total`s, and
+        how many of the responses in pools were `truncated`.
     """
-    steps = [row for row in lines if row["step"] > 0]
-    found = [row["ledger"] for row in steps if "ledger" in row]
+    found = [row["ledger"] for row in lines if row["step"] > 0]
     if not found:
         return None
     sums = {
@@ -46,25 +50,15 @@ def run_ledger(lines: Sequence[Row]) -> Row | None:
     truncated = {
         kind: sum(each["truncated"][kind] for each in found) for kind in ("draws", "tokens")
     }
-    return {
-        "rows": rows,
-        "total": total,
-        "truncated": truncated,
-        "missing": len(steps) - len(found),
-    }
+    return {"rows": rows, "total": total, "truncated": truncated}
 
 
 def ledger_chart(run: RunCharts) -> Chart | None:
     """Draw where the tokens of each step went, as shares; None where all went to one place."""
-    if not run.known("ledger"):
-        return None
-    tokens = [row.get("ledger", {}).get("tokens", {}) for row in run.steps]
+    tokens = [row["ledger"]["tokens"] for row in run.steps]
     lines = []
     for colour, name in enumerate(PLACES):
-        shares = [
-            max(0, each.get(name, 0)) / max(1, sum(each.values())) if each else None
-            for each in tokens
-        ]
+        shares = [max(0, each.get(name, 0)) / max(1, sum(each.values())) for each in tokens]
         if any(shares):
             values = run.averaged(run.of_steps(shares))
             lines.append(line(name.replace("_", " "), values, colour=COLOURS[colour]))
@@ -72,7 +66,3 @@ def ledger_chart(run: RunCharts) -> Chart | None:
         return None
     title = "Where the tokens of a step went"
     return chart("ledger", title, lines, unit="share", low=0, high=1, stacked=True, wide=True)
-
-
-COLOURS = (2, 6, 1, 3, 4, 7)
-"""Of each place."""

@@ -14,12 +14,14 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 import rollwise
+from rollwise.files import write_text
 
 SHOWN_CHARACTERS = 4000
 """The most characters of a text that are shown."""
@@ -36,57 +38,59 @@ _TRICKY = re.compile(
 """Characters that HTML does not allow, or that reorder the text around them."""
 
 
-def render_page(
+def write_page(
+    folder: Path,
     template: str,
     title: str,
     data: Mapping[str, Any],
     scripts: Sequence[str] = ("charts.js",),
     facts: Mapping[str, str] | None = None,
-    connects: bool = False,
     has_prompts: bool = False,
     **content: Any,
-) -> str:
-    """Fill in a template of `parts/`.
+) -> Path:
+    """Write `report.html` into a folder, from a template of `parts/`.
 
     Args:
-        template: Its name; it extends `base.html`.
+        folder: The folder.
+        template: The template's name; it extends `base.html`.
         title: Of the page.
         data: What its script reads: `charts`, `grids` and others.
         scripts: Of `parts/`, in this order, after uPlot.
         facts: What the header says, by name.
-        connects: Whether the page may ask the server that it came from for news.
         has_prompts: Whether its script shows prompts as well as charts.
         content: What the template shows.
+
+    Raises:
+        RunError: It cannot be written.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
     script = "\n".join(
         [part("vendor/uplot/uPlot.iife.min.js"), *(part(f"parts/{name}") for name in scripts)]
     )
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            facts=facts or {},
-            policy=content_policy(script, style, connects),
-            style=Markup(style),
-            script=Markup(script),
-            data=Markup(as_json(data)),
-            version=rollwise.__version__,
-            has_prompts=has_prompts,
-            **content,
-        )
+    page = _environment().get_template(template)
+    text = page.render(
+        title=title,
+        facts=facts or {},
+        policy=content_policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(as_json(data)),
+        version=rollwise.__version__,
+        has_prompts=has_prompts,
+        **content,
     )
+    target = folder / "report.html"
+    write_text(target, text)
+    return target
 
 
-def content_policy(script: str, style: str, connects: bool = False) -> str:
+def content_policy(script: str, style: str) -> str:
     """Return a Content-Security-Policy under which only this script and this style run."""
     allowed = {
         "default-src": "'none'",
         "script-src": _hash(script),
         "style-src": _hash(style),
         "img-src": "data:",
-        "connect-src": "'self'" if connects else "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
     }

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollwise.records import Row, RunFolder
 from rollwise.reports.charts import evenly
@@ -24,11 +25,12 @@ RESPONSE_BYTES = 2_000_000
 COLUMNS = ("step", "correct", "drawn", "expected", "strength", "trained", "exit_reason")
 """What is shown of a visit."""
 
+Samples = dict[tuple[str, int], list[Row]]
+"""Responses by the key of their prompt and the step."""
+
 
 def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
     """Gather the prompts of a run with their visits, newest responses first.
-
-    A run of a release that recorded no visits has those of the prompts whose responses it recorded.
 
     Args:
         folder: Of the run.
@@ -37,112 +39,66 @@ def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
     Returns:
         `prompts`, and `note`, which says in words what was left out.
     """
-    rows, recorded = folder.read_newest_samples(MOST_RESPONSES)
-    samples: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        samples.setdefault((row["key"], row["step"]), []).append(row)
-    visits = folder.read_visits()
-    known = (
-        _Visits.of_table(visits) if visits is not None else _Visits.of_samples(samples, threshold)
-    )
-    chosen = known.choose(list(dict.fromkeys(key for key, _ in reversed(samples))))
+    table = folder.read_visits()
+    if table is None:
+        return {"prompts": [], "note": "", "threshold": threshold}
+    samples, recorded = _samples(folder)
+    visits = _visits_by_prompt(table["key"])
+    chosen = _chosen(visits, [key for key, _ in reversed(samples)])
     responses, shown_responses = _responses(samples, set(chosen))
-    per_prompt = max(2, MOST_VISITS // max(1, len(chosen)))
+    columns = {name: table[name].combine_chunks() for name in COLUMNS}
+    counts = {name: np.asarray(columns[name]) for name in ("correct", "drawn")}
+    questions = table["question"].take([int(visits[key][-1]) for key in chosen]).to_pylist()
+    most = max(2, MOST_VISITS // max(1, len(chosen)))
     prompts = []
-    for key in chosen:
+    for key, question in zip(chosen, questions, strict=True):
         own = responses.get(key, [])
-        question = own[0]["question"] if own else known.questions[key]
+        places = visits[key]
+        kept = [int(places[at]) for at in evenly(len(places), most)]
         prompts.append(
             {
                 "key": shown(key),
-                "question": question if own else shown(question),
+                "question": own[0]["question"] if own else shown(question),
                 "answer": own[0]["answer"] if own else None,
-                "visited": known.count(key),
-                "correct": known.total(key, "correct"),
-                "drawn": known.total(key, "drawn"),
-                "visits": known.columns(key, per_prompt),
+                "visited": len(places),
+                **{name: int(counts[name][places].sum()) for name in counts},
+                "visits": {name: column.take(kept).to_pylist() for name, column in columns.items()},
                 "responses": [
                     {name: each[name] for name in ("step", "exit_reason", "rows")} for each in own
                 ],
             }
         )
-    thinned = any(known.count(key) > per_prompt for key in chosen)
-    note = _note(
-        (len(chosen), len(known.questions)),
-        per_prompt if thinned else None,
-        (shown_responses, recorded),
-        visits is not None,
-    )
+    thinned = any(len(visits[key]) > most for key in chosen)
+    note = _note((len(chosen), len(visits)), most if thinned else None, (shown_responses, recorded))
     return {"prompts": prompts, "note": note, "threshold": threshold}
 
 
-class _Visits:
-    """Visits by prompt.
-
-    Args:
-        rows: For each prompt, its visits in the order of the steps, as columns.
-        questions: Of each prompt.
-    """
-
-    def __init__(
-        self, columns: Mapping[str, Any], places: Mapping[str, Any], questions: Mapping[str, str]
-    ) -> None:
-        self._columns, self._places, self.questions = columns, places, questions
-        self._counts = {name: np.asarray(columns[name]) for name in ("correct", "drawn")}
-
-    @classmethod
-    def of_table(cls, table: Any) -> "_Visits":
-        keys = table["key"].combine_chunks().dictionary_encode()
-        names, codes = keys.dictionary.to_pylist(), keys.indices.to_numpy()
-        order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes, minlength=len(names)))
-        places = dict(zip(names, np.split(order, ends[:-1]), strict=True))
-        last = table["question"].take([int(place[-1]) for place in places.values()]).to_pylist()
-        columns = {name: table[name].combine_chunks() for name in COLUMNS}
-        return cls(columns, places, dict(zip(names, last, strict=True)))
-
-    @classmethod
-    def of_samples(
-        cls, samples: Mapping[tuple[str, int], list[Row]], threshold: float
-    ) -> "_Visits":
-        import pyarrow as pa
-
-        rows: list[tuple[Any, ...]] = []
-        questions: dict[str, str] = {}
-        places: dict[str, list[int]] = {}
-        for place, ((key, step), found) in enumerate(samples.items()):
-            correct = sum(row["reward"] > threshold for row in found)
-            trained = sum(row["advantage"] is not None for row in found)
-            reason = found[0]["exit_reason"]
-            rows.append((step, correct, len(found), None, None, trained, reason))
-            questions[key] = found[0]["question"]
-            places.setdefault(key, []).append(place)
-        columns = {
-            name: pa.array([row[place] for row in rows]) for place, name in enumerate(COLUMNS)
-        }
-        return cls(columns, places, questions)
-
-    def count(self, key: str) -> int:
-        return len(self._places[key])
-
-    def total(self, key: str, name: str) -> int:
-        """Add up a count over all visits of a prompt."""
-        return int(self._counts[name][self._places[key]].sum())
-
-    def choose(self, first: Sequence[str]) -> list[str]:
-        """Return the prompts that are shown: these, and then those with most visits."""
-        known = [key for key in first if key in self._places]
-        others = sorted(self._places, key=lambda key: -len(self._places[key]))
-        return list(dict.fromkeys([*known, *others]))[:MOST_PROMPTS]
-
-    def columns(self, key: str, wanted: int) -> dict[str, list[Any]]:
-        places = [int(self._places[key][at]) for at in evenly(self.count(key), wanted)]
-        return {name: column.take(places).to_pylist() for name, column in self._columns.items()}
+def _samples(folder: RunFolder) -> tuple[Samples, int]:
+    """Return the newest responses, in the order of the steps, and how many there are in all."""
+    rows, recorded = folder.read_newest_samples(MOST_RESPONSES)
+    samples: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        samples.setdefault((row["key"], row["step"]), []).append(row)
+    return samples, recorded
 
 
-def _responses(
-    samples: Mapping[tuple[str, int], list[Row]], wanted: set[str]
-) -> tuple[dict[str, list[Row]], int]:
+def _visits_by_prompt(keys: Any) -> dict[str, NDArray[np.int64]]:
+    """Return the places of each prompt's visits, in the order of the steps."""
+    encoded = keys.combine_chunks().dictionary_encode()
+    names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+    places = np.split(np.argsort(codes, kind="stable"), ends[:-1])
+    return dict(zip(names, places, strict=True))
+
+
+def _chosen(visits: Mapping[str, NDArray[np.int64]], first: Sequence[str]) -> list[str]:
+    """Return the prompts that are shown: these, and then those with most visits."""
+    known = [key for key in first if key in visits]
+    others = sorted(visits, key=lambda key: -len(visits[key]))
+    return list(dict.fromkeys([*known, *others]))[:MOST_PROMPTS]
+
+
+def _responses(samples: Samples, wanted: set[str]) -> tuple[dict[str, list[Row]], int]:
     """Return the recorded visits of each prompt, newest first, while there is room for them."""
     found: dict[str, list[Row]] = {}
     room, count = RESPONSE_BYTES, 0
@@ -174,18 +130,8 @@ def _responses(
     return found, count
 
 
-def _note(
-    prompts: tuple[int, int],
-    per_prompt: int | None,
-    responses: tuple[int, int],
-    has_visits: bool,
-) -> str:
+def _note(prompts: tuple[int, int], per_prompt: int | None, responses: tuple[int, int]) -> str:
     sentences = []
-    if not has_visits:
-        sentences.append(
-            "An earlier release recorded this run: only prompts whose responses were kept are "
-            "known, without what was believed of them."
-        )
     if prompts[0] < prompts[1]:
         sentences.append(
             f"{prompts[0]:,} of {prompts[1]:,} prompts are shown: those whose responses were kept "

@@ -1,47 +1,48 @@
 """Write the report of a training run."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import jinja2
 
 from rollwise.errors import RunError, one_line
-from rollwise.files import write_text
 from rollwise.records import Row, RunFolder, flatten
-from rollwise.reports.charts import RunCharts, evenly
+from rollwise.reports.charts import evenly
 from rollwise.reports.facts import run_facts, with_numbers
 from rollwise.reports.findings import FEWEST_STEPS, findings
 from rollwise.reports.ledger import ledger_chart, run_ledger
-from rollwise.reports.page import render_page
+from rollwise.reports.page import write_page
 from rollwise.reports.prompts import prompt_data
+from rollwise.reports.run_charts import RunCharts
 
 MOST_EVALUATIONS = 12
 """Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
 
 
-def write_report(path: Path) -> Path:
+def write_report(
+    path: Path,
+    goes_on: bool = False,
+    reload: float | None = None,
+    written: datetime | None = None,
+) -> Path:
     """Write `report.html` into a run's folder: one page that needs nothing beside it.
 
     Responses are shown as text, never as markup. The report of an unfinished run covers the steps
     so far.
 
+    Args:
+        path: The folder.
+        goes_on: Whether the run goes on.
+        reload: Seconds after which the page loads itself again; None for not at all.
+        written: The time that the page names; by default now.
+
     Raises:
         RunError: There is no run in the folder, its records are not those of a run, or the report
             cannot be written.
     """
-    target = path / "report.html"
-    write_text(target, run_page(path))
-    return target
-
-
-def run_page(path: Path, live: bool = False) -> str:
-    """Make the report of the run in the folder `path`; `live`, one that asks its server for news.
-
-    Raises:
-        RunError: There is no run in the folder, or its records are not those of a run.
-    """
     try:
-        return _page(path, live)
+        return _write(path, written or datetime.now().astimezone(), goes_on, reload)
     except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
@@ -49,30 +50,31 @@ def run_page(path: Path, live: bool = False) -> str:
         ) from error
 
 
-def _page(path: Path, live: bool) -> str:
+def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -> Path:
     folder = RunFolder(path)
     config = folder.read_config()
     lines = folder.read_metrics()
-    name = path.resolve().name
     charts = RunCharts(lines)
     ledger = ledger_chart(charts)
     if ledger is not None:
         charts.charts.append(ledger)
     prompts = prompt_data(folder, config["grading"]["positive_threshold"])
-    return render_page(
+    return write_page(
+        path,
         "run.html",
-        name,
-        data=charts.data() | prompts | {"exit": with_numbers(config["exit"])},
-        scripts=("charts.js", "prompts.js", *(["live.js"] if live else [])),
+        path.resolve().name,
+        data=charts.data() | prompts | {"exit": with_numbers(config["exit"]), "reload": reload},
+        scripts=("charts.js", "prompts.js", *(["reload.js"] if reload else [])),
         facts=run_facts(config, folder.read_versions()),
-        connects=live,
-        live=live,
-        has_prompts=live or bool(prompts["prompts"]),
+        written=written.isoformat(" ", "seconds"),
+        goes_on=goes_on,
+        reload=reload,
+        has_ended=folder.read_summary() is not None,
+        has_prompts=bool(prompts["prompts"]),
         remarks=charts.remarks,
         findings=findings(lines, config),
         fewest_steps=FEWEST_STEPS,
         ledger=run_ledger(lines),
-        carries=config.get("step", {}).get("carry_over", False),
         evaluated=_evaluated(lines),
         totals=_totals(lines),
         settings=flatten(config, "."),
@@ -97,7 +99,6 @@ def _totals(lines: Sequence[Row]) -> Row:
         "tokens": sum(line.get("tokens", 0) for line in lines),
         "seconds": lines[-1]["elapsed"],
         "failures": sum(line.get("grader_failures", 0) for line in lines),
-        "surplus": sum(line.get("surplus_draws", 0) for line in lines),
         "lost": sum(line.get("lost_draws", 0) for line in lines),
         "evaluations": sum("heldout" in line for line in lines),
     }

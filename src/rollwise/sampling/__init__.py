@@ -18,7 +18,7 @@ from rollwise.sampling.exits import (
     as_exit_rule,
 )
 from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
-from rollwise.sampling.pool import Pool, has_zero_variance, is_uniform
+from rollwise.sampling.pool import Pool, has_zero_variance
 from rollwise.sampling.schedules import SCHEDULES, Rounds, Schedule, Streamed
 from rollwise.sampling.selection import Group, select_group
 from rollwise.sampling.session import RolloutSession
@@ -48,7 +48,6 @@ __all__ = [
     "as_exit_rule",
     "draw_seed",
     "has_zero_variance",
-    "is_uniform",
     "pass_at_k",
     "select_group",
     "shift_beliefs",

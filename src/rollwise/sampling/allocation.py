@@ -5,12 +5,12 @@ unbiased, unlike those of pools that stop because of what they hold.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.sampling.checks import at_least
+from rollwise.sampling.checks import at_least, finite_above_zero, finite_at_least, setting
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -30,19 +30,17 @@ class Estimated:
         ValueError: Limits that exclude each other or the mean, or an `epsilon` not above 0.
     """
 
-    mean_draws: float = field(default=8.0, metadata={"help": "Draws of a prompt, on average."})
-    minimum: int = field(default=2, metadata={"help": "Draws of a prompt, at least."})
-    maximum: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
-    epsilon: float = field(
-        default=0.01,
-        metadata={"help": "Added to pass rates (ε): the less, the more the hardest prompts get."},
+    mean_draws: float = setting(8.0, "Draws of a prompt, on average.")
+    minimum: int = setting(2, "Draws of a prompt, at least.")
+    maximum: int = setting(32, "Draws of a prompt, at most.")
+    epsilon: float = setting(
+        0.01, "Added to pass rates (ε): the less, the more the hardest prompts get."
     )
 
     def __post_init__(self) -> None:
         at_least("minimum", self.minimum, 1)
         _check_limits(self.mean_draws, self.minimum, self.maximum)
-        if not 0 < self.epsilon < np.inf:
-            raise ValueError(f"epsilon must be finite and above 0, got {self.epsilon}")
+        finite_above_zero("epsilon", self.epsilon)
 
     def counts(self, pass_rates: ArrayLike) -> Counts:
         """Return N_x of each prompt, shape (P,); their sum is the integer nearest to mean · P.
@@ -73,32 +71,19 @@ class GVM:
         ValueError: Limits that exclude each other or the mean, `alpha` below 0, or `beta` below 1.
     """
 
-    mean_draws: float = field(
-        default=8.0, metadata={"help": "Draws of a prompt on average, those of the pilot apart."}
-    )
-    pilot: int = field(
-        default=8, metadata={"help": "Pilot draws of each prompt, discarded after counting."}
-    )
-    alpha: float = field(
-        default=1e-3, metadata={"help": "α, against spending too much on tiny pass rates."}
-    )
-    beta: float = field(
-        default=2.0, metadata={"help": "β: the more, the sharper α cuts at tiny pass rates."}
-    )
-    minimum: int = field(
-        default=0, metadata={"help": "Draws, at least, of a prompt that gets any share."}
-    )
-    maximum: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
+    mean_draws: float = setting(8.0, "Draws of a prompt on average, those of the pilot apart.")
+    pilot: int = setting(8, "Pilot draws of each prompt, discarded after counting.")
+    alpha: float = setting(1e-3, "α, against spending too much on tiny pass rates.")
+    beta: float = setting(2.0, "β: the more, the sharper α cuts at tiny pass rates.")
+    minimum: int = setting(0, "Draws, at least, of a prompt that gets any share.")
+    maximum: int = setting(32, "Draws of a prompt, at most.")
 
     def __post_init__(self) -> None:
         at_least("pilot", self.pilot, 1)
         at_least("minimum", self.minimum, 0)
         _check_limits(self.mean_draws, self.minimum, self.maximum)
-        for name, least in (("alpha", 0), ("beta", 1)):
-            if not least <= getattr(self, name) < np.inf:
-                raise ValueError(
-                    f"{name} must be finite, at least {least}, got {getattr(self, name)}"
-                )
+        finite_at_least("alpha", self.alpha, 0)
+        finite_at_least("beta", self.beta, 1)
 
     def counts(self, pass_rates: ArrayLike, gradient_norms: ArrayLike | None = None) -> Counts:
         """Return N_x of each prompt, shape (P,); all 0 if no prompt has a share.

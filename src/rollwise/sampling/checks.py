@@ -1,7 +1,20 @@
-"""Checks on arguments, made where an object is made, and warnings of names that have changed."""
+"""Settings of plug-ins, and checks on arguments, made where an object is made."""
 
-import warnings
+from dataclasses import field
 from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+
+def setting(default: Any, help: str) -> Any:
+    """Declare a field of a dataclass that settings files can set.
+
+    Args:
+        default: Its value where none is given.
+        help: What it means, for the documentation and `--help`.
+    """
+    return field(default=default, metadata={"help": help})
 
 
 def at_least(name: str, value: int, minimum: int) -> None:
@@ -39,6 +52,36 @@ def above_zero(name: str, value: float) -> None:
         raise ValueError(f"{name} must be above 0, got {value}")
 
 
+def finite_above_zero(name: str, value: float) -> None:
+    """Refuse a `value` that is not above 0, or is infinite.
+
+    Raises:
+        ValueError: `value` is 0, negative, infinite or NaN.
+    """
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} must be finite and above 0, got {value}")
+
+
+def finite_at_least(name: str, value: float, minimum: float) -> None:
+    """Refuse a `value` below `minimum`, or an infinite one.
+
+    Raises:
+        ValueError: `value` is below `minimum`, infinite or NaN.
+    """
+    if not minimum <= value < np.inf:
+        raise ValueError(f"{name} must be finite and at least {minimum}, got {value}")
+
+
+def share(name: str, value: float) -> None:
+    """Refuse a `value` outside [0, 1].
+
+    Raises:
+        ValueError: `value` is below 0, above 1 or NaN.
+    """
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+
+
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Refuse a `value` that is none of `choices`.
 
@@ -47,8 +90,3 @@ def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-
-
-def warn_renamed(old: str, new: str) -> None:
-    """Warn the caller's caller that a name has changed; the old one works for this release."""
-    warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=3)

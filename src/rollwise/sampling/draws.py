@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 Key = str | int
 """What names a prompt."""
@@ -18,6 +19,19 @@ class Draw:
     key: Key
     index: int
     seed: int
+
+
+def as_key(given: Any) -> Key:
+    """Return the key of a prompt as one of Python's, also where NumPy has made it.
+
+    Raises:
+        TypeError: It is neither a string nor an integer (a bool is neither).
+    """
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    if not isinstance(given, str):
+        raise TypeError(f"a key must be a string or an integer, got {given!r}")
+    return str(given)
 
 
 def draw_seed(seed: int, step: int, key: Key, index: int) -> int:

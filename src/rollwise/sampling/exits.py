@@ -6,13 +6,13 @@ in a prompt's pool; a `RewardRule` looks at the rewards themselves.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.checks import at_least
+from rollwise.sampling.checks import at_least, setting, share
 
 
 class ExitRule(ABC):
@@ -127,7 +127,7 @@ class PositiveFocused(ExitRule):
     incorrect response at all: it saves draws on easy prompts, not their signal.
     """
 
-    positives: int = field(default=1, metadata={"help": "Correct responses wanted."})
+    positives: int = setting(1, "Correct responses wanted.")
 
     def __post_init__(self) -> None:
         at_least("positives", self.positives, 1)
@@ -145,8 +145,8 @@ class Balanced(ExitRule):
     this rule the pass rate of a pool leans toward ½.
     """
 
-    positives: int = field(default=2, metadata={"help": "Correct responses wanted."})
-    negatives: int = field(default=2, metadata={"help": "Incorrect responses wanted."})
+    positives: int = setting(2, "Correct responses wanted.")
+    negatives: int = setting(2, "Incorrect responses wanted.")
 
     def __post_init__(self) -> None:
         at_least("positives", self.positives, 1)
@@ -161,7 +161,7 @@ class Balanced(ExitRule):
 class FixedCount(ExitRule):
     """Stop after `samples` responses, whatever they are: with one round of them, this is GRPO."""
 
-    samples: int = field(default=4, metadata={"help": "Responses drawn."})
+    samples: int = setting(4, "Responses drawn.")
 
     def __post_init__(self) -> None:
         at_least("samples", self.samples, 1)
@@ -199,8 +199,7 @@ class GiveUp(ExitRule):
     below: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.below <= 1:
-            raise ValueError(f"below must lie between 0 and 1, got {self.below}")
+        share("below", self.below)
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         """Whether the rule is satisfied."""

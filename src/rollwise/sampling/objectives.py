@@ -5,14 +5,14 @@ members, k₊ correct and k₋ incorrect.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.sampling.baselines import belief_baseline, share_of_draws, shifted_prior
-from rollwise.sampling.checks import one_of
+from rollwise.sampling.checks import one_of, setting
 from rollwise.sampling.estimators import unbiased_estimates
 from rollwise.sampling.exits import as_exit_rule
 from rollwise.sampling.pool import Pool
@@ -76,9 +76,7 @@ class _Centred(Objective):
     equal give advantages of exactly 0, never a rounding error divided by one.
     """
 
-    scale_by_std: bool = field(
-        default=False, metadata={"help": "Divide by the standard deviation of the same rewards."}
-    )
+    scale_by_std: bool = setting(False, "Divide by the standard deviation of the same rewards.")
 
     def _centre(self, rewards: Floats, compared_with: Pool | Group) -> Floats:
         if compared_with.zero_variance:
@@ -142,20 +140,16 @@ class PassRateObjective(Objective):
             looks at rewards; `belief` for a pool without a prior.
     """
 
-    estimates: EstimateMethod = field(
-        default="plug_in",
-        metadata={
-            "help": "The pass rate as the pool shows it, or estimates (`unbiased`) that allow for "
-            "why its sampling stopped."
-        },
+    estimates: EstimateMethod = setting(
+        "plug_in",
+        "The pass rate as the pool shows it, or estimates (`unbiased`) that allow for "
+        "why its sampling stopped.",
     )
-    baseline: Baseline = field(
-        default="pool",
-        metadata={
-            "help": "Compare a response with what all responses drawn show (`pool`), or with what "
-            "was believed of the prompt before it was drawn (`belief`), so that every response "
-            "teaches, in groups of any size, even of one."
-        },
+    baseline: Baseline = setting(
+        "pool",
+        "Compare a response with what all responses drawn show (`pool`), or with what "
+        "was believed of the prompt before it was drawn (`belief`), so that every response "
+        "teaches, in groups of any size, even of one.",
     )
 
     def __post_init__(self) -> None:
@@ -300,23 +294,20 @@ def make_objective(
     """
     one_of("estimates", estimates, get_args(EstimateMethod))
     one_of("baseline", baseline, get_args(Baseline))
-    given: dict[str, Any] = {}
-    if scale_by_std:
-        given["scale_by_std"] = True
-    if estimates != "plug_in":
-        given["estimates"] = estimates
-    if baseline != "pool":
-        given["baseline"] = baseline
+    settings = {"scale_by_std": scale_by_std, "estimates": estimates, "baseline": baseline}
+    given: dict[str, Any] = {n: v for n, v in settings.items() if v != _DEFAULTS[n]}
     if isinstance(objective, Objective):
         if given:
             raise ValueError(f"{' and '.join(given)} must be set in the objective, {objective!r}")
         return objective
     one_of("objective", objective, tuple(OBJECTIVES))
-    for setting in given:
-        if objective not in _names_with(setting):
-            raise ValueError(_MISPLACED[setting].format(", ".join(_names_with(setting)), objective))
+    for name in given:
+        if objective not in (having := _names_with(name)):
+            raise ValueError(_MISPLACED[name].format(", ".join(having), objective))
     return OBJECTIVES[objective](**given)
 
+
+_DEFAULTS = {"scale_by_std": False, "estimates": "plug_in", "baseline": "pool"}
 
 _MISPLACED = {
     "scale_by_std": "scale_by_std divides rewards that a mean was subtracted from (objective {}); "

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.sampling.checks import warn_renamed
 from rollwise.sampling.draws import ExitReason, Key
 from rollwise.sampling.stopping import Stopping
 
@@ -25,12 +24,6 @@ def has_zero_variance(rewards: ArrayLike, tolerance: float = VARIANCE_TOLERANCE)
     """
     values = np.asarray(rewards, dtype=float)
     return values.size == 0 or float(np.ptp(values)) <= tolerance
-
-
-def is_uniform(rewards: ArrayLike, tolerance: float = VARIANCE_TOLERANCE) -> bool:
-    """The former name of `has_zero_variance`."""
-    warn_renamed("is_uniform", "has_zero_variance")
-    return has_zero_variance(rewards, tolerance)
 
 
 class Pool:
@@ -51,13 +44,10 @@ class Pool:
             first draw; None if nothing was said. The session sets it.
         shift: Logits by which that belief is moved before it serves as a baseline; 0 unless
             `shift_beliefs` found otherwise.
-        begun: The step in which its first draw was handed out; None before that. The session sets
-            it.
     """
 
     __slots__ = (
         "_rewards",
-        "begun",
         "exit_reason",
         "key",
         "positive_threshold",
@@ -83,7 +73,6 @@ class Pool:
         self.stopping: Stopping | None = None
         self.prior: tuple[float, float] | None = None
         self.shift = 0.0
-        self.begun: int | None = None
         self._rewards: list[float] = []
         known = np.asarray(rewards, dtype=float).tolist()
         responses = [None] * len(known) if responses is None else responses
@@ -123,12 +112,6 @@ class Pool:
     def zero_variance(self) -> bool:
         """Whether all rewards are equal, so that the prompt carries no signal."""
         return has_zero_variance(self._rewards)
-
-    @property
-    def uniform(self) -> bool:
-        """The former name of `zero_variance`."""
-        warn_renamed("Pool.uniform", "Pool.zero_variance")
-        return self.zero_variance
 
     def take(self, reward: float, response: Any = None) -> None:
         """Add the next response in draw order.

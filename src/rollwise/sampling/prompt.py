@@ -1,6 +1,5 @@
 """A prompt in a session: its pool, and its draws in flight."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,6 @@ class SampledPrompt:
         tables: Where sampling stops, by the counts in the pool.
         place: Its place in the session, from 0.
         seed_prefix: What the seeds of its draws are hashed from, before the index.
-        seed_step: The step in it.
         issued: Draws handed out.
         in_flight: Draws handed out and not reported, by index.
         outstanding: The number of draws in flight, and of those that failed and will be repeated.
@@ -38,7 +36,6 @@ class SampledPrompt:
     tables: StoppingTables
     place: int
     seed_prefix: str
-    seed_step: int
     issued: int = 0
     in_flight: dict[int, Draw] = field(default_factory=dict)
     outstanding: int = 0
@@ -176,23 +173,3 @@ class SampledPrompt:
 
     def _take_surplus(self) -> list[Draw]:
         return [self.in_flight.pop(i) for i in sorted(self.in_flight) if i >= self.limit]
-
-
-@dataclass(frozen=True)
-class UnderWay:
-    """Prompts that have left a session before they ended, for another one to sample on.
-
-    Attributes:
-        prompts: With their pools and their draws in flight.
-        repeats: Failed draws that wait to be handed out again.
-        attempts: How often draws have failed.
-    """
-
-    prompts: Sequence[SampledPrompt] = ()
-    repeats: Sequence[Draw] = ()
-    attempts: Mapping[Draw, int] = field(default_factory=dict)
-
-    @property
-    def in_flight(self) -> list[Draw]:
-        """The draws handed out and not reported."""
-        return [draw for prompt in self.prompts for draw in prompt.in_flight.values()]

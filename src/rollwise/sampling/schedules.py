@@ -4,10 +4,10 @@ import heapq
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from rollwise.sampling.checks import at_least, at_most
+from rollwise.sampling.checks import at_least, at_most, setting, share
 from rollwise.sampling.exits import ExitRule, as_exit_rule
 from rollwise.sampling.prompt import SampledPrompt
 from rollwise.sampling.stopping_tables import StoppingTables, worthwhile_table
@@ -21,7 +21,7 @@ class Dispatcher(Protocol):
     """Decides whose draw comes next, within one session; it can be pickled."""
 
     def add(self, prompt: SampledPrompt) -> None:
-        """Take in a prompt; if the schedule streams, it may have draws of another session."""
+        """Take in a prompt."""
         ...
 
     def changed(self, prompt: SampledPrompt) -> None:
@@ -85,8 +85,8 @@ class Rounds(Schedule):
     batch waits for the longest response of each round.
     """
 
-    size: int = field(default=8, metadata={"help": "Draws of an unresolved prompt a round."})
-    rounds: int = field(default=4, metadata={"help": "Rounds, at most."})
+    size: int = setting(8, "Draws of an unresolved prompt a round.")
+    rounds: int = setting(4, "Rounds, at most.")
 
     def __post_init__(self) -> None:
         at_least("size", self.size, 1)
@@ -170,20 +170,17 @@ class Streamed(Schedule):
     need; among equals, to the one that needs most.
     """
 
-    max_samples: int = field(default=32, metadata={"help": "Draws of a prompt, at most."})
-    speculation: float = field(
-        default=0.25,
-        metadata={
-            "help": "A draw is handed out ahead if it is needed with at least this probability; "
-            "less keeps more slots full and wastes more draws."
-        },
+    max_samples: int = setting(32, "Draws of a prompt, at most.")
+    speculation: float = setting(
+        0.25,
+        "A draw is handed out ahead if it is needed with at least this probability; "
+        "less keeps more slots full and wastes more draws.",
     )
 
     def __post_init__(self) -> None:
         at_least("max_samples", self.max_samples, 1)
         at_most("max_samples", self.max_samples, MOST_SAMPLES)
-        if not 0 <= self.speculation <= 1:
-            raise ValueError(f"speculation must lie between 0 and 1, got {self.speculation}")
+        share("speculation", self.speculation)
 
     def asks(self, processed: int) -> bool:
         """After every draw."""

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.checks import at_least, one_of, warn_renamed
+from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.pool import Pool, has_zero_variance
 
 Strategy = Literal["balanced", "max_variance", "positives", "all"]
@@ -33,12 +33,6 @@ class Group:
     def zero_variance(self) -> bool:
         """Whether all members have the same reward."""
         return has_zero_variance(self.rewards)
-
-    @property
-    def uniform(self) -> bool:
-        """The former name of `zero_variance`."""
-        warn_renamed("Group.uniform", "Group.zero_variance")
-        return self.zero_variance
 
 
 def check_size(size: int, strategy: Strategy) -> None:

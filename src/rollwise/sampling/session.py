@@ -4,27 +4,18 @@ import math
 import sys
 from collections import deque
 from collections.abc import Iterable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rollwise.sampling.checks import at_least
-from rollwise.sampling.draws import Draw, Key, draw_seed, spell_seed
-from rollwise.sampling.exits import ExitRule, as_exit_rule
+from rollwise.sampling.draws import Draw, Key, as_key, draw_seed, spell_seed
+from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
-from rollwise.sampling.prompt import Result, SampledPrompt, UnderWay
+from rollwise.sampling.prompt import Result, SampledPrompt
 from rollwise.sampling.schedules import Rounds, Schedule
 from rollwise.sampling.stopping_tables import tables_of_prompts
-
-
-def _checked(key: Key) -> Key:
-    if isinstance(key, Integral) and not isinstance(key, bool):
-        return int(key)
-    if not isinstance(key, str):
-        raise TypeError(f"a key must be a string or an integer, got {key!r}")
-    return key
 
 
 class RolloutSession:
@@ -65,8 +56,6 @@ class RolloutSession:
         total_draws: The most draws of the whole batch, surplus included; at least one for each
             prompt, which it then gets. A prompt that is cut short by it is `exhausted`; under
             `Streamed` the order of arrival decides which prompts those are.
-        open_ended: Further prompts will come (`add`) until `close` is called, perhaps before any
-            prompt is known.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
@@ -93,7 +82,6 @@ class RolloutSession:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
         total_draws: int | None = None,
-        open_ended: bool = False,
     ) -> None:
         at_least("seed", seed, 0)
         at_least("step", step, 0)
@@ -113,10 +101,7 @@ class RolloutSession:
         self.failures = 0
         self.lost = 0
         self.surplus = 0
-        self._open_ended = open_ended
-        given = list(keys)
-        if given or not open_ended:
-            self.add(given, priors=priors, budgets=budgets)
+        self.add(keys, priors=priors, budgets=budgets)
 
     def add(
         self,
@@ -124,7 +109,6 @@ class RolloutSession:
         *,
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
-        steps: Iterable[int] | None = None,
     ) -> None:
         """Sample more prompts, for instance in place of those that turned out to carry no signal.
 
@@ -132,8 +116,6 @@ class RolloutSession:
             keys: The prompts, P of them.
             priors: See the constructor.
             budgets: See the constructor.
-            steps: The step that makes the seeds of each prompt's draws, P of them; by default the
-                session's.
 
         Raises:
             ValueError: No keys, a key that the session has already, or what the constructor
@@ -142,19 +124,18 @@ class RolloutSession:
         """
         added = self._new_keys(keys)
         if self.total_draws is not None:
-            needed = self.total_draws - self.room + len(added)
-            at_least("total_draws", self.total_draws, needed)
+            without_draws = sum(not prompt.issued for prompt in self._prompts.values())
+            at_least("total_draws", self.total_draws, self._issued + without_draws + len(added))
         most = self.schedule.max_samples
         tables = list(
             tables_of_prompts(self.exit_rule, self.schedule, most, len(added), priors, budgets)
         )
         believed = [None] * len(added) if priors is None else np.asarray(priors, float).tolist()
-        seed_steps = [self.step] * len(added) if steps is None else list(steps)
-        for key, own_tables, prior, step in zip(added, tables, believed, seed_steps, strict=True):
+        for key, own_tables, prior in zip(added, tables, believed, strict=True):
             pool = Pool(key, positive_threshold=self.positive_threshold)
             pool.stopping, pool.prior = own_tables.stopping, prior and tuple(prior)
-            seed_prefix = spell_seed(self.seed, step, key)
-            prompt = SampledPrompt(pool, own_tables, len(self._prompts), seed_prefix, step)
+            seed_prefix = spell_seed(self.seed, self.step, key)
+            prompt = SampledPrompt(pool, own_tables, len(self._prompts), seed_prefix)
             self._prompts[key], self.pools[key] = prompt, pool
             self._dispatcher.add(prompt)
         self._unresolved += len(added)
@@ -162,7 +143,7 @@ class RolloutSession:
     def _new_keys(self, keys: Iterable[Key]) -> list[Key]:
         added: dict[Key, None] = {}
         for given in keys:
-            key = _checked(given)
+            key = as_key(given)
             if key in self._prompts or key in added:
                 raise ValueError(f"a session takes each prompt once, got key {key!r} twice")
             added[key] = None
@@ -170,57 +151,10 @@ class RolloutSession:
             raise ValueError("keys must name at least one prompt, got none")
         return list(added)
 
-    def hand_over(self) -> UnderWay:
-        """Give up the prompts that have not ended, for another session to `take_over`.
-
-        Their draws stay in flight. The session is done then, and takes no further prompts.
-        """
-        left = [prompt for prompt in self._prompts.values() if not prompt.ended]
-        for prompt in left:
-            del self._prompts[prompt.pool.key], self.pools[prompt.pool.key]
-        keys = {prompt.pool.key for prompt in left}
-        repeats = [draw for draw in self._repeats if draw.key in keys]
-        attempts = {draw: count for draw, count in self._attempts.items() if draw.key in keys}
-        self._unresolved, self._dispatcher = 0, self.schedule.dispatcher()
-        self._repeats.clear()
-        self.close()
-        return UnderWay(left, repeats, attempts)
-
-    def take_over(self, under_way: UnderWay) -> None:
-        """Sample on prompts that another session, of the same rule and schedule, has begun.
-
-        Their draws keep their seeds, and are recorded here.
-
-        Raises:
-            ValueError: The session has one of the prompts already; or the schedule does not stream,
-                so that it cannot take in prompts that have draws.
-        """
-        if not self.schedule.streams:
-            raise ValueError(f"{self.schedule} cannot take over prompts, for it does not stream")
-        if under_way.prompts:
-            self._new_keys(prompt.pool.key for prompt in under_way.prompts)
-        for prompt in under_way.prompts:
-            prompt.place = len(self._prompts)
-            self._prompts[prompt.pool.key], self.pools[prompt.pool.key] = prompt, prompt.pool
-            self._dispatcher.add(prompt)
-        self._unresolved += len(under_way.prompts)
-        self._repeats.extend(under_way.repeats)
-        self._attempts |= under_way.attempts
-
     @property
     def in_flight(self) -> list[Draw]:
         """The draws handed out and not reported."""
         return [draw for prompt in self._prompts.values() for draw in prompt.in_flight.values()]
-
-    @property
-    def draws_ahead(self) -> bool:
-        """Whether the schedule hands out draws before they are known to be needed."""
-        return self.schedule.draws_ahead
-
-    @property
-    def uses_priors(self) -> bool:
-        """Whether the schedule or the exit rule depends on what is believed of pass rates."""
-        return self.schedule.uses_priors or as_exit_rule(self.exit_rule).uses_priors
 
     @property
     def draws_left(self) -> int:
@@ -228,25 +162,9 @@ class RolloutSession:
         return sys.maxsize if self.total_draws is None else self.total_draws - self._issued
 
     @property
-    def room(self) -> int:
-        """Prompts that can be added under `total_draws`: each needs a draw that no other needs."""
-        if self.total_draws is None:
-            return sys.maxsize
-        return self.draws_left - sum(not prompt.issued for prompt in self._prompts.values())
-
-    @property
-    def ended(self) -> int:
-        """Prompts that have ended."""
-        return len(self._prompts) - self._unresolved
-
-    @property
     def done(self) -> bool:
-        """Whether every prompt has ended, and no further ones will come."""
-        return self._unresolved == 0 and not self._open_ended
-
-    def close(self) -> None:
-        """Say that no further prompts will come to an open-ended session."""
-        self._open_ended = False
+        """Whether every prompt has ended."""
+        return self._unresolved == 0
 
     def next_draws(self, free_slots: int | None = None) -> list[Draw]:
         """Hand out draws, at most `free_slots` of them; [] once every prompt has ended.
@@ -277,8 +195,6 @@ class RolloutSession:
         prompt = self._dispatcher.next(left, ahead) if left else None
         if prompt is None:
             return None
-        if prompt.pool.begun is None:
-            prompt.pool.begun = self.step
         draw = prompt.issue()
         self._issued += 1
         self._dispatcher.changed(prompt)
@@ -334,7 +250,7 @@ class RolloutSession:
     def _why_refused(self, draw: Draw, prompt: SampledPrompt | None) -> str:
         if prompt is None:
             return "is of no prompt of this session"
-        if draw.seed != draw_seed(self.seed, prompt.seed_step, draw.key, draw.index):
+        if draw.seed != draw_seed(self.seed, self.step, draw.key, draw.index):
             return "is of another session: this one gives it another seed"
         if draw in self._repeats:
             return "has failed and waits to be handed out again"

@@ -48,17 +48,13 @@ class StoppingTables:
 def stopping_tables(stopping: Stopping) -> StoppingTables:
     """Build the tables, or take them from those built before (if the rule can be hashed)."""
     try:
-        return _cached(stopping)
+        return _built(stopping)
     except TypeError:
-        return _build(stopping)
+        return _built.__wrapped__(stopping)
 
 
 @lru_cache(maxsize=1024)
-def _cached(stopping: Stopping) -> StoppingTables:
-    return _build(stopping)
-
-
-def _build(stopping: Stopping) -> StoppingTables:
+def _built(stopping: Stopping) -> StoppingTables:
     rule = as_exit_rule(stopping.rule)
     asked_always = bool(stopping.asked[1 : stopping.budget - stopping.lost + 1].all())
     return StoppingTables(

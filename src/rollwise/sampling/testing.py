@@ -42,9 +42,6 @@ def check_exit_rule(rule: Any) -> None:
 
     Args:
         rule: An `ExitRule`, or an object that has `satisfied` alone.
-
-    Raises:
-        AssertionError: Says what it does wrong.
     """
     _check_value(rule)
     _check_answers(as_exit_rule(rule))
@@ -56,9 +53,6 @@ def check_schedule(schedule: Schedule) -> None:
 
     Args:
         schedule: One with at most a few hundred draws of a prompt.
-
-    Raises:
-        AssertionError: Says what it does wrong.
     """
     _check_value(schedule)
     most = schedule.max_samples
@@ -66,37 +60,32 @@ def check_schedule(schedule: Schedule) -> None:
     assert most >= 1, f"max_samples must be at least 1, got {most}"
     for rule in (FixedCount(most), Balanced(1, 1)):
         _check_order_of_arrival(rule, schedule)
-    session = RolloutSession(range(PROMPTS), FixedCount(most), schedule)
-    _play(session, Random(0))
+    session = _play(RolloutSession(range(PROMPTS), FixedCount(most), schedule), Random(0))
     drawn = {len(pool) for pool in session.pools.values()}
     assert drawn == {most}, f"a rule that takes all {most} draws got {sorted(drawn)}"
-    _check_certain_draws(schedule)
+    session = _play(RolloutSession(range(PROMPTS), Balanced(1, 1), schedule), Random(0))
+    assert not session.surplus, (
+        "without a number of slots only draws that are certain to be needed may come: "
+        f"{session.surplus} were surplus"
+    )
     _check_total_draws(schedule)
 
 
 def check_objective(objective: Objective) -> None:
-    """Check an objective: shape, finite values, untouched inputs, and groups of equal rewards.
-
-    Raises:
-        AssertionError: Says what it does wrong.
-    """
+    """Check an objective: shape, finite values, untouched inputs, and groups of equal rewards."""
     _check_value(objective)
     rng = np.random.default_rng(0)
-    for rewards in (rng.integers(0, 2, 12).astype(float), rng.random(12)):
+    for rewards in (rng.integers(0, 2, 12).astype(float), rng.random(12), np.zeros(6), np.ones(6)):
         pool = Pool("a", rewards)
-        group = select_group(pool, 4)
+        group, again = select_group(pool, 4), select_group(pool, 4)
         values = objective.advantages(pool, group)
         assert np.shape(values) == (4,), f"advantages must have shape (4,), got {np.shape(values)}"
         assert np.all(np.isfinite(values)), f"advantages must be finite, got {values}"
         assert pool.rewards.tolist() == rewards.tolist(), "the pool's rewards were changed"
-        again = select_group(pool, 4).rewards
-        assert group.rewards.tolist() == again.tolist(), "the group's rewards were changed"
-    for reward in (0.0, 1.0):
-        pool = Pool("a", [reward] * 6)
-        values = objective.advantages(pool, select_group(pool, 4))
-        assert np.shape(values) == (4,), f"advantages must have shape (4,), got {np.shape(values)}"
-        if objective.needs_variance:
-            assert not np.any(values), f"rewards that are all {reward} must give 0, got {values}"
+        assert group.rewards.tolist() == again.rewards.tolist(), "the group's rewards were changed"
+        if objective.needs_variance and pool.zero_variance:
+            said = f"rewards that are all {rewards[0]} must give 0, got {values}"
+            assert not np.any(values), said
 
 
 def check_allocation(allocation: Any) -> None:
@@ -104,9 +93,6 @@ def check_allocation(allocation: Any) -> None:
 
     Args:
         allocation: With `counts(pass_rates)`, `mean_draws`, `minimum` and `maximum`.
-
-    Raises:
-        AssertionError: Says what it does wrong.
     """
     _check_value(allocation)
     rates_P = np.array([0.05, 0.2, 0.5, 0.8, 0.95, np.nan])
@@ -215,8 +201,7 @@ def _check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
     """Check that pools are those of one draw after another, whatever the slots and the order."""
     pools = []
     for slots, seed in ((1, 0), (3, 1), (50, 2), (None, 3)):
-        session = RolloutSession(range(PROMPTS), rule, schedule)
-        _play(session, Random(seed), slots)
+        session = _play(RolloutSession(range(PROMPTS), rule, schedule), Random(seed), slots)
         found = [(pool.rewards.tolist(), pool.exit_reason) for pool in session.pools.values()]
         pools.append(found)
         sizes = [len(rewards) for rewards, _ in found]
@@ -224,13 +209,6 @@ def _check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
             f"a prompt may have {schedule.max_samples} draws, one got {max(sizes)}"
         )
     assert all(found == pools[0] for found in pools), "pools depend on the order of arrival"
-
-
-def _check_certain_draws(schedule: Schedule) -> None:
-    """Check that without a number of slots only draws that are certain to be needed come."""
-    session = RolloutSession(range(PROMPTS), Balanced(1, 1), schedule)
-    _play(session, Random(0))
-    assert not session.surplus, f"draws that were to be certain: {session.surplus} were surplus"
 
 
 def _check_total_draws(schedule: Schedule) -> None:
@@ -253,7 +231,7 @@ def _play(
     random: Random,
     slots: int | None = None,
     in_flight: list[Draw] | None = None,
-) -> None:
+) -> RolloutSession:
     """Sample to the end; draws arrive in random order, their rewards follow from their seeds."""
     in_flight = in_flight or []
     while not session.done:
@@ -267,3 +245,4 @@ def _play(
         reward = round(Random(draw.seed).random(), 2)
         surplus = session.record(draw, reward)
         in_flight[:] = [draw for draw in in_flight if draw not in surplus]
+    return session

@@ -3,22 +3,26 @@
 The built-in trainer, TRL, verl and Tinker all take their steps here. NumPy only.
 """
 
-from rollwise.step.carried import Carried
 from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode, Price, Span
 from rollwise.step.groups import Example, Response, TrainedGroup, make_group
+from rollwise.step.outcomes import Completion, LostDraw, Outcome, PlayedEpisode, Prompts, Result
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
+from rollwise.step.session import grade_with, run_session
 from rollwise.step.step import Step, take_step
-from rollwise.step.supply import PromptSupply
 
 __all__ = [
-    "Carried",
+    "Completion",
     "Episode",
     "Example",
+    "LostDraw",
+    "Outcome",
+    "PlayedEpisode",
     "Price",
-    "PromptSupply",
+    "Prompts",
     "Response",
+    "Result",
     "RollOut",
     "RolloutCost",
     "Rollouts",
@@ -27,6 +31,8 @@ __all__ = [
     "StepRecipe",
     "TrainedGroup",
     "draw_rollouts",
+    "grade_with",
     "make_group",
+    "run_session",
     "take_step",
 ]

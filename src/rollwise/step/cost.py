@@ -13,12 +13,14 @@ class RolloutCost:
             in worker processes beside generation costs none.
         tokens: Tokens of all responses, including surplus and cancelled ones and failed attempts.
         failed_tokens: Those of failed attempts.
+        cancelled: Episodes that were cancelled while they were played.
     """
 
     sampling: float = 0.0
     grading: float = 0.0
     tokens: int = 0
     failed_tokens: int = 0
+    cancelled: int = 0
 
     def __add__(self, other: "RolloutCost") -> "RolloutCost":
         return RolloutCost(
@@ -26,4 +28,5 @@ class RolloutCost:
             self.grading + other.grading,
             self.tokens + other.tokens,
             self.failed_tokens + other.failed_tokens,
+            self.cancelled + other.cancelled,
         )

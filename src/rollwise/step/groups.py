@@ -11,7 +11,7 @@ from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
 from rollwise.sampling.objectives import STD_EPSILON
 from rollwise.step.episodes import Episode
-from rollwise.step.recipe import StepRecipe
+from rollwise.step.recipe import Normalization, StepRecipe
 
 
 class Response(Protocol):
@@ -74,20 +74,12 @@ class TrainedGroup:
         members: Those chosen for training.
         advantages: Of the members, shape (k,).
         dropped: Whether the group is left out because it carries no signal.
-        rounded: The advantages that are learned from, shape (k,), where small ones are rounded
-            (`round_small_advantages`).
     """
 
     pool: Pool
     members: Group
     advantages: NDArray[np.float64]
     dropped: bool
-    rounded: NDArray[np.float64] | None = None
-
-    @property
-    def learned(self) -> NDArray[np.float64]:
-        """The advantages that are learned from, shape (k,); those that are 0 cost no learning."""
-        return self.advantages if self.rounded is None else self.rounded
 
     @property
     def responses(self) -> list[Any]:
@@ -102,7 +94,7 @@ class TrainedGroup:
     @property
     def trained(self) -> int:
         """How many members are learned from."""
-        return int(np.count_nonzero(self.learned)) if self.teaches else 0
+        return int(np.count_nonzero(self.advantages)) if self.teaches else 0
 
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> Iterable[Example]:
         """Turn the members into what the learner takes; nothing if the group is dropped.
@@ -115,7 +107,7 @@ class TrainedGroup:
         if self.dropped:
             return
         prompt = prompts[self.pool.key]
-        for response, advantage in zip(self.responses, self.learned.tolist(), strict=True):
+        for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
             for row in Episode.of(response).rows(prompt):
                 mask = None if row.own.all() else row.own
                 yield Example(row.prompt, row.tokens, row.logprobs, advantage, mask)
@@ -163,44 +155,25 @@ def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> Trai
     return TrainedGroup(pool, members, values, dropped)
 
 
-def normalize_advantages(groups: Sequence[TrainedGroup]) -> list[TrainedGroup]:
-    """Give the advantages of a step's groups a mean of 0 and a standard deviation of 1.
+def normalize_advantages(
+    groups: Sequence[TrainedGroup], by: Normalization = "standardize"
+) -> list[TrainedGroup]:
+    """Give the advantages of a step's groups a mean of 0, and a standard deviation of 1.
 
-    A ← (A − mean)/(std + 1e-4) over all members that are learned from (SPO, arXiv 2509.13232,
-    section 3.2); dropped groups stay as they are. Where all are equal they become 0.
+    A ← A − mean over all members that are learned from, which makes the batch's mean the baseline
+    of raw rewards (FlashREINFORCE); with `standardize`, A ← (A − mean)/(std + 1e-4) (REINFORCE++,
+    arXiv 2501.03262; SPO, arXiv 2509.13232, section 3.2). Dropped groups stay as they are. Where
+    all are equal they become 0.
     """
+    if by == "none":
+        return list(groups)
     kept = [group.advantages for group in groups if not group.dropped]
     if not kept:
         return list(groups)
     values = np.concatenate(kept)
-    mean, std = values.mean(), values.std()
+    mean = values.mean()
+    scale = values.std() + STD_EPSILON if by == "standardize" else 1.0
     return [
-        group
-        if group.dropped
-        else replace(group, advantages=(group.advantages - mean) / (std + STD_EPSILON))
+        group if group.dropped else replace(group, advantages=(group.advantages - mean) / scale)
         for group in groups
     ]
-
-
-def round_small_advantages(
-    groups: Sequence[TrainedGroup], smallest: float, rng: np.random.Generator
-) -> list[TrainedGroup]:
-    """Round small advantages at random to 0, so that less is learned from, or up to `smallest`, c.
-
-    An advantage A with |A| < c becomes ±c with probability |A|/c, and 0 otherwise. Its expectation
-    stays, and with it that of the gradient. To keep a response in proportion to |A| adds the least
-    noise of all ways to leave out as many at random, where all ∇log π are of one size (importance
-    sampling; Alain et al. 2015, arXiv 1511.06481).
-
-    Args:
-        groups: Of a step.
-        smallest: c, above 0.
-        rng: Decides.
-    """
-    rounded = []
-    for group in groups:
-        sizes = np.abs(group.advantages)
-        kept = rng.random(len(sizes)) * smallest < sizes
-        values = np.where(kept, np.sign(group.advantages) * np.maximum(sizes, smallest), 0.0)
-        rounded.append(replace(group, rounded=values))
-    return rounded

@@ -12,8 +12,8 @@ Ledger = dict[str, dict[str, int]]
 in pools were cut at the limit."""
 
 PLACES = ("trained", "spare", "zero_variance", "surplus", "pilot", "failed")
-"""Where a draw goes: into a group that is learned from; into the pool of one, but unchosen, or with
-an advantage that was rounded to 0; into a pool that teaches nothing, because all advantages are 0;
+"""Where a draw goes: into a group that is learned from; into the pool of one, but unchosen or with
+advantage 0; into a pool that teaches nothing, because all advantages are 0;
 beyond its prompt's exit; to a pilot; or its attempt failed."""
 
 
@@ -25,7 +25,7 @@ def group_ledger(group: TrainedGroup) -> Ledger:
     lengths = [Episode.of(response).price.tokens for response in group.pool.responses]
     cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
     draws, tokens = Counter[str](), Counter[str]()
-    trained = set(group.members.indices[group.learned != 0].tolist())
+    trained = set(group.members.indices[group.advantages != 0].tolist())
     for place, length in enumerate(lengths):
         where = ("trained" if place in trained else "spare") if group.teaches else "zero_variance"
         draws[where] += 1
@@ -50,8 +50,7 @@ def step_ledger(
     """Add up the ledgers of a step's groups, and what is in no pool.
 
     The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
-    those in no pool are of surplus draws. Where responses go on in the next step, these are among
-    them, and are taken off in the step whose pool they end in, so that only a run's sums mean much.
+    those in no pool are of surplus draws.
 
     Args:
         groups: `group_ledger` of each.

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
-from rollwise.step.carried import Carried
 from rollwise.step.episodes import Episode
 from rollwise.step.groups import Response, TrainedGroup
 from rollwise.step.ledger import group_ledger, step_ledger
@@ -65,6 +64,9 @@ def rollout_metrics(
         for pool in pilot.pools.values()
         for response in pool.responses
     ]
+    ends = Counter[str](r.end for pool in pools for r in pool.responses if isinstance(r, Episode))
+    if ends:
+        ends["cancelled"] = rollouts.cost.cancelled
     return pool_metrics(
         pools,
         [ResponseFigures.of(response) for pool in pools for response in pool.responses[:first]],
@@ -77,7 +79,7 @@ def rollout_metrics(
         failures=session.failures,
         lost=session.lost,
         tokens=rollouts.cost.tokens,
-        ends=Counter(r.end for pool in pools for r in pool.responses if isinstance(r, Episode)),
+        ends=ends,
     ) | step_ledger(
         [group_ledger(group) for group in groups],
         tokens=rollouts.cost.tokens,
@@ -154,27 +156,7 @@ def _episodes(
     if not ends:
         return {}
     turns = _mean([response.turns for response in first_draws])
-    kinds = ("done", "truncated", "failed")
-    return {"turns": turns, "ends": {end: ends.get(end, 0) for end in kinds}}
-
-
-def carried_metrics(pools: Sequence[Pool], carried: Carried, step: int) -> dict[str, int]:
-    """Say how old the responses of a step are, and what goes on in the next.
-
-    Args:
-        pools: That ended in the step.
-        carried: What goes on.
-        step: The number of the step.
-
-    Returns:
-        `steps_off_policy`, the number of steps whose updates were missing from the weights that
-        drew the first token of the step's oldest response, and `carried_draws`.
-    """
-    ages = [step - pool.begun for pool in pools if pool.begun is not None]
-    return {
-        "steps_off_policy": max(ages, default=0),
-        "carried_draws": len(carried.in_flight),
-    }
+    return {"turns": turns, "ends": {"done": 0, "truncated": 0, "failed": 0, **ends}}
 
 
 def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
@@ -191,7 +173,6 @@ def tell(
     keys: Sequence[Key],
     correct: Sequence[int],
     drawn: Sequence[int],
-    lengths: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
     """Tell a sampler the results of a step's prompts.
 
@@ -200,14 +181,12 @@ def tell(
         keys: The prompts, each once.
         correct: Correct responses of each, shape (P,).
         drawn: All responses of each, shape (P,).
-        lengths: Tokens of each response to each prompt, or of its first ones.
 
     Returns:
         What it believed of the prompts before (`belief_metrics`), and its own metrics after.
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
     sampler.tell(keys, correct=correct, drawn=drawn)
-    sampler.tell_tokens(keys, [sum(each) for each in lengths], [len(each) for each in lengths])
     return believed | sampler.metrics()
 
 

@@ -16,7 +16,6 @@ from rollwise.sampling import (
     RolloutSession,
     Rounds,
     Schedule,
-    Streamed,
     as_exit_rule,
 )
 from rollwise.sampling.checks import at_least, one_of
@@ -28,6 +27,8 @@ from rollwise.sampling.selection import Strategy, check_size
 
 Order = Literal["draw", "random"]
 Unresolved = Literal["drop", "keep", "refill"]
+Average = Literal["tokens", "responses"]
+Normalization = Literal["none", "center", "standardize"]
 
 
 def _setting(name: str, help: str, **limits: Any) -> dict[str, Any]:
@@ -45,7 +46,7 @@ class StepRecipe:
         exit_rule: When a prompt has been sampled enough. By default `Balanced`, with half a group
             of each kind; with an allocation, once the prompt's count is drawn.
         schedule: In what portions responses are drawn. By default `Rounds(8, 4)`; with an
-            allocation, one round; with `tokens` or `carry_over`, `Streamed()`.
+            allocation, one round.
         allocation: Sets the number of draws of each prompt in advance.
         objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance.
         estimates: For an objective given by name: see `PassRateObjective`.
@@ -105,33 +106,6 @@ class StepRecipe:
             ge=1,
         ),
     )
-    tokens: int | None = field(
-        default=None,
-        metadata=_setting(
-            "step.tokens",
-            "Response tokens of a step: as prompts end, others are asked for, until those under "
-            "way are expected to spend the rest. Unset, a step has `prompts.batch_size` prompts.",
-            ge=1,
-        ),
-    )
-    carry_over: bool = field(
-        default=False,
-        metadata=_setting(
-            "step.carry_over",
-            "What is under way when a step's tokens are spent (without `step.tokens`: when as many "
-            "prompts have ended as it has) goes on in the next step, instead of being awaited.",
-        ),
-    )
-    max_steps_off_policy: int = field(
-        default=4,
-        metadata=_setting(
-            "step.max_steps_off_policy",
-            "For `step.carry_over` and verl's asynchronous trainers: the updates of at most so "
-            "many steps may be missing from the weights that drew a response's first token; what "
-            "would be older is awaited.",
-            ge=1,
-        ),
-    )
     shift_beliefs: bool = field(
         default=True,
         metadata=_setting(
@@ -141,22 +115,32 @@ class StepRecipe:
             "believed does not give all responses advantages of one sign.",
         ),
     )
-    normalize_advantages: bool = field(
-        default=False,
+    normalize_advantages: Normalization = field(
+        default="none",
         metadata=_setting(
             "step.normalize_advantages",
-            "Subtract the mean of all advantages of a step, and divide by their standard deviation "
-            "(SPO, arXiv 2509.13232).",
+            "`center`: subtract the mean of all advantages of a step; with `advantage.objective` = "
+            "`reward` that mean is the baseline (FlashREINFORCE). `standardize`: also divide by "
+            "their standard deviation (REINFORCE++, SPO).",
         ),
     )
-    smallest_advantage: float = field(
+    response_cap: float = field(
         default=0.0,
         metadata=_setting(
-            "step.smallest_advantage",
-            "Smaller advantages are rounded at random to this or to 0, so that the expected "
-            "gradient stays the same; what is at 0 costs no learning. 0 rounds none.",
+            "step.response_cap",
+            "Scale down the advantage of a response whose gradient, estimated from the engine's "
+            "log-probabilities, exceeds this multiple of the step's median (0: off).",
             ge=0,
             allow_inf_nan=False,
+        ),
+    )
+    average: Average = field(
+        default="tokens",
+        metadata=_setting(
+            "learner.average",
+            "Average the loss over all tokens of an update (`tokens`, DAPO's), or over each "
+            "response's tokens and then over responses (`responses`), so that all responses count "
+            "alike, however long.",
         ),
     )
     positive_threshold: float = field(
@@ -186,6 +170,10 @@ class StepRecipe:
         one_of("strategy", self.strategy, get_args(Strategy))
         one_of("order", self.order, get_args(Order))
         one_of("unresolved", self.unresolved, get_args(Unresolved))
+        one_of("average", self.average, get_args(Average))
+        one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
+        if not 0 <= self.response_cap < math.inf:
+            raise ValueError(f"response_cap must be finite and at least 0, got {self.response_cap}")
         at_least("refills", self.refills, 1)
         if self.resolved_objective.uses_priors and self.strategy != "all":
             raise ValueError(
@@ -197,44 +185,11 @@ class StepRecipe:
                 "unresolved='refill' replaces prompts without signal; with a baseline by belief "
                 "every prompt has some"
             )
-        at_least("max_steps_off_policy", self.max_steps_off_policy, 1)
-        if not 0 <= self.smallest_advantage < math.inf:
-            raise ValueError(
-                f"smallest_advantage must be finite and at least 0, got {self.smallest_advantage}"
-            )
-        if self.asks_again:
-            self._check_asking_again()
         if isinstance(self.allocation, GVM) and self.unresolved == "refill":
             raise ValueError(
                 "unresolved='refill' cannot be combined with GVM: prompts added later have no "
                 "pilot to share out draws by"
             )
-
-    def _check_asking_again(self) -> None:
-        """Check that prompts can come one by one, as slots get free."""
-        name = "carry_over" if self.tokens is None else "tokens"
-        if self.tokens is not None:
-            at_least("tokens", self.tokens, 1)
-        if not self.resolved_schedule.streams:
-            raise ValueError(
-                f"{name} needs a schedule that streams, such as Streamed(): in "
-                f"{self.resolved_schedule} prompts wait for each other"
-            )
-        if self.allocation is not None:
-            raise ValueError(
-                f"{name} cannot be combined with an allocation, which shares out draws among all "
-                f"prompts of a step: they are not known beforehand; got {self.allocation}"
-            )
-        if self.unresolved == "refill":
-            raise ValueError(
-                f"{name} cannot be combined with unresolved='refill': a step asks for prompts "
-                "until it ends"
-            )
-
-    @property
-    def asks_again(self) -> bool:
-        """Whether a step asks for further prompts as slots get free."""
-        return self.tokens is not None or self.carry_over
 
     @property
     def resolved_exit_rule(self) -> ExitRule:
@@ -251,8 +206,6 @@ class StepRecipe:
         """The schedule, or its default."""
         if self.schedule is not None:
             return self.schedule
-        if self.asks_again:
-            return Streamed()
         return Rounds() if self.allocation is None else Rounds(self.allocation.maximum, rounds=1)
 
     @property
@@ -277,7 +230,7 @@ class StepRecipe:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> RolloutSession:
-        """Start to sample prompts; with `tokens` or `carry_over`, further ones will come.
+        """Start to sample prompts.
 
         Args:
             keys: The prompts, P of them.
@@ -295,5 +248,4 @@ class StepRecipe:
             priors=priors,
             budgets=budgets,
             total_draws=self.total_draws,
-            open_ended=self.asks_again,
         )

@@ -3,30 +3,19 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import (
-    GVM,
-    FixedCount,
-    Pool,
-    RolloutSession,
-    Rounds,
-    draw_seed,
-)
+from rollwise.sampling import GVM, FixedCount, Pool, RolloutSession, Rounds, draw_seed
 from rollwise.sampling.draws import Key
-from rollwise.step.carried import Carried
+from rollwise.step.asking import ask, beliefs, limited
 from rollwise.step.cost import RolloutCost
-from rollwise.step.episodes import Episode
 from rollwise.step.recipe import StepRecipe
-from rollwise.step.supply import PromptSupply, ask, beliefs, limited
 
 log = logging.getLogger(__name__)
 
-RollOut = Callable[..., RolloutCost]
+RollOut = Callable[[RolloutSession], RolloutCost]
 """Draws and grades responses until a session is done; its pools then hold responses (see
-`rollwise.step.Response`). It is called with the `RolloutSession`, and for a step of so many tokens
-or one that carries over (`StepRecipe.asks_again`) with the `PromptSupply` that adds prompts."""
+`rollwise.step.Response`)."""
 
 
 @dataclass
@@ -37,13 +26,11 @@ class Rollouts:
         session: Its pools are trained on.
         pilots: Pilot draws, by which the others were shared out; not trained on.
         cost: Of all rollouts, pilots included.
-        carried: With `carry_over`, what goes on in the next step.
     """
 
     session: RolloutSession
     pilots: list[RolloutSession] = field(default_factory=list)
     cost: RolloutCost = field(default_factory=RolloutCost)
-    carried: Carried | None = None
 
     @property
     def pools(self) -> list[Pool]:
@@ -59,42 +46,22 @@ class Rollouts:
                 found[key] = correct + pool.positives, drawn + len(pool)
         return list(found), [c for c, _ in found.values()], [n for _, n in found.values()]
 
-    def lengths(self) -> list[list[int]]:
-        """Return what each response to each prompt cost in tokens, in the order of `counts`."""
-        found: dict[Key, list[int]] = {}
-        for session in (*self.pilots, self.session):
-            for key, pool in session.pools.items():
-                prices = [Episode.of(response).price for response in pool.responses]
-                found.setdefault(key, []).extend(price.tokens for price in prices)
-        return list(found.values())
-
 
 def draw_rollouts(
-    recipe: StepRecipe,
-    sampler: PromptSampler,
-    roll_out: RollOut,
-    step: int,
-    carried: Carried | None = None,
+    recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, step: int
 ) -> Rollouts:
     """Ask for a step's prompts, and sample them.
 
     With `unresolved="refill"`, prompts without signal are replaced by further ones until the batch
     is full, at most `refills` times; a batch that is still not full is trained on as it is (DAPO's
-    dynamic sampling, arXiv 2503.14476, section 3.2). With `tokens`, prompts are asked for until
-    these are spent.
+    dynamic sampling, arXiv 2503.14476, section 3.2).
 
     Args:
         recipe: How to sample.
         sampler: Chooses the prompts.
         roll_out: Draws and grades.
         step: The number of the step.
-        carried: With `carry_over`, what the step before has left.
-
-    Raises:
-        TypeError: `roll_out` does not take the prompt supply that `tokens` and `carry_over` need.
     """
-    if recipe.asks_again:
-        return _draw_as_slots_get_free(recipe, sampler, roll_out, step, carried)
     keys = ask(sampler)
     if isinstance(recipe.allocation, GVM):
         return _draw_after_pilot(recipe, recipe.allocation, sampler, roll_out, step, keys)
@@ -103,39 +70,6 @@ def draw_rollouts(
     if recipe.unresolved == "refill":
         _refill(recipe, sampler, roll_out, rollouts, len(keys))
     return rollouts
-
-
-def _draw_as_slots_get_free(
-    recipe: StepRecipe,
-    sampler: PromptSampler,
-    roll_out: RollOut,
-    step: int,
-    carried: Carried | None,
-) -> Rollouts:
-    """Begin with what was carried, or else with a whole batch, and ask for prompts as they end."""
-    _check_takes_supply(roll_out)
-    session = recipe.session([], step)
-    if carried is None:
-        keys = ask(sampler)
-        session.add(keys, **beliefs(recipe, sampler, keys))
-        carried = Carried(at_a_time=len(keys))
-    else:
-        carried.join(session)
-    supply = PromptSupply(recipe, sampler, carried.at_a_time)
-    cost = roll_out(session, supply)
-    if recipe.carry_over and supply.carried is None:  # all prompts have ended
-        supply.carried = Carried(carried.at_a_time)
-    return Rollouts(session, cost=cost, carried=supply.carried)
-
-
-def _check_takes_supply(roll_out: RollOut) -> None:
-    try:
-        signature(roll_out).bind("session", "supply")
-    except TypeError:
-        raise TypeError(
-            "with tokens or carry_over, a step asks for prompts as slots get free: roll_out must "
-            f"take a session and a PromptSupply, got {roll_out!r}"
-        ) from None
 
 
 def _refill(

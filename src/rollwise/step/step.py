@@ -9,17 +9,11 @@ import numpy as np
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, shift_beliefs
 from rollwise.sampling.draws import Key
-from rollwise.step.carried import Carried
 from rollwise.step.episodes import Episode
-from rollwise.step.groups import (
-    Example,
-    TrainedGroup,
-    make_group,
-    normalize_advantages,
-    round_small_advantages,
-)
-from rollwise.step.metrics import carried_metrics, rollout_metrics, tell
+from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
+from rollwise.step.metrics import rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
+from rollwise.step.response_cap import cap_responses
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 from rollwise.step.visits import visit_rows
 
@@ -40,11 +34,6 @@ class Step:
     metrics: dict[str, Any]
     visits: list[dict[str, Any]]
 
-    @property
-    def carried(self) -> Carried | None:
-        """With `carry_over`, what goes on in the next step."""
-        return self.rollouts.carried
-
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> list[Example]:
         """Return what the learner takes; `prompts` holds the token ids of each prompt."""
         return [example for group in self.groups for example in group.examples(prompts)]
@@ -55,7 +44,6 @@ def take_step(
     sampler: PromptSampler,
     roll_out: RollOut,
     number: int,
-    carried: Carried | None = None,
 ) -> Step:
     """Ask, draw, choose groups, compute advantages, tell.
 
@@ -66,26 +54,27 @@ def take_step(
         sampler: Chooses the prompts.
         roll_out: Draws and grades until every prompt of a session has ended.
         number: The number of the step, from 1.
-        carried: With `recipe.carry_over`, what the step before has left (`Step.carried`).
     """
-    rollouts = draw_rollouts(recipe, sampler, roll_out, number, carried)
+    rollouts = draw_rollouts(recipe, sampler, roll_out, number)
     rng = np.random.default_rng((recipe.seed, number))
     if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
-        shift_beliefs(rollouts.pools, [_mean_length(pool) for pool in rollouts.pools])
+        by_tokens = recipe.average == "tokens"
+        lengths = [_mean_length(pool) for pool in rollouts.pools] if by_tokens else None
+        shift_beliefs(rollouts.pools, lengths)
     groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
-    if recipe.normalize_advantages:
-        groups = normalize_advantages(groups)
-    if recipe.smallest_advantage:
-        groups = round_small_advantages(groups, recipe.smallest_advantage, rng)
+    groups = normalize_advantages(groups, recipe.normalize_advantages)
+    capped = {}
+    if recipe.response_cap:
+        groups, count = cap_responses(groups, recipe.response_cap, recipe.average)
+        capped["capped_responses"] = count
     trained = [group.trained for group in groups]
     visits = visit_rows(sampler, rollouts.pools, trained)
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),
-        **tell(sampler, *rollouts.counts(), rollouts.lengths()),
+        **tell(sampler, *rollouts.counts()),
+        **capped,
         "seconds": {"sampling": rollouts.cost.sampling, "grading": rollouts.cost.grading},
     }
-    if rollouts.carried is not None:
-        metrics |= carried_metrics(rollouts.pools, rollouts.carried, number)
     return Step(rollouts, groups, metrics, visits)
 
 

@@ -12,7 +12,8 @@ from rollwise.errors import ConfigError, DataError
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
 from rollwise.tasks.readers import read_problems
-from rollwise.tasks.running_sums import HELDOUT_SEED, make_problems
+from rollwise.tasks.running_sums import HELDOUT_SEED
+from rollwise.tasks.sources import make_built_in
 from rollwise.tasks.tables import is_path
 
 BUILT_IN_PROBLEMS = 256
@@ -91,10 +92,7 @@ def _find(text: str) -> Benchmark:
 
 
 def read_benchmark(
-    benchmark: Benchmark,
-    settings: BenchmarkSettings,
-    instruction: str = INSTRUCTION,
-    in_episodes: bool = False,
+    benchmark: Benchmark, settings: BenchmarkSettings, instruction: str = INSTRUCTION
 ) -> list[Problem]:
     """Read the problems of a benchmark, each keyed by its text without any instruction.
 
@@ -106,14 +104,16 @@ def read_benchmark(
         settings: How they are read.
         instruction: Added below each problem of a benchmark known by name, unless the settings say
             otherwise; the grader's (`GraderSettings.instruction`).
-        in_episodes: An environment is played in several turns.
 
     Raises:
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
     made = benchmark.source in BUILT_IN_NAMES
-    problems = _made(settings) if made else _read(benchmark, settings, in_episodes)
+    if made:
+        problems = make_built_in(settings, settings.problems or BUILT_IN_PROBLEMS, HELDOUT_SEED)
+    else:
+        problems = _read(benchmark, settings)
     added = instruction if benchmark.asks else ""
     if settings.instruction is not None:
         added = settings.instruction
@@ -121,15 +121,7 @@ def read_benchmark(
     return asked[: settings.problems]
 
 
-def _made(settings: BenchmarkSettings) -> list[Problem]:
-    count = settings.problems or BUILT_IN_PROBLEMS
-    try:
-        return make_problems(count, settings.min_terms, settings.max_terms, HELDOUT_SEED)
-    except ValueError as error:
-        raise ConfigError(f"`data`: {error}") from None
-
-
-def _read(benchmark: Benchmark, settings: BenchmarkSettings, in_episodes: bool) -> list[Problem]:
+def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
     try:
         found = read_problems(
             benchmark.source,
@@ -137,7 +129,7 @@ def _read(benchmark: Benchmark, settings: BenchmarkSettings, in_episodes: bool) 
             subset=settings.subset if benchmark.split is None else None,
             problem_column=benchmark.problem_column or settings.problem_column,
             answer_column=settings.answer_column if benchmark.split is None else None,
-            environment=settings.source(in_episodes),
+            environment=settings.source(),
         )
     except DataError as error:
         if is_path(benchmark.source) or benchmark.source == ENVIRONMENT:

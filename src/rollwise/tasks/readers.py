@@ -103,7 +103,7 @@ def read_problems(
     Args:
         source: A .parquet, .jsonl or .json (JSON Lines too) file, `environment`, or else a data set
             on the hub.
-        split: The split of a data set on the hub or of an environment; files have none.
+        split: The split of a data set on the hub; files and environments have none.
         subset: The configuration of a data set on the hub that has several.
         problem_column: The plain schema's column of problems; None or "" means `problem`.
         answer_column: The plain schema's column of answers; None or "" means `answer`.
@@ -116,7 +116,7 @@ def read_problems(
         ConfigError: The environment cannot be opened.
     """
     if source == ENVIRONMENT and environment is not None:
-        return ProblemSet.of(_asked_by(environment, split, system_prompt))
+        return ProblemSet.of(_asked_by(environment, system_prompt))
     question, answer = problem_column or "problem", answer_column or "answer"
     table = read_table(source, split, subset, {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS})
     is_renamed = bool(problem_column or answer_column)
@@ -131,9 +131,9 @@ def read_problems(
     return ProblemSet.of(_problem(row, asked, truth, system_prompt) for row, asked, truth in pairs)
 
 
-def _asked_by(environment: EnvironmentSource, split: str, system_prompt: str) -> Iterable[Problem]:
+def _asked_by(environment: EnvironmentSource, system_prompt: str) -> Iterable[Problem]:
     """Read the questions of an environment; the answer to each is the row that it scores by."""
-    for question in environment.open().questions(split):
+    for question in environment.open().questions():
         messages = with_system_prompt(question.messages, system_prompt)
         yield Problem(problem_key(messages), messages, question.row, environment.name)
 

@@ -153,9 +153,7 @@ def _read_folder(folder: Path) -> list[RecordedPrompt]:
             for prompt in found
             if prompt.key in levels
         ]
-    # A run of an earlier release has one file, and may have been resumed since.
-    files = [folder / "samples.parquet", *sorted(folder.glob("samples/part-*.parquet"))]
-    if tables := [_table(file) for file in files if file.exists()]:
+    if tables := [_table(file) for file in sorted(folder.glob("samples/part-*.parquet"))]:
         columns = list(dict.fromkeys(name for table in tables for name in table.columns))
         rows = [row for table in tables for row in table.rows]
         return _of_table(Table(str(folder / "samples"), columns, rows))

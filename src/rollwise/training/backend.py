@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from transformers import PreTrainedTokenizerBase
-
-from rollwise.engines import Engine
+from rollwise.models.building import Model
 from rollwise.step import Example
 
 
@@ -36,24 +34,10 @@ class StepLearner(Protocol):
         ...
 
 
-class Backend(Protocol):
+class Backend(Model, Protocol):
     """The place where a run's model is kept: this process, or a service."""
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's tokenizer."""
-        ...
-
-    @property
-    def context(self) -> int | None:
-        """The most tokens, prompt and response, that the model takes; None if unknown."""
-        ...
 
     @property
     def learner(self) -> StepLearner:
         """Updates the model."""
-        ...
-
-    def make_engine(self) -> Engine:
-        """Make an engine that draws from the learner's current weights."""
         ...

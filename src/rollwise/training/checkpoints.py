@@ -21,7 +21,6 @@ from rollwise.errors import RunError
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.models.saved import list_checkpoints
 from rollwise.prompts import PromptSampler, State
-from rollwise.step import Carried
 from rollwise.training.backend import StepLearner
 
 log = logging.getLogger(__name__)
@@ -34,7 +33,6 @@ def save_checkpoint(
     tokenizer: PreTrainedTokenizerBase,
     sampler: PromptSampler,
     records: Sequence[Path] = (),
-    carried: Carried | None = None,
 ) -> Path:
     """Write the checkpoint of a step into `folder`, completely or not at all.
 
@@ -45,7 +43,6 @@ def save_checkpoint(
         tokenizer: Of the model.
         sampler: Its state is written.
         records: Files of the run that are copied into `run/`.
-        carried: What was under way; it begins again on resuming.
 
     Raises:
         RunError: It could not be written.
@@ -55,8 +52,7 @@ def save_checkpoint(
         partial.mkdir(parents=True)
         learner.save(partial)
         tokenizer.save_pretrained(partial / "model")
-        further = {} if carried is None else {"carried": carried.state()}
-        save_sampler(partial, sampler, step=step, updates=learner.updates, **further)
+        save_sampler(partial, sampler, step=step, updates=learner.updates)
         (partial / "run").mkdir()
         for record in records:
             shutil.copyfile(record, partial / "run" / record.name)
@@ -98,19 +94,6 @@ def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) ->
         learner.updates = state["updates"]
         return int(state["step"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise RunError(f"cannot resume from the checkpoint {path}: {error}") from error
-
-
-def load_carried(path: Path) -> Carried | None:
-    """Return what was under way at a checkpoint, to begin again; None if nothing was carried over.
-
-    Raises:
-        RunError: The file is missing or broken.
-    """
-    try:
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        return Carried.from_state(state["carried"]) if "carried" in state else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"cannot resume from the checkpoint {path}: {error}") from error
 
 

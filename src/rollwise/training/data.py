@@ -3,11 +3,11 @@
 import logging
 from dataclasses import dataclass
 
-from rollwise.config import BUILT_IN_NAMES, ENVIRONMENT, TrainConfig
-from rollwise.environments import EnvironmentSource
+from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.errors import ConfigError, DataError
-from rollwise.models.encoding import EncodedPrompts, encode_fitting, prompt_limit
-from rollwise.tasks import Problem, make_running_sums, read_problems
+from rollwise.models.building import Parts
+from rollwise.models.encoding import prompt_limit
+from rollwise.tasks import Problem, make_built_in, read_source
 from rollwise.tasks.running_sums import HELDOUT_SEED
 
 log = logging.getLogger(__name__)
@@ -28,23 +28,24 @@ class RunData:
     prompts: dict[str, list[int]]
 
 
-def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> RunData:
+def load_data(parts: Parts[TrainConfig]) -> RunData:
     """Read the problems of a run, hold some out, and encode them; log what is left out.
 
     Args:
-        config: The settings.
-        tokenizer: The model's tokenizer.
-        context: The model's context length, prompt and response; None if unknown.
+        parts: The run's settings and its model.
 
     Raises:
         DataError: A file cannot be read, or no problem is left.
         ConfigError: The lengths do not fit the model, or a batch is larger than the data.
     """
+    config = parts.config
     # Check this first, because reading may take long.
-    prompt_limit(config.data.max_prompt_tokens, config.engine.max_new_tokens, context)
-    all_train, all_heldout = read_both(config)
-    train = _encode("training", all_train, tokenizer, config, context)
-    heldout = _encode("held-out", all_heldout, tokenizer, config, context)
+    longest, most = config.data.max_prompt_tokens, config.engine.max_new_tokens
+    prompt_limit(longest, most, parts.model.context)
+    train, heldout = (parts.encode(problems) for problems in read_both(config))
+    for role, encoded in (("training", train), ("held-out", heldout)):
+        if encoded.too_long:
+            log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
     if config.prompts.batch_size > len(train.problems):
         raise ConfigError(
             f"there are {len(train.problems)} training problems, fewer than the "
@@ -52,16 +53,6 @@ def load_data(config: TrainConfig, tokenizer: object, context: int | None) -> Ru
             f"{len(train.problems)} (--prompts.batch_size {len(train.problems)})"
         )
     return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
-
-
-def _encode(
-    role: str, problems: list[Problem], tokenizer: object, config: TrainConfig, context: int | None
-) -> EncodedPrompts:
-    lengths = config.data.max_prompt_tokens, config.engine.max_new_tokens
-    encoded = encode_fitting(problems, tokenizer, *lengths, context)
-    if encoded.too_long:
-        log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
-    return encoded
 
 
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
@@ -87,24 +78,10 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     return train, heldout
 
 
-def environment_source(config: TrainConfig) -> EnvironmentSource:
-    """Return the environment that the data name."""
-    return config.data.source(in_episodes=config.episode.type == ENVIRONMENT)
-
-
 def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
     if source in BUILT_IN_NAMES:
         return _make(config, config.evaluation.problems, seed)
-    found = read_problems(
-        source,
-        split=split,
-        subset=config.data.subset,
-        problem_column=config.data.problem_column,
-        answer_column=config.data.answer_column,
-        instruction=config.data.instruction,
-        system_prompt=config.data.system_prompt,
-        environment=environment_source(config),
-    )
+    found = read_source(source, config.data, split)
     log.info("%s: %s", source, found.describe())
     if not found.problems:
         raise DataError(f"{source} holds no problem that can be used: {found.describe()}")
@@ -114,11 +91,7 @@ def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Probl
 def _make(
     config: TrainConfig, count: int, seed: int, excluded: frozenset[str] = frozenset()
 ) -> list[Problem]:
-    data = config.data
-    try:
-        return make_running_sums(count, data.min_terms, data.max_terms, seed, excluded)
-    except ValueError as error:
-        raise ConfigError(f"`data`: {error}") from None
+    return make_built_in(config.data, count, seed, excluded)
 
 
 def _set_apart(problems: list[Problem], count: int) -> tuple[list[Problem], list[Problem]]:

@@ -15,10 +15,10 @@ from transformers import PreTrainedModel
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
 from rollwise.errors import PolicyError
-from rollwise.models.loading import adapter_weights, merged_weights
+from rollwise.models.loading import merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
-from rollwise.training.loss import importance_weights, policy_loss
+from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import advantage_per_token, engine_logprobs, micro_batches
 from rollwise.training.optimizers import load_optimizer_state, make_optimizer, optimizer_state
 from rollwise.training.response_cap import ResponseCap
@@ -28,7 +28,7 @@ CPU_MICRO_BATCH_TOKENS = 1_024
 
 
 class Learner:
-    """Updates a model by the clipped policy gradient, averaged over the tokens of a mini-batch.
+    """Updates a model by the clipped policy gradient, averaged over a mini-batch.
 
     On a CPU several threads each run a micro-batch. The gradients are added up in a fixed order, so
     that the number of threads does not change the result.
@@ -39,8 +39,6 @@ class Learner:
         settings: Learning rate, mini-batches, clipping and so on.
         temperature: The temperature at which responses are drawn; log-probabilities refer to it.
         merged: Whether `weights` merges adapters into the weights of the whole model.
-        adapters_alone: Whether `weights` returns the adapters alone instead.
-        copied: Whether `weights` returns copies, which later updates leave as they are.
         threads: Micro-batches that are run at once; by default one for each core that torch's own
             threads leave free.
 
@@ -54,12 +52,10 @@ class Learner:
         settings: LearnerSettings,
         temperature: float = 1.0,
         merged: bool = False,
-        adapters_alone: bool = False,
-        copied: bool = False,
         threads: int | None = None,
     ) -> None:
-        self.model, self.settings, self.temperature = model, settings, temperature
-        self.merged, self.adapters_alone, self.copied = merged, adapters_alone, copied
+        self.model, self.settings = model, settings
+        self.temperature, self.merged = temperature, merged
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = make_optimizer(self.parameters, settings)
         self.updates = 0
@@ -89,8 +85,8 @@ class Learner:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
             between the learner's log-probability and the engine's), `importance_weight` and
             `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
-            and the number of `skipped_updates`; with `response_cap`, the number of
-            `capped_responses`.
+            and the number of `skipped_updates`; with `response_cap`, also that of
+            `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
         """
         capped_before = self._cap.capped if self._cap else 0
         count = min(self.settings.mini_batches, max(1, len(examples)))
@@ -102,24 +98,16 @@ class Learner:
                 self._update([examples[i] for i in part], [old[i] for i in part], totals)
         if self.updates > updates_before:
             self._learnt_from = examples[0]
-        capped = {"capped_responses": self._cap.capped - capped_before} if self._cap else {}
-        return totals.metrics() | capped
+        left_out = {"diverged_responses": totals.left_out} if self.settings.max_divergence else {}
+        capped = {"capped_gradients": self._cap.capped - capped_before} if self._cap else {}
+        return totals.metrics() | capped | left_out
 
     def weights(self) -> Mapping[str, Tensor]:
         """Return the model's weights by name, for an engine to load before the next update.
 
-        Merged ones are made as they are asked for. Copies for an engine outside of this process are
-        in the machine's memory.
+        Merged ones are made as they are asked for.
         """
-        weights: Mapping[str, Tensor]
-        if self.adapters_alone:
-            weights = adapter_weights(self.model)
-        else:
-            weights = merged_weights(self.model) if self.merged else self.model.state_dict()
-        if not self.copied:
-            return weights
-        place = "cpu" if self.merged else None
-        return {name: w.detach().to(place, copy=True) for name, w in weights.items()}
+        return merged_weights(self.model) if self.merged else self.model.state_dict()
 
     def save(self, folder: Path) -> None:
         """Write the model and the optimizer's state into a checkpoint's folder.
@@ -156,8 +144,11 @@ class Learner:
         if not batches:
             return
 
+        weights = self._token_weights(examples)
+
         def loss_of(batch: list[int]) -> tuple[Tensor, _Totals]:
-            loss, own = self._loss([examples[i] for i in batch], [old[i] for i in batch])
+            of_batch = [old[i] for i in batch], [weights[i] for i in batch]
+            loss, own = self._loss([examples[i] for i in batch], *of_batch)
             return loss / tokens, own
 
         bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
@@ -187,8 +178,18 @@ class Learner:
                     parameter.grad = part if parameter.grad is None else parameter.grad.add_(part)
             yield totals
 
+    def _token_weights(self, examples: Sequence[Example]) -> list[float]:
+        """Say how much each token of a response counts, relative to an average over all tokens."""
+        if self.settings.average == "tokens":
+            return [1.0] * len(examples)
+        mean = sum(example.drawn for example in examples) / len(examples)
+        return [mean / max(1, example.drawn) for example in examples]
+
     def _loss(
-        self, examples: Sequence[Example], old: Sequence[Tensor | None]
+        self,
+        examples: Sequence[Example],
+        old: Sequence[Tensor | None],
+        token_weights: Sequence[float],
     ) -> tuple[Tensor, "_Totals"]:
         """Compute the loss of a micro-batch, summed over its tokens."""
         settings = self.settings
@@ -209,6 +210,16 @@ class Learner:
             dual_clip=settings.dual_clip,
         )
         loss = weights * loss
+        lengths = [example.drawn for example in examples]
+        left_out = 0
+        if settings.max_divergence:
+            diverged = diverged_responses(sampler, logprobs, lengths, settings.max_divergence)
+            left_out = int(diverged.sum())
+            rows = torch.tensor(lengths, device=loss.device)
+            loss = loss.masked_fill(diverged.repeat_interleave(rows), 0.0)
+        if settings.average == "responses":
+            per_token = loss.new_tensor(np.repeat(token_weights, lengths))
+            loss, entropy = per_token * loss, per_token * entropy
         totals = _Totals(
             loss=loss.sum().item(),
             clipped=clipped.sum().item(),
@@ -216,6 +227,7 @@ class Learner:
             weight=weights.sum().item(),
             truncated=int((weights == settings.importance_cap).sum()),
             tokens_run=len(loss),
+            left_out=left_out,
         )
         return (loss - settings.entropy_coefficient * entropy).sum(), totals
 
@@ -305,6 +317,7 @@ class _Totals:
     truncated: int = 0
     tokens_run: int = 0
     tokens: int = 0
+    left_out: int = 0
     grad_norms: list[float] = field(default_factory=list)
 
     def add(self, other: "_Totals") -> None:
@@ -314,6 +327,7 @@ class _Totals:
         self.weight += other.weight
         self.truncated += other.truncated
         self.tokens_run += other.tokens_run
+        self.left_out += other.left_out
 
     def metrics(self) -> dict[str, float]:
         finite = [norm for norm in self.grad_norms if np.isfinite(norm)]

@@ -1,15 +1,14 @@
 """The backend in this process: the built-in learner, and an engine beside it."""
 
-import copy
 from pathlib import Path
 
 import torch
 
 from rollwise.config import TrainConfig
 from rollwise.engines import Engine
-from rollwise.engines.factory import can_train, make_engine, needs_model
 from rollwise.errors import ConfigError
-from rollwise.models.loading import for_sampling, load_model, model_path
+from rollwise.models.building import needs_model, open_engine
+from rollwise.models.loading import for_sampling, load_model
 from rollwise.training.learner import Learner
 
 
@@ -26,7 +25,7 @@ class LocalBackend:
     """
 
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
-        if not can_train(config.engine):
+        if not config.engine.make().can_train:
             raise ConfigError(
                 "`engine.type` must be `transformers` or `vllm` to train: the engine "
                 f"`{config.engine.type}` cannot take the learner's weights"
@@ -35,28 +34,19 @@ class LocalBackend:
         weights = checkpoint / "model" if checkpoint else None
         model, self.tokenizer = load_model(config.model, weights)
         self.context: int | None = getattr(model.config, "max_position_embeddings", None)
-        self._config, self._needs_model = config, needs_model(config.engine)
+        self._config, self._needs_model = config, needs_model(config)
         self.learner = Learner(
             model,
             config.learner,
             config.engine.temperature,
             merged=not self._needs_model,
-            adapters_alone=config.applies_adapters,
-            copied=config.steps_ahead > 0,
         )
 
     def make_engine(self) -> Engine:
         """Make the engine that the settings name, with the learner's model or its weights."""
         config, model = self._config, self.learner.model
-        if config.steps_ahead and self._needs_model and model.device.type == "cpu":
-            model = copy.deepcopy(model)  # the learner changes its own while this one draws
-        engine = make_engine(
-            config.engine,
-            model_path(config.model.path),
-            for_sampling(model) if self._needs_model else model,
-            self.tokenizer,
-            config.data.max_prompt_tokens + config.episode.further_tokens,
-        )
+        drawn_from = for_sampling(model) if self._needs_model else model
+        engine = open_engine(config, drawn_from, self.tokenizer)
         if not self._needs_model:  # a resumed run has other weights than the model it started from
             engine.load_weights(self.learner.weights())
         return engine

@@ -2,17 +2,17 @@
 
 import copy
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from rollwise.config import TrainConfig
-from rollwise.evaluation import Evaluation
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped
+from rollwise.statistics import Evaluation
+from rollwise.step import Example, Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
-from rollwise.training.pipeline import Pipeline
 from rollwise.training.processor import ProcessorClock
 from rollwise.training.state import Run
 
@@ -60,20 +60,16 @@ def train(run: Run, observer: Observer) -> bool:
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
     processor = ProcessorClock()
-    with Pipeline(run, config.steps_ahead) as pipeline:
-        for step in range(run.step + 1, config.steps + 1):
-            if observer.stop_requested or run.ended:
-                break
-            before_step = copy.deepcopy(run.sampler.state_dict())
-            try:
-                pipeline.draw(step)
-            except Dropped:
-                run.sampler.load_state_dict(before_step)
-                break
-            for metrics in pipeline.finished(wait_for_all=_must_finish(config, step)):
-                saved = _end_step(run, observer, metrics, began, processor)
-        for metrics in pipeline.finished(wait_for_all=True):
-            saved = _end_step(run, observer, metrics, began, processor)
+    for step in range(run.step + 1, config.steps + 1):
+        if observer.stop_requested or run.ended:
+            break
+        before_step = copy.deepcopy(run.sampler.state_dict())
+        try:
+            drawn, examples = draw(run, step)
+        except Dropped:
+            run.sampler.load_state_dict(before_step)
+            break
+        saved = _end_step(run, observer, learn(run, drawn, examples), began, processor)
     if not saved:
         save(run)
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
@@ -95,12 +91,41 @@ def evaluate(run: Run) -> Evaluation:
     return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
 
 
+def draw(run: Run, number: int) -> tuple[Row, list[Example]]:
+    """Draw and grade a step; returns its metrics, and what is learned from."""
+    failed_before = run.grader.failures
+    step = take_step(run.recipe, run.sampler, run.roll_out, number)
+    _keep_samples(run, step, number)
+    failed = run.grader.failures - failed_before
+    metrics = {"step": number, **step.metrics, "grader_failures": failed}
+    return metrics, step.examples(run.prompts)
+
+
+def learn(run: Run, metrics: Row, examples: Sequence[Example]) -> Row:
+    """Learn from a step, and load the new weights; returns the metrics of the whole step."""
+    began = time.perf_counter()
+    run.engine.sleep()
+    learned = run.learner.learn(examples)
+    run.engine.load_weights(run.learner.weights())
+    seconds = metrics["seconds"] | {"learning": time.perf_counter() - began}
+    return metrics | learned | {"seconds": seconds}
+
+
 def save(run: Run) -> None:
     """Write a checkpoint, and the responses drawn since the last one."""
     run.folder.flush_samples()
     folder, records = run.folder.checkpoints, run.folder.records
-    save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler, records, run.carried)
+    save_checkpoint(folder, run.step, run.learner, run.tokenizer, run.sampler, records)
     prune_checkpoints(folder, run.config.checkpoint.keep)
+
+
+def _keep_samples(run: Run, step: Step, number: int) -> None:
+    """Record a row of every prompt of a step, and the responses of the first ones."""
+    for row, group in zip(step.visits, step.groups, strict=True):
+        run.folder.keep_visit(number, row, run.questions[group.pool.key])
+    for group in step.groups[: run.config.records.prompts_per_step]:
+        key = group.pool.key
+        run.folder.keep_samples(group.records(number, run.questions[key], run.answers[key]))
 
 
 def _end_step(
@@ -113,10 +138,7 @@ def _end_step(
     tokens_before = run.spent.tokens
     run.spent.add(metrics)
     saved = _due(run.step, config.checkpoint.every)
-    if saved:
-        metrics = _begin_again(run, metrics)
     if _evaluation_due(run, tokens_before):
-        metrics = _begin_again(run, metrics)
         with suppress(Dropped):
             metrics = _evaluated(run, metrics)
     _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
@@ -124,25 +146,6 @@ def _end_step(
         save(run)
     processor.lap()  # what ends a step is not what it costs
     return saved
-
-
-def _begin_again(run: Run, metrics: Row) -> Row:
-    """Have the engine forget what is under way; the next step draws it again, with its seeds.
-
-    So the engine is free for an evaluation, and a run that is resumed draws what it would have
-    drawn. The tokens drawn in vain are added to the metrics of the newest step.
-    """
-    if run.carried is None:
-        return metrics
-    forgotten = run.engine.cancel(run.carried.in_flight)
-    run.carried = run.carried.begun_again()
-    run.spent.tokens += forgotten
-    ledger = metrics["ledger"]
-    spent = ledger["tokens"] | {"surplus": ledger["tokens"]["surplus"] + forgotten}
-    return metrics | {
-        "tokens": metrics["tokens"] + forgotten,
-        "ledger": ledger | {"tokens": spent},
-    }
 
 
 def _evaluated(run: Run, metrics: Row) -> Row:
@@ -161,13 +164,6 @@ def _evaluation_due(run: Run, tokens_before: int) -> bool:
         run.ended
         or _due(run.step, settings.every)
         or bool(every and tokens_before // every < run.spent.tokens // every)
-    )
-
-
-def _must_finish(config: TrainConfig, step: int) -> bool:
-    """Say whether `step` must be learned from before the next step is drawn."""
-    return step == config.steps or any(
-        _due(step, every) for every in (config.evaluation.every, config.checkpoint.every)
     )
 
 

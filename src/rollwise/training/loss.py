@@ -1,7 +1,12 @@
 """The policy-gradient loss, token by token."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+PROBABILITY_BOUND = 1e-6
+"""Probabilities are kept this far from 0 and 1 where divergences are computed."""
 
 LOG_RATIO_BOUND = 20.0
 """Log-ratios are clamped to ±20 before `exp`, which above 88 is infinite in float32: times an
@@ -63,6 +68,31 @@ def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: floa
     if cap == 0:
         return torch.ones_like(sampler_logprobs)
     return _ratio(old_logprobs, sampler_logprobs).clamp(max=cap).detach()
+
+
+def diverged_responses(
+    sampler_logprobs: Tensor, logprobs: Tensor, lengths: Sequence[int], limit: float
+) -> Tensor:
+    """Say on which responses engine and learner disagree too much to learn from them.
+
+    The Bernoulli divergence of a token, p·log(p/q) + (1 − p)·log((1 − p)/(1 − q)), with p its
+    probability under the engine and q that under the learner, both within [1e-6, 1 − 1e-6], is
+    averaged over the tokens of a response and compared with the limit (FlashREINFORCE).
+
+    Args:
+        sampler_logprobs: log p of the tokens of R responses, one after another, shape (T,).
+        logprobs: log q of them, shape (T,).
+        lengths: Tokens of each response, shape (R,); above 0.
+        limit: Above 0.
+
+    Returns:
+        Shape (R,), of booleans.
+    """
+    low, high = PROBABILITY_BOUND, 1 - PROBABILITY_BOUND
+    p, q = (x.detach().exp().clamp(low, high) for x in (sampler_logprobs, logprobs))
+    divergence = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
+    sizes = torch.tensor(lengths, device=divergence.device)
+    return torch.segment_reduce(divergence, "mean", lengths=sizes) > limit
 
 
 def _ratio(logprobs: Tensor, others: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ class Batch:
 
     Attributes:
         inputs: Keyword arguments of the model, on its device.
-        before: For each token that the model drew, one response after another: the place of the
+        before: For each token that the model drew, one response after another: the index of the
             token before it, counted through all rows; shape (D,).
         tokens: Their ids, shape (D,).
     """
@@ -66,7 +66,7 @@ def pad(examples: Sequence[Example], device: torch.device) -> Batch:
         start, end = width - len(example.prompt), width + len(example.response)
         ids[row, start:end] = torch.tensor([*example.prompt, *example.response])
         mask[row, start:end] = 1
-    chosen = drawn_places(examples, range(width, ids.numel(), ids.shape[1]))
+    chosen = drawn_indices(examples, range(width, ids.numel(), ids.shape[1]))
     tokens = ids.flatten()[chosen]
     inputs = {
         "input_ids": ids,
@@ -77,18 +77,18 @@ def pad(examples: Sequence[Example], device: torch.device) -> Batch:
     return Batch(on_device, (chosen - 1).to(device), tokens.to(device))
 
 
-def drawn_places(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
-    """Return the places of all tokens that the model drew, shape (D,), one response after another.
+def drawn_indices(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
+    """Return the indices of all tokens that the model drew, shape (D,), one response after another.
 
     Args:
         examples: The responses.
-        begins: The place of the first token of each.
+        begins: The index of the first token of each.
     """
-    places = [
+    indices = [
         begin + (np.arange(len(e.response)) if e.own is None else np.flatnonzero(e.own))
         for e, begin in zip(examples, begins, strict=True)
     ]
-    return torch.from_numpy(np.concatenate(places))
+    return torch.from_numpy(np.concatenate(indices))
 
 
 def advantage_per_token(examples: Sequence[Example], like: Tensor) -> Tensor:

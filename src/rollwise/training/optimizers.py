@@ -47,8 +47,8 @@ def optimizer_state(
 ) -> dict[str, Tensor]:
     """Name an optimizer's tensors by the index of their parameter; add torch's random state."""
     tensors = {
-        f"{place}.{name}": torch.as_tensor(value).contiguous()
-        for place, parameter in enumerate(parameters)
+        f"{index}.{name}": torch.as_tensor(value).contiguous()
+        for index, parameter in enumerate(parameters)
         for name, value in optimizer.state.get(parameter, {}).items()
         if name not in NOT_SAVED
     }
@@ -66,14 +66,14 @@ def load_optimizer_state(
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name != "random_state":
-            place, part = name.split(".")
-            state.setdefault(int(place), {})[part] = value
+            index, part = name.split(".")
+            state.setdefault(int(index), {})[part] = value
     blockwise = hasattr(optimizer, "init_state")  # bitsandbytes
     moment = "state1" if blockwise else "exp_avg"
     if any(moment not in parts for parts in state.values()):
         raise ValueError("the optimizer's state is of another optimizer: see `learner.optimizer`")
-    shapes = {place: parameter.shape for place, parameter in enumerate(parameters)}
-    if any(parts[moment].shape != shapes.get(place) for place, parts in state.items()):
+    shapes = {index: parameter.shape for index, parameter in enumerate(parameters)}
+    if any(parts[moment].shape != shapes.get(index) for index, parts in state.items()):
         raise ValueError("the optimizer's state is of another model")
     torch.set_rng_state(tensors["random_state"])
     if blockwise:
@@ -89,9 +89,9 @@ def _fill_states(
 ) -> None:
     """Fill the states of bitsandbytes in place, so that paged ones stay paged."""
     [group] = optimizer.param_groups
-    for place, parts in state.items():
-        parameter = parameters[place]
-        optimizer.init_state(group, parameter, 0, place)
+    for index, parts in state.items():
+        parameter = parameters[index]
+        optimizer.init_state(group, parameter, 0, index)
         own = optimizer.state[parameter]
         own["step"] = int(parts.pop("step"))
         if own.keys() - NOT_SAVED - {"step"} != parts.keys() or any(

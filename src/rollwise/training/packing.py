@@ -14,7 +14,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from rollwise.engines.attention import causal_attention
 from rollwise.errors import ModelError
 from rollwise.step.groups import Example
-from rollwise.training.micro_batches import Batch, drawn_places
+from rollwise.training.micro_batches import Batch, drawn_indices
 
 
 def _find_kernel() -> Any:
@@ -157,7 +157,7 @@ def pack(examples: Sequence[Example], device: torch.device) -> Batch:
     ids = torch.tensor([i for e in examples for i in (*e.prompt, *e.response)], device=device)
     positions = np.concatenate([np.arange(length) for length in lengths])
     begins = np.cumsum(lengths) - [len(example.response) for example in examples]
-    chosen = drawn_places(examples, begins).to(device)
+    chosen = drawn_indices(examples, begins).to(device)
     inputs = {
         "input_ids": ids[None],
         "position_ids": torch.from_numpy(positions).to(device)[None],

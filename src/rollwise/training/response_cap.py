@@ -1,6 +1,6 @@
 """A bound on how much a single response can move the weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -36,14 +36,11 @@ class ResponseCap:
     update takes the median of each micro-batch.
 
     A backward pass has one row for each response, or a single one of `Segments`. A learner makes
-    each update within `bounding`; one that does not hold all of an update's backward passes in hand
-    has each of them in `watching`, and calls `move_bounds` once they are done.
+    each update within `bounding`.
 
     Args:
         model: A causal language model of `transformers`.
         ratio: The bound, in gradients of the median response.
-        gather: Joins a tensor of this process, shape (R, 2), with those of all others, so that
-            they have the same bounds; by default there are no others.
 
     Attributes:
         tokens: What the loss of a backward pass has been divided by.
@@ -55,15 +52,9 @@ class ResponseCap:
         ModelError: The layers of the model cannot be found.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        ratio: float,
-        gather: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, ratio: float) -> None:
         self.ratio, self.capped, self.tokens = ratio, 0, 1.0
         self._layers = decoder_layers(model)
-        self._gather = gather or (lambda tensor: tensor)
         self.bounds: NDArray[np.float64] = np.full(len(self._layers) + 1, np.inf)
         self._seen: list[list[Tensor]] = [[] for _ in self.bounds]
 
@@ -75,12 +66,12 @@ class ResponseCap:
             tokens: Of the whole update, over which the loss is averaged.
         """
         self.tokens = tokens
-        with self.watching():
+        with self._watching():
             yield
-        self.move_bounds()
+        self._move_bounds()
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def _watching(self) -> Iterator[None]:
         """Bound the gradients of backward passes; their forward passes must be within it, too."""
         handles = [
             layer.register_forward_pre_hook(partial(self._see_input, place), with_kwargs=True)
@@ -95,9 +86,9 @@ class ResponseCap:
             for handle in handles:
                 handle.remove()
 
-    def move_bounds(self) -> None:
+    def _move_bounds(self) -> None:
         """Take the bounds of the next update from what was seen since the last one."""
-        seen = [self._gather(torch.cat(rows)) if rows else torch.zeros(0, 2) for rows in self._seen]
+        seen = [torch.cat(rows) if rows else torch.zeros(0, 2) for rows in self._seen]
         self._seen = [[] for _ in self.bounds]
         self.capped += max(int(rows[:, 1].sum()) for rows in seen)
         medians = np.array([float(_median(rows[:, 0])) for rows in seen])

@@ -6,18 +6,12 @@ from pathlib import Path
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError, RunError
-from rollwise.grading.factory import make_grader
-from rollwise.models.playing import play_episodes
+from rollwise.models.building import build
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.training.backend import Backend
-from rollwise.training.checkpoints import (
-    check_checkpoint,
-    load_carried,
-    load_checkpoint,
-    prune_checkpoints,
-)
-from rollwise.training.data import environment_source, load_data
+from rollwise.training.checkpoints import check_checkpoint, load_checkpoint, prune_checkpoints
+from rollwise.training.data import load_data
 from rollwise.training.state import Run, Spent
 
 log = logging.getLogger(__name__)
@@ -51,43 +45,27 @@ def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
 def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
     backend: Backend = config.backend.make().open(config, checkpoint)
     learner = backend.learner
-    data = load_data(config, backend.tokenizer, backend.context)
+    parts = build(config, backend)
+    data = load_data(parts)
     sampler = make_sampler(
         config,
         [problem.key for problem in data.train],
         [problem.level for problem in data.train],
         [problem.measured for problem in data.train],
     )
-    grader = make_grader(config.grading, config.data, config.plugin_folder)
+    grader = parts.grader
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
-    step, spent, carried = 0, Spent(), None
+    step, spent = 0, Spent()
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
-        carried = load_carried(checkpoint)
         folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
         folder.discard_after(step)
         for metrics in folder.read_metrics():
             spent.add(metrics)
         _check_end(config, step, folder)
-    engine = backend.make_engine()
-    if config.episode.plays:
-        engine = play_episodes(
-            config.episode,
-            environment_source(config),
-            engine,
-            {problem.key: problem for problem in problems},
-            backend.tokenizer,
-            backend.context,
-            config.engine.max_new_tokens,
-        )
-    if config.step.carry_over and not hasattr(engine, "continue_with"):
-        raise ConfigError(
-            "`step.carry_over` must be false here: responses of the engine "
-            f"{type(engine).__name__} cannot go on with new weights; the built-in engine's can "
-            "(`engine.type = transformers`, unless it draws in whole batches)"
-        )
+    engine = parts.engine
     if checkpoint is None:
         folder.create(settings)
     else:
@@ -108,8 +86,8 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         heldout=[problem.key for problem in data.heldout],
         questions={problem.key: problem.messages[-1]["content"] for problem in problems},
         step=step,
-        carried=carried,
         spent=spent,
+        parts=parts,
     )
 
 

@@ -4,11 +4,9 @@ Light to import: what a backend needs is imported when it is opened.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from rollwise.sampling.checks import at_least
 
 if TYPE_CHECKING:
     from rollwise.config import TrainConfig
@@ -27,11 +25,6 @@ class BackendSettings:
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    @property
-    def steps_ahead(self) -> int:
-        """How many steps may be drawn before the updates of earlier ones are made."""
-        return 0
-
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
         """Make the backend of a run.
 
@@ -48,23 +41,6 @@ class BackendSettings:
 @dataclass(frozen=True)
 class LocalSettings(BackendSettings):
     """In this process, with the engine beside it."""
-
-    max_steps_off_policy: int = field(
-        default=0,
-        metadata={
-            "help": "How many steps' updates may be missing from the weights that draw a step: it "
-            "is drawn, by a copy of the model, while earlier steps are learned from; 0 learns from "
-            "each step before the next is drawn."
-        },
-    )
-
-    def __post_init__(self) -> None:
-        at_least("max_steps_off_policy", self.max_steps_off_policy, 0)
-
-    @property
-    def steps_ahead(self) -> int:
-        """How many steps may be drawn before the updates of earlier ones are made."""
-        return self.max_steps_off_policy
 
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
         """Load the model, and make its learner."""

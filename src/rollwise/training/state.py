@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import step_recipe
 from rollwise.engines import Engine
-from rollwise.engines.engine import Prompts
-from rollwise.engines.rollout import grade_with, run_session
 from rollwise.grading import Grader
 from rollwise.prompts import PromptSampler
 from rollwise.records import Row, RunFolder, Trackers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import Carried, PromptSupply, RolloutCost, StepRecipe
+from rollwise.step import Prompts, RolloutCost, StepRecipe, grade_with, run_session
 from rollwise.training.backend import StepLearner
 
 
@@ -52,9 +50,10 @@ class Run:
         heldout: The held-out prompts.
         questions: The text of each prompt, for people to read.
         step: The number of steps done.
-        carried: With `step.carry_over`, what the last of them left under way.
         spent: What they cost.
         droppable: Marks the drawing of responses, which may raise `Dropped` then (`StopRequest`).
+        parts: Closes the engine and the grader.
+        recipe: How each step's prompts are sampled, and what is learned from them.
     """
 
     config: TrainConfig
@@ -70,9 +69,13 @@ class Run:
     heldout: Sequence[Key]
     questions: Mapping[Key, str]
     step: int = 0
-    carried: Carried | None = None
     spent: Spent = field(default_factory=Spent)
     droppable: Callable[[], AbstractContextManager[None]] = nullcontext
+    parts: AbstractContextManager[object] = field(default_factory=nullcontext)
+    recipe: StepRecipe = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recipe = step_recipe(self.config)
 
     @property
     def ended(self) -> bool:
@@ -96,17 +99,8 @@ class Run:
             shares.append(self.spent.seconds / self.config.seconds)
         return max(shares)
 
-    @property
-    def recipe(self) -> StepRecipe:
-        """How each step's prompts are sampled, and what is learned from them."""
-        return step_recipe(self.config)
-
-    def roll_out(self, session: RolloutSession, supply: PromptSupply | None = None) -> RolloutCost:
+    def roll_out(self, session: RolloutSession) -> RolloutCost:
         """Draw and grade until every prompt of `session` has ended.
-
-        Args:
-            session: What to draw.
-            supply: Adds prompts as slots come free.
 
         Raises:
             ValueError: The sampler chose a prompt that is not in the data.
@@ -116,8 +110,9 @@ class Run:
         prompts = _KnownPrompts(self.prompts, type(self.sampler).__name__)
         grade = grade_with(self.grader, self.answers)
         with self.droppable():
-            limit = self.config.stall_limit
-            return run_session(session, self.engine, prompts, grade, supply, limit)
+            limit, cancelled_before = self.config.stall_limit, self.engine.cancelled
+            cost = run_session(session, self.engine, prompts, grade, limit)
+        return replace(cost, cancelled=self.engine.cancelled - cancelled_before)
 
 
 class _KnownPrompts(Mapping[Key, Sequence[int]]):

@@ -72,6 +72,7 @@ def tinker_url(port, monkeypatch):
 def train_at_tinker(monkeypatch):
     """Runs `rollwise train` without its report: `train_at_tinker(folder, *arguments, options)`."""
     monkeypatch.setattr("rollwise.commands.train.write_report", lambda path: path / "report.html")
+    monkeypatch.setattr("rollwise.commands.train.LiveReport.step_ended", lambda report: None)
 
     def run(folder, *arguments):
         *arguments, options = arguments

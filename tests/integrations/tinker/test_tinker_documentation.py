@@ -21,11 +21,6 @@ def test_the_page_shows_the_example_as_it_is(root):
     assert shown == (root / "examples/tinker.toml").read_text()
 
 
-def test_ci_takes_the_oldest_release_and_the_newest(root):
-    stage = (root / ".ci/run").read_text()
-    assert "tinker==0.30.0" in stage and "tinker==0.38.0" in stage
-
-
 @pytest.mark.tinker
 def test_the_example_trains(root, tinker_url, tmp_path, train_at_tinker, metrics_of):
     assert train_at_tinker(tmp_path / "run", str(root / "examples/tinker.toml"), INSTEAD) == 0

@@ -11,12 +11,9 @@ from pathlib import Path
 
 import torch
 from tiny_runs import GROUP, PROMPTS, build
-from tool_runs import build_with_tools, double, told
 
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
-from rollwise.integrations.trl.tools import cannot_parse
-from rollwise.step import Episode
 
 WAYS = {
     "rounds": AdaptiveSampling(prompt_sampler=rw.CDAS),
@@ -30,53 +27,15 @@ WAYS = {
         strategy="all",
         objective="linear",
         baseline="belief",
-        response_cap=100.0,  # more than any response has, so that its first update changes nothing
+        response_cap=1.0,
     ),
     "trl": AdaptiveSampling(engine="trl"),
 }
 
 
-class Shop:
-    """An environment: each draw has its own, and sees what it alone has asked."""
-
-    def reset(self, price, **others):
-        self.price, self.asked = price, 0
-        return str(price)
-
-    def double(self, number: int) -> str:
-        """Double a number.
-
-        Args:
-            number: What is doubled.
-        """
-        self.asked += 1
-        return str(2 * number)
-
-
-def bought(environments, completions, price, **others):
-    """1.0 where the environment was asked; each must be its row's, and its draw's."""
-    for environment, messages, own in zip(environments, completions, price, strict=True):
-        assert environment.price == own
-        assert sum(m["role"] == "tool" for m in messages) <= environment.asked
-    return [float(environment.asked > 0) for environment in environments]
-
-
-ROWS = [{"prompt": [{"role": "user", "content": "1"}], "price": n} for n in range(12)]
-WITH_TOOLS = {
-    "tools": (
-        AdaptiveSampling(schedule=rw.Rounds(size=4, rounds=3)),
-        {"given": {"tools": [double], "reward_funcs": told}},
-    ),
-    "environments": (
-        AdaptiveSampling(schedule=rw.Streamed(max_samples=12)),
-        {"rows": ROWS, "given": {"environment_factory": Shop, "reward_funcs": bought}},
-    ),
-}
-
-
-def train(sampling, folder, rank, ranks, build=build, **options):
+def train(sampling, folder, rank, ranks):
     rows = PROMPTS * GROUP // ranks
-    trainer = build(folder, sampling, per_device_train_batch_size=rows, **options)
+    trainer = build(folder, sampling, per_device_train_batch_size=rows)
     steps, batches = [], []
     sample, score = trainer._sample, trainer._generate_and_score_completions
 
@@ -99,13 +58,11 @@ def train(sampling, folder, rank, ranks, build=build, **options):
     tokens = [int(batch["num_items_in_batch"]) for batch in batches]
     draws = [line["rollwise/draws"] for line in trainer.state.log_history if "loss" in line]
     weights = sum(float(p.double().abs().sum()) for p in trainer.model.parameters())
-    bounds = [] if trainer.response_cap is None else trainer.response_cap.bounds.tolist()
     return {
         "steps": steps,
         "tokens": tokens,
         "draws": draws,
         "weights": weights,
-        "bounds": bounds,
     }
 
 
@@ -118,7 +75,6 @@ def describe(trainer, row):
         "tokens": row.completion.tokens,
         "advantage": row.advantage,
         "counts": row.counts,
-        "turns": Episode.of(row.completion).price.turns,
     }
 
 
@@ -126,9 +82,6 @@ def main():
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     with tempfile.TemporaryDirectory() as folder:
         found = {name: train(way, folder, rank, ranks) for name, way in WAYS.items()}
-        with_tools = {} if cannot_parse() else WITH_TOOLS
-        for name, (way, options) in with_tools.items():
-            found[name] = train(way, folder, rank, ranks, build_with_tools, **options)
     if rank == 0:
         Path(sys.argv[1]).write_text(json.dumps(found))
 

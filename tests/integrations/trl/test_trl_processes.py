@@ -13,9 +13,9 @@ pytest.importorskip("trl")
 
 import rollwise as rw
 from rollwise.engines import Completion
-from rollwise.engines.rollout import run_session
 from rollwise.grading.grader import finished
 from rollwise.integrations.trl.engines import SharedEngine
+from rollwise.step.session import run_session
 
 pytestmark = pytest.mark.trl
 
@@ -35,17 +35,15 @@ def train_in(processes, file):
 @pytest.mark.slow
 def test_two_processes_train_on_the_groups_that_one_trains_on(tmp_path):
     one, two = train_in(1, tmp_path / "one.json"), train_in(2, tmp_path / "two.json")
-    with_tools = [name for name in ("tools", "environments") if name in one]
-    for name in ("rounds", "streamed", "pilot", "single", *with_tools):
+    for name in ("rounds", "streamed", "pilot", "single"):
         assert two[name]["tokens"] == one[name]["tokens"]
         assert two[name]["weights"] == pytest.approx(one[name]["weights"], rel=1e-5)
         for alone, together in zip(one[name]["steps"], two[name]["steps"], strict=True):
+            # `response_cap` reads log-probabilities, whose last digits depend on the batch.
+            advantages = [[row.pop("advantage") for row in rows] for rows in (alone, together)]
+            assert advantages[1] == pytest.approx(advantages[0], rel=1e-4, abs=1e-12)
             assert together == alone
-    for name in with_tools:
-        assert max(row["turns"] for rows in two[name]["steps"] for row in rows) > 1
     assert two["rounds"]["draws"] == one["rounds"]["draws"]
-    assert two["single"]["bounds"] == pytest.approx(one["single"]["bounds"], rel=1e-3)
-    assert all(bound > 0 for bound in two["single"]["bounds"])
     # TRL's own generation has no seeds for draws; the shape is the same.
     assert [len(rows) for rows in two["trl"]["steps"]] == [16, 16]
 

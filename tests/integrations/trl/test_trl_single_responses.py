@@ -6,14 +6,11 @@ import torch
 
 pytest.importorskip("trl")
 
-from capped_by_hand import bounded_gradient
-from closeness import assert_close
-from transformers import TrainerCallback
 
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.sampling.baselines import shifted_prior
-from rollwise.step import Example
+from rollwise.step.response_cap import gradient_size
 
 pytestmark = pytest.mark.trl
 
@@ -94,70 +91,27 @@ def test_a_resumed_run_equals_one_that_never_stopped(make_single, watch, tmp_pat
     assert resumed.sampling_steps == whole.sampling_steps == 4
     assert sum(logged(whole, "rollwise/capped_responses")) > 0
     assert logged(resumed, "rollwise/reward") == logged(whole, "rollwise/reward")
-    assert np.isfinite(whole.response_cap.bounds).all()
-    assert resumed.response_cap.bounds == pytest.approx(whole.response_cap.bounds, rel=1e-12)
     for name, value in resumed.model.state_dict().items():
         assert torch.equal(value, whole.model.state_dict()[name]), name
 
 
-class Gradients(TrainerCallback):
-    """Keeps what the optimizer is given, update by update."""
-
-    def __init__(self):
-        self.found = []
-
-    def on_pre_optimizer_step(self, args, state, control, model=None, **others):
-        self.found.append([p.grad.clone() for p in model.parameters()])
-
-
-def lower_median(norms):
-    """At each place, shape (layers + 1,); of an even number the lower middle one, as in torch."""
-    return torch.from_numpy(norms).median(dim=0).values.numpy()
-
-
-CAPPED = {
-    "one pass": {},
-    "accumulation": {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 4},
-    "recomputed activations": {"gradient_checkpointing": True},
-    "reentrant": {
-        "gradient_checkpointing": True,
-        "gradient_checkpointing_kwargs": {"use_reentrant": True},
-    },
-    "mean over responses": {"loss_type": "grpo"},
-}
-
-
-@pytest.mark.parametrize("name", CAPPED)
-def test_each_response_is_bounded_as_by_hand(make_single, watch, name):
-    """A run without a bound shows the responses; by hand they are bounded one after another."""
-    options = {"max_steps": 1, "max_grad_norm": 0.0} | CAPPED[name]
-    free = make_single(**options)
-    model = make_single(**options).model
-    seen = watch(free)
+@pytest.mark.parametrize("loss_type, average", [("dapo", "tokens"), ("grpo", "responses")])
+def test_each_response_is_bounded_as_trls_loss_averages(make_single, watch, loss_type, average):
+    """A run without a bound draws the same responses, with the same seeds."""
+    options = {"max_steps": 1, "loss_type": loss_type}
+    free, capped = make_single(**options), make_single(single(response_cap=RATIO), **options)
+    seen, bounded = watch(free), watch(capped)
     free.train()
-    [rows] = seen.rows
-    tokens = sum(len(row.completion.tokens) for row in rows)
-    by_response = options.get("loss_type") == "grpo"
-    examples = []
-    for row in rows:
-        prompt, response = free._prompts[row.completion.draw.key], row.completion.tokens
-        share = tokens / (ROWS * len(response)) if by_response else 1.0
-        examples.append(Example(prompt, response, row.completion.logprobs, share * row.advantage))
-    places = model.config.num_hidden_layers + 1
-    _, norms = bounded_gradient(model, examples, np.full(places, np.inf))
-    bounds = RATIO * lower_median(norms)
-    wanted, norms = bounded_gradient(model, examples, bounds)
-    assert 0 < (norms > bounds).sum() < norms.size / 2
-
-    capped, gradients = make_single(single(response_cap=RATIO), **options), Gradients()
-    scale = tokens if by_response else 1.0  # TRL's loss is then no sum over tokens
-    capped.response_cap.bounds = bounds / scale
-    capped.add_callback(gradients)
     capped.train()
-    assert_close(gradients.found[0], wanted, relative=1e-3)
-    assert logged(capped, "rollwise/capped_responses") == [(norms > bounds).sum(axis=0).max()]
-    moved = np.minimum(1.05 * bounds, RATIO * lower_median(norms))
-    assert capped.response_cap.bounds * scale == pytest.approx(moved, rel=1e-3)
+    [rows], [found] = seen.rows, bounded.rows
+    sizes = np.array(
+        [gradient_size(row.advantage, row.completion.logprobs, average) for row in rows]
+    )
+    scales = np.minimum(1, RATIO * np.median(sizes) / sizes)
+    assert 0 < (scales < 1).sum() < len(rows)
+    wanted = [row.advantage * scale for row, scale in zip(rows, scales, strict=True)]
+    assert [row.advantage for row in found] == pytest.approx(wanted, rel=1e-5)
+    assert logged(capped, "rollwise/capped_responses") == [(scales < 1).sum()]
 
 
 REFUSED = {
@@ -167,9 +121,9 @@ REFUSED = {
         "baseline": "pool",
     },
     "needs a schedule of at most 1 draws": {"schedule": rw.Rounds(2, rounds=1)},
-    "response_cap .* not possible with torch_compile": {
-        "response_cap": 5.0,
-        "given": {"torch_compile": True},
+    "response_cap needs the log-probability of each token": {
+        "response_cap": 1.0,
+        "engine": "trl",
     },
 }
 

@@ -360,6 +360,8 @@ REFUSED = {
         "sampling": AdaptiveSampling(exit_rule=rw.Balanced(9, 9), schedule=rw.Rounds(4, 4))
     },
     "rollout_func does not go with": {"given": {"rollout_func": lambda prompts, trainer: {}}},
+    "^tools does not go with .*`episode.type`.*verl's agent loops": {"given": {"tools": [len]}},
+    "^environment_factory does not go with": {"given": {"environment_factory": dict}},
     "train_dataset must hold the prompts of a step, 32 ": {"per_device_train_batch_size": 128},
 }
 

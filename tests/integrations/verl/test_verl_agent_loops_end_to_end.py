@@ -43,7 +43,6 @@ SETTINGS = {
     "prompts.batch_size": 6,
     "schedule.type": "streamed",
     "schedule.max_samples": 8,
-    "step.max_steps_off_policy": 2,
 }
 
 TOKENS = AutoTokenizer.from_pretrained(model_path("tool-sums"))

@@ -26,7 +26,6 @@ COMMON = {
     "records.prompts_per_step": BATCH,
     "checkpoint.every": 2,
     "checkpoint.keep": STEPS,
-    "step.max_steps_off_policy": 2,
 }
 
 GROUPS = {
@@ -38,10 +37,12 @@ GROUPS = {
 
 COLOCATED = """
 verl.trainer.v1.trainer_mode = "colocate_async"
+verl.trainer.v1.sampler.max_off_policy_threshold = 3
 """
 
 SEPARATE = """
 verl.trainer.v1.trainer_mode = "separate_async"
+verl.trainer.v1.sampler.max_off_policy_threshold = 3
 verl.actor_rollout_ref.rollout.nnodes = 1
 verl.actor_rollout_ref.rollout.n_gpus_per_node = 1
 verl.actor_rollout_ref.rollout.checkpoint_engine.backend = "cpu"

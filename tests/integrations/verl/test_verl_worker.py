@@ -441,8 +441,8 @@ def test_a_response_without_a_reward_is_refused(queue, caplog):
 @pytest.mark.parametrize(("mode", "drawn"), [("sync", 12), ("colocate_async", 4)])
 def test_a_prompt_whose_oldest_response_is_too_old_ends_with_what_it_has(queue, mode, drawn):
     """The weights are updated twice while the first round is drawn, which is as many as may be."""
-    worker = make_worker(graded=lambda correct: (0.0, None), step={"max_steps_off_policy": 2})
-    worker.mode = mode
+    worker = make_worker(graded=lambda correct: (0.0, None))
+    worker.mode, worker.most_off_policy = mode, 2
     run = worker._run_agent_loop
 
     async def updated(params, trajectory, *, trace, **fields):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from rollwise.engines.continuous import ContinuousBatch, Pace
+from rollwise.engines.continuous import ContinuousBatch, FlushInterval
 from rollwise.engines.in_process import Response
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
@@ -88,13 +88,6 @@ class SplitBatch:
         for part in self.parts:
             part.forget_prompts()
 
-    def renew(self) -> None:
-        """Go on with the model's weights as they are now; keys and values in slots stay."""
-        for part in self.forked:
-            part.pause()
-        self._shared.update()
-        self.forget_prompts()
-
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
         """Begin draws, given their prompts; no more than there are free slots."""
         if not any(part.drawing for part in self.parts):
@@ -103,24 +96,24 @@ class SplitBatch:
         for part, share in zip(self.parts, self._shares(len(draws)), strict=True):
             part.fill(dict(itertools.islice(rest, share)))
 
-    def draw(self, pace: Pace) -> list[Response]:
+    def draw(self, interval: FlushInterval) -> list[Response]:
         """Draw in all processes; return the responses that have ended."""
-        self.draw_ahead(pace)
+        self.draw_ahead(interval)
         try:
-            self._ended += self.own.draw(pace)
+            self._ended += self.own.draw(interval)
         finally:
             for part in self.forked:
                 self._ended += part.drawn()
         ended, self._ended = self._ended, []
         return ended
 
-    def draw_ahead(self, pace: Pace) -> None:
+    def draw_ahead(self, interval: FlushInterval) -> None:
         """Have idle forked processes draw in the meantime."""
-        steps = pace.steps()
+        steps = interval.steps()
         for part in self.forked:
             if part.drawing and not part.is_drawing:
                 part.begin_to_draw(steps)
-                pace.drawn += steps * len(part.drawing)
+                interval.drawn += steps * len(part.drawing)
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Free the slots of draws; returns the tokens drawn for them."""

@@ -1,4 +1,4 @@
-"""What differs between releases 0.30 to 0.38 of Tinker's SDK, and its errors as ours.
+"""What differs between releases 0.36 and 0.38 of Tinker's SDK, and its errors as ours.
 
 The engine and the learner call the SDK through these functions only where releases differ or where
 a failure has to be explained; everything else they call directly.
@@ -17,7 +17,7 @@ from rollwise.integrations.tinker.requirements import KEY
 
 
 def resolved(client: Any) -> Any:
-    """Wait for a client if need be: newer releases of the SDK return a future of one.
+    """Wait for a client if need be: from 0.38 on the SDK returns a future of one.
 
     Args:
         client: What a method of the SDK that makes a client returned: the client, or its future.
@@ -29,7 +29,7 @@ def resolved(client: Any) -> Any:
 
 
 def as_future(answer: Any) -> "Future[Any]":
-    """Return the `concurrent.futures.Future` of an answer; older releases return it directly.
+    """Return the `concurrent.futures.Future` of an answer; 0.36 returns it directly.
 
     Args:
         answer: What a method of the SDK that sends a request returned. Nothing is waited for.

@@ -16,10 +16,10 @@ from tinker import types
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.engine import Completion, LostDraw, Prompts, Result
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.client import as_future, describe
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
 SEEDS = 2**31
 """Seeds are folded below this, because Tinker does not document how large they may be."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class TinkerLearner:
-    """Updates adapters at Tinker by the policy gradient, averaged over a mini-batch's tokens.
+    """Updates adapters at Tinker by the policy gradient, averaged over a mini-batch.
 
     Each token's loss is −A π/π_sampler, clipped as in PPO (Schulman et al., 2017, equation 7) or
     not. The sampler's log-probabilities came with the responses, so the ratio corrects for
@@ -133,6 +133,12 @@ class TinkerLearner:
                 self._training = resolved(begin(name, rank=self._model.lora_rank, seed=self._seed))
         return self._training
 
+    def _tokens_of_average(self, examples: Sequence[Example], example: Example) -> int:
+        """Return what the loss of each token of an example is divided by (`learner.average`)."""
+        if self._settings.average == "responses":
+            return len(examples) * max(1, example.drawn)
+        return sum(each.drawn for each in examples)
+
     @property
     def _clips(self) -> dict[str, float] | None:
         """The bounds of the ratio; None if there are none."""
@@ -146,8 +152,7 @@ class TinkerLearner:
         taught = [example for example in examples if example.advantage != 0]
         if not taught:
             return None
-        tokens = sum(example.drawn for example in examples)
-        data = [make_datum(example, tokens) for example in taught]
+        data = [make_datum(e, self._tokens_of_average(examples, e)) for e in taught]
         with as_engine_errors("an update"):
             # Both requests are sent before waiting, so that Tinker runs them in one go.
             backward = self._client.forward_backward(data, self._own.loss, self._clips)
@@ -158,7 +163,7 @@ class TinkerLearner:
         return taught, output
 
 
-def make_datum(example: Example, tokens: int) -> Any:
+def make_datum(example: Example, tokens: float) -> Any:
     """Turn an example of P prompt and T response tokens into Tinker's form.
 
     Tinker predicts each token from those before it, so that all arrays have shape (P + T - 1,). It
@@ -167,8 +172,9 @@ def make_datum(example: Example, tokens: int) -> Any:
     Args:
         example: Its advantage counts at the tokens that the model drew; at the prompt's and an
             environment's, advantage and log-probability are 0. The prompt has at least one token.
-        tokens: Tokens that the model drew, of the mini-batch, those of examples without advantage
-            included.
+        tokens: What each token's loss is divided by: the tokens that the model drew, of the whole
+            mini-batch, those of examples without advantage included; or, averaged by response, the
+            example's own times the number of examples.
     """
     whole = [*example.prompt, *example.response]
     before = np.zeros(len(example.prompt) - 1, np.float32)

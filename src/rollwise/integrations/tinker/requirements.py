@@ -1,26 +1,17 @@
 """Which settings Tinker cannot follow, and what it needs installed."""
 
 import os
-from importlib.metadata import PackageNotFoundError, version
-
-from packaging.specifiers import SpecifierSet
 
 from rollwise.config import LearnerSettings, ModelSettings, TrainConfig
+from rollwise.releases import unmet
 
 KEY = "TINKER_API_KEY"
-
-TESTED = ">=0.30,<0.39"
-"""The SDK's versions."""
 
 
 def missing() -> str | None:
     """Say in a sentence why Tinker cannot be used; None if it can."""
-    try:
-        found = version("tinker")
-    except PackageNotFoundError:
-        return "backend.type = 'tinker' needs Tinker's SDK: pip install 'rollwise[tinker]'"
-    if not SpecifierSet(TESTED).contains(found, prereleases=True):
-        return f"tinker {found} is installed, and rollwise is tested with tinker{TESTED}"
+    if reason := unmet("tinker"):
+        return reason
     if not os.environ.get(KEY):
         return f"backend.type = 'tinker' needs Tinker's key in the environment variable {KEY}"
     return None
@@ -43,7 +34,14 @@ def unsupported(config: TrainConfig) -> list[str]:
         (
             "learner",
             learner,
-            ("optimizer", "dual_clip", "importance_cap", "response_cap", "entropy_coefficient"),
+            (
+                "optimizer",
+                "dual_clip",
+                "importance_cap",
+                "entropy_coefficient",
+                "response_cap",
+                "max_divergence",
+            ),
         ),
     )
     for section, settings, names in own:

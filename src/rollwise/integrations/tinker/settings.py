@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rollwise.sampling.checks import above_zero, at_least
+from rollwise.sampling.checks import above_zero
 from rollwise.training.settings import BackendSettings
 
 if TYPE_CHECKING:
@@ -33,13 +33,6 @@ class TinkerSettings(BackendSettings):
             "not clipped."
         },
     )
-    max_steps_off_policy: int = field(
-        default=0,
-        metadata={
-            "help": "How many steps' updates may be missing from the weights that draw a step; 0 "
-            "learns from each step before the next is drawn."
-        },
-    )
     draw_timeout: float = field(
         default=3600.0,
         metadata={
@@ -49,13 +42,7 @@ class TinkerSettings(BackendSettings):
     )
 
     def __post_init__(self) -> None:
-        at_least("max_steps_off_policy", self.max_steps_off_policy, 0)
         above_zero("draw_timeout", self.draw_timeout)
-
-    @property
-    def steps_ahead(self) -> int:
-        """How many steps may be drawn before the updates of earlier ones are made."""
-        return self.max_steps_off_policy
 
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
         """Sign in to Tinker.

@@ -1,10 +1,11 @@
 """TRL's `GRPOTrainer` with adaptive sampling; loaded where a tested release of TRL is installed."""
 
-from rollwise.integrations.trl.releases import require_tested_release
+from rollwise.releases import unmet
 
-require_tested_release()
+if reason := unmet("trl"):
+    raise ImportError(f"rollwise.integrations.trl: {reason}")
 
-from rollwise.integrations.trl.options import AdaptiveSampling  # noqa: E402
-from rollwise.integrations.trl.trainer import AdaptiveGRPOTrainer  # noqa: E402
+from rollwise.integrations.trl.options import AdaptiveSampling
+from rollwise.integrations.trl.trainer import AdaptiveGRPOTrainer
 
 __all__ = ["AdaptiveGRPOTrainer", "AdaptiveSampling"]

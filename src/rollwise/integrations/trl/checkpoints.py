@@ -1,4 +1,4 @@
-"""What TRL's checkpoints hold beside TRL's own: the prompt sampler's state, and bounds."""
+"""What TRL's checkpoints hold beside TRL's own: the prompt sampler's state."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,12 @@ from rollwise.errors import RunError
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.prompts import PromptSampler
 from rollwise.training.checkpoints import split_state
-from rollwise.training.response_cap import ResponseCap
 
 FOLDER = "rollwise"
 
 
 class StateKeeper(TrainerCallback):
-    """Writes the state of sampler and bounds into each checkpoint that the trainer writes."""
+    """Writes the state of the sampler into each checkpoint that the trainer writes."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -28,19 +27,16 @@ class StateKeeper(TrainerCallback):
         if args.should_save:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             own = self._trainer
-            save_state(checkpoint, own.prompt_sampler, own.sampling_steps, own.response_cap)
+            save_state(checkpoint, own.prompt_sampler, own.sampling_steps)
 
 
-def save_state(
-    checkpoint: Path, sampler: PromptSampler, steps: int, cap: ResponseCap | None
-) -> None:
+def save_state(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:
     """Write into a checkpoint's folder what is resumed from.
 
     Args:
         checkpoint: The folder.
         sampler: Its state is written.
         steps: How many steps were sampled.
-        cap: Its bounds are written, if there are any.
 
     Raises:
         RunError: It could not be written.
@@ -49,18 +45,13 @@ def save_state(
     with written_whole(checkpoint / FOLDER) as partial:
         partial.mkdir(parents=True)
         safetensors.numpy.save_file(arrays, partial / "sampler.safetensors")
-        if cap is not None:
-            bounds = {"bounds": cap.bounds}
-            safetensors.numpy.save_file(bounds, partial / "response_cap.safetensors")
         state = {"sampling_steps": steps, "sampler": scalars}
         (partial / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
         write_checksums(partial)
 
 
-def load_state(checkpoint: str | Path, sampler: PromptSampler, cap: ResponseCap | None) -> int:
+def load_state(checkpoint: str | Path, sampler: PromptSampler) -> int:
     """Load what `save_state` wrote; returns how many steps were sampled.
-
-    Bounds that the checkpoint does not have are measured anew.
 
     Raises:
         RunError: It is missing or broken, or belongs to other prompts or another sampler.
@@ -77,9 +68,6 @@ def load_state(checkpoint: str | Path, sampler: PromptSampler, cap: ResponseCap 
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
         sampler.load_state_dict({**arrays, **state["sampler"]})
-        bounds = folder / "response_cap.safetensors"
-        if cap is not None and bounds.exists():
-            cap.bounds = safetensors.numpy.load_file(bounds)["bounds"]
         return int(state["sampling_steps"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RunError(f"cannot load the prompt sampler from {folder}: {error}") from error

@@ -1,6 +1,5 @@
 """The engines of `AdaptiveGRPOTrainer`: TRL's own, and one shared by several processes."""
 
-import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,8 +9,8 @@ from numpy.typing import NDArray
 
 from rollwise.engines import Completion, Engine, LostDraw
 from rollwise.engines.ends import end_tokens
-from rollwise.engines.engine import Outcome, Prompts
 from rollwise.sampling import Draw
+from rollwise.step.outcomes import Outcome, Prompts
 
 Grade = Callable[[Sequence[Outcome]], NDArray[np.float64]]
 """Grades n responses by F reward functions: shape (n, F)."""
@@ -20,7 +19,7 @@ Gather = Callable[[list[Any]], list[Any]]
 """Concatenates the lists of all processes, in the order of the processes."""
 
 
-class TRLEngine:
+class TRLEngine(Engine):
     """Generates with TRL: vLLM, `generate` or continuous batching, with TRL's settings.
 
     Draws' seeds are not used: random numbers are those of the process, or of vLLM.
@@ -84,15 +83,11 @@ class TRLEngine:
     def _by_transformers(
         self, prompts: list[list[int]]
     ) -> tuple[list[list[int]], list[list[float]]]:
-        generate = self._trainer._generate_single_turn
-        takes_number = "num_generations" in inspect.signature(generate).parameters  # from 1.14 on
-        responses = generate(prompts, None, {}, **({"num_generations": 1} if takes_number else {}))[
-            0
-        ]
+        responses = self._trainer._generate_single_turn(prompts, None, {}, num_generations=1)[0]
         return responses, [[] for _ in responses]
 
 
-class SharedEngine:
+class SharedEngine(Engine):
     """Splits draws over processes: each draws and grades its share, and receives all results.
 
     Every process submits the same draws and gets the same completions, so that equal sessions

@@ -1,7 +1,6 @@
 """The one argument that `AdaptiveGRPOTrainer` adds to those of TRL."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -10,8 +9,12 @@ from rollwise.prompts import PromptSampler, Uniform
 from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.objectives import make_objective
 from rollwise.step import StepRecipe
+from rollwise.step.recipe import Average
 
 EngineName = Literal["auto", "rollwise", "trl"]
+
+AVERAGED_BY_RESPONSE = ("grpo", "sapo")
+"""The losses that average over each response's tokens first."""
 
 MakeSampler = Callable[..., PromptSampler]
 """Called with `keys` (the rows of the data set, by number), `batch_size` and `seed`."""
@@ -22,9 +25,8 @@ class AdaptiveSampling(StepRecipe):
     """How the prompts of a step are sampled, what is learned from them, and what draws responses.
 
     Beside the arguments below it takes those of `StepRecipe`, except for what TRL has a setting
-    for: the division by the standard deviation (`scale_rewards`) and the `seed`; `tokens` and
-    `carry_over`, because TRL's batches hold a fixed number of groups; and `smallest_advantage`,
-    because TRL computes the gradient of responses without advantage as well.
+    for: the division by the standard deviation (`scale_rewards`), the average (`loss_type`) and the
+    `seed`.
     `generation_batch_size / group_size` is the number of prompts of a step. `Streamed` needs
     rollwise's engine. `strategy="all"` is possible only where no prompt can get more than
     `group_size` draws.
@@ -32,8 +34,6 @@ class AdaptiveSampling(StepRecipe):
     Args:
         group_size: Members of a group; by default TRL's `num_generations`, which is at least 2.
             Groups of 1 need `baseline="belief"`.
-        response_cap: Between the layers of the model, the gradient of a response is scaled down to
-            this many times that of the median response, if it is larger; 0 leaves all as they are.
         prompt_sampler: Makes the sampler, from `keys`, `batch_size` and `seed`: a class such as
             `CDAS`, or `functools.partial` of one with its settings.
         engine: What draws responses: `rollwise`, seeded draw by draw; `trl`, whatever TRL is set
@@ -47,12 +47,8 @@ class AdaptiveSampling(StepRecipe):
     """
 
     group_size: int | None = None  # type: ignore[assignment]
-    response_cap: float = 0.0
     scale_by_std: bool = field(default=False, init=False)
-    tokens: int | None = field(default=None, init=False)
-    carry_over: bool = field(default=False, init=False)
-    smallest_advantage: float = field(default=0.0, init=False)
-    max_steps_off_policy: int = field(default=4, init=False)
+    average: Average = field(default="tokens", init=False)
     seed: int = field(default=0, init=False)
     prompt_sampler: MakeSampler = Uniform
     engine: EngineName = "auto"
@@ -69,15 +65,16 @@ class AdaptiveSampling(StepRecipe):
         for name in ("group_size", "engine_batch_size"):
             if (given := getattr(self, name)) is not None:
                 at_least(name, given, 1)
-        if not 0 <= self.response_cap < math.inf:
-            raise ValueError(f"response_cap must be finite and at least 0, got {self.response_cap}")
 
-    def recipe(self, num_generations: int, scale_rewards: Any, seed: int) -> StepRecipe:
+    def recipe(
+        self, num_generations: int, scale_rewards: Any, loss_type: str, seed: int
+    ) -> StepRecipe:
         """Return the recipe of a step, completed by TRL's settings.
 
         Args:
             num_generations: TRL's setting of that name.
             scale_rewards: TRL's setting of that name.
+            loss_type: TRL's setting of that name, which says how the loss is averaged.
             seed: TRL's `seed`.
 
         Raises:
@@ -85,7 +82,8 @@ class AdaptiveSampling(StepRecipe):
         """
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(StepRecipe)}
         size = self.group_size or num_generations
-        given |= {"group_size": size, "seed": seed}
+        average = "responses" if loss_type in AVERAGED_BY_RESPONSE else "tokens"
+        given |= {"group_size": size, "average": average, "seed": seed}
         recipe = StepRecipe(**given | {"scale_by_std": self._scales_by_std(scale_rewards)})
         schedule = recipe.resolved_schedule
         if self.strategy == "all" and schedule.max_samples > size:

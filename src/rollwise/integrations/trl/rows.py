@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollwise.engines.engine import Outcome
 from rollwise.step import TrainedGroup
+from rollwise.step.outcomes import Outcome
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Row:
     """A response in TRL's batch.
 
     Attributes:
-        completion: The response, or the episode.
+        completion: The response.
         advantage: Its advantage.
         counts: Whether it enters the loss; a row that does not only fills the batch.
     """

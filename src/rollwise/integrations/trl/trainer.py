@@ -1,7 +1,7 @@
 """`GRPOTrainer` with adaptive sampling: which prompts, and how many responses each."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +15,6 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from rollwise.engines import Engine
-from rollwise.engines.engine import Outcome
-from rollwise.engines.rollout import run_session
 from rollwise.engines.transformers import make_built_in_engine
 from rollwise.grading.grader import finished
 from rollwise.integrations.trl.checkpoints import StateKeeper, load_state
@@ -28,14 +26,11 @@ from rollwise.integrations.trl.requirements import (
     takes_own_engine,
 )
 from rollwise.integrations.trl.rows import Row, make_rows
-from rollwise.integrations.trl.tools import ToolEngine
-from rollwise.sampling import Draw, RolloutSession
+from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import Episode, RolloutCost, Step, take_step
-from rollwise.training.response_cap import ResponseCap
-
-PER_TOKEN = ("dapo", "cispo", "vespo")
-"""The losses that divide by the tokens of the batch; others divide by what is the same for each."""
+from rollwise.step import RolloutCost, Step, take_step
+from rollwise.step.outcomes import Outcome
+from rollwise.step.session import run_session
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
@@ -57,12 +52,14 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     """
 
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
-        given = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
-        check_arguments(given)
+        check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
         sampling = AdaptiveSampling() if sampling is None else sampling
         self._recipe = sampling.recipe(
-            self.args.num_generations, self.args.scale_rewards, self.args.seed
+            self.args.num_generations,
+            self.args.scale_rewards,
+            self.args.loss_type,
+            self.args.seed,
         )
         check_settings(self, sampling, self._recipe)
         # Beside `args.num_generations`, which TRL wants to be at least 2: by this attribute it
@@ -77,16 +74,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self.sampling_steps = 0
         self._prompts: _Prompts = _Prompts(self)
         self._rows: list[Row] | None = None
-        self._tools: ToolEngine | None = None
-        self._engine = self._make_engine(
-            sampling, given.get("tools") or [], given.get("environment_factory")
-        )
-        self.response_cap = self._make_cap(sampling.response_cap)
+        self._engine = self._make_engine(sampling)
         self.add_callback(StateKeeper(self))
 
-    def _make_engine(
-        self, sampling: AdaptiveSampling, tools: Sequence[Any], environments: Any
-    ) -> SharedEngine:
+    def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
             self.args.per_device_train_batch_size * self.args.steps_per_generation
         )
@@ -97,37 +88,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             own = make_built_in_engine(model, self.processing_class, longest, temperature, rows)
         else:
             own = TRLEngine(self, None if self.use_vllm else rows)
-        if self.tools:
-            own = self._tools = ToolEngine(own, self, tools, environments)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
         return SharedEngine(own, self._grade, gather_object, rank, ranks)
-
-    def _make_cap(self, ratio: float) -> ResponseCap | None:
-        if not ratio:
-            return None
-        model = self.accelerator.unwrap_model(self.model)
-        return ResponseCap(model, ratio, self.accelerator.gather)
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Run a forward and a backward pass; with `response_cap`, each response is bounded."""
-        cap = self.response_cap
-        if cap is None:
-            loss: Tensor = super().training_step(*args, **kwargs)
-            return loss
-        with cap.watching():
-            loss = super().training_step(*args, **kwargs)
-        if self.accelerator.sync_gradients:  # the last one before an update
-            before = cap.capped
-            cap.move_bounds()
-            self._metrics["train"]["rollwise/capped_responses"].append(cap.capped - before)
-        return loss
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute TRL's loss, and note what it divides each response by."""
-        if self.response_cap is not None and self.loss_type in PER_TOKEN:
-            tokens = inputs["num_items_in_batch"] / self.accelerator.num_processes
-            self.response_cap.tokens = float(tokens)
-        return super().compute_loss(model, inputs, *args, **kwargs)
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         """Sample adaptively, and let TRL build its batch from that; evaluation is TRL's own."""
@@ -136,15 +98,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             return evaluated
         rows = self._sample()
         own = self._own_part(rows)
-        chosen = [
-            {**self.train_dataset[key], "prompt": self._question(key)}
-            for key in (row.completion.draw.key for row in own)
-        ]
+        chosen = [self.train_dataset[row.completion.draw.key] for row in own]
         with self._handing_over(rows, own):
             output: dict[str, Any] = super()._generate_and_score_completions(chosen)
         self._engine.forget()
-        if self._tools is not None:
-            self._tools.forget()
         return self._with_advantages(output, rows, own)
 
     def _sample(self) -> list[Row]:
@@ -164,39 +121,15 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _grade(self, completions: Sequence[Outcome]) -> NDArray[np.float64]:
         """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
-        draws = [completion.draw for completion in completions]
-        inputs = [self.train_dataset[draw.key] for draw in draws]
-        prompts = [self._question(draw.key) for draw in draws]
+        inputs = [self.train_dataset[completion.draw.key] for completion in completions]
+        prompts = [row["prompt"] for row in inputs]
         texts: list[Any] = [completion.text for completion in completions]
-        if self._tools is not None:
-            texts = self._tools.said(draws)
-        elif not isinstance(prompts[0], str):
+        if not isinstance(prompts[0], str):
             texts = [[{"role": "assistant", "content": text}] for text in texts]
         token_ids = [completion.tokens for completion in completions]
-        with self._environments_of(draws):
-            gathered = super()._calculate_rewards(inputs, prompts, texts, token_ids)
+        gathered = super()._calculate_rewards(inputs, prompts, texts, token_ids)
         own: Tensor = self._own_part(gathered)
         return own.double().cpu().numpy()
-
-    @contextmanager
-    def _environments_of(self, draws: Sequence[Draw]) -> Iterator[None]:
-        """Let reward functions see the environments of episodes, as they were at their end."""
-        if self._tools is None or not self._tools.has_environments:
-            yield
-            return
-        before: Any = self.environments
-        self.environments: Any = self._tools.environments(draws)
-        try:
-            yield
-        finally:
-            self.environments = before
-        self._tools.release(draws)
-
-    def _question(self, key: Key) -> Any:
-        """Return a prompt as it is asked: with what its environment shows, if it has one."""
-        if self._tools is not None:
-            return self._tools.question(key)
-        return self.train_dataset[key]["prompt"]
 
     def _totals(self, completions: Sequence[Outcome]) -> list[Future[float]]:
         """Add up rewards by their weights; 0 where every function abstains."""
@@ -213,21 +146,12 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             "completion_ids": [row.completion.tokens for row in own],
             "logprobs": logprobs,
         }
-        # TRL would call the tools again, and reset the environments.
-        hidden: dict[str, Any] = {"tools": [], "environments": None, "environment_factories": None}
-        before = {name: getattr(self, name) for name in hidden if hasattr(self, name)}
-        if self._tools is not None:
-            found["env_mask"] = [Episode.of(row.completion).own.astype(int).tolist() for row in own]
-            for name in before:
-                setattr(self, name, hidden[name])
         self._rows = list(rows)
         self.rollout_func: Any = lambda prompts, trainer: found
         try:
             yield
         finally:
             self.rollout_func, self._rows = None, None
-            for name, value in before.items():
-                setattr(self, name, value)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
@@ -252,8 +176,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             return output
         counts = output["completion_mask"].new_tensor([row.counts for row in own])
         output["completion_mask"] = output["completion_mask"] * counts[:, None]
-        learned = output["completion_mask"] * output.get("tool_mask", 1)
-        tokens = self.accelerator.gather(learned.sum()).sum()
+        tokens = self.accelerator.gather(output["completion_mask"].sum()).sum()
         output["num_items_in_batch"] = tokens.clamp(min=1)
         return output
 
@@ -265,22 +188,14 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _log_step(self, step: Step) -> None:
         """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
-        metrics = step.metrics if self._tools is None else step.metrics | self._tool_metrics()
-        for name, value in _flat(metrics):
+        for name, value in _flat(step.metrics):
             self._metrics["train"][f"rollwise/{name}"].append(value)
 
-    def _tool_metrics(self) -> dict[str, Any]:
-        """Say how often a tool was called in the step, by all processes, and how often in vain."""
-        assert self._tools is not None
-        counts = gather_object([self._tools.called()])
-        calls, failures = (sum(each) for each in zip(*counts, strict=True))
-        return {"tool_calls": calls, "tool_failures": failures}
-
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load what TRL loads, and the state of the sampler and of the bounds on responses."""
+        """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.sampling_steps = load_state(checkpoint, self.prompt_sampler, self.response_cap)
+            self.sampling_steps = load_state(checkpoint, self.prompt_sampler)
 
 
 class _Prompts(dict[Key, Sequence[int]]):
@@ -291,10 +206,8 @@ class _Prompts(dict[Key, Sequence[int]]):
         self._trainer = trainer
 
     def __missing__(self, key: Key) -> Sequence[int]:
-        trainer = self._trainer
-        if trainer._tools is not None:  # which of them a prompt shows depends on its environment
-            trainer._batch_environments = [trainer._tools.environment_of(key)]
-        self[key] = trainer._tokenize_prompts([trainer._question(key)])[0][0]
+        prompt = self._trainer.train_dataset[key]["prompt"]
+        self[key] = self._trainer._tokenize_prompts([prompt])[0][0]
         return self[key]
 
 

@@ -17,7 +17,7 @@ from rollwise.config.step import step_recipe
 from rollwise.integrations.verl.client import SEEDED, Attempt, Spending
 from rollwise.integrations.verl.reports import Order, PromptReport, order_of
 from rollwise.integrations.verl.rollout import run_session
-from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, settings_of
+from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
 from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
 from rollwise.step import Episode, Price, Span, StepRecipe, TrainedGroup, make_group
 from rollwise.step.ledger import group_ledger
@@ -65,6 +65,7 @@ class SessionWorker:
         super().__init__(*arguments, **options)
         self.recipe: StepRecipe = step_recipe(settings_of(self.config))
         self.mode: str = OmegaConf.select(self.config, "trainer.v1.trainer_mode", default="sync")
+        self.most_off_policy: int = OmegaConf.select(self.config, OLDEST, default=1) - 1
 
     async def _run_prompt(
         self,
@@ -107,7 +108,7 @@ class SessionWorker:
             if not len(session.pools[order.key]):
                 return False
             versions = [version for pair in seen for version in pair]
-            return max(versions) - min(versions) >= self.recipe.max_steps_off_policy
+            return max(versions) - min(versions) >= self.most_off_policy
 
         async def respond(draw: Draw) -> tuple[float, Graded]:
             params = dict(sampling_params)

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import BUILT_IN_NAMES, MICRO_BATCH_TOKENS, TrainConfig
-from rollwise.integrations.verl.settings import MANAGER, MODE, NAME, TRAINERS, buffer_of, mode_of
+from rollwise.integrations.verl.settings import (
+    MANAGER,
+    MODE,
+    NAME,
+    OLDEST,
+    TRAINERS,
+    buffer_of,
+    mode_of,
+)
 from rollwise.models.loading import model_path
 from rollwise.records import flatten
 
@@ -22,6 +30,9 @@ NOT_TEXT = {"true", "false", "null", "inf", "nan"}
 ROLLOUT = "actor_rollout_ref.rollout"
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
+
+AGGREGATIONS = {"tokens": "token-mean", "responses": "seq-mean-token-mean"}
+"""`learner.average` -> verl's name for it."""
 
 
 def overrides(
@@ -111,7 +122,7 @@ def _actor(config: TrainConfig) -> dict[str, Any]:
         f"{ACTOR}.clip_ratio_high": learner.clip_high,
         f"{ACTOR}.clip_ratio_c": learner.dual_clip,
         f"{ACTOR}.entropy_coeff": learner.entropy_coefficient,
-        f"{ACTOR}.loss_agg_mode": "token-mean",
+        f"{ACTOR}.loss_agg_mode": AGGREGATIONS[learner.average],
         f"{ACTOR}.use_kl_loss": False,
     }
 
@@ -153,7 +164,7 @@ def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
     if mode == "sync":
         return chosen
     chosen |= {
-        "trainer.v1.sampler.max_off_policy_threshold": config.step.max_steps_off_policy + 1,
+        OLDEST: 5,
         "trainer.v1.sampler.max_off_policy_strategy": "wait",
     }
     if config.learner.old_logprobs == "learner":

@@ -32,7 +32,7 @@ async def run_session(
     given_up = 0
     in_flight: dict[Draw, asyncio.Future[tuple[float, Any]]] = {}
     cancelled: list[asyncio.Future[Any]] = []
-    slots = session.schedule.max_samples if session.draws_ahead else None
+    slots = session.schedule.max_samples if session.schedule.draws_ahead else None
     try:
         while not session.done:
             for draw in session.next_draws(slots):

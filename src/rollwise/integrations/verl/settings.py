@@ -2,27 +2,28 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any
-
-from packaging.specifiers import SpecifierSet
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.config.base import merge
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
+from rollwise.releases import unmet
 
 NAME = "rollwise"
 """Names our trainer, our advantages, our settings in verl's configuration, and our metrics."""
-
-TESTED = ">=0.9.1,<0.10"
-"""verl's versions. 0.9.0 asks for too many prompts when an asynchronous run resumes."""
 
 MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
 BUFFERS = "pkg://rollwise.integrations.verl.replay_buffer"
 
 MODE = "trainer.v1.trainer_mode"
 """verl's setting that names its trainer."""
+
+OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
+"""verl's setting that says how old responses may be: one more than the number of updates that the
+weights that drew a response's first token may lack."""
 
 LOST = f"{NAME}_lost"
 """Names the number of lost draws of a failed prompt in its tag."""
@@ -112,12 +113,8 @@ def settings_of(config: Any) -> TrainConfig:
 
 def missing() -> str | None:
     """Say in a sentence why verl cannot run rollwise; None if it can."""
-    try:
-        found = version("verl")
-    except PackageNotFoundError:
-        return 'verl is not installed: pip install "rollwise[verl]"'
-    if not SpecifierSet(TESTED).contains(found, prereleases=True):
-        return f"verl {found} is installed, and rollwise is tested with verl{TESTED}"
+    if reason := unmet("verl"):
+        return reason
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
     if policy != "auto" and NAME not in [name.strip() for name in policy.split(",")]:
         return f"VERL_USE_EXTERNAL_PLUGINS keeps rollwise out: let it name `{NAME}`, or unset it"
@@ -146,7 +143,7 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
         *unsupported(settings, mode),
         *_not_as_rollwise(config, settings, mode),
         *_misaligned(config),
-        *(_too_old(config, settings, mode) if mode != "sync" else []),
+        *(_too_old(config, mode) if mode != "sync" else []),
     ]
     if wrong:
         raise ConfigError("\n".join(wrong))
@@ -156,91 +153,73 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
     """Say which settings a trainer of verl's, given by verl's name, cannot follow."""
     if mode not in TRAINERS:
         return [f"`trainer.v1.trainer_mode` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
-    trainer = "trainer ends by steps"
-    workers, learner = "workers sample prompts separately", "learners pack responses into one row"
-    refused: dict[str, tuple[Any, Any, tuple[Any, ...], str]] = {
-        "backend.type": (settings.backend.type, "local", ("local",), workers),
-        "group.unresolved": (
-            settings.group.unresolved,
-            "drop` or `keep",
-            ("drop", "keep"),
-            workers,
-        ),
-        "allocation.type": (settings.allocation.type, "none", ("none",), workers),
-        "schedule.total_draws": (settings.schedule.total_draws, "unset", (None,), workers),
-        "tokens": (settings.tokens, "unset", (None,), trainer),
-        "seconds": (settings.seconds, "unset", (None,), trainer),
-        "evaluation.every_tokens": (settings.evaluation.every_tokens, 0, (0,), trainer),
-        "episode.type": (settings.episode.type, "none", ("none",), "agent loops play episodes"),
-        **_limits(settings),
-        "step.carry_over": (settings.step.carry_over, "false", (False,), workers),
-        "step.tokens": (settings.step.tokens, "unset", (None,), workers),
-        "step.normalize_advantages": (
-            settings.step.normalize_advantages,
-            "false",
-            (False,),
-            workers,
-        ),
-        "step.shift_beliefs": (settings.step.shift_beliefs, "false", (False,), workers),
-        "step.smallest_advantage": (settings.step.smallest_advantage, 0, (0,), workers),
-        "learner.optimizer": (
-            settings.learner.optimizer,
-            "adamw",
-            ("adamw",),
-            "own settings name the optimizer (`actor.optim`)",
-        ),
-        "learner.response_cap": (settings.learner.response_cap, 0, (0,), learner),
-    }
     wrong = [
-        f"`{key}` must be `{wanted}` in verl, whose {reason}; it is {given!r}"
-        for key, (given, wanted, allowed, reason) in refused.items()
-        if given not in allowed
+        f"`{key}` must be {' or '.join(map(_shown, allowed))} in verl, whose {reason}; it is "
+        f"{given!r}"
+        for key, (allowed, reason) in _followed(settings).items()
+        if (given := attrgetter(key)(settings)) not in allowed
     ]
-    learner_settings, size = settings.learner, settings.prompts.batch_size
-    if (
-        mode != "sync"
-        and learner_settings.old_logprobs == "learner"
-        and not learner_settings.importance_cap
-    ):
+    learner, size = settings.learner, settings.prompts.batch_size
+    if mode != "sync" and learner.old_logprobs == "learner" and not learner.importance_cap:
         wrong.append(
             "`learner.importance_cap` must be above 0, or `learner.old_logprobs` be `engine`, "
             f"under verl's `{mode}`, whose responses are drawn by older weights than those that "
             "learn from them; it is 0"
         )
-    if mode == "separate_async" and size % learner_settings.mini_batches:
+    if mode == "separate_async" and size % learner.mini_batches:
         wrong.append(
             "`prompts.batch_size` must be a multiple of `learner.mini_batches` under verl's "
-            f"`separate_async`; they are {size} and {learner_settings.mini_batches}"
+            f"`separate_async`; they are {size} and {learner.mini_batches}"
         )
     return wrong
 
 
-def _limits(settings: TrainConfig) -> dict[str, tuple[Any, Any, tuple[Any, ...], str]]:
-    """Where rollwise would cut an episode; agent loops have limits of their own."""
-    fields = type(settings.episode).model_fields
-    why = "agent loops have limits of their own (`multi_turn.max_assistant_turns`, say)"
-    found = {}
-    for name in ("max_turns", "max_tokens", "max_seconds"):
-        default = fields[name].default
-        shown = "unset" if default is None else default
-        found[f"episode.{name}"] = (getattr(settings.episode, name), shown, (default,), why)
-    return found
+def _followed(settings: TrainConfig) -> dict[str, tuple[tuple[Any, ...], str]]:
+    """Name settings that verl follows in part: which values, and why no others."""
+    trainer = "trainer ends by steps"
+    workers = "workers sample prompts separately"
+    limits = "agent loops have limits of their own (`multi_turn.max_assistant_turns`, say)"
+    default = type(settings.episode).model_fields
+    return {
+        "backend.type": (("local",), workers),
+        "group.unresolved": (("drop", "keep"), workers),
+        "allocation.type": (("none",), workers),
+        "schedule.total_draws": ((None,), workers),
+        "tokens": ((None,), trainer),
+        "seconds": ((None,), trainer),
+        "evaluation.every_tokens": ((0,), trainer),
+        "episode.type": (("none",), "agent loops play episodes"),
+        "episode.max_turns": ((default["max_turns"].default,), limits),
+        "episode.max_tokens": ((default["max_tokens"].default,), limits),
+        "episode.max_seconds": ((None,), limits),
+        "step.normalize_advantages": (("none",), workers),
+        "step.shift_beliefs": ((False,), workers),
+        "step.response_cap": ((0,), workers),
+        "learner.optimizer": (("adamw",), "own settings name the optimizer (`actor.optim`)"),
+        "learner.response_cap": ((0,), "learners pack responses into one row"),
+        "learner.max_divergence": ((0,), "loss has no such bound"),
+    }
 
 
-def _too_old(config: Any, settings: TrainConfig, mode: str) -> list[str]:
+def _shown(value: Any) -> str:
+    if value is None:
+        return "`unset`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _too_old(config: Any, mode: str) -> list[str]:
     """Settings by which responses would be older than they may be, or not corrected for it."""
-    most, warm_up = settings.step.max_steps_off_policy, f"trainer.v1.{mode}.num_warmup_batches"
-    key, correction = "trainer.v1.sampler.max_off_policy_threshold", "algorithm.rollout_correction"
-    wrong = []
-    if _get(config, key) != most + 1:
+    threshold, warm_up = _get(config, OLDEST) or 0, f"trainer.v1.{mode}.num_warmup_batches"
+    correction, wrong = "algorithm.rollout_correction", []
+    if threshold < 2:
         wrong.append(
-            f"`{key}` must be {most + 1}, one more than rollwise's `step.max_steps_off_policy`; it "
-            f"is {_get(config, key)!r}"
+            f"`{OLDEST}` must be at least 2, which allows the updates of one step to be missing; "
+            f"it is {threshold!r}"
         )
-    if (_get(config, warm_up) or 0) > most:
+    if (_get(config, warm_up) or 0) >= threshold:
         wrong.append(
-            f"`{warm_up}` must be at most rollwise's `step.max_steps_off_policy`, {most}: what is "
-            f"asked so far ahead would be too old; it is {_get(config, warm_up)!r}"
+            f"`{warm_up}` must be below `{OLDEST}`, {threshold}: what is asked so far ahead would "
+            f"be too old; it is {_get(config, warm_up)!r}"
         )
     if not _get(config, f"{correction}.bypass_mode") and not _get(
         config, f"{correction}.rollout_is"

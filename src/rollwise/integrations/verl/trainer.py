@@ -20,7 +20,6 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.evaluation import Evaluation
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.verl.client import CancellingClient
 from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
@@ -28,6 +27,7 @@ from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.sampling.draws import Key
+from rollwise.statistics import Evaluation
 from rollwise.step.metrics import tell
 from rollwise.step.visits import visit_rows
 from rollwise.tasks.problem import problem_key
@@ -148,7 +148,6 @@ class PoolTrainer:
         keys = [report.key for report in told]
         pools = [report.pool(self.recipe.positive_threshold) for report in told]
         correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
-        lengths = [[first.tokens for first in report.first_draws] for report in told]
         trained = [report.trained for report in reports] + [0] * len(stale)
         visits = visit_rows(self.sampler, pools, trained)
         self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
@@ -158,7 +157,7 @@ class PoolTrainer:
         self._figures = (
             figures
             | self._further_figures(reports, figures)
-            | tell(self.sampler, keys, correct, drawn, lengths)
+            | tell(self.sampler, keys, correct, drawn)
         )
         self.recorder.keep(told, self.global_steps)
         stale.clear()

@@ -73,17 +73,19 @@ const view = { axis: "steps", low: null, high: null };
 
 class Chart {
   constructor(spec) {
-    this.id = spec.id;
+    this.spec = spec;
     this.hidden = new Set();
+    this.lines = spec.lines.map((line, number) => ({ ...line, colour: line.colour ?? number, key: line.group ?? line.label }));
     this.spoken = make("p", { class: "hidden", "aria-live": "polite" });
     this.plot = make("div", { class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart" });
     this.legend = make("ul", { class: "legend" });
-    this.title = make("figcaption");
-    this.about = make("p", { class: "about" });
     this.table = make("details", { class: "more", ontoggle: () => this.fillTable() }, make("summary", { text: "Table" }));
-    this.figure = make("figure", { class: "chart", id: `chart-${spec.id}` }, this.title, this.about, this.plot, this.spoken, this.legend, this.table);
+    this.figure = make("figure", { class: spec.wide ? "chart wide" : "chart", id: `chart-${spec.id}` }, make("figcaption", { text: spec.title }), make("p", { class: "about", text: spec.about || "" }), this.plot, this.spoken, this.legend, this.table);
     this.plot.addEventListener("keydown", (event) => this.onKey(event));
-    this.update(spec);
+    this.build();
+    this.applyZoom();
+    this.describe();
+    this.fillLegend();
     new ResizeObserver(() => this.resize()).observe(this.plot);
   }
 
@@ -93,22 +95,6 @@ class Chart {
   // A line of a group stands behind the button of the one that is named for it.
   get named() { return this.lines.filter((line) => !line.group); }
   get x() { return this.grid[this.axis]; }
-
-  update(spec) {
-    this.spec = spec;
-    this.title.textContent = spec.title;
-    this.about.textContent = spec.about || "";
-    this.figure.classList.toggle("wide", Boolean(spec.wide));
-    this.lines = spec.lines.map((line, number) => ({ ...line, colour: line.colour ?? number, key: line.group ?? line.label }));
-    const shape = JSON.stringify([spec.stacked, this.lines.map((line) => [line.label, Boolean(line.low), line.style])]);
-    if (this.uplot && shape === this.shape) this.uplot.setData(this.columns(), true);
-    else this.build();
-    this.shape = shape;
-    this.applyZoom();
-    this.describe();
-    this.fillLegend();
-    this.fillTable();
-  }
 
   // Columns for uPlot: x, then for each line its value and, where it has one, its band's ends.
   columns() {
@@ -427,14 +413,11 @@ function addControls() {
 function showCharts() {
   const place = document.getElementById("chart-list");
   for (const spec of report.charts) {
-    if (charts.has(spec.id)) charts.get(spec.id).update(spec);
-    else {
-      const host = document.getElementById(`place-${spec.id}`) || place;
-      const made = new Chart(spec);
-      charts.set(spec.id, made);
-      host.append(made.figure);
-      made.resize();
-    }
+    const host = document.getElementById(`place-${spec.id}`) || place;
+    const made = new Chart(spec);
+    charts.set(spec.id, made);
+    host.append(made.figure);
+    made.resize();
   }
 }
 

@@ -6,7 +6,7 @@ const WHY = {
   exhausted: "its draws were spent before the exit rule was met",
   futile: "it was given up: what the rule asks for had become unlikely",
 };
-const browser = { shown: PAGE, open: new Map(), text: "" };
+const browser = { shown: PAGE, open: new Map() };
 
 function last(list) { return list[list.length - 1]; }
 
@@ -167,16 +167,12 @@ function addBrowser() {
   browser.count = make("p", { class: "soft", "aria-live": "polite", id: "prompt-count" });
   browser.list = make("div", { id: "prompt-list" });
   browser.more = make("button", { type: "button", id: "prompt-more", text: "Show more", onclick: () => { browser.shown += PAGE; showPrompts(); } });
-  browser.note = make("p", { class: "soft", text: report.note });
   place.replaceChildren(
     make("div", { class: "controls" },
       make("label", {}, "search", browser.search), make("label", {}, "sorted by", browser.order), make("label", {}, "last exit", browser.exit),
       make("label", { class: "check" }, browser.only, "with responses")),
-    browser.count, browser.list, browser.more, browser.note);
+    browser.count, browser.list, browser.more, make("p", { class: "soft", text: report.note }));
   showPrompts();
 }
 
-if (document.getElementById("prompt-browser") && report.prompts) {
-  browser.text = JSON.stringify(report.prompts);
-  addBrowser();
-}
+if (document.getElementById("prompt-browser")) addBrowser();

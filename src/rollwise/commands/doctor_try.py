@@ -1,0 +1,114 @@
+"""`rollwise doctor FILE --try`: one step of a run on this machine, as long as a step can be."""
+
+import dataclasses
+import itertools
+import resource
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rollwise.commands.check import Check
+from rollwise.config import TrainConfig
+from rollwise.errors import RollwiseError, is_out_of_memory, one_line
+from rollwise.models.loading import pick_device
+from rollwise.records import Row, RunFolder
+from rollwise.sampling import FixedCount, Rounds
+from rollwise.training.loop import draw, learn
+from rollwise.training.run import start_run
+from rollwise.training.state import Run
+
+FIX = """set model.gradient_checkpointing = true
+lower learner.micro_batch_tokens
+set learner.optimizer = "adamw_8bit"
+lower engine.batch_size; with vLLM set engine.sleep_level = 2, and a lower
+engine.gpu_memory_utilization
+set model.lora_rank = 32"""
+"""What to change first where memory is not enough."""
+
+
+class EveryOther:
+    """Grades every other response to a prompt as correct, so that each group is learned from."""
+
+    failures = 0
+
+    def __init__(self) -> None:
+        self._graded: Counter[str] = Counter()
+
+    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
+        """Grade responses to the prompts whose keys are given as answers."""
+        rewards: list[Future[float]] = [Future() for _ in responses]
+        for reward, key in zip(rewards, answers, strict=True):
+            self._graded[key] += 1
+            reward.set_result(float(self._graded[key] % 2))
+        return rewards
+
+
+def try_step(config: TrainConfig) -> Check:
+    """Take the largest step of a run, in a folder that is removed, and say what it took."""
+    part, name = "memory", "one step"
+    quiet = config.records.model_copy(update={"trackers": []})
+    try:
+        device = pick_device(config.model.device)
+        with tempfile.TemporaryDirectory() as folder:
+            settings = config.model_copy(update={"records": quiet})
+            run = start_run(settings, RunFolder(Path(folder) / "run"))
+            with run.parts:
+                metrics = largest_step(run)
+    except (RollwiseError, MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            detail = f"there is not enough memory: {one_line(error)}"
+            return Check(part, name, "broken", detail, FIX)
+        if not isinstance(error, RollwiseError):
+            raise
+        return Check(part, name, "broken", str(error))
+    seconds, draws = metrics["seconds"], metrics["draws"]
+    detail = (
+        f"{_peak(device)}; {metrics['prompts']:,} prompts, {draws:,} responses of "
+        f"{metrics['tokens'] / draws:,.0f} tokens: {seconds['sampling']:.1f} s drawing, "
+        f"{seconds['learning']:.1f} s learning"
+    )
+    return Check(part, name, "works", detail)
+
+
+def largest_step(run: Run) -> Row:
+    """Take a step with as many draws as it can have, all as long as they can be.
+
+    Every prompt gets as many tokens as the longest, and as many draws as its rule and schedule
+    allow. The engine ignores what ends a response, if it can.
+    """
+    rule, schedule = run.recipe.resolved_exit_rule, run.recipe.resolved_schedule
+    draws = schedule.max_samples
+    if isinstance(rule, FixedCount):
+        draws = min(draws, rule.samples)
+    run.recipe = dataclasses.replace(
+        run.recipe,
+        exit_rule=FixedCount(draws),
+        schedule=Rounds(size=draws, rounds=1),
+        allocation=None,
+    )
+    longest = max(map(len, run.prompts.values()))
+    run.prompts = {
+        key: list(itertools.islice(itertools.cycle(tokens), longest))
+        for key, tokens in run.prompts.items()
+    }
+    grader: Any = EveryOther()
+    run.grader, run.answers = grader, {key: str(key) for key in run.prompts}
+    run.engine.ignore_ends()
+    return learn(run, *draw(run, 1))
+
+
+def _peak(device: torch.device) -> str:
+    """Say how much memory was taken at most: of a GPU by tensors, else by this process."""
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        peak = torch.cuda.max_memory_allocated(device)
+        return f"{peak / 1e9:.2f} of {total / 1e9:.1f} GB on {torch.cuda.get_device_name(device)}"
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return f"{peak / 1e9:.2f} GB of the machine's memory"

@@ -1,0 +1,94 @@
+"""Answers of environments that have to be waited for, on an event loop in a thread of its own."""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+
+from rollwise.engines.asynchronous import end_other_tasks
+from rollwise.engines.episode_state import Playing
+from rollwise.environments.episodes import Turn
+
+log = logging.getLogger(__name__)
+
+
+class EnvironmentLoop:
+    """Awaits what environments answer, beside the engine.
+
+    The thread begins with the first answer.
+
+    Args:
+        interrupt: Called in the thread when an answer is there.
+        close_seconds: How long environments may take to end when this is closed. One that takes
+            longer is left behind, in its thread.
+    """
+
+    def __init__(self, interrupt: Callable[[], None], close_seconds: float) -> None:
+        self._interrupt, self._close_seconds = interrupt, close_seconds
+        self._answered: queue.SimpleQueue[tuple[Playing, Future[Turn]]] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def expect(self, playing: Playing, answer: Awaitable[Turn]) -> None:
+        """Await an answer; the episode's `answering` is its future."""
+
+        async def answered() -> Turn:
+            return await answer
+
+        def report(done: "Future[Turn]") -> None:
+            self._answered.put((playing, done))
+            self._interrupt()  # the next turn need not wait for the turns of others
+
+        playing.answering = asyncio.run_coroutine_threadsafe(answered(), self._running_loop())
+        playing.answering.add_done_callback(report)
+
+    def take(self, wait: float | None) -> Iterator[tuple[Playing, "Future[Turn]"]]:
+        """Yield what has been answered; wait so many seconds for the first, or until it comes.
+
+        What belongs to an episode that has ended is left out.
+        """
+        try:
+            first = wait != 0.0
+            while True:
+                found = self._answered.get(timeout=wait) if first else self._answered.get_nowait()
+                first = False
+                if found[0].answering is found[1]:
+                    yield found
+        except queue.Empty:
+            return
+
+    def interrupt_after(self, seconds: float) -> None:
+        """Call `interrupt` once so many seconds are over, by any clock."""
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(loop.call_later, seconds + 0.01, self._interrupt)
+
+    def close(self) -> None:
+        """End what is awaited, and the thread; leave behind what does not end in time."""
+        if self._loop is None or self._thread is None:
+            return
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        try:
+            ending = asyncio.run_coroutine_threadsafe(end_other_tasks(), loop)
+            ending.result(self._close_seconds)
+        except TimeoutError:
+            log.warning(
+                "an environment goes on %g s after it was cancelled, and is left behind: its "
+                "`step` must let other tasks run, and end where it is cancelled",
+                self._close_seconds,
+            )
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(self._close_seconds)
+        if not thread.is_alive():
+            loop.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="environment", daemon=True
+            )
+            self._thread.start()
+        return self._loop

@@ -1,0 +1,207 @@
+"""From settings to what draws and grades responses: the model, the engine and the grader."""
+
+import functools
+import math
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from transformers import PreTrainedTokenizerBase
+
+from rollwise.config import EvaluateConfig, PrepareConfig, TrainConfig
+from rollwise.engines import Engine, EpisodeEngine, EpisodeLimits
+from rollwise.engines.ends import end_tokens
+from rollwise.engines.settings import EngineInputs, EngineSettings
+from rollwise.environments import EpisodeEnvironment
+from rollwise.errors import ConfigError
+from rollwise.grading import Grader
+from rollwise.grading.factory import make_grader
+from rollwise.models.encoding import (
+    EncodedPrompts,
+    encode_conversation,
+    encode_fitting,
+    turn_encoder,
+)
+from rollwise.models.loading import in_bfloat16, model_path
+from rollwise.models.saved import describe_saved, load_saved
+from rollwise.sampling.draws import Key
+from rollwise.tasks import Problem
+
+Config = TrainConfig | EvaluateConfig | PrepareConfig
+
+C = TypeVar("C", bound=Config)
+"""Whose settings parts are made from."""
+
+
+class Model(Protocol):
+    """What responses are drawn from: a model that is kept here or elsewhere, trained or not."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Its tokenizer."""
+        ...
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens, prompt and response, that it takes; None if unknown."""
+        ...
+
+    def make_engine(self) -> Engine:
+        """Make an engine that draws from it as it is now."""
+        ...
+
+
+class SavedModel:
+    """A model that is not trained, loaded when it is first needed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Its tokenizer."""
+        return self._loaded[1]
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens, prompt and response, that it takes; None if unknown."""
+        context: int | None = getattr(self._loaded[0].config, "max_position_embeddings", None)
+        return context
+
+    def make_engine(self) -> Engine:
+        """Make the engine that the settings name."""
+        return open_engine(self._config, *self._loaded)
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[Any, PreTrainedTokenizerBase]:
+        """The model and its tokenizer; only its description where the engine loads it itself."""
+        source = self._config.model
+        if not needs_model(self._config):
+            return describe_saved(source)
+        model, tokenizer = load_saved(source)
+        return (in_bfloat16(model) if model.device.type == "cuda" else model), tokenizer
+
+
+def needs_model(config: Config) -> bool:
+    """Say whether the engine draws with the model in this process, see `EngineSettings`."""
+    engine: EngineSettings = config.engine.make()
+    return engine.needs_model
+
+
+def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) -> Engine:
+    """Open the engine that the settings name, for prompts and what follows them in an episode.
+
+    Args:
+        config: The settings.
+        model: See `EngineInputs`.
+        tokenizer: The model's.
+
+    Raises:
+        RollwiseError: The engine lacks something, or what is opened is no `Engine`.
+    """
+    section = config.engine
+    inputs = EngineInputs(
+        model_path(config.model.path),
+        model,
+        tokenizer,
+        config.data.max_prompt_tokens + config.episode.further_tokens,
+        section.max_new_tokens,
+        section.temperature,
+        section.batch_size,
+    )
+    engine: object = section.make().open(inputs)
+    if not isinstance(engine, Engine):
+        raise ConfigError(
+            f"`engine.type`: {type(engine).__name__} must inherit from `rollwise.engines.Engine`"
+        )
+    return engine
+
+
+def build(config: C, model: Model | None = None) -> "Parts[C]":
+    """Assemble what draws and grades responses, each part when it is first used.
+
+    Args:
+        config: The settings.
+        model: What responses are drawn from; by default the model that the settings name, as it
+            was saved.
+    """
+    return Parts(config, model or SavedModel(config))
+
+
+class Parts(Generic[C]):
+    """What draws and grades responses, made when it is first used.
+
+    Use it as a context manager, which closes the engine and the grader.
+
+    Attributes:
+        config: The settings.
+        model: What responses are drawn from.
+    """
+
+    def __init__(self, config: C, model: Model) -> None:
+        self.config, self.model = config, model
+        self._problems: dict[Key, Problem] = {}
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._held.close()
+
+    def encode(self, problems: Iterable[Problem]) -> EncodedPrompts:
+        """Encode problems; leave out those whose prompt is too long for a response to fit.
+
+        The engine can play episodes of those that are kept.
+
+        Raises:
+            DataError: No problem is left.
+            ConfigError: The model's context is too short for any prompt.
+            ModelError: The model cannot be loaded.
+        """
+        lengths = self.config.data.max_prompt_tokens, self.config.engine.max_new_tokens
+        model = self.model
+        fitting = encode_fitting(list(problems), model.tokenizer, *lengths, model.context)
+        self._problems |= {problem.key: problem for problem in fitting.problems}
+        return fitting
+
+    @functools.cached_property
+    def grader(self) -> Grader:
+        """The grader that the settings name."""
+        config = self.config
+        return self._held.enter_context(
+            make_grader(config.grading, config.data, config.plugin_folder)
+        )
+
+    @functools.cached_property
+    def engine(self) -> Engine:
+        """The engine that the settings name; it plays episodes if they say so."""
+        engine = self.model.make_engine()
+        if self.config.episode.plays:
+            engine = self._playing(engine)
+        return self._held.enter_context(engine)
+
+    def _playing(self, engine: Engine) -> EpisodeEngine:
+        """Let draws be episodes, whose turns an engine draws and the chat template joins.
+
+        Raises:
+            ModelError: Turns cannot be appended by the model's chat template.
+        """
+        config, tokenizer = self.config, self.model.tokenizer
+        section = config.episode
+        environment: EpisodeEnvironment = section.make()
+        limits = EpisodeLimits(
+            turns=section.max_turns,
+            tokens=section.max_tokens,
+            seconds=section.max_seconds,
+            context=self.model.context or math.inf,
+            turn_tokens=config.engine.max_new_tokens,
+        )
+        return EpisodeEngine(
+            engine,
+            environment,
+            self._problems,
+            turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles),
+            limits,
+            encode_prompt=lambda messages: encode_conversation(tokenizer, messages),
+        )

@@ -1,0 +1,151 @@
+"""Write the reports of methods: of a plan, of a replay of recorded rewards, of a comparison."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rollwise.reports.charts import Chart, chart, line
+from rollwise.reports.facts import version_fact
+from rollwise.reports.page import PlainTable, write_page
+from rollwise.statistics import Estimate
+from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
+
+POINTS = 60
+"""Points of each curve."""
+
+SIGNAL = (
+    "Signal of a step against what it costs",
+    "A line from the origin joins equal signal for what is spent: steeper is better. Bars are the "
+    "standard errors, or 95 % intervals, of the table below.",
+)
+ACCURACY = (
+    "Held-out accuracy against what it cost",
+    "Thin lines are single runs, thick lines means over seeds, bands their 95 % intervals. Seconds "
+    "are those of sampling and learning.",
+)
+"""Heading of the charts, and what they show."""
+
+
+def write_simulation_report(
+    path: Path,
+    methods: Mapping[str, Mapping[str, Estimate]],
+    costs: Sequence[str],
+    facts: Mapping[str, str],
+    sentences: Sequence[str],
+    tables: Sequence[PlainTable],
+) -> Path:
+    """Write the report of a plan or a replay: signal against what it costs.
+
+    Args:
+        path: The folder.
+        methods: Method -> figure -> its value, and the ends of its bar.
+        costs: The figures that signal is drawn against.
+        facts: What the header says beside the methods and the version.
+        sentences: What the figures say.
+        tables: The same ones as in the terminal.
+
+    Raises:
+        RunError: It cannot be written.
+    """
+    grids: dict[str, Any] = {}
+    charts = [_signal_against(cost, methods, grids) for cost in costs]
+    own = {"methods": ", ".join(methods), **facts}
+    return _write(path, SIGNAL, charts, grids, own, sentences, tables)
+
+
+def write_comparison_report(
+    path: Path, comparison: Comparison, sentences: Sequence[str], tables: Sequence[PlainTable]
+) -> Path:
+    """Write the report of a comparison: accuracy against what it cost.
+
+    Args:
+        path: The folder.
+        comparison: What was found.
+        sentences: What it says.
+        tables: The same ones as in the terminal.
+
+    Raises:
+        RunError: It cannot be written.
+    """
+    seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
+    grids: dict[str, Any] = {}
+    charts = [_accuracy_against(cost, comparison, grids) for cost in comparison.costs]
+    about = (
+        f"Intervals are 95 %, over seeds; differences to {comparison.baseline} are taken seed by "
+        "seed. IQM is the interquartile mean: of the middle half of the seeds. A run that never "
+        "reached the accuracy whose cost is compared counts with all that it spent."
+    )
+    facts = {
+        "methods": ", ".join(comparison.results),
+        "seeds": ", ".join(map(str, seeds)),
+        "command": f"rollwise compare --output {path.resolve().name} --resume",
+    }
+    return _write(path, ACCURACY, charts, grids, facts, [about, *sentences], tables)
+
+
+def _write(
+    path: Path,
+    words: tuple[str, str],
+    charts: Sequence[Chart],
+    grids: Mapping[str, Any],
+    facts: Mapping[str, str],
+    sentences: Sequence[str],
+    tables: Sequence[PlainTable],
+) -> Path:
+    """Write `report.html` into a folder: one page that needs nothing beside it."""
+    heading, about = words
+    return write_page(
+        path,
+        "methods.html",
+        path.resolve().name,
+        data={"charts": charts, "grids": grids},
+        facts={**facts, "version": version_fact()},
+        heading=heading,
+        about=about,
+        sentences=sentences,
+        tables=tables,
+    )
+
+
+def _signal_against(
+    cost: str, methods: Mapping[str, Mapping[str, Estimate]], grids: dict[str, Any]
+) -> Chart:
+    """Draw the signal of each method's step against one cost, with bars for both."""
+    spent = np.unique([figures[cost].value for figures in methods.values()])
+    grids[cost] = {f"{cost} of a step": spent}
+    lines = []
+    for colour, (method, figures) in enumerate(methods.items()):
+        at, signal = figures[cost], figures["signal"]
+        bars = {"left": at.low, "right": at.high, "low": signal.low, "high": signal.high}
+        values = np.where(spent == at.value, signal.value, np.nan)
+        lines.append(line(method, values, style="points", colour=colour, bars=bars))
+    return chart(f"signal-{cost}", f"Signal against {cost}", lines, cost, low=0, fromzero=True)
+
+
+def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) -> Chart:
+    """Draw the accuracy of each method against one cost: its runs, and their mean over seeds.
+
+    The band around the mean is its 95 % interval over seeds. Both end where the first of a method's
+    runs ends.
+    """
+    curves = comparison.curves
+    most = max(float(curve.costs[cost][-1]) for runs in curves.values() for curve in runs.values())
+    grid, label = np.linspace(0, most, POINTS), label_of(cost)
+    grids[f"{label} spent"] = {label: grid}
+    lines = []
+    for colour, (method, of_seeds) in enumerate(curves.items()):
+        found = {seed: curve.accuracy_at(cost, grid) for seed, curve in of_seeds.items()}
+        if len(found) > 1:
+            lines += [
+                line(f"{method}, seed {seed}", values, style="faint", colour=colour, group=method)
+                for seed, values in found.items()
+            ]
+        means = [mean_over_seeds(values) for values in zip(*found.values(), strict=True)]
+        values, low, high = ([getattr(m, part) for m in means] for part in ("value", "low", "high"))
+        band = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)} if len(found) > 1 else {}
+        lines.append(line(method, values, colour=colour, **band))
+    target = np.full(POINTS, comparison.target)
+    lines.append(line("target", target, style="dashed", colour=7))
+    return chart(cost, f"Held-out accuracy against {label}", lines, f"{label} spent", low=0)

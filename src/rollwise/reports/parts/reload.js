@@ -1,0 +1,6 @@
+// Reloads the page of a run that goes on, unless something in it is open, searched for or zoomed.
+function isRead() {
+  return document.querySelector("details[open]") || document.getElementById("prompt-search")?.value || view.low !== null;
+}
+
+setInterval(() => { if (!isRead()) location.reload(); }, 1000 * report.reload);

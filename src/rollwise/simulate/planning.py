@@ -1,0 +1,207 @@
+"""Plans: a method's own steps on prompts of known pass rates, at known prices."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from rollwise.config import PlanConfig, TrainConfig
+from rollwise.config.base import setting
+from rollwise.config.step import step_recipe
+from rollwise.engines.recorded import Recorded, RecordedLengths
+from rollwise.engines.simulated import LengthModel, Lengths, SimulatedEngine
+from rollwise.errors import ConfigError
+from rollwise.sampling.draws import Key
+from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.simulate.steps import Figures, StepFigures, summarise, take_steps
+from rollwise.tasks.pass_rates import (
+    RatedPrompt,
+    read_pass_rates,
+    resample_pass_rates,
+    spread_pass_rates,
+)
+from rollwise.tasks.recorded import rated, read_recorded
+
+SIGMA = 0.7
+"""Of the logarithm of lengths, if it is not given."""
+
+Z_95: float = float(stats.norm.ppf(0.975))
+"""A difference counts from so many standard errors on."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """How long responses are, and how fast they are drawn (see `SimulatedEngine`)."""
+
+    lengths: LengthModel
+    slots: int
+    seconds_per_token: float
+    prefill: float = 0.0
+    seconds_per_busy_slot: float = 0.0
+
+
+def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths | None]:
+    """Return the prompts that are planned with, and the lengths of their responses if recorded.
+
+    Raises:
+        RollwiseError: They cannot be read, or lengths are neither recorded nor given.
+    """
+    given, recorded = config.pass_rates, None
+    if config.rewards is not None:
+        threshold = float(setting(config.base, "grading", "positive_threshold", POSITIVE_THRESHOLD))
+        responses = read_recorded(config.rewards)
+        read = [rated(prompt, threshold) for prompt in responses]
+        if len(responses[0].recorded.tokens):
+            known: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in responses}
+            recorded = RecordedLengths(known, sys.maxsize, threshold)
+        elif config.prices.median is None:
+            raise ConfigError(
+                f"{config.rewards} says nothing of lengths: give `prices.median`, the median "
+                "length of responses in tokens"
+            )
+    elif given.file is not None:
+        read = read_pass_rates(given.file)
+    else:
+        assert given.alpha is not None
+        assert given.beta is not None
+        return spread_pass_rates(given.alpha, given.beta, given.prompts), None
+    if given.resample:
+        read = resample_pass_rates(read, np.random.default_rng(config.seed))
+    return read, recorded
+
+
+def prices_of(
+    config: PlanConfig, name: str, method: TrainConfig, recorded: RecordedLengths | None
+) -> Prices:
+    """Resolve a method's prices: what is given, its own settings, defaults.
+
+    Lengths are the recorded ones, unless their median is given.
+
+    Raises:
+        ConfigError: The method cuts responses below the median that is given.
+    """
+    given = config.prices
+    longest = given.longest or method.engine.max_new_tokens
+    lengths: LengthModel
+    if given.median is not None:
+        if given.longest is None and given.median > longest:
+            raise ConfigError(
+                f"`prices.median` is {given.median:g}, but method `{name}` cuts responses at "
+                f"{longest} (`engine.max_new_tokens`, whose default depends on `model.path`); set "
+                "one of them, or `prices.longest`"
+            )
+        sigma = SIGMA if given.sigma is None else given.sigma
+        lengths = Lengths(given.median, sigma, longest, given.incorrect_factor or 1.0)
+    else:
+        assert recorded is not None  # as the settings and `read_prompts` have checked
+        lengths = dataclasses.replace(recorded, longest=longest)
+    return Prices(
+        lengths,
+        given.slots or method.engine.batch_size,
+        given.seconds_per_token,
+        given.prefill,
+        given.seconds_per_busy_slot,
+    )
+
+
+def cuts_in_words(config: PlanConfig, prices: Mapping[str, Prices]) -> Iterator[str]:
+    """Warn of methods whose limit cuts responses that were recorded longer."""
+    for name, price in prices.items():
+        if config.prices.longest is not None or not isinstance(price.lengths, RecordedLengths):
+            continue
+        lengths = np.concatenate([each.tokens for each in price.lengths.prompts.values()])
+        longest = price.lengths.longest
+        if share := float(np.mean(lengths > longest)):
+            yield (
+                f"{name} cuts {100 * share:.1f} % of the recorded responses at {longest} tokens "
+                "(`engine.max_new_tokens`, whose default depends on `model.path`): set it in "
+                "[base], or set `prices.longest`."
+            )
+
+
+def simulate_steps(
+    config: TrainConfig,
+    prompts: Sequence[RatedPrompt],
+    prices: Prices,
+    steps: int,
+    on_step: Callable[[], object] = lambda: None,
+) -> list[StepFigures]:
+    """Take a method's own steps on prompts of known pass rates, which stay as they are.
+
+    Args:
+        config: The settings of a run by the method.
+        prompts: The prompts.
+        prices: What responses cost.
+        steps: How many, S.
+        on_step: Is called after each.
+
+    Returns:
+        The figures of each step.
+
+    Raises:
+        ConfigError: The settings do not fit these prompts.
+    """
+    pass_rates: dict[Key, float] = {prompt.key: prompt.pass_rate for prompt in prompts}
+    engine = SimulatedEngine(
+        pass_rates,
+        prices.lengths,
+        prices.slots,
+        prices.seconds_per_token,
+        prices.prefill,
+        prices.seconds_per_busy_slot,
+    )
+    # Rewards are 0 and 1 here, whatever they are in the run.
+    recipe = dataclasses.replace(step_recipe(config), positive_threshold=POSITIVE_THRESHOLD)
+    found = []
+    for step in take_steps(config, recipe, prompts, engine, steps):
+        found.append(StepFigures.of(step, pass_rates))
+        on_step()
+    return found
+
+
+def plan_method(
+    config: PlanConfig,
+    name: str,
+    prompts: Sequence[RatedPrompt],
+    prices: Prices,
+    on_step: Callable[[], object] = lambda: None,
+) -> Figures:
+    """Average the figures of a method's steps after the warm-up.
+
+    Args:
+        config: The settings of the plan.
+        name: The method.
+        prompts: The prompts.
+        prices: What responses cost.
+        on_step: Is called after each step.
+
+    Raises:
+        ConfigError: The method's settings do not fit these prompts; the message names it.
+    """
+    try:
+        found = simulate_steps(
+            config.method(name), prompts, prices, config.warmup + config.steps, on_step
+        )
+    except ConfigError as error:
+        raise ConfigError(f"method `{name}`: {error}") from None
+    return summarise(found[config.warmup :])
+
+
+def best(plans: Mapping[str, Figures], price: str) -> tuple[str, str, bool]:
+    """Find the method with most signal for a price.
+
+    Args:
+        plans: Of at least two methods.
+        price: A name in `PRICES`.
+
+    Returns:
+        The best method, the next one, and whether their difference is more than the simulation's
+        own error: more than `Z_95` times its standard error over steps.
+    """
+    first, second = sorted(plans, key=lambda name: -plans[name][price].value)[:2]
+    one, other = plans[first][price], plans[second][price]
+    error = float(np.hypot(one.error, other.error))
+    return first, second, one.value - other.value > Z_95 * error

@@ -1,0 +1,224 @@
+"""What methods do with rewards that were recorded before: their own steps, without a model."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from rollwise.config import CompareConfig, TrainConfig, make_config
+from rollwise.config.step import step_recipe
+from rollwise.engines.recorded import Recorded, ReplayEngine
+from rollwise.errors import ConfigError
+from rollwise.sampling.draws import Key
+from rollwise.simulate.steps import PER_TOKENS, StepFigures, summarise, take_steps
+from rollwise.statistics import Estimate
+from rollwise.step import Step
+from rollwise.tasks.recorded import RecordedPrompt, rated
+
+Order = Literal["resampled", "recorded"]
+WhenOut = Literal["end", "replace"]
+
+OfReplay = Mapping[str, float]
+"""Figures of one replay: those of `summarise`, `draws_per_prompt`, and `ran_out`, a share of
+prompts."""
+
+OfSeeds = Mapping[int, OfReplay]
+"""Figures of several replays, by their seeds."""
+
+
+def replay(
+    config: TrainConfig,
+    prompts: Sequence[RecordedPrompt],
+    steps: int | None = None,
+    order: Order = "resampled",
+    when_out: WhenOut = "end",
+) -> OfReplay:
+    """Take a method's own steps, drawing recorded responses in place of a model's.
+
+    The mean of a prompt's recorded rewards counts as what is expected of it.
+
+    Args:
+        config: The settings of a run by the method; its seed orders prompts and responses.
+        prompts: P prompts, and their responses.
+        steps: How many steps; by default as many as take every prompt once.
+        order: `resampled`: in an order drawn for each visit, without replacement; `recorded`: as
+            they were drawn.
+        when_out: Of a prompt whose responses are all drawn: it ends (`end`), or its responses are
+            drawn again, with replacement (`replace`).
+
+    Returns:
+        The figures.
+
+    Raises:
+        ConfigError: The settings do not fit these prompts.
+    """
+    recorded: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in prompts}
+    counts = {key: len(responses) for key, responses in recorded.items()}
+    recipe = dataclasses.replace(
+        step_recipe(config), most_draws=counts if when_out == "end" else None
+    )
+    seed = config.seed if order == "resampled" else None
+    engine = ReplayEngine(recorded, config.engine.batch_size, seed)
+    means = {key: float(responses.rewards.mean()) for key, responses in recorded.items()}
+    own = [rated(prompt, recipe.positive_threshold) for prompt in prompts]
+    wanted = steps or math.ceil(len(prompts) / config.prompts.batch_size)
+    found, ran_out = [], 0
+    for step in take_steps(config, recipe, own, engine, wanted):
+        found.append(StepFigures.of(step, means))
+        ran_out += _out(step, counts, recipe.resolved_schedule.max_samples)
+    drawn_for = max(sum(step.prompts for step in found), 1)
+    return {name: mean.value for name, mean in summarise(found, PER_TOKENS).items()} | {
+        "draws_per_prompt": sum(step.draws for step in found) / drawn_for,
+        "ran_out": ran_out / drawn_for,
+    }
+
+
+def _out(step: Step, counts: Mapping[Key, int], most: int) -> int:
+    """Count prompts that had no response left before their rule, or their budget, ended them."""
+    return sum(
+        len(pool) > counts[pool.key]
+        or (pool.exit_reason == "exhausted" and len(pool) == counts[pool.key] < most)
+        for pool in step.rollouts.pools
+    )
+
+
+def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[RecordedPrompt]:
+    """Draw as many prompts with replacement, each with all of its responses.
+
+    A prompt and its responses are one observation, so that a bootstrap over them covers both other
+    prompts and other responses to them.
+
+    Args:
+        prompts: P prompts.
+        seed: Chooses P of them; a prompt that comes twice counts as two.
+    """
+    chosen_P = np.random.default_rng(seed).integers(len(prompts), size=len(prompts))
+    return [
+        dataclasses.replace(prompts[place], key=f"{number}: {prompts[place].key}")
+        for number, place in enumerate(chosen_P)
+    ]
+
+
+@dataclass(frozen=True)
+class Replays:
+    """The replays of one method, by their seeds.
+
+    Attributes:
+        recorded: Of the prompts that were recorded, in orders that differ by seed.
+        bootstrapped: Of as many prompts, drawn from these with replacement; the same prompts for
+            all methods.
+    """
+
+    recorded: OfSeeds
+    bootstrapped: OfSeeds
+
+
+@dataclass(frozen=True)
+class ReplayedMethod:
+    """What a method does with recorded rewards.
+
+    Attributes:
+        replays: Its replays.
+        means: Of each figure over the recorded prompts, with the 95 % interval of what prompts like
+            them would show; of no width where there is one replay.
+        differences: The same of the paired differences to the baseline; None for the baseline
+            itself, or with one replay.
+    """
+
+    replays: Replays
+    means: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate] | None
+
+    @property
+    def verdict(self) -> str:
+        """`more` or `less` signal per token than the baseline, or `not shown`, if it spans 0."""
+        if self.differences is None:
+            return ""
+        difference = self.differences["signal_per_1000_tokens"]
+        if difference.low > 0:
+            return "more"
+        return "less" if difference.high < 0 else "not shown"
+
+
+def replay_methods(
+    config: CompareConfig,
+    prompts: Sequence[RecordedPrompt],
+    on_replay: Callable[[], object] = lambda: None,
+) -> dict[str, ReplayedMethod]:
+    """Replay each method as often as it has seeds, on the prompts and on bootstrapped ones.
+
+    Args:
+        config: The settings of the comparison.
+        prompts: P prompts, and their responses.
+        on_replay: Is called after each seed of each method.
+
+    Raises:
+        ConfigError: A method's settings do not fit these prompts; the message names it.
+    """
+    found: dict[str, Replays] = {}
+    how = config.replay
+    for method in config.compared:
+        of_samples: tuple[dict[int, OfReplay], dict[int, OfReplay]] = ({}, {})
+        for seed in range(config.seeds_of(method)):
+            given = make_config(config.run_settings(method, seed, {}))
+            samples = (prompts, bootstrap_prompts(prompts, seed))
+            for of_seeds, sample in zip(of_samples, samples, strict=True):
+                try:
+                    of_seeds[seed] = replay(given, sample, config.steps, how.order, how.when_out)
+                except ConfigError as error:
+                    raise ConfigError(f"method `{method}`: {error}") from None
+            on_replay()
+        found[method] = Replays(*of_samples)
+    return compare_replays(found, config.baseline or config.compared[0])
+
+
+def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, ReplayedMethod]:
+    """Compare methods with a baseline, replay by replay.
+
+    Args:
+        replays: Method -> its replays, with the same seeds for all.
+        baseline: The method that the others are compared with.
+    """
+    base = replays[baseline]
+    found = {}
+    for method, own in replays.items():
+        means = {name: _estimate(own, name) for name in _names(own)}
+        differences = None
+        common = own.recorded.keys() & base.recorded.keys()
+        if method != baseline and len(common) > 1:
+            names = [name for name in _names(own) if name in _names(base)]
+            differences = {name: _estimate(own, name, base) for name in names}
+        found[method] = ReplayedMethod(own, means, differences)
+    return found
+
+
+def _names(replays: Replays) -> list[str]:
+    """List the figures that all replays have; a step that trains on nothing lacks some."""
+    every = [*replays.recorded.values(), *replays.bootstrapped.values()]
+    return [name for name in every[0] if all(name in figures for figures in every)]
+
+
+def _estimate(own: Replays, name: str, base: Replays | None = None) -> Estimate:
+    """Average a figure, or its difference to `base`, with its 95 % bootstrap interval.
+
+    The standard error is the standard deviation of the B bootstrapped replays, with Student's t of
+    B − 1 degrees of freedom because B is small. Each also has an order of its own, which makes the
+    interval rather too wide.
+    """
+    mean = float(np.mean(_values(own.recorded, name, base.recorded if base else None)))
+    bootstrapped = _values(own.bootstrapped, name, base.bootstrapped if base else None)
+    if len(bootstrapped) < 2:
+        return Estimate(mean, mean, mean)
+    half = float(stats.t.ppf(0.975, len(bootstrapped) - 1) * np.std(bootstrapped, ddof=1))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _values(own: OfSeeds, name: str, base: OfSeeds | None) -> list[float]:
+    """List a figure of each seed, or its difference to `base` for the seeds that both have."""
+    if base is None:
+        return [figures[name] for figures in own.values()]
+    return [own[seed][name] - base[seed][name] for seed in own if seed in base]

@@ -1,0 +1,161 @@
+"""What plans and replays say: the same tables of both, and a sentence on each method."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from rollwise.simulate.planning import best
+from rollwise.simulate.replaying import ReplayedMethod
+from rollwise.simulate.steps import Figures, Mean
+from rollwise.statistics import Estimate
+from rollwise.tasks.recorded import RecordedPrompt
+
+Table = tuple[str, list[str], list[list[str]]]
+"""Title, header and rows. An interval is in a line of its own, below its value."""
+
+Plans = Mapping[str, Figures]
+Replayed = Mapping[str, ReplayedMethod]
+
+COSTS = ("prompts", "draws", "tokens", "seconds", "zero variance", "trained on", "ran out")
+"""Columns of what a step costs; zero-variance groups at the first draws, and after all."""
+
+
+def plan_tables(plans: Plans) -> list[Table]:
+    """Return the tables of a plan: what a step costs, and its signal."""
+    signal = ("signal", "signal_per_1000_tokens", "signal_per_second")
+    rows = [[name, *(_cell(plan[figure]) for figure in signal)] for name, plan in plans.items()]
+    header = ["method", "a step", "per 1,000 tokens", "per second"]
+    return [
+        _cost_table(plans, COSTS[:-1]),
+        ("Signal, ± standard errors over steps", header, rows),
+    ]
+
+
+def replay_tables(methods: Replayed, baseline: str, has_lengths: bool) -> list[Table]:
+    """Return the tables of replays: what a step costs, and its signal beside the baseline's."""
+    hidden = {"seconds"} if has_lengths else {"seconds", "tokens"}
+    means = {name: method.means for name, method in methods.items()}
+    header = ["method", "a step", f"per {_price(has_lengths)}", "difference", "verdict"]
+    rows = []
+    for name, method in methods.items():
+        signal = [_cell(method.means[f]) for f in ("signal", "signal_per_1000_tokens")]
+        difference = ""
+        if method.differences is not None:
+            difference = _cell(method.differences["signal_per_1000_tokens"], "+")
+        rows.append([name, *signal, difference, method.verdict])
+    return [
+        _cost_table(means, [column for column in COSTS if column not in hidden]),
+        (f"Signal, and its difference to {baseline}", header, rows),
+    ]
+
+
+def _cost_table(
+    methods: Mapping[str, Mapping[str, Mean]] | Mapping[str, Mapping[str, Estimate]],
+    columns: Sequence[str],
+) -> Table:
+    rows = []
+    for name, figures in methods.items():
+        values = {figure: mean.value for figure, mean in figures.items()}
+        rows.append([name, *(_cost(values, column) for column in columns)])
+    return "What a step costs", ["method", *columns], rows
+
+
+def _cost(values: Mapping[str, float], column: str) -> str:
+    if column == "ran out":
+        return f"{100 * values['ran_out']:.0f} %"
+    if column != "zero variance":
+        return number(values[column.removesuffix(" on")])
+    if "zero_variance_first" not in values:  # of single responses
+        return "–"
+    first, after = (100 * values[f"zero_variance_{when}"] for when in ("first", "after"))
+    return f"{first:.0f} → {after:.0f} %"
+
+
+def number(value: float, sign: str = "") -> str:
+    """Show three digits; whole numbers from 100 on."""
+    return f"{value:{sign},.0f}" if abs(value) >= 100 else f"{value:{sign}.3g}"
+
+
+def _cell(mean: Mean | Estimate, sign: str = "") -> str:
+    """Show a mean with its standard error, or an estimate above its interval if that has width."""
+    value = number(mean.value, sign)
+    if isinstance(mean, Mean):
+        return f"{value} ±{mean.error:.2g}"
+    if mean.low == mean.high:
+        return value
+    return f"{value}\n[{number(mean.low, sign)}, {number(mean.high, sign)}]"
+
+
+def plan_in_words(plans: Plans) -> Iterator[str]:
+    """Say which method has most signal per token and per second, and why; or that none has."""
+    if len(plans) < 2:
+        return
+    for cost in ("token", "second"):
+        price = "signal_per_1000_tokens" if cost == "token" else "signal_per_second"
+        first, second, is_clear = best(plans, price)
+        values = plans[first][price].value, plans[second][price].value
+        if not values[0] > 0:
+            yield f"No method has any signal per {cost}."
+        elif not is_clear:
+            yield (
+                f"Most signal per {cost}: no winner; {first} and {second} differ by no more than "
+                "the simulation's own error (more steps make it smaller)."
+            )
+        else:
+            more = f"{values[0] / values[1]:.2f} times" if values[1] > 0 else "all there is, to"
+            reason = _reason(plans[first], plans[second], second, cost)
+            yield f"Most signal per {cost}: {first}, {more} that of {second}: {reason}."
+
+
+def _reason(plan: Figures, other: Figures, name: str, cost: str) -> str:
+    """Split a signal per token into responses and what each is worth; per second, by speed too."""
+    ways = [
+        ("it trains on {} responses per 1,000 tokens", "trained", "tokens", 1000),
+        ("each is worth {}", "signal", "trained", 1),
+        ("{} tokens are drawn a second", "tokens", "seconds", 1),
+    ]
+    parts = []
+    for text, above, below, unit in ways if cost == "second" else ways[:2]:
+        mine, theirs = (
+            number(unit * each[above].value / each[below].value if each[below].value else 0.0)
+            for each in (plan, other)
+        )
+        parts.append(f"{text.format(mine)} ({name}: {theirs})")
+    return ", ".join(parts)
+
+
+def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[str]:
+    """Say of each method whether it has more signal for its cost, and what ran out."""
+    price = _price(has_lengths)
+    for name, method in methods.items():
+        if method.differences is None and name != baseline:
+            yield f"{name}: one replay cannot show a difference to {baseline}."
+        elif method.verdict == "not shown":
+            yield f"{name}: no difference to {baseline} in signal for {price} is shown."
+        elif method.verdict:
+            base = methods[baseline].means["signal_per_1000_tokens"].value
+            found = method.means["signal_per_1000_tokens"].value
+            more = f"{found / base:.2f} times" if base > 0 else "not 0, as is"
+            yield f"{name}: {more} the signal of {baseline} for {price}."
+        if out := method.means["ran_out"].value:
+            yield (
+                f"{name}: {100 * out:.1f} % of prompts had too few recorded responses; what it "
+                "would draw beyond them is not in these figures."
+            )
+
+
+def recorded_in_words(prompts: Sequence[RecordedPrompt]) -> str:
+    """Say what was recorded, and what the figures of replays are means of."""
+    counts = [len(prompt.recorded) for prompt in prompts]
+    least, most = min(counts), max(counts)
+    each = str(least) if least == most else f"{least} to {most}"
+    mean = np.mean([prompt.recorded.rewards.mean() for prompt in prompts])
+    return (
+        f"{len(prompts):,} prompts of {each} recorded responses, mean reward {mean:.3f}; means "
+        "over steps and orders of the responses. 95 % intervals are of other prompts like these: "
+        "by bootstrap over prompts, each with its responses."
+    )
+
+
+def _price(has_lengths: bool) -> str:
+    return "1,000 tokens" if has_lengths else "1,000 draws"

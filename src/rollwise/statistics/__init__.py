@@ -1,0 +1,27 @@
+"""avg@n, pass@k and maj@k with intervals, and paired comparisons of models and methods."""
+
+from rollwise.statistics.answers import final_answers
+from rollwise.statistics.comparison import compare
+from rollwise.statistics.estimates import (
+    Estimate,
+    Evaluation,
+    binomial_intervals,
+    mean_over_problems,
+    paired_difference,
+)
+from rollwise.statistics.figures import ProblemResult, as_json, figures_of, steps_of_k, tables_of
+
+__all__ = [
+    "Estimate",
+    "Evaluation",
+    "ProblemResult",
+    "as_json",
+    "binomial_intervals",
+    "compare",
+    "figures_of",
+    "final_answers",
+    "mean_over_problems",
+    "paired_difference",
+    "steps_of_k",
+    "tables_of",
+]

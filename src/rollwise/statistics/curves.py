@@ -1,0 +1,327 @@
+"""Compare methods by the curves of their runs: held-out accuracy against what it cost."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from rollwise.statistics.estimates import Estimate
+
+Floats = NDArray[np.float64]
+Row = Mapping[str, Any]
+
+COSTS = ("steps", "draws", "tokens", "seconds")
+"""What a curve can be drawn against; seconds are those of sampling and learning."""
+
+PROCESSOR = "cpu_seconds"
+"""Another cost, of runs that recorded it: what the processor spent on sampling and learning."""
+
+
+def label_of(cost: str) -> str:
+    """Return what people call a cost."""
+    return "CPU seconds" if cost == PROCESSOR else cost
+
+
+POWER = 0.8
+"""How probably the number of seeds that is proposed shows a difference as large as the one seen."""
+
+MOST_SEEDS = 1000
+"""More are not proposed."""
+
+UNEVEN = 1.2
+"""Runs whose processor seconds for each second differ by this factor may have had other company."""
+
+COLLAPSED = 0.5
+"""A run has collapsed if it ends below this share of the best accuracy that it had."""
+
+
+def spent_until_each(metrics: Iterable[Row]) -> Iterator[dict[str, float]]:
+    """Yield for each line of a run's metrics what the run has spent until then, by its name."""
+    spent = dict.fromkeys([*COSTS, PROCESSOR], 0.0)
+    for line in metrics:
+        seconds = line.get("seconds", {})
+        spent["steps"] = line["step"]
+        spent["seconds"] += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
+        for name in ("draws", "tokens", PROCESSOR):
+            spent[name] += line.get(name, 0)
+        yield dict(spent)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Held-out accuracy of one run at each of its evaluations.
+
+    Attributes:
+        accuracy: avg@k, shape (E,).
+        costs: What was spent until each evaluation, shape (E,) for each of `COSTS`, and of
+            `PROCESSOR` where each step has recorded it.
+    """
+
+    accuracy: Floats
+    costs: Mapping[str, Floats]
+
+    @classmethod
+    def of_metrics(cls, metrics: Iterable[Row]) -> "Curve":
+        """Read the curve of a run from its metrics.
+
+        Raises:
+            ValueError: The run was never evaluated.
+        """
+        lines = list(metrics)
+        names = [*COSTS]
+        if all(PROCESSOR in line for line in lines if line["step"] > 0):
+            names.append(PROCESSOR)
+        accuracy, costs = [], []
+        for line, spent in zip(lines, spent_until_each(lines), strict=True):
+            if "heldout" in line:
+                accuracy.append(next(iter(line["heldout"].values()))["value"])
+                costs.append([spent[name] for name in names])
+        if not accuracy:
+            raise ValueError("a run without an evaluation has no curve")
+        columns = np.array(costs, dtype=float).T
+        return cls(np.array(accuracy), dict(zip(names, columns, strict=True)))
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Sequence[float]]) -> "Curve":
+        """Read what `as_json` wrote."""
+        columns = {name: np.array(values, dtype=float) for name, values in content.items()}
+        return cls(columns.pop("accuracy"), columns)
+
+    def as_json(self) -> dict[str, list[float]]:
+        """Return the columns of the curve, rounded to what a person could want of them."""
+        columns = {"accuracy": self.accuracy, **self.costs}
+        return {name: np.round(values, 6).tolist() for name, values in columns.items()}
+
+    @property
+    def end(self) -> float:
+        """The accuracy at the end."""
+        return float(self.accuracy[-1])
+
+    @property
+    def busy(self) -> float | None:
+        """Processor seconds for each second; None if they are not known."""
+        seconds = self.costs["seconds"][-1]
+        if PROCESSOR not in self.costs or not seconds:
+            return None
+        return float(self.costs[PROCESSOR][-1] / seconds)
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether it ended far below the best that it had been."""
+        return self.end < COLLAPSED * float(self.accuracy.max())
+
+    def cost_of(self, target: float, cost: str) -> float | None:
+        """Find what reaching `target` cost; None if it was not reached.
+
+        The curve is replaced by the non-decreasing one nearest to it, so that one lucky evaluation
+        does not count as having got there, and is linear between evaluations.
+        """
+        spent = self.costs[cost]
+        fitted = optimize.isotonic_regression(self.accuracy).x
+        if fitted[-1] < target:
+            return None
+        after = int(np.argmax(fitted >= target))
+        if after == 0:
+            return float(spent[0])
+        return float(np.interp(target, fitted[after - 1 : after + 1], spent[after - 1 : after + 1]))
+
+    def accuracy_at(self, cost: str, spent: Floats) -> Floats:
+        """Interpolate the accuracy; NaN beyond the end."""
+        return np.interp(spent, self.costs[cost], self.accuracy, right=np.nan)
+
+
+Curves = Mapping[int, Curve]
+"""The curves of one method, by seed."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What it cost a method to reach the target.
+
+    Attributes:
+        share: Of what the baseline spent in all: geometric mean over seeds. A run that never got
+            there counts with all that it spent, so that the share is then a lower bound.
+        runs: How many runs got there.
+    """
+
+    share: Estimate
+    runs: int
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """What is known of a method after its runs.
+
+    Attributes:
+        seeds: Of its runs.
+        accuracy: At the end, mean over seeds.
+        middle: Its interquartile mean over seeds (Agarwal et al. 2021, arXiv 2108.13264).
+        worst: The lowest accuracy at the end.
+        difference: To the baseline, over the seeds that both have; None for the baseline itself,
+            without two such seeds, or where all differ by the same, which has no interval.
+        seeds_needed: So many would show the difference, if it is as large as seen; None where it is
+            shown already, where it is None, or where more than `MOST_SEEDS` would be needed.
+        reached: What the target cost, for each cost that all runs have.
+        collapsed: Seeds of runs that collapsed.
+    """
+
+    seeds: Sequence[int]
+    accuracy: Estimate
+    middle: float
+    worst: float
+    difference: Estimate | None
+    seeds_needed: int | None
+    reached: Mapping[str, Reached]
+    collapsed: Sequence[int]
+
+    @property
+    def verdict(self) -> str:
+        """`better`, `worse`, or `not shown` where the interval of the difference spans 0."""
+        if self.difference is None:
+            return ""
+        if self.difference.low > 0:
+            return "better"
+        return "worse" if self.difference.high < 0 else "not shown"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods compared with a baseline.
+
+    Attributes:
+        curves: Of each method, by seed.
+        baseline: The method that the others are compared with.
+        target: The accuracy whose cost is compared.
+        results: Of each method.
+        chosen: The settings that each method was given of those that it could choose from.
+    """
+
+    curves: Mapping[str, Curves]
+    baseline: str
+    target: float
+    results: Mapping[str, MethodResult]
+    chosen: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def costs(self) -> Sequence[str]:
+        """The costs that all runs have."""
+        return _common_costs(self.curves)
+
+    @property
+    def uneven(self) -> Mapping[str, tuple[float, float]]:
+        """Processor seconds for each second of each method's runs: the least and the most.
+
+        Empty where they are alike over all runs, or not known.
+        """
+        busy = {m: [curve.busy for curve in runs.values()] for m, runs in self.curves.items()}
+        known = {m: [each for each in found if each] for m, found in busy.items()}
+        found = [each for of_method in known.values() for each in of_method]
+        if not found or max(found) < UNEVEN * min(found):
+            return {}
+        return {m: (min(of_method), max(of_method)) for m, of_method in known.items() if of_method}
+
+
+def _common_costs(curves: Mapping[str, Curves]) -> Sequence[str]:
+    known = [curve.costs.keys() for runs in curves.values() for curve in runs.values()]
+    return [cost for cost in (*COSTS, PROCESSOR) if all(cost in costs for costs in known)]
+
+
+def compare_methods(
+    curves: Mapping[str, Curves],
+    baseline: str,
+    target: float | None = None,
+    chosen: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Comparison:
+    """Compare methods with a baseline, seed by seed.
+
+    Intervals are 95 % over seeds, by Student's t.
+
+    Args:
+        curves: Of each method, by seed.
+        baseline: The method that the others are compared with.
+        target: The accuracy whose cost is compared; by default the baseline's mean at the end.
+        chosen: The settings that each method was given of those that it could choose from.
+    """
+    base = curves[baseline]
+    if target is None:
+        target = float(np.mean([curve.end for curve in base.values()]))
+    costs = _common_costs(curves)
+    results = {
+        name: _result(own, base if name != baseline else None, base, target, costs)
+        for name, own in curves.items()
+    }
+    return Comparison(curves, baseline, target, results, chosen or {})
+
+
+def _result(
+    own: Curves, others: Curves | None, base: Curves, target: float, costs: Sequence[str]
+) -> MethodResult:
+    ends = np.array([curve.end for curve in own.values()])
+    difference = needed = None
+    common = sorted(own.keys() & others.keys()) if others else []
+    differences = np.array([own[seed].end - others[seed].end for seed in common] if others else [])
+    if len(differences) > 1 and (np.ptp(differences) > 0 or not differences.any()):
+        difference = mean_over_seeds(differences)
+        if difference.low <= 0 <= difference.high:
+            needed = seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
+    whole = {cost: np.mean([c.costs[cost][-1] for c in base.values()]) for cost in costs}
+    reached = {}
+    for cost in costs:
+        found = [curve.cost_of(target, cost) for curve in own.values()]
+        shares = [
+            (curve.costs[cost][-1] if spent is None else spent) / whole[cost]
+            for spent, curve in zip(found, own.values(), strict=True)
+        ]
+        reached[cost] = Reached(_geometric_mean(shares), sum(f is not None for f in found))
+    return MethodResult(
+        seeds=sorted(own),
+        accuracy=mean_over_seeds(ends),
+        middle=float(stats.trim_mean(ends, 0.25)),
+        worst=float(ends.min()),
+        difference=difference,
+        seeds_needed=needed,
+        reached=reached,
+        collapsed=[seed for seed, curve in own.items() if curve.collapsed],
+    )
+
+
+def _geometric_mean(shares: Sequence[float]) -> Estimate:
+    """Average shares over seeds on the logarithmic scale, so that their interval is above 0."""
+    if min(shares) == 0.0:  # it was there before anything was spent
+        return Estimate(0.0, 0.0, max(shares))
+    mean = mean_over_seeds(np.log(shares))
+    return Estimate(*np.exp([mean.value, mean.low, mean.high]).tolist())
+
+
+def mean_over_seeds(values: Iterable[float]) -> Estimate:
+    """Average over seeds, with the 95 % interval by Student's t; of one seed it has no width."""
+    of_seeds = np.array(list(values), dtype=float)
+    mean = float(of_seeds.mean())
+    if len(of_seeds) < 2:
+        return Estimate(mean, mean, mean)
+    half = float(stats.t.ppf(0.975, len(of_seeds) - 1) * stats.sem(of_seeds))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def seeds_needed(difference: float, deviation: float) -> int | None:
+    """Say how many seeds a paired t-test needs to show a difference, with a probability of 80 %.
+
+    The test is two-sided at 5 %; its power comes from the noncentral t distribution.
+
+    Args:
+        difference: The mean difference.
+        deviation: The standard deviation of differences over seeds.
+
+    Returns:
+        The number; None if it is above `MOST_SEEDS`.
+    """
+    if not difference:
+        return None
+    n = np.arange(2, MOST_SEEDS + 1)
+    with np.errstate(divide="ignore"):
+        shift = np.sqrt(n) * abs(difference) / deviation
+    enough = stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, np.minimum(shift, 1e3)) >= POWER
+    return int(n[np.argmax(enough)]) if enough.any() else None

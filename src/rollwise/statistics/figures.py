@@ -1,0 +1,165 @@
+"""Accuracy, pass@k and maj@k of a policy, estimated from n responses to each problem."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.sampling import pass_at_k
+from rollwise.statistics.estimates import Estimate, mean_over_problems
+
+SUBSETS = 400
+"""maj@k averages over at most this many subsets of the responses to a problem."""
+
+_ABSTAINS = -1
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemResult:
+    """The graded responses to one problem.
+
+    Attributes:
+        key: The key of the problem.
+        correct: Whether each of the n responses is correct, shape (n,), n ≥ 1.
+        answers: The final answer of each response, "" for none; None if the grader of this kind
+            cannot tell answers apart.
+        level: The level of the problem, if it has one.
+        subject: The subject of the problem, if it has one.
+    """
+
+    key: str
+    correct: NDArray[np.bool_]
+    answers: Sequence[str] | None = None
+    level: int | None = None
+    subject: str = ""
+
+    @property
+    def drawn(self) -> int:
+        """The number of responses, n."""
+        return len(self.correct)
+
+    @property
+    def pass_rate(self) -> float:
+        """The share of responses that is correct."""
+        return float(self.correct.mean())
+
+
+def steps_of_k(samples: int) -> list[int]:
+    """List 1, 2, 4, ... up to `samples`, and `samples` itself."""
+    powers = [2**i for i in range(samples.bit_length()) if 2**i <= samples]
+    return powers if powers[-1] == samples else [*powers, samples]
+
+
+def figures_at(results: Sequence[ProblemResult], k: int) -> dict[str, NDArray[np.float64]]:
+    """Estimate, for each problem, what k responses would show; unbiased for n ≥ k responses.
+
+    Returns:
+        `pass`: at least one is correct. `all_correct`, `all_wrong`: the group has zero variance.
+        `maj`, where answers are known: the most frequent answer is correct. Shape (P,) each.
+    """
+    drawn_P = np.array([result.drawn for result in results])
+    correct_P = np.array([result.correct.sum() for result in results])
+    found = {
+        "pass": pass_at_k(drawn_P, correct_P, k),
+        "all_correct": 1 - pass_at_k(drawn_P, drawn_P - correct_P, k),
+        "all_wrong": 1 - pass_at_k(drawn_P, correct_P, k),
+    }
+    if all(result.answers is not None for result in results):
+        rng = np.random.default_rng(k)
+        found["maj"] = np.array([majority_at_k(result, k, rng) for result in results])
+    return found
+
+
+def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> float:
+    """Estimate the probability that the most frequent answer of k responses is correct.
+
+    The mean over all subsets of k of the n responses, which is unbiased as pass@k is; over
+    `SUBSETS` random ones if there are more. Correct responses vote together, incorrect ones by
+    their answer, and responses without an answer do not vote. Ties are broken at random.
+    """
+    if k == 1:
+        return result.pass_rate
+    votes_G = _votes(result)
+    subsets_RK = _subsets(len(votes_G), k, rng)
+    one_hot_GC = votes_G[:, None] == np.arange(votes_G.max() + 1)
+    counts_RC = one_hot_GC[subsets_RK].sum(axis=1)
+    if counts_RC.shape[1] == 0:
+        return 0.0
+    top_R1 = counts_RC.max(axis=1, keepdims=True)
+    winners_RC = (counts_RC == top_R1) & (top_R1 > 0)
+    share_R = winners_RC[:, 0] / np.maximum(1, winners_RC.sum(axis=1))
+    return float(share_R.mean())
+
+
+def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return all subsets of k of n, or `SUBSETS` random ones, shape (subsets, k)."""
+    if math.comb(n, k) <= SUBSETS:
+        return np.array(list(itertools.combinations(range(n), k)))
+    return np.argsort(rng.random((SUBSETS, n)), axis=1)[:, :k]
+
+
+def _votes(result: ProblemResult) -> NDArray[np.int64]:
+    """Number the votes: 0 is the correct answer, 1 and above are others, −1 is none."""
+    numbers: dict[str, int] = {}
+    answers = result.answers or ()
+    votes = [
+        0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else _ABSTAINS
+        for correct, answer in zip(result.correct, answers, strict=True)
+    ]
+    return np.array(votes)
+
+
+def figures_of(results: Sequence[ProblemResult], samples: int) -> dict[str, Estimate]:
+    """Average over problems: `avg@n`, and `pass@k`, `maj@k`, `all_correct@k`, `all_wrong@k`.
+
+    A problem that lost draws counts only for k up to its number of responses.
+    """
+    found = {f"avg@{samples}": mean_over_problems([o.pass_rate for o in results])}
+    by_k = {}
+    for k in steps_of_k(samples):
+        counted = [result for result in results if result.drawn >= k]
+        by_k[k] = figures_at(counted, k) if counted else {}
+    for name in ("pass", "maj", "all_correct", "all_wrong"):
+        for k, values in by_k.items():
+            if name in values:
+                found[f"{name}@{k}"] = mean_over_problems(values[name])
+    return found
+
+
+def tables_of(results: Sequence[ProblemResult]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Average pass rates by level and by subject, where there are several of them."""
+    ways: dict[str, Callable[[ProblemResult], Any]] = {
+        "level": lambda result: result.level,
+        "subject": lambda result: result.subject or None,
+    }
+    grouped = {name: _grouped(results, way) for name, way in ways.items()}
+    return {name: table for name, table in grouped.items() if len(table) > 1}
+
+
+def _grouped(
+    results: Iterable[ProblemResult], way: Callable[[ProblemResult], Any]
+) -> dict[str, dict[str, Any]]:
+    groups: dict[Any, list[float]] = {}
+    for result in results:
+        if way(result) is not None:
+            groups.setdefault(way(result), []).append(result.pass_rate)
+    return {
+        str(name): {"problems": len(groups[name]), "avg": mean_over_problems(groups[name])}
+        for name in sorted(groups)
+    }
+
+
+def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace estimates at any depth by `{"value", "low", "high"}`."""
+    return {
+        name: as_json(value)
+        if isinstance(value, Mapping)
+        else vars(value)
+        if isinstance(value, Estimate)
+        else value
+        for name, value in values.items()
+    }

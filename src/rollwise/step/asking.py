@@ -1,0 +1,60 @@
+"""What a step asks of its prompt sampler: prompts, and what is believed of them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rollwise.prompts import PromptSampler
+from rollwise.sampling import GVM
+from rollwise.sampling.draws import Key
+from rollwise.step.recipe import StepRecipe
+
+
+def ask(
+    sampler: PromptSampler, count: int | None = None, exclude: Collection[Key] = ()
+) -> list[Key]:
+    """Ask for a step's prompts, or for `count` further ones.
+
+    Raises:
+        TypeError: The answer is no list of keys.
+        ValueError: It has a prompt twice, or one of `exclude`; or it is empty, for a step.
+    """
+    answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)
+    said = f"{type(getattr(sampler, 'sampler', sampler)).__name__}.ask returned"  # not `Retiring`
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise TypeError(f"{said} {answer!r}, which is no list of keys")
+    keys = list(answer)
+    if not (keys or exclude):
+        raise ValueError(f"{said} no prompts for a step")
+    seen: set[Any] = set(exclude)
+    for key in keys:
+        if not isinstance(key, str | Integral):
+            raise TypeError(f"{said} {key!r}, which is no key: keys are strings and integers")
+        if key in seen:
+            raise ValueError(f"{said} {key!r} {'although excluded' if key in exclude else 'twice'}")
+        seen.add(key)
+    return keys
+
+
+def beliefs(recipe: StepRecipe, sampler: PromptSampler, keys: Sequence[Key]) -> dict[str, Any]:
+    """Ask the sampler what it believes of the prompts, if the recipe uses it; set their budgets."""
+    found: dict[str, Any] = {}
+    if recipe.uses_priors:
+        found["priors"] = sampler.pass_rate_priors(keys)
+    if recipe.allocation is not None and not isinstance(recipe.allocation, GVM):
+        found["budgets"] = recipe.allocation.counts(sampler.expected_pass_rates(keys))
+    if recipe.most_draws is not None:
+        budgets = found.get("budgets", recipe.resolved_schedule.max_samples)
+        found["budgets"] = limited(recipe, keys, budgets)
+    return found
+
+
+def limited(recipe: StepRecipe, keys: Sequence[Key], budgets: ArrayLike) -> NDArray[np.int64]:
+    """Keep budgets, shape (P,), within `recipe.most_draws`."""
+    most: NDArray[np.int64] = np.asarray(budgets, dtype=np.int64)
+    if recipe.most_draws is None:
+        return most
+    return np.minimum(most, [recipe.most_draws[key] for key in keys])

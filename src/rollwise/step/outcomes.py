@@ -1,0 +1,71 @@
+"""What becomes of a draw: a completion, an episode, or nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.sampling import Draw
+from rollwise.step.episodes import Episode
+
+Prompts = Mapping[Any, Sequence[int]]
+"""Prompt -> its token ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A response that an engine has drawn.
+
+    Attributes:
+        draw: The draw that it completes.
+        tokens: Its T token ids, the end-of-sequence token included.
+        logprobs: The log-probability of each token when it was drawn, shape (T,), at the
+            temperature of sampling.
+        text: The tokens as text, without special tokens.
+        truncated: Whether it was cut at the limit of new tokens.
+    """
+
+    draw: Draw
+    tokens: list[int]
+    logprobs: NDArray[np.float32]
+    text: str
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LostDraw:
+    """A draw that the engine could not complete.
+
+    Attributes:
+        draw: The draw.
+        reason: Why.
+        tokens: What the model had drawn for it; 0 if the engine cannot tell.
+    """
+
+    draw: Draw
+    reason: str
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedEpisode(Episode):
+    """An episode that an engine and an environment have played.
+
+    Attributes:
+        draw: The draw that it completes.
+        text: What the model said last, for a grader.
+        transcript: All that was said after the prompt, a line a turn, for people.
+    """
+
+    draw: Draw
+    text: str
+    transcript: str
+
+
+Outcome = Completion | PlayedEpisode
+"""What a draw became."""
+
+Result = Outcome | LostDraw
+"""The result of a draw."""

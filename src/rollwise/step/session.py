@@ -1,0 +1,214 @@
+"""Run a session: draw its responses with an engine and grade them, until every prompt has ended."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rollwise.errors import EngineError
+from rollwise.sampling import Draw, RolloutSession
+from rollwise.sampling.draws import Key
+from rollwise.signals import raised_after
+from rollwise.step.cost import RolloutCost
+from rollwise.step.episodes import Episode
+from rollwise.step.outcomes import LostDraw, Outcome, Prompts, Result
+
+log = logging.getLogger(__name__)
+
+Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
+"""Starts grading outcomes and returns the future of each reward, in the same order."""
+
+
+class DrawsResponses(Protocol):
+    """The part of `rollwise.engines.Engine` that `run_session` needs."""
+
+    @property
+    def free_slots(self) -> int | None:
+        """How many further draws could begin now; None if there is no bound."""
+        ...
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws."""
+        ...
+
+    def wait(self) -> Sequence[Result]:
+        """Return what is done, at least one result if any draw is in flight; else []."""
+        ...
+
+    def cancel(self, draws: Iterable[Draw]) -> int:
+        """Forget draws; returns the tokens already drawn for them."""
+        ...
+
+
+class TextGrader(Protocol):
+    """The part of `rollwise.grading.Grader` that `grade_with` needs."""
+
+    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> Sequence[Future[float]]:
+        """Start grading responses against their answers."""
+        ...
+
+
+def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
+    """Make a `grade` function for `run_session`; an episode with a reward of its own keeps that.
+
+    Args:
+        grader: Grades the texts of completions.
+        answers: Prompt -> its reference answer.
+    """
+
+    def grade(outcomes: Sequence[Outcome]) -> Sequence[Future[float]]:
+        rewards = [Episode.of(outcome).reward for outcome in outcomes]
+        ungraded = [o for o, reward in zip(outcomes, rewards, strict=True) if reward is None]
+        graded = iter(
+            grader.submit(
+                [outcome.text for outcome in ungraded],
+                [answers[outcome.draw.key] for outcome in ungraded],
+            )
+            if ungraded
+            else ()
+        )
+        return [next(graded) if reward is None else _known(reward) for reward in rewards]
+
+    return grade
+
+
+def _known(reward: float) -> Future[float]:
+    known: Future[float] = Future()
+    known.set_result(reward)
+    return known
+
+
+def run_session(
+    session: RolloutSession,
+    engine: DrawsResponses,
+    prompts: Prompts,
+    grade: Grade,
+    stall_limit: float = math.inf,
+) -> RolloutCost:
+    """Draw and grade until every prompt of `session` has ended; its pools then hold completions.
+
+    Responses are graded while others are drawn. With a schedule that streams, draws are submitted
+    as slots come free; with any other, all at once, and the engine decides their order.
+
+    Args:
+        session: What to draw. Completions are recorded as its responses.
+        engine: Draws the responses.
+        prompts: Token ids of each prompt.
+        grade: Starts grading completions; `grade_with` makes one from a grader and answers.
+        stall_limit: Seconds without a response and a reward after which engine or grader count as
+            hung. Looked at in the main thread alone.
+
+    Raises:
+        EngineError: The engine has nothing in flight although draws are due, or `stall_limit` has
+            passed.
+    """
+    began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade)
+    run.until_done(stall_limit)
+    run.cost.sampling = time.perf_counter() - began - run.cost.grading
+    return run.cost
+
+
+class _SessionRun:
+    """A session being run: its draws and gradings in flight."""
+
+    def __init__(
+        self,
+        session: RolloutSession,
+        engine: DrawsResponses,
+        prompts: Prompts,
+        grade: Grade,
+    ) -> None:
+        self._session, self._engine, self._prompts = session, engine, prompts
+        self._grade = grade
+        self._streams = session.schedule.streams
+        self._grading: dict[Draw, tuple[Outcome, Future[float]]] = {}
+        self._cancelled: set[Draw] = set()
+        self._repeats = False
+        self._in_engine: set[Draw] = set()
+        self.cost = RolloutCost()
+
+    def until_done(self, stall_limit: float) -> None:
+        stalled = EngineError(
+            f"no response and no reward came for {stall_limit:g} s (`stall_limit`): "
+            f"{type(self._engine).__name__} or the grader hangs; what was saved is kept, and the "
+            "same command goes on from there"
+        )
+        while not self._session.done:
+            self._submit_draws()
+            with raised_after(stall_limit, stalled):
+                self._wait_for_some()
+
+    def _wait_for_some(self) -> None:
+        """Wait for a response or a reward."""
+        results = self._engine.wait()
+        self._grade_results(results)
+        self._record_rewards(wait_for_one=not results)
+
+    def _submit_draws(self) -> None:
+        """Fill the free slots."""
+        slots = self._engine.free_slots if self._streams else None
+        if slots != 0 and (draws := self._session.next_draws(slots)):
+            self._in_engine.update(draws)
+            self._engine.submit(draws, self._prompts)
+
+    def _grade_results(self, results: Sequence[Result]) -> None:
+        """Start grading completions; report lost draws, so that they are drawn again."""
+        if not results and not self._grading:
+            raise EngineError(f"{type(self._engine).__name__} lost draws without saying so")
+        results = [result for result in results if self._is_first(result.draw)]
+        completions = [result for result in results if not isinstance(result, LostDraw)]
+        failed = sum(result.tokens for result in results if isinstance(result, LostDraw))
+        self.cost.tokens += failed + sum(Episode.of(done).price.tokens for done in completions)
+        self.cost.failed_tokens += failed
+        # An engine may have completed a draw before it was cancelled.
+        wanted = [c for c in completions if c.draw not in self._cancelled]
+        with self._grading_time():
+            rewards = self._grade(wanted) if wanted else ()
+        for completion, reward in zip(wanted, rewards, strict=True):
+            self._grading[completion.draw] = completion, reward
+        for result in results:
+            if isinstance(result, LostDraw) and result.draw not in self._cancelled:
+                self._cancel(self._session.record_failure(result.draw))
+
+    def _is_first(self, draw: Draw) -> bool:
+        """Say whether this is the first answer to a draw; a further one does not count."""
+        is_first = draw in self._in_engine or draw in self._cancelled
+        if not is_first and not self._repeats:
+            self._repeats = True
+            log.warning(
+                "%s has answered draw %d of prompt %r twice; the first answer counts",
+                type(self._engine).__name__,
+                draw.index,
+                draw.key,
+            )
+        self._in_engine.discard(draw)
+        return is_first
+
+    def _record_rewards(self, wait_for_one: bool) -> None:
+        """Record the rewards that are ready, or wait until at least one is."""
+        if wait_for_one:
+            rewards = [reward for _, reward in self._grading.values()]
+            with self._grading_time():
+                wait(rewards, return_when=FIRST_COMPLETED)
+        graded = [draw for draw, (_, reward) in self._grading.items() if reward.done()]
+        for draw in graded:
+            if draw in self._grading:  # a reward recorded just now may have made it surplus
+                completion, reward = self._grading.pop(draw)
+                self._cancel(self._session.record(draw, reward.result(), completion))
+
+    def _cancel(self, draws: Sequence[Draw]) -> None:
+        self._in_engine.difference_update(draws)
+        for draw in draws:
+            self._cancelled.add(draw)
+            if draw in self._grading:
+                self._grading.pop(draw)[1].cancel()
+        self.cost.tokens += self._engine.cancel(draws)
+
+    @contextmanager
+    def _grading_time(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.cost.grading += time.perf_counter() - began

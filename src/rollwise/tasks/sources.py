@@ -1,0 +1,51 @@
+"""The problems that the section `data` of a command's settings names."""
+
+from rollwise.config.data import DataSettings, ReadingSettings
+from rollwise.config.drawing import SourceSettings
+from rollwise.errors import ConfigError
+from rollwise.tasks.problem import Problem
+from rollwise.tasks.readers import ProblemSet, read_problems
+from rollwise.tasks.running_sums import make_problems
+
+
+def make_built_in(
+    data: ReadingSettings, count: int, seed: int, excluded: frozenset[str] = frozenset()
+) -> list[Problem]:
+    """Make problems of the built-in task.
+
+    Args:
+        data: Says how many terms they have.
+        count: How many.
+        seed: Chooses them.
+        excluded: Keys of problems that are not to be among them.
+
+    Raises:
+        ConfigError: There are not that many.
+    """
+    try:
+        return make_problems(count, data.min_terms, data.max_terms, seed, excluded)
+    except ValueError as error:
+        raise ConfigError(f"`data`: {error}") from None
+
+
+def read_source(source: str, data: DataSettings | SourceSettings, split: str) -> ProblemSet:
+    """Read the problems of a file, a data set on the hub or an environment.
+
+    Args:
+        source: Which.
+        data: Says how they are read and asked.
+        split: The split of a data set on the hub.
+
+    Raises:
+        DataError: They cannot be read.
+    """
+    return read_problems(
+        source,
+        split=split,
+        subset=data.subset,
+        problem_column=data.problem_column,
+        answer_column=data.answer_column,
+        instruction=data.instruction,
+        system_prompt=data.system_prompt,
+        environment=data.source(),
+    )

@@ -1,0 +1,112 @@
+"""What a command draws with: which model, which engine, and what is closed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rollwise.config import EvaluateConfig, make_settings
+from rollwise.engines import Engine, EpisodeEngine
+from rollwise.errors import ConfigError, ModelError
+from rollwise.models.building import build
+from rollwise.models.loading import model_path
+from rollwise.models.saved import find_model
+from rollwise.tasks import Problem
+
+
+class FakeVLLM(Engine):
+    """Remembers how it was made, and whether it was closed."""
+
+    made = free_slots = submit = wait = cancel = load_weights = None
+
+    def __init__(self, path, tokenizer, end_tokens, context, *arguments):
+        self.path, self.end_tokens, self.context = path, end_tokens, context
+        self.arguments, self.closed = arguments, False
+        FakeVLLM.made = self
+
+    def close(self):
+        self.closed = True
+
+
+def parts_of(**settings):
+    return build(make_settings(EvaluateConfig, settings))
+
+
+def test_vllm_is_told_what_the_model_says_of_itself_and_no_weights_are_loaded(monkeypatch):
+    monkeypatch.setattr("rollwise.engines.vllm.VLLMEngine", FakeVLLM)
+    monkeypatch.setattr("rollwise.models.saved.load_model", None)
+    with parts_of(engine={"type": "vllm", "max_new_tokens": 16}) as parts:
+        engine = parts.engine
+        assert parts.encode([Problem.ask("1+1?", "2")]).too_long == 0
+        assert not engine.closed
+    assert engine.closed
+    folder = model_path("running-sums")
+    context = json.loads(Path(folder, "config.json").read_text())["max_position_embeddings"]
+    assert (engine.path, engine.end_tokens, engine.context) == (folder, {1}, context)
+    assert engine.arguments[:3] == (16, 1.0, 512)
+    assert engine.arguments[3].gpu_memory_utilization == 0.9
+
+
+def test_a_model_without_a_generation_config_ends_where_its_tokenizer_says(tmp_path, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.vllm.VLLMEngine", FakeVLLM)
+    shutil.copytree(model_path("running-sums"), tmp_path / "model")
+    (tmp_path / "model/generation_config.json").unlink()
+    settings = {"model": {"path": str(tmp_path / "model")}}
+    with parts_of(**settings, engine={"type": "vllm", "max_new_tokens": 16}) as parts:
+        assert parts.engine.end_tokens == {1}
+
+
+def test_the_context_of_an_episode_has_room_for_all_of_its_turns(monkeypatch):
+    """32 tokens of a prompt, 64 of the turns before the last, and 16 of that."""
+    monkeypatch.setattr("rollwise.engines.vllm.VLLMEngine", FakeVLLM)
+    settings = {
+        "model": {"path": "tool-sums"},
+        "data": {"max_prompt_tokens": 32},
+        "engine": {"type": "vllm", "max_new_tokens": 16},
+        "episode": {"type": "calculator", "max_tokens": 64},
+    }
+    with parts_of(**settings) as parts:
+        assert isinstance(parts.engine, EpisodeEngine)
+        assert FakeVLLM.made.context == 32 + 64 + 16
+
+
+def test_vllm_does_not_take_adapters(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    settings = {"model": {"path": str(tmp_path)}, "engine": {"type": "vllm"}}
+    with (
+        parts_of(**settings) as parts,
+        pytest.raises(ConfigError, match="holds adapters"),
+    ):
+        _ = parts.engine
+
+
+@pytest.mark.parametrize("content", ["{}", "[", "[]"])
+def test_adapters_must_say_what_they_are_for(tmp_path, content):
+    (tmp_path / "adapter_config.json").write_text(content)
+    with (
+        parts_of(model={"path": str(tmp_path)}) as parts,
+        pytest.raises(ModelError, match="does not say which model the adapters are for"),
+    ):
+        _ = parts.engine
+
+
+def test_a_response_that_has_no_room_is_refused_with_the_setting():
+    with (
+        parts_of(engine={"max_new_tokens": 100_000}) as parts,
+        pytest.raises(ConfigError, match=r"`engine.max_new_tokens` must be below the model's"),
+    ):
+        parts.encode([Problem.ask("1+1?", "2")])
+
+
+@pytest.mark.parametrize("content", ["config.json", "adapter_config.json"])
+def test_a_run_is_its_newest_checkpoint(tmp_path, content):
+    for step in (2, 10):
+        model = tmp_path / f"checkpoints/step-{step:06d}/model"
+        model.mkdir(parents=True)
+        (model / content).write_text("{}")
+    newest = tmp_path / "checkpoints/step-000010"
+    assert find_model(str(tmp_path)) == str(newest / "model")
+    assert find_model(str(newest)) == str(newest / "model")
+    assert find_model(str(newest / "model")) == str(newest / "model")
+    assert find_model("owner/name") == "owner/name"

@@ -1,0 +1,81 @@
+"""From key to place: any keys, fingerprints, and errors that name them."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollwise.prompts.places import fingerprint, number, places_of
+
+keys_of_any_kind = st.lists(
+    st.one_of(st.text(max_size=4), st.integers(-(2**70), 2**70), st.integers(-3, 3)),
+    unique=True,
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(keys=keys_of_any_kind, data=st.data())
+def test_each_key_is_at_its_place(keys, data):
+    asked = data.draw(st.lists(st.sampled_from(keys), unique=True))
+    place = number(keys)
+    assert places_of(place, asked).tolist() == [keys.index(key) for key in asked]
+    assert list(place) == keys
+
+
+def test_numpy_keys_become_pythons():
+    keys = [np.int64(7), np.str_("b"), np.int32(-1)]
+    assert [type(key) for key in number(keys)] == [int, str, int]
+    assert places_of(number([7, "b", -1]), keys).tolist() == [0, 1, 2]
+    assert places_of(number(np.array([4, 2])), [2]).tolist() == [1]
+    assert places_of(number(iter("ba")), ["a"]).tolist() == [1]
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])
+def test_unknown_keys_are_named(keys):
+    place = number(keys)
+    with pytest.raises(ValueError, match=r"^not among the 5 prompts of this sampler: 'x'$"):
+        places_of(place, [keys[0], "x"])
+    with pytest.raises(ValueError, match=r"this sampler: 'x', -1, 99 and 2 more$"):
+        places_of(place, ["x", -1, keys[1], 99, "y", "z"])
+
+
+def test_keys_that_come_twice_are_named():
+    with pytest.raises(ValueError, match=r"^keys must be different, got 'b' twice$"):
+        number(["a", "b", "c", "b"])
+    with pytest.raises(ValueError, match=r"^keys must be different, got 2 twice$"):
+        number([0, 1, 2, np.int64(2)])
+    with pytest.raises(ValueError, match=r"^each prompt may come once, got key 'c' twice$"):
+        places_of(number("abc"), ["c", "a", "c"])
+
+
+@pytest.mark.parametrize("key", [1.5, None, True, np.bool_(True), b"a", ("a",)])
+def test_a_key_is_a_string_or_an_integer(key):
+    with pytest.raises(TypeError, match=r"^a key must be a string or an integer, got "):
+        number(["a", key])
+
+
+def test_a_fingerprint_is_of_the_keys_and_their_order():
+    sets = [["a", "b"], ["b", "a"], ["ab"], ["a", "b", "c"], [0, 1], [1, 0], ["0", "1"], ["1", "0"]]
+    assert len({fingerprint(keys) for keys in sets}) == len(sets)
+    assert fingerprint(tuple(number(np.arange(2)))) == fingerprint([0, 1])
+
+
+def test_a_fingerprint_is_the_same_in_another_process():
+    """Python hashes strings differently in every process."""
+    code = (
+        "from rollwise.prompts.places import fingerprint;"
+        "print(fingerprint([f'prompt {i}' for i in range(500)]))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "12345"},
+    )
+    assert printed.stdout.strip() == fingerprint([f"prompt {i}" for i in range(500)])

@@ -1,0 +1,109 @@
+"""The report of a run that goes on: how often it is written, and what it says of the run."""
+
+import sys
+
+import pytest
+from forked import Command
+from test_report import Page, make_run, step_line
+
+from rollwise.cli import main
+from rollwise.errors import RunError
+from rollwise.files import LOCK, locked
+from rollwise.records import RunFolder
+from rollwise.reports import LiveReport, write_report
+
+GOES_ON = "The run goes on. This page loads itself again every 30 s"
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def said(path):
+    return Page((path / "report.html").read_text(encoding="utf-8")).text
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Counts reports; each takes as many seconds as `written.seconds` says."""
+
+    class Written:
+        def __init__(self):
+            self.times, self.seconds, self.clock = [], 0.0, Clock()
+
+        def __call__(self, path, **how):
+            self.times.append(self.clock())
+            self.clock.now += self.seconds
+
+    found = Written()
+    monkeypatch.setattr("rollwise.reports.report.write_report", found)
+    return found
+
+
+@pytest.mark.parametrize(("seconds", "between"), [(0.1, 30.0), (2.0, 100.0)])
+def test_it_is_written_at_once_and_then_seldom(tmp_path, written, seconds, between):
+    """After 30 s, or 50 times what the last one took."""
+    written.seconds = seconds
+    live = LiveReport(tmp_path, 30.0, written.clock)
+    live.step_ended()
+    live.step_ended()
+    assert written.times == [100.0]
+    written.clock.now += between - 0.5
+    live.step_ended()
+    assert len(written.times) == 1
+    written.clock.now += 1.0
+    live.step_ended()
+    assert len(written.times) == 2
+
+
+def test_a_run_that_did_not_begin_has_no_report(tmp_path, written):
+    LiveReport(tmp_path, 30.0, written.clock).stopped()
+    assert written.times == []
+
+
+def test_a_report_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog):
+    def full(path, **how):
+        raise RunError("the disk is full")
+
+    monkeypatch.setattr("rollwise.reports.report.write_report", full)
+    live = LiveReport(tmp_path, 30.0)
+    live.step_ended()
+    live.stopped()
+    assert caplog.text.count("the report is not up to date: the disk is full") == 2
+
+
+def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
+    path = make_run(tmp_path / "run")
+    clock = Clock()
+    live = LiveReport(path, 30.0, clock)
+    live.step_ended()
+    page = Page((path / "report.html").read_text(encoding="utf-8"))
+    assert GOES_ON in page.text and "Written at 20" in page.text
+    assert page.data["reload"] == 30 and "location.reload()" in page.scripts[1]
+    clock.now += 31
+    RunFolder(path).log(step_line(4))
+    live.step_ended()
+    assert "4 steps" in said(path)
+
+    live.stopped()
+    page = Page((path / "report.html").read_text(encoding="utf-8"))
+    assert "The run has not ended, and does not go on." in page.text
+    assert page.data["reload"] is None and "location.reload" not in page.scripts[1]
+    RunFolder(path).write_summary({"steps": 4})
+    write_report(path)
+    assert "The run has ended." in said(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+def test_a_report_by_hand_says_whether_another_process_writes_to_the_folder(tmp_path):
+    path = make_run(tmp_path / "run")
+    with locked(path):
+        assert Command("report", str(path), shown=tmp_path / "shown").end()[0] == 0
+        assert "The run goes on." in said(path)
+    (path / LOCK).write_text("process 1, long gone")
+    assert main(["report", str(path)]) == 0
+    assert "The run has not ended, and does not go on." in said(path)

@@ -1,0 +1,156 @@
+"""Plans: against closed forms, against the tables of stopping, and in units that cannot mislead."""
+
+import numpy as np
+import pytest
+from closeness import assert_close
+
+from rollwise.config import make_config
+from rollwise.engines.simulated import Lengths
+from rollwise.errors import ConfigError
+from rollwise.sampling import Balanced, PositiveFocused, Rounds
+from rollwise.sampling.stopping import Stopping
+from rollwise.simulate.planning import Prices, best, simulate_steps
+from rollwise.simulate.steps import Mean, StepFigures, summarise
+from rollwise.tasks.pass_rates import RatedPrompt, spread_pass_rates
+
+TEN = Prices(Lengths(median=10, sigma=0.0, longest=100), slots=16, seconds_per_token=0.5)
+"""Each response takes 10 tokens and 5 seconds."""
+
+
+def all_at(rate, prompts=64):
+    return [RatedPrompt(str(i), rate) for i in range(prompts)]
+
+
+def config_of(prompts=64, **settings):
+    return make_config({"prompts": {"batch_size": prompts}, **settings})
+
+
+def count_of(samples):
+    return {"exit": {"type": "fixed_count", "samples": samples}}
+
+
+def test_a_fixed_count_costs_what_can_be_counted():
+    """64 prompts · 4 draws · 10 tokens in 16 slots: 16 rounds of 5 seconds."""
+    steps = simulate_steps(config_of(**count_of(4)), all_at(0.5), TEN, 40)
+    assert {(s.prompts, s.draws, s.tokens, s.trained) for s in steps} == {(64, 256, 2560, 256)}
+    assert_close([s.seconds for s in steps], [80.0] * 40)
+    plan = summarise(steps)
+    # Four draws of p = ½ are alike with probability 2/16.
+    for name in ("zero_variance_first", "zero_variance_after"):
+        assert abs(plan[name].value - 0.125) < 4 * np.sqrt(0.125 * 0.875 / (64 * 40))
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_the_signal_of_a_group_is_that_of_its_degrees_of_freedom(scale):
+    """With A = r − r̄, E Σ A(r − p) = E Σ A² = (n − 1)·p(1 − p) a group.
+
+    So the signal is 64 · 3 · ¼ = 48. Doubling all advantages changes nothing; dividing those of
+    each group by its standard deviation makes them unlike, which costs a little.
+    """
+    settings = {**count_of(4), "advantage": {"objective": "grpo", "scale_by_std": scale}}
+    signal = summarise(simulate_steps(config_of(**settings), all_at(0.5), TEN, 40))["signal"]
+    assert signal.error < 0.8
+    if scale:
+        assert 44 < signal.value < 48
+    else:
+        assert abs(signal.value - 48) < 4 * signal.error
+
+
+def test_a_perfect_baseline_has_the_variance_of_every_response():
+    """A = r − p: M = N² = Σ (r − p)², which is p(1 − p) a response on average.
+
+    The belief that all prompts have the pass rate seen so far is nearly perfect here.
+    """
+    settings = {
+        **count_of(1),
+        "belief": {"type": "constant", "decay": 1.0},
+        "advantage": {"baseline": "belief"},
+        "prompts": {"type": "worth", "batch_size": 64},
+    }
+    steps = simulate_steps(make_config(settings), all_at(0.3), TEN, 80)[40:]
+    plan = summarise(steps)
+    assert abs(plan["signal"].value - 64 * 0.21) < 4 * plan["signal"].error
+    assert plan["movement"].value == pytest.approx(64 * 0.21, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("section", "rule"),
+    [
+        ({"type": "balanced"}, Balanced(2, 2)),
+        ({"type": "positive_focused", "positives": 1}, PositiveFocused(1)),
+    ],
+)
+def test_draws_are_those_that_the_tables_of_stopping_expect(section, rule):
+    """Pass rates that are uniform on [0, 1] are the flat prior of the tables."""
+    schedule = Rounds(size=4, rounds=6)
+    config = config_of(128, exit=section, schedule={"size": 4, "rounds": 6})
+    found = summarise(simulate_steps(config, spread_pass_rates(1, 1, 128), TEN, 8))["draws"]
+    expected = 128 * Stopping(rule, schedule, schedule.max_samples).expected_need[0, 0]
+    assert found.error < 0.03 * expected
+    assert abs(found.value - expected) < 4 * found.error
+
+
+def test_dropped_groups_are_no_signal():
+    config = config_of(exit={"type": "balanced"}, schedule={"size": 4, "rounds": 2})
+    [step] = simulate_steps(config, all_at(1.0), TEN, 1)
+    assert (step.draws, step.trained, step.movement, step.noise) == (64 * 8, 0, 0, 0)
+    assert (step.signal, step.zero_variance_after) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"allocation": {"type": "gvm"}},
+        {"allocation": {"type": "estimated"}, "prompts": {"type": "posterior", "batch_size": 16}},
+        {"group": {"unresolved": "refill"}},
+        {"schedule": {"type": "streamed"}, "prompts": {"type": "cdas", "batch_size": 16}},
+    ],
+)
+def test_every_kind_of_step_can_be_planned(settings):
+    config = make_config({"prompts": {"batch_size": 16}, **settings})
+    steps = simulate_steps(config, spread_pass_rates(2, 2, 64), TEN, 2)
+    for step in steps:
+        assert step.tokens == 10 * step.draws
+        assert step.signal > 0
+        assert 0 < step.trained <= step.draws
+
+
+def test_rewards_of_a_plan_are_0_and_1_whatever_counts_as_correct_in_the_run():
+    found = [
+        simulate_steps(config_of(8, grading=grading), spread_pass_rates(2, 2, 8), TEN, 2)
+        for grading in ({}, {"positive_threshold": -1.0})
+    ]
+    assert found[0] == found[1]
+
+
+def test_more_prompts_a_step_than_there_are_is_an_error():
+    with pytest.raises(ConfigError, match="at most the number of prompts, 3; it is 64"):
+        simulate_steps(config_of(), all_at(0.5, 3), TEN, 1)
+
+
+def test_the_error_of_a_mean_and_of_a_ratio():
+    mean = Mean.of([1.0, 2.0, 3.0])
+    assert_close([mean.value, mean.error], [2.0, 1 / np.sqrt(3)])
+    rng = np.random.default_rng(0)
+    below = rng.normal(10, 1, (4000, 50))
+    above = 2 * below + rng.normal(0, 1, (4000, 50))
+    found = [Mean.of_ratio(a, b) for a, b in zip(above, below, strict=True)]
+    spread = np.std([ratio.value for ratio in found])
+    assert abs(np.mean([ratio.error for ratio in found]) / spread - 1) < 0.05
+    assert_close(found[0].value, above[0].sum() / below[0].sum())
+    assert np.isnan(Mean.of([2.0]).error)
+
+
+def test_the_best_is_clear_only_beyond_the_errors():
+    def plan(value, error=0.3):
+        return {"signal_per_second": Mean(value, error)}
+
+    price = "signal_per_second"
+    assert best({"a": plan(1.0), "b": plan(2.0)}, price) == ("b", "a", True)
+    assert best({"a": plan(1.0), "b": plan(1.5)}, price) == ("b", "a", False)
+    assert best({"a": plan(5.0), "b": plan(1.0), "c": plan(4.9)}, price) == ("a", "c", False)
+
+
+def test_a_step_without_advantages_has_no_signal():
+    step = StepFigures(1, 1, 1, 1.0, 1, 1, 0, movement=0.0, noise=0.0)
+    assert (step.signal_to_noise, step.signal) == (0.0, 0.0)

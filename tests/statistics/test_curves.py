@@ -1,0 +1,160 @@
+"""Curves of runs, what a target costs, and what differences over seeds are worth."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rollwise.statistics.curves import (
+    Curve,
+    compare_methods,
+    mean_over_seeds,
+    seeds_needed,
+)
+
+
+def curve(accuracy, spent=None):
+    """A curve whose every cost is 1, 2, 3, ... at its evaluations, or as told."""
+    spent = np.arange(1.0, len(accuracy) + 1) if spent is None else np.array(spent, dtype=float)
+    return Curve(np.array(accuracy), dict.fromkeys(("steps", "draws", "tokens", "seconds"), spent))
+
+
+def test_a_curve_adds_up_what_the_steps_cost():
+    """The evaluation itself costs nothing."""
+    heldout = {"avg@4": {"value": 0.25}, "pass@4": {"value": 0.5}}
+    seconds = {"sampling": 2.0, "learning": 1.0, "evaluation": 50.0}
+    step = {"draws": 10, "tokens": 100, "seconds": seconds}
+    found = Curve.of_metrics(
+        [
+            {"step": 0, "heldout": heldout},
+            {"step": 1, **step},
+            {"step": 2, **step, "heldout": {"avg@4": {"value": 0.75}}},
+        ]
+    )
+    assert found.accuracy.tolist() == [0.25, 0.75]
+    costs = {name: values.tolist() for name, values in found.costs.items()}
+    assert costs == {"steps": [0, 2], "draws": [0, 20], "tokens": [0, 200], "seconds": [0, 6]}
+    assert Curve.from_json(found.as_json()).costs["tokens"].tolist() == [0, 200]
+    with pytest.raises(ValueError, match="without an evaluation"):
+        Curve.of_metrics([{"step": 1, **step}])
+
+
+def test_processor_seconds_are_a_cost_where_all_runs_know_them():
+    """One run had the processor for half of the time, the other one for all of it."""
+
+    def run(**more):
+        step = {"draws": 10, "tokens": 100, "seconds": {"sampling": 4.0}, **more}
+        ends = [{"avg@4": {"value": value}} for value in (0.25, 0.75)]
+        return Curve.of_metrics(
+            [{"step": 0, "heldout": ends[0]}, {"step": 1, "heldout": ends[1], **step}]
+        )
+
+    half, whole, unknown = run(cpu_seconds=2.0), run(cpu_seconds=4.0), run()
+    assert half.costs["cpu_seconds"].tolist() == [0, 2]
+    assert (half.busy, whole.busy, unknown.busy) == (0.5, 1.0, None)
+    found = compare_methods({"a": {0: half}, "b": {0: whole}}, "a")
+    assert found.costs == ["steps", "draws", "tokens", "seconds", "cpu_seconds"]
+    assert found.results["b"].reached["cpu_seconds"].share.value == pytest.approx(2.0)
+    assert found.uneven == {"a": (0.5, 0.5), "b": (1.0, 1.0)}
+    assert not compare_methods({"a": {0: half}, "b": {0: half}}, "a").uneven
+    older = compare_methods({"a": {0: half}, "b": {0: unknown}}, "a")
+    assert "cpu_seconds" not in {*older.costs, *older.results["a"].reached}
+
+
+def test_a_target_is_reached_between_evaluations():
+    assert curve([0.2, 0.4, 0.8]).cost_of(0.6, "tokens") == pytest.approx(2.5)
+    assert curve([0.2, 0.4, 0.8]).cost_of(0.8, "tokens") == pytest.approx(3.0)
+    assert curve([0.2, 0.4, 0.8]).cost_of(0.1, "tokens") == 1.0
+    assert curve([0.2, 0.4, 0.8]).cost_of(0.81, "tokens") is None
+
+
+def test_one_lucky_evaluation_does_not_reach_the_target():
+    """The nearest non-decreasing curve of .2, .9, .1, .4 is .2, .467, .467, .467."""
+    assert curve([0.2, 0.9, 0.1, 0.4]).cost_of(0.5, "tokens") is None
+    level = (0.9 + 0.1 + 0.4) / 3
+    reached = 1 + (0.4 - 0.2) / (level - 0.2)
+    assert curve([0.2, 0.9, 0.1, 0.4]).cost_of(0.4, "tokens") == pytest.approx(reached)
+
+
+def test_a_run_collapsed_if_it_ends_far_below_its_best():
+    assert curve([0.3, 0.7, 0.34]).collapsed
+    assert not curve([0.3, 0.7, 0.36]).collapsed
+
+
+def test_methods_are_compared_seed_by_seed():
+    """By hand: differences .1 and .3 have mean .2 and deviation .1 times the root of two."""
+    base = {0: curve([0.2, 0.4]), 1: curve([0.2, 0.6])}
+    other = {0: curve([0.4, 0.5]), 1: curve([0.4, 0.9]), 7: curve([0.1, 0.1])}
+    comparison = compare_methods({"base": base, "other": other}, "base")
+    found = comparison.results
+    assert comparison.target == pytest.approx(0.5)
+    half = stats.t.ppf(0.975, 1) * 0.1
+    difference = found["other"].difference
+    assert [difference.low, difference.high] == pytest.approx([0.2 - half, 0.2 + half])
+    assert found["other"].verdict == "not shown"
+    assert found["other"].seeds_needed == seeds_needed(0.2, 0.1 * np.sqrt(2))
+    assert found["base"].difference is None
+    assert found["base"].verdict == ""
+    assert found["other"].worst == 0.1
+
+
+def test_a_target_that_is_not_reached_counts_with_all_that_was_spent():
+    base = {0: curve([0.2, 0.4], [1, 2]), 1: curve([0.2, 0.4], [1, 2])}
+    other = {0: curve([0.4, 0.5], [1, 2]), 1: curve([0.1, 0.1], [1, 4])}
+    found = compare_methods({"base": base, "other": other}, "base", target=0.4).results
+    reached = found["other"].reached["tokens"]
+    assert reached.runs == 1
+    assert reached.share.value == pytest.approx(np.sqrt(1 / 2 * 4 / 2))
+    assert found["base"].reached["tokens"].share.value == pytest.approx(1.0)
+
+
+def test_a_target_that_was_there_before_training_costs_nothing():
+    found = compare_methods({"a": {0: curve([0.5, 0.6], [0, 2])}}, "a", target=0.4).results
+    assert found["a"].reached["tokens"].share.value == 0.0
+
+
+def test_a_shown_difference_has_a_verdict():
+    base = {seed: curve([0.5 + 0.01 * seed]) for seed in range(4)}
+    better = {seed: curve([0.7 + 0.01 * seed + 0.001 * (-1) ** seed]) for seed in range(4)}
+    found = compare_methods({"base": base, "better": better}, "base").results
+    assert (found["better"].verdict, found["better"].seeds_needed) == ("better", None)
+    found = compare_methods({"better": better, "base": base}, "better").results
+    assert found["base"].verdict == "worse"
+
+
+def test_one_seed_shows_no_difference():
+    found = compare_methods({"a": {0: curve([0.1])}, "b": {0: curve([0.9])}}, "a").results
+    assert found["b"].difference is None
+    assert found["b"].verdict == ""
+
+
+def test_equal_differences_show_nothing():
+    """Two seeds differ by exactly a quarter: by chance, for an interval of no width is none."""
+    base, other = ({0: curve([0.0, low]), 1: curve([0.0, low + 0.25])} for low in (0.25, 0.5))
+    found = compare_methods({"a": base, "b": other}, "a").results["b"]
+    assert found.difference is None
+    same = compare_methods({"a": base, "b": base}, "a").results["b"]
+    assert vars(same.difference) == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+@pytest.mark.parametrize(("difference", "deviation"), [(0.03, 0.03), (-0.02, 0.05)])
+def test_the_seeds_proposed_have_the_power_promised(difference, deviation):
+    """By simulated t-tests; one seed fewer has less power."""
+    n = seeds_needed(difference, deviation)
+    rng = np.random.default_rng(0)
+
+    def power(seeds):
+        drawn = rng.normal(difference, deviation, (40_000, seeds))
+        return (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean()
+
+    assert power(n) > 0.79
+    assert power(n - 1) < 0.8
+    assert seeds_needed(0.0, 1.0) is None
+    assert seeds_needed(1e-6, 1.0) is None
+
+
+def test_the_mean_over_seeds_has_students_interval():
+    values = [0.2, 0.3, 0.7]
+    interval = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    found = mean_over_seeds(values)
+    assert [found.low, found.high] == pytest.approx(list(interval), rel=1e-12)
+    assert vars(mean_over_seeds([0.4])) == {"value": 0.4, "low": 0.4, "high": 0.4}

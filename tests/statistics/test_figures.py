@@ -1,0 +1,200 @@
+"""What responses say at every k: golden values, bounds, and what holds by design."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.config import make_config
+from rollwise.statistics import (
+    Estimate,
+    ProblemResult,
+    as_json,
+    compare,
+    figures_of,
+    final_answers,
+    paired_difference,
+    steps_of_k,
+    tables_of,
+)
+from rollwise.statistics.figures import majority_at_k
+
+
+def grading(**settings):
+    """The section `grading` of a run's settings."""
+    return make_config({"grading": settings}).grading
+
+
+def result(correct, answers=None, key="p", **more):
+    """`"1101"` is right, right, wrong, right."""
+    return ProblemResult(key, np.array([c == "1" for c in correct]), answers, **more)
+
+
+def majority(found, k, seed=0):
+    return majority_at_k(found, k, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(
+    ("samples", "ks"), [(1, [1]), (2, [1, 2]), (12, [1, 2, 4, 8, 12]), (16, [1, 2, 4, 8, 16])]
+)
+def test_k_doubles_up_to_the_samples(samples, ks):
+    assert steps_of_k(samples) == ks
+
+
+def test_the_figures_of_four_known_problems():
+    """2 of 4 right: pass@2 = 1 − C(2,2)/C(4,2) = 5/6, all correct 1/6, all wrong 1/6."""
+    found = figures_of([result("1100"), result("1111"), result("0000"), result("1010")], 4)
+    assert found["avg@4"].value == pytest.approx((0.5 + 1 + 0 + 0.5) / 4)
+    assert found["pass@1"].value == found["avg@4"].value
+    assert found["pass@2"].value == pytest.approx((5 / 6 + 1 + 0 + 5 / 6) / 4)
+    assert found["all_correct@2"].value == pytest.approx((1 / 6 + 1 + 0 + 1 / 6) / 4)
+    assert found["all_wrong@2"].value == pytest.approx((1 / 6 + 0 + 1 + 1 / 6) / 4)
+    assert found["pass@4"].value == 3 / 4
+    assert not any(name.startswith("maj") for name in found)  # answers are not known
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=6))
+def test_every_group_is_all_correct_all_wrong_or_mixed(counts):
+    found = figures_of([result("1" * c + "0" * (8 - c)) for c in counts], 8)
+    for k in steps_of_k(8):
+        both = found[f"all_correct@{k}"].value + found[f"all_wrong@{k}"].value
+        assert both <= 1 + 1e-9
+        assert found[f"pass@{k}"].value == pytest.approx(1 - found[f"all_wrong@{k}"].value)
+    assert found["all_correct@1"].value + found["all_wrong@1"].value == pytest.approx(1)
+
+
+def test_the_most_frequent_answer_wins_although_most_responses_are_wrong():
+    found = result("11000", ["6", "6.0", "5", "4", ""])
+    assert majority(found, 5) == 1.0
+    assert majority(found, 1) == 2 / 5
+
+
+def test_a_tie_is_broken_by_chance_and_silence_votes_for_nothing():
+    assert majority(result("10", ["6", "5"]), 2) == 0.5
+    assert majority(result("10", ["6", ""]), 2) == 1.0
+    assert majority(result("000", ["", "", ""]), 3) == 0.0
+    assert majority(result("000", ["", "", ""]), 2) == 0.0
+    assert majority(result("1000", ["6", "5", "4", "3"]), 4) == 0.25
+
+
+@given(
+    st.lists(st.sampled_from(["right", "a", "b", ""]), min_size=3, max_size=7),
+    st.integers(2, 5),
+)
+def test_the_majority_is_the_mean_over_all_subsets(said, k):
+    k = min(k, len(said))
+    found = result("".join("1" if s == "right" else "0" for s in said), said)
+
+    def share(votes):
+        counts = {vote: votes.count(vote) for vote in votes if vote}
+        top = [vote for vote in counts if counts[vote] == max(counts.values())]
+        return ("right" in top) / len(top) if top else 0.0
+
+    exact = np.mean([share(list(subset)) for subset in itertools.combinations(said, k)])
+    assert majority(found, k) == pytest.approx(exact)
+
+
+def test_of_many_subsets_some_are_taken_by_chance():
+    """8 of 16 right against one wrong answer: by symmetry ½, within four standard errors."""
+    found = result("10" * 8, ["6", "5"] * 8)
+    assert majority(found, 5) == pytest.approx(0.5, abs=4 * 0.5 / 400**0.5)
+    assert majority(found, 5) == majority(found, 5)
+
+
+def test_a_problem_that_lost_draws_counts_where_it_has_enough():
+    found = figures_of([result("1100"), result("11")], 4)
+    assert found["avg@4"].value == 0.75
+    assert found["pass@2"].value == pytest.approx((5 / 6 + 1) / 2)
+    assert found["pass@4"].value == 1.0  # of the first alone
+
+
+def test_tables_are_by_what_problems_differ_in():
+    results = [
+        result("11", level=10, subject="sums"),
+        result("10", level=2, subject="sums"),
+        result("00", level=2),
+    ]
+    tables = tables_of(results)
+    assert list(tables) == ["level"]
+    assert list(tables["level"]) == ["2", "10"]
+    assert tables["level"]["2"]["problems"] == 2
+    assert tables["level"]["2"]["avg"].value == 0.25
+
+
+# Two models.
+
+
+def test_the_difference_of_pairs_is_narrower_than_that_of_strangers():
+    """A model that is better by 0.1 on each of a hundred problems of any difficulty."""
+    rng = np.random.default_rng(0)
+    first_P = rng.uniform(0, 0.9, 100)
+    second_P = first_P + 0.1 + rng.normal(0, 0.01, 100)
+    found = paired_difference(second_P, first_P)
+    assert found.low < 0.1 < found.high
+    assert found.high - found.low < 0.01
+    assert paired_difference(first_P, second_P).value == -found.value
+
+
+def test_no_difference_on_few_problems_is_not_certain():
+    """With none of 10 different, (1 − u)^10 = 0.025."""
+    found = paired_difference(np.full(10, 0.3), np.full(10, 0.3))
+    u = 1 - 0.025 ** (1 / 10)
+    assert (found.value, found.low, found.high) == pytest.approx((0, -u, u))
+    best = paired_difference(np.ones(10), np.zeros(10))
+    assert (best.low, best.high) == pytest.approx((1 - 2 * u, 1))
+
+
+def test_a_comparison_is_of_the_problems_that_both_have():
+    mine = [result("1100", key="a"), result("1111", key="b"), result("0000", key="c")]
+    theirs = [result("1000", key="b"), result("11", key="a"), result("1111", key="d")]
+    found = compare(mine, theirs)
+    assert (found["problems"], found["more_often"], found["less_often"]) == (2, 1, 1)
+    assert found["avg"].value == pytest.approx(((0.5 - 1) + (1 - 0.25)) / 2)
+    assert found["pass@2"].value == pytest.approx(((5 / 6 - 1) + (1 - 0.5)) / 2)
+    assert "pass@4" not in found  # one has two responses
+    assert compare(mine, [result("1", key="z")]) == {"problems": 0}
+
+
+def test_estimates_are_written_out_however_deep():
+    found = as_json({"a": Estimate(0.5, 0.4, 0.6), "b": {"c": Estimate(0, 0, 1)}, "n": 3})
+    assert found == {
+        "a": {"value": 0.5, "low": 0.4, "high": 0.6},
+        "b": {"c": {"value": 0, "low": 0, "high": 1}},
+        "n": 3,
+    }
+
+
+# Final answers.
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (r"so \boxed{1} no, \boxed{\dfrac{1}{2} }.", r"\frac{1}{2}"),
+        (r"\boxed{\left( 3, \frac{\pi}{2} \right)}", r"(3,\frac{\pi}{2})"),
+        ("It is $x^2$, hence 1,234.", "1,234"),
+        ("First 12, then $a + b$.", "a+b"),
+        (r"never closed \boxed{7", "7"),
+        ("I do not know", ""),
+        ("", ""),
+    ],
+)
+def test_the_final_answer_of_mathematics(response, answer):
+    assert final_answers([response], grading(type="math")) == [answer]
+
+
+def test_the_final_answer_of_other_graders():
+    assert final_answers(["7 12=6 ", "none"], grading(type="exact")) == ["6", "none"]
+    said = "Final Answer: The final answer is $\\frac12$. I hope it is correct."
+    minerva = grading(type="math", convention="minerva")
+    assert final_answers([said, "none"], minerva) == [r"\frac{1}{2}", ""]
+    assert final_answers(["def f(): ..."], grading(type="code")) is None
+
+
+def test_finding_the_answer_takes_linear_time():
+    """Hostile responses of a megabyte; anything quadratic would take hours."""
+    for hostile in (r"\boxed{" * 150_000, "$" * 10**6, "1" * 10**6, "1,/." * 250_000, "{" * 10**6):
+        assert len(final_answers([hostile], grading(type="math"))) == 1

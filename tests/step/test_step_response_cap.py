@@ -1,0 +1,86 @@
+"""A bound on advantages by what the engine reported of each response."""
+
+import numpy as np
+import pytest
+
+from rollwise.engines import Completion
+from rollwise.errors import EngineError
+from rollwise.sampling import Draw, Pool
+from rollwise.step import StepRecipe, make_group
+from rollwise.step.episodes import Episode, Price, Span
+from rollwise.step.response_cap import cap_responses, gradient_size
+
+HALF, SURE = np.log(0.5), np.log(0.9)
+
+
+def single(logprobs, reward=1.0, known=True):
+    """A prompt with one response, whose advantage is its reward."""
+    tokens = list(range(len(logprobs)))
+    reported = np.array(logprobs if known else [], np.float32)
+    completion = Completion(Draw("q", 0, seed=1), tokens, reported, "text", truncated=False)
+    recipe = StepRecipe(objective="reward", strategy="all", unresolved="keep")
+    return make_group(recipe, Pool("q", [reward], [completion]), np.random.default_rng(0))
+
+
+def advantages(groups):
+    return [float(group.advantages[0]) for group in groups]
+
+
+def test_the_size_of_a_gradient_by_hand():
+    """1 − π is ½, ½ and 0.1: √(¼ + ¼ + 0.01); averaged by response, a third of it."""
+    size = 2 * np.sqrt(0.51)
+    assert gradient_size(-2.0, [HALF, HALF, SURE], "tokens") == pytest.approx(size)
+    assert gradient_size(-2.0, [HALF, HALF, SURE], "responses") == pytest.approx(size / 3)
+    assert gradient_size(1.0, [], "responses") == 0
+
+
+def test_what_exceeds_the_bound_is_scaled_down_to_it():
+    """Sizes 0.5, 0.5·√4 = 1, 0.1, 0.4 and 0 (it teaches nothing): the median of four is 0.45."""
+    groups = [
+        single([HALF]),
+        single([HALF] * 4, reward=-1.0),
+        single([SURE]),
+        single([HALF], reward=0.8),
+        single([HALF], reward=0.0),
+    ]
+    capped, count = cap_responses(groups, 2.0, "tokens")
+    assert count == 1
+    assert advantages(capped) == pytest.approx([1.0, -0.9, 1.0, 0.8, 0.0])
+    assert advantages(groups) == [1.0, -1.0, 1.0, 0.8, 0.0]
+    capped, count = cap_responses(groups, 1.0, "tokens")
+    assert count == 2
+    assert advantages(capped) == pytest.approx([0.9, -0.45, 1.0, 0.8, 0.0])
+
+
+def test_averages_by_response_make_long_responses_small():
+    """Sizes 0.5 and 0.5·√4/4 = 0.25: the median is 0.375."""
+    groups = [single([HALF]), single([HALF] * 4)]
+    capped, _ = cap_responses(groups, 1.0, "responses")
+    assert advantages(capped) == pytest.approx([0.75, 1.0])
+
+
+def test_only_what_the_model_drew_counts_in_an_episode():
+    episode = Episode(
+        spans=[Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])], price=Price(1)
+    )
+    recipe = StepRecipe(objective="reward", strategy="all", unresolved="keep")
+    group = make_group(recipe, Pool("q", [1.0], [episode]), np.random.default_rng(0))
+    bounded, _ = cap_responses([group, single([HALF]), single([HALF])], 1.0, "tokens")
+    assert advantages(bounded) == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_a_step_that_teaches_nothing_stays_as_it_is():
+    groups = [single([HALF], reward=0.0)]
+    assert cap_responses(groups, 1.0, "tokens") == (groups, 0)
+    assert cap_responses([], 1.0, "tokens") == ([], 0)
+
+
+def test_an_engine_that_reports_no_logprobs_is_refused():
+    with pytest.raises(EngineError, match="the engine reported none"):
+        cap_responses([single([HALF], known=False)], 1.0, "tokens")
+
+
+@pytest.mark.parametrize("ratio", [-1.0, float("nan"), float("inf")])
+def test_a_ratio_that_is_none_is_refused(ratio):
+    with pytest.raises(ValueError, match="response_cap must be finite and at least 0"):
+        StepRecipe(response_cap=ratio)

@@ -1,0 +1,84 @@
+"""Which releases of other packages are taken, and what is said of others."""
+
+import importlib
+import re
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+from packaging.requirements import Requirement
+
+from rollwise import releases
+
+
+@pytest.fixture
+def installed(monkeypatch, root):
+    """Pretends that a release of a package is installed; None for none."""
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    lines = [
+        str(Requirement(line)) + (" and " if ";" in line else "; ") + f'extra == "{extra}"'
+        for extra, wanted in extras["optional-dependencies"].items()
+        for line in wanted
+    ]
+
+    def pretend(release):
+        def version(package):
+            if release is None:
+                raise PackageNotFoundError(package)
+            return release
+
+        releases.requirements.cache_clear()
+        monkeypatch.setattr(releases, "version", version)
+        monkeypatch.setattr(releases, "requires", lambda package: lines)
+
+    yield pretend
+    releases.requirements.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("package", "release"),
+    [
+        ("trl", "1.16.0"),
+        ("trl", "1.16.3"),
+        ("tinker", "0.36.0"),
+        ("tinker", "0.38.0"),
+        ("verl", "0.9.1"),
+        ("verifiers", "0.4.0"),
+    ],
+)
+def test_releases_that_are_tested_are_taken(installed, package, release):
+    installed(release)
+    assert releases.unmet(package) is None
+
+
+@pytest.mark.parametrize(
+    ("package", "release", "admitted"),
+    [
+        *(("trl", other, "<1.17,>=1.16") for other in ("1.14.0", "1.15.0", "1.17.0.dev0")),
+        ("tinker", "0.35.0", "<0.39,>=0.36"),
+        *(("verl", other, "<0.10,>=0.9.1") for other in ("0.8.3", "0.9.0", "0.10.0", "1.0.0rc1")),
+        ("verifiers", "0.3.1", "<0.5,>=0.4"),
+    ],
+)
+def test_another_release_is_refused_with_a_sentence_that_says_which_are_tested(
+    installed, package, release, admitted
+):
+    installed(release)
+    assert releases.unmet(package) == (
+        f"{package} {release} is installed, and rollwise is tested with {package}{admitted}: "
+        f"pip install 'rollwise[{package}]'"
+    )
+
+
+def test_without_a_package_it_is_said_how_to_install_it(installed):
+    installed(None)
+    assert releases.unmet("tinker") == "tinker is not installed: pip install 'rollwise[tinker]'"
+
+
+def test_the_integration_of_trl_says_so_at_import(installed, monkeypatch):
+    for name in [n for n in sys.modules if n.startswith("rollwise.integrations.trl")]:
+        monkeypatch.delitem(sys.modules, name)
+    installed("1.13.0")
+    with pytest.raises(ImportError, match=re.escape("trl 1.13.0 is installed")):
+        importlib.import_module("rollwise.integrations.trl")
