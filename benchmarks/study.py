@@ -182,10 +182,11 @@ def main() -> None:
         if given.part == "choose":
             choosing = Choosing(parent / "choosing", study / "problems", given.workers, given.quick)
             for method in given.names or METHODS["methods"]:
-                found = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
-                found[method] = choosing.choose(method)
-                if not given.quick:
-                    CHOSEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                result = choosing.choose(method)
+                if not given.quick:  # read again: another process may have chosen meanwhile
+                    found = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
+                    text = json.dumps(found | {method: result}, indent=1)
+                    CHOSEN.write_text(text + "\n", encoding="utf-8")
             return
         settings = part_settings(given.part, [name for name in given.only.split(",") if name])
         settings["workers"] = given.workers
