@@ -77,22 +77,20 @@ class Choosing:
         }
 
     def choose(self, method: str) -> dict[str, Any]:
-        """Try the candidates of each setting in turn; returns what is chosen, and every trial."""
+        """Try the candidates of each setting in turn; return what is chosen, and every trial."""
         fixed = METHODS["fixed"].get(method, [])
-        start = {name: c["start"] for name, c in METHODS["candidates"].items() if name not in fixed}
-        best, trials = dict(start), []
-        for name in start:
-            values = list(METHODS["candidates"][name]["values"])
-            wider = iter(METHODS["candidates"][name].get("wider", []))
-            while True:
-                scores = {value: self.score(method, best | {name: value}) for value in values}
-                top = max(scores, key=scores.__getitem__)
-                further = next(wider, None) if top == values[-1] else None
-                if further is None:
-                    break
-                values.append(further)
-            best[name] = top
-            trials += [{"values": best | {name: v}, "score": s} for v, s in scores.items()]
+        candidates = {k: c for k, c in METHODS["candidates"].items() if k not in fixed}
+        best = {k: v for c in candidates.values() for k, v in c["values"][c["start"]].items()}
+        trials = []
+        for candidate in candidates.values():
+            wider = iter(candidate.get("wider", []))
+            values = [best | value for value in candidate["values"]]
+            scores = [self.score(method, each) for each in values]
+            while scores[-1] == max(scores) and (further := next(wider, None)):
+                values.append(best | further)
+                scores.append(self.score(method, values[-1]))
+            best = values[int(np.argmax(scores))]
+            trials += [{"values": v, "score": s} for v, s in zip(values, scores, strict=True)]
         return {"chosen": best, "trials": trials}
 
     def score(self, method: str, values: Values) -> float:
