@@ -8,6 +8,7 @@ A group's expected gradient is a multiple of ∇p, its *weight*: since ∇p = p�
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from math import sqrt
 from pathlib import Path
 
@@ -220,47 +221,33 @@ def row(p: float, cells: list[str]) -> str:
     return "| " + " | ".join([f"{p:.2f}".removeprefix("0"), *cells]) + " |"
 
 
-def weight_row(p: float) -> str:
-    """Weights by plug-in of a half-half group, in rounds of 8 and one draw at a time."""
-    cells = []
-    for objective in ("reference", "grpo", *TARGETS):
-        both = [printed(weights(stopping, p, objective)[0]) for stopping in (ROUNDS, SINGLE)]
-        cells.append(" · ".join(both))
-    return row(p, cells)
-
-
 def target_row(p: float) -> str:
     return row(p, [printed(target(p)) for target in TARGETS.values()])
 
 
-def bias_row(stopping: Stopping, p: float) -> str:
-    """Weight by what it should be, ± its deviation from pool to pool: plug-in, unbiased."""
+def bias_row(p: float) -> str:
+    """Weight by what it should be, ± its deviation over pools: plug-in, unbiased."""
     cells = []
-    for objective, target in TARGETS.items():
+    for stopping, objective in product((ROUNDS, FOCUSED), ("linear", "log")):
+        at_p = TARGETS[objective](p)
         for estimates in ("plug_in", "unbiased"):
             mean, deviation = weights(stopping, p, objective, estimates)
-            cells.append(f"{printed(mean / target(p))} ± {printed(deviation / target(p))}")
+            cells.append(f"{printed(mean / at_p)} ± {printed(deviation / at_p)}")
     return row(p, cells)
 
 
-def reward_row(p: float) -> str:
-    """RAFT and Reinforce-Rej, in rounds of 8 under either rule."""
-    cells = []
-    for stopping in (ROUNDS, FOCUSED):
-        raft, _ = weights(stopping, p, "reward", "plug_in", "positives", 4, drop=False)
-        rej, _ = weights(stopping, p, "reward", "plug_in", "all", 4)
-        cells += [printed(raft), printed(rej)]
-    return row(p, cells)
+TABLES = {"targets": target_row, "plug-in and unbiased": bias_row}
 
 
-TABLES = {
-    "what it should be": target_row,
-    "plug-in weights": weight_row,
-    "Balanced(2, 2), rounds of 8": lambda p: bias_row(ROUNDS, p),
-    "Balanced(2, 2), one draw at a time": lambda p: bias_row(SINGLE, p),
-    "PositiveFocused(1), rounds of 8": lambda p: bias_row(FOCUSED, p),
-    "reward": reward_row,
-}
+@pytest.mark.parametrize("p", SHOWN)
+def test_the_weights_of_raft_and_reinforce_rej(p):
+    """RAFT has 1/p where a prompt has a correct response; Reinforce-Rej has E[p̂; mixed]/p."""
+    of_p = law(ROUNDS, p)
+    raft, _ = weights(ROUNDS, p, "reward", "plug_in", "positives", 4, drop=False)
+    assert raft == pytest.approx(sum(w for (n, _), w in of_p.items() if n) / p, rel=1e-12)
+    rej, _ = weights(ROUNDS, p, "reward", "plug_in", "all", 4)
+    mixed = sum(w * s[0] / sum(s) for s, w in of_p.items() if min(s))
+    assert rej == pytest.approx(mixed / p, rel=1e-12)
 
 
 @pytest.mark.parametrize("table", TABLES)
