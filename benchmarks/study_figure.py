@@ -1,0 +1,90 @@
+"""Draw the study's figure: held-out accuracy against tokens, a panel for each problem set.
+
+    python benchmarks/study_figure.py        # writes docs/images/study.svg
+
+It shows what `python benchmarks/study.py compare` has recorded. Lines are means over seeds, bands
+their 95 % intervals (Student's t).
+"""
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from study import MAIN_SETS, STUDY, slug
+
+from rollwise.statistics.curves import Curve, mean_over_seeds
+
+Floats = NDArray[np.float64]
+FIGURE = Path(__file__).parents[1] / "docs/images/study.svg"
+TITLE = "Held-out accuracy against response tokens, by method and problem set"
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b59f00", "#56b4e9", "#e69f00", "#8d99ae")
+STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.family": ["sans-serif"],
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "lines.linewidth": 2,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rollwise",
+}
+
+
+def curves_of(problems: str) -> dict[str, list[Curve]]:
+    """Read the recorded curves of a problem set, a list over seeds for each method."""
+    found = defaultdict(list)
+    path = STUDY / slug(problems) / "curves.jsonl"
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        method = Path(record["run"]).parts[-2]
+        found[method].append(Curve.from_json(record["curve"]))
+    return dict(found)
+
+
+def draw(axes: Axes, methods: Mapping[str, list[Curve]], colors: Mapping[str, str]) -> None:
+    """Draw the mean of each method over its seeds, on a common axis of tokens."""
+    for method, curves in methods.items():
+        end = min(curve.costs["tokens"][-1] for curve in curves)
+        tokens_T = np.linspace(0, end, 41)
+        runs_ST = [np.interp(tokens_T, c.costs["tokens"], c.accuracy) for c in curves]
+        bands = [mean_over_seeds(at_T) for at_T in np.transpose(runs_ST)]
+        axes.plot(tokens_T / 1e6, [b.value for b in bands], color=colors[method], label=method)
+        low, high = [b.low for b in bands], [b.high for b in bands]
+        axes.fill_between(tokens_T / 1e6, low, high, color=colors[method], alpha=0.12, linewidth=0)
+
+
+def main() -> None:
+    """Draw what is recorded of the main sets."""
+    recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
+    names = list(dict.fromkeys(method for methods in recorded.values() for method in methods))
+    colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(names)}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+        FigureCanvasSVG(figure)
+        panels = figure.subplots(1, len(recorded), sharey=True, squeeze=False)[0]
+        for axes, (problems, methods) in zip(panels, recorded.items(), strict=True):
+            draw(axes, methods, colors)
+            axes.set_title(problems)
+            axes.set_xlabel("response tokens (M)")
+        panels[0].set_ylabel("held-out avg@4")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        file = io.StringIO()
+        metadata = {"Date": None, "Creator": None, "Title": TITLE}
+        figure.savefig(file, format="svg", metadata=metadata)
+    lines = (line.rstrip() for line in file.getvalue().splitlines())
+    FIGURE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
