@@ -115,7 +115,12 @@ def test_each_response_is_bounded_as_trls_loss_averages(make_single, watch, loss
 
 
 REFUSED = {
-    "group_size must divide generation_batch_size, which is 12.*got 8": {"group_size": 8},
+    "group_size must divide generation_batch_size, which is 12.*got 8": {
+        "group_size": 8,
+        "exit_rule": rw.FixedCount(8),
+        "schedule": rw.Rounds(8, rounds=1),
+    },
+    "allows 1 draws a prompt, fewer than the .*: set group_size=1": {"group_size": None},
     "compares a response with others.*baseline='belief'": {
         "objective": "reference",
         "baseline": "pool",
