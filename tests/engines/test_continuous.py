@@ -17,7 +17,7 @@ from rollwise.engines.whole_batches import WholeBatchEngine
 def input_shapes(engine):
     """The shapes of what the slots' model is run on from now on."""
     shapes = []
-    engine._batch._forward._embed.register_forward_pre_hook(
+    engine._batch._forward._twin.get_input_embeddings().register_forward_pre_hook(
         lambda _, args: shapes.append(tuple(args[0].shape))
     )
     return shapes

@@ -232,3 +232,33 @@ def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> Pre
     if attention is not None:
         twin.set_attn_implementation(attention)
     return twin
+
+
+class ModelForward:
+    """Runs tokens through `model` with attention over slots; its weights are shared.
+
+    Args:
+        model: The model, which stays as it is.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._twin = sharing_weights(model, ATTENTION)
+
+    def __call__(
+        self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
+    ) -> Tensor:
+        """Compute logits.
+
+        Args:
+            ids: Token ids, shape (B, T).
+            positions: Of the tokens in their rows, shape (B, T).
+            slots: The attention.
+            keep: Which tokens to compute logits for: the number of last ones, or indices.
+
+        Returns:
+            Logits, shape (B, kept tokens, V).
+        """
+        logits: Tensor = self._twin(
+            input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, slots=slots
+        ).logits
+        return logits

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rollwise.engines.attention import Slots
-from rollwise.engines.decoder import Forward
+from rollwise.engines.attention import ModelForward, Slots
 from rollwise.engines.in_process import Response, sample, uniforms_of
 from rollwise.engines.kv_cache import KVCache
 from rollwise.engines.prefixes import PrefixCache
@@ -64,7 +63,7 @@ class ContinuousBatch:
 
     def __init__(
         self,
-        forward: Forward,
+        forward: ModelForward,
         vocabulary: int,
         make_cache: Callable[[int], KVCache],
         slots: int,

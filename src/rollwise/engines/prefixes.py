@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rollwise.engines.attention import Prefill
-from rollwise.engines.decoder import Forward
+from rollwise.engines.attention import ModelForward, Prefill
 from rollwise.sampling.draws import Key
 from rollwise.step.outcomes import Prompts
 
@@ -42,7 +41,7 @@ class PrefixCache:
         device: Where the model is.
     """
 
-    def __init__(self, forward: Forward, vocabulary: int, device: torch.device) -> None:
+    def __init__(self, forward: ModelForward, vocabulary: int, device: torch.device) -> None:
         self._forward, self._vocabulary, self._device = forward, vocabulary, device
         self._known: OrderedDict[Key, _Prefix] = OrderedDict()
 

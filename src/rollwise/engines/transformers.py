@@ -14,10 +14,9 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines import cpu
-from rollwise.engines.attention import ATTENTION, Prefill, sharing_weights
+from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
 from rollwise.engines.continuous import ContinuousBatch, FlushInterval
 from rollwise.engines.cpu.processes import SplitBatch
-from rollwise.engines.decoder import forward_of
 from rollwise.engines.engine import Engine
 from rollwise.engines.in_process import InProcessEngine, Response
 from rollwise.engines.kv_cache import BucketedCache, KVCache
@@ -87,12 +86,11 @@ class TransformersEngine(InProcessEngine):
         self._interrupted = threading.Event()
 
     def _make_batch(self, model: PreTrainedModel, slots: int) -> ContinuousBatch:
-        twin = sharing_weights(model, ATTENTION)
         longest = int(self.context) if math.isfinite(self.context) else 2**20
         return ContinuousBatch(
-            forward_of(twin),
-            vocabulary=twin.config.get_text_config().vocab_size,
-            make_cache=_cache_maker(twin, longest),
+            ModelForward(model),
+            vocabulary=model.config.get_text_config().vocab_size,
+            make_cache=_cache_maker(model, longest),
             slots=slots,
             longest=longest,
             max_new_tokens=self.max_new_tokens,
@@ -211,7 +209,7 @@ def _logits_in_slots(
     ids %= model.config.get_text_config().vocab_size
     positions = torch.arange(total, device=model.device)[None]
     wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
-    forward = forward_of(sharing_weights(model, ATTENTION))
+    forward = ModelForward(model)
     prefill, cache = Prefill(), _cache_maker(model, total)(1)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)

@@ -94,9 +94,9 @@ class AdaptiveSampling(StepRecipe):
             )
         if schedule.max_samples < size:
             raise ValueError(
-                f"{schedule} allows {schedule.max_samples} draws a prompt, fewer than the {size} of "
-                "a group (group_size, or num_generations), and TRL would train on rows without a "
-                f"response: set group_size={schedule.max_samples}"
+                f"{schedule} allows {schedule.max_samples} draws a prompt, fewer than the {size} "
+                "of a group (group_size, or num_generations), and TRL would train on rows without "
+                f"a response: set group_size={schedule.max_samples}"
             )
         if schedule.max_samples == 1 and recipe.resolved_objective.needs_variance:
             raise ValueError(
