@@ -12,7 +12,7 @@ belief that is told no more than results.
 
 A history is a file with a line for each visit, `step,prompt,correct,drawn`, compressed by gzip if
 its name ends so. Further columns may say the prompt's level, and how many responses were correct
-and drawn before the run; then beliefs that start from these are compared too. Those in
+and drawn before the run; then beliefs with these as features are compared too. Those in
 `benchmarks/histories` are runs of the built-in model with 1,024 prompts: GRPO on 2 to 10 terms, and
 single draws with the belief as baseline on 2 to 10 and 7 to 10 terms, chosen by worth or uniformly.
 
@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from rollwise.beliefs import Belief, Constant, DecayedBeta, LogitKalman
+from rollwise.beliefs import Belief, Constant, DecayedBeta, Features, LogitKalman
+from rollwise.tasks.columns import smoothed
 
 SHIPPED = Path(__file__).parent / "histories"
 VISITS = ("first", "second", "third", "later")
@@ -85,24 +86,29 @@ def read_history(file: Path, steps: int | None = None) -> Ints:
 
 
 def cold_starts(history: Ints) -> dict[str, Callable[[int], Belief]]:
-    """Make beliefs that start from what a history says of its prompts."""
+    """Make beliefs that know what a history says of its prompts."""
     prompts, first = np.unique(history[:, 1], return_index=True)
-    given: dict[str, Any] = {}
+    columns: dict[str, list[Any]] = {}
     if history.shape[1] > LEVEL:
-        levels = np.full(prompts.max() + 1, -1)
-        levels[prompts] = history[first, LEVEL]
-        given["levels"] = levels.tolist()
+        columns["level"] = in_places(prompts, history[first, LEVEL].tolist())
     if history.shape[1] >= MEASURED.stop:
-        measured = np.zeros((prompts.max() + 1, 2))
-        measured[prompts] = history[first, MEASURED]
-        given["measured"] = measured
-    starts = {name.rstrip("s"): {name: value} for name, value in given.items()}
-    if len(given) > 1:
-        starts["both"] = given
+        counts = history[first, MEASURED].tolist()
+        columns["pass_rate"] = in_places(prompts, [smoothed(*each) for each in counts])
+    chosen = {name: {name: values} for name, values in columns.items()}
+    if len(columns) > 1:
+        chosen["both"] = columns
     return {
-        f"logit Kalman, {name}": lambda total, start=start: LogitKalman(total, **start)
-        for name, start in starts.items()
+        f"logit Kalman, {name}": lambda total, own=own: LogitKalman(total, features=Features(own))
+        for name, own in chosen.items()
     }
+
+
+def in_places(prompts: Ints, values: list[Any]) -> list[Any]:
+    """Put a value at each prompt's place, None where there is none."""
+    column: list[Any] = [None] * (int(prompts.max()) + 1)
+    for prompt, value in zip(prompts.tolist(), values, strict=True):
+        column[prompt] = value
+    return column
 
 
 def replay(make: Callable[[int], Belief], history: Ints) -> dict[str, Floats]:

@@ -4,7 +4,6 @@ import json
 import re
 import tomllib
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file
 
@@ -224,51 +223,51 @@ BY_BELIEF = {
 
 
 def test_the_sampler_chooses_by_the_belief_that_is_named():
-    sampler = make_sampler(make_config(BY_BELIEF), list("abcdefgh"), [None] * 8)
+    sampler = make_sampler(make_config(BY_BELIEF), list("abcdefgh"), {})
     assert isinstance(sampler.belief, LogitKalman)
     assert (sampler.belief.total, sampler.belief.noise) == (8, 0.05)
     uniform = make_config({"prompts": {"type": "uniform", "batch_size": 8}})
-    own = make_sampler(uniform, list("abcdefgh"), [None] * 8)
+    own = make_sampler(uniform, list("abcdefgh"), {})
     assert isinstance(own.belief, DecayedBeta)
 
 
-def with_prior(prior, **belief):
-    return make_config(BY_BELIEF | {"belief": {"type": "logit_kalman", "prior": prior, **belief}})
+COLUMNS = {"level": [1] * 4 + [2] * 4, "source": [None] * 8, "mine": list(range(8))}
 
 
-def test_a_prior_of_levels_or_pass_rates_is_given_to_the_belief():
-    keys, levels = list("abcdefgh"), [1] * 4 + [2] * 4
-    by_level = make_sampler(with_prior("level"), keys, levels).belief
-    by_level.learn(np.arange(3), [0, 0, 0], [4, 4, 4])
-    assert by_level.mean(np.array([3])) < by_level.mean(np.array([7]))
-    measured = [(8.0, 8.0)] * 4 + [(0.0, 8.0)] * 4
-    config = with_prior("pass_rate", measured_weight=1.0)
-    by_rate = make_sampler(config, keys, levels, measured).belief
-    assert by_rate.mean(np.array([0])) > 0.7 > 0.3 > by_rate.mean(np.array([7]))
+def features_of(settings, columns=COLUMNS):
+    sampler = make_sampler(make_config(settings), list("abcdefgh"), columns)
+    return sampler.belief.features and sampler.belief.features.names
+
+
+def test_a_belief_takes_the_columns_that_the_data_has_unless_told_which():
+    named = {"type": "logit_kalman"}
+    assert features_of(BY_BELIEF | {"belief": named}) == ("level", "mine")
+    assert features_of(BY_BELIEF | {"belief": named | {"features": ["mine"]}}) == ("mine",)
+    assert features_of(BY_BELIEF | {"belief": named | {"features": []}}) is None
+    assert features_of(BY_BELIEF | {"belief": named}, {"source": [None] * 8}) is None
+    assert features_of({"prompts": {"type": "worth", "batch_size": 8}}) == ("level", "mine")
 
 
 @pytest.mark.parametrize(
-    ("prior", "message"),
+    ("belief", "message"),
     [
-        ("level", "`level`, but no problem has a `level`"),
-        ("pass_rate", "`pass_rate`, but no problem has a `pass_rate`"),
-        ("both", "`both`, but no problem has a `level`"),
+        ({"features": ["embedding"]}, "names embedding; the data has level, source, mine"),
+        ({"features": ["source"]}, "the column 'source' is empty"),
     ],
 )
-def test_a_prior_that_the_data_lacks_is_refused_by_name(prior, message):
+def test_features_that_the_data_lacks_are_refused_by_name(belief, message):
     with pytest.raises(ConfigError, match=message):
-        make_sampler(with_prior(prior), list("abcdefgh"), [None] * 8, [(0.0, 0.0)] * 8)
+        features_of(BY_BELIEF | {"belief": {"type": "logit_kalman", **belief}})
 
 
-def test_a_prior_of_the_file_is_unset_on_the_command_line(settle):
-    toml = "[belief]\ntype = 'logit_kalman'\nprior = 'level'\n"
-    assert settle("--belief.prior", "none", toml=toml).belief.prior is None
-
-
-@pytest.mark.parametrize("kind", ["own", "constant"])
-def test_a_belief_that_takes_no_prior_says_which_does(kind):
-    with pytest.raises(ConfigError, match=f"such as `belief.type` = `logit_kalman`.*`{kind}`"):
-        make_config({"belief": {"type": kind, "prior": "level"}})
+@pytest.mark.parametrize("belief", [{"features": ["level"]}, {"history": ["runs/earlier"]}])
+def test_a_belief_that_takes_no_features_says_which_does(belief):
+    message = "such as `belief.type` = `logit_kalman`"
+    with pytest.raises(ConfigError, match=message):
+        make_config({"belief": {"type": "constant", **belief}})
+    config = make_config({"prompts": {"type": "uniform", "batch_size": 8}, "belief": belief})
+    with pytest.raises(ConfigError, match=message):
+        make_sampler(config, list("abcdefgh"), COLUMNS)
 
 
 def test_with_a_baseline_by_belief_every_response_is_trained_on():

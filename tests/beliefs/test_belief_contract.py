@@ -6,6 +6,7 @@ import pytest
 from rollwise.beliefs import (
     Constant,
     DecayedBeta,
+    Features,
     LatestPassRate,
     LogitKalman,
     Ratings,
@@ -54,14 +55,17 @@ class TestLogitKalmanWithoutDrift(BeliefContract):
         return LogitKalman(total, drift_gain=0.0, noise=0.0, initial_pass_rate=0.1)
 
 
-class TestLogitKalmanWithLevels(BeliefContract):
+class TestLogitKalmanWithFeatures(BeliefContract):
     def make(self, total):
-        return LogitKalman(total, levels=[None, 1, 3, *[5] * (total - 3)])
+        levels = [None, 1, 3, *[5] * (total - 3)]
+        return LogitKalman(total, features=Features({"level": levels}))
 
 
-class TestLogitKalmanFromMeasuredPassRates(BeliefContract):
+class TestLogitKalmanWithVectorsAndHistory(BeliefContract):
     def make(self, total):
-        return LogitKalman(total, measured=[(place % 3, 4 * (place % 2)) for place in evens(total)])
+        rng = np.random.default_rng(0)
+        columns = {"vectors": rng.normal(size=(total, 5)), "history": [None, *[0.5] * (total - 1)]}
+        return LogitKalman(total, features=Features(columns))
 
 
 class TestConstant(BeliefContract):

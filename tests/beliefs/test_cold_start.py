@@ -1,118 +1,173 @@
-"""What is believed of prompts before their first visit: from levels and measured pass rates."""
+"""What is believed of prompts before their first visit: from columns and earlier runs."""
 
 import numpy as np
 import pytest
 
-from rollwise.beliefs import LogitKalman
-from rollwise.beliefs.kalman import posterior, spread
-from rollwise.beliefs.level_offsets import LevelOffsets
+from rollwise.beliefs import Features, LogitKalman, offsets_after
+from rollwise.beliefs.features import LONGEST_STEP, MEMORY, MOST_LABELS
 from rollwise.beliefs.ratings import logistic
 
 PLACES = np.arange(400)
+LOGITS = np.array([2.0, 0.0, -1.0, -3.0])[PLACES % 4]
 
 
-def drawn_by_level(seed=0, steps=40, batch=32):
-    """Single draws to 400 prompts of levels 1 to 4, whose logits lie around 2, 0, -1 and -3."""
+def drawn(seed=0, steps=40, batch=32, logits=LOGITS):
+    """Single draws to 400 prompts, whose logits scatter around those given."""
     rng = np.random.default_rng(seed)
-    level = PLACES % 4
-    logits = np.array([2.0, 0.0, -1.0, -3.0])[level] + rng.normal(0, 0.5, 400)
+    logits = logits + rng.normal(0, 0.5, 400)
     for _ in range(steps):
         places = rng.choice(400, batch, replace=False)
-        yield places, rng.random(batch) < logistic(logits[places]), logistic(logits[places])
+        correct = rng.random(batch) < logistic(logits[places])
+        yield places, correct.astype(np.int64), np.ones(batch, dtype=np.int64)
 
 
-def loss_of_first_visits(belief):
+def loss_of_first_visits(belief, **how):
     seen, losses = np.zeros(400, dtype=bool), []
-    for places, correct, _ in drawn_by_level():
+    for places, correct, counts in drawn(**how):
         expected = belief.believe(places)[0]
-        loss = -np.where(correct, np.log(expected), np.log1p(-expected))
+        loss = -np.where(correct == 1, np.log(expected), np.log1p(-expected))
         losses.extend(loss[~seen[places]])
         seen[places] = True
-        belief.learn(places, correct, np.ones(len(places)))
+        belief.learn(places, correct, counts)
     return np.mean(losses)
 
 
-def test_a_prompt_never_drawn_is_expected_to_be_like_others_of_its_level():
-    belief = LogitKalman(400, levels=(PLACES % 4 + 1).tolist())
-    unseen = np.ones(400, dtype=bool)
-    for places, correct, _ in drawn_by_level(steps=30, batch=8):
-        belief.learn(places, correct, np.ones(len(places)))
-        unseen[places] = False
+def believing(**columns):
+    return LogitKalman(400, features=Features(columns))
+
+
+RNG = np.random.default_rng(7)
+INFORMATIVE = {
+    "labels": {"level": (PLACES % 4 + 1).tolist()},
+    "texts": {"source": [f"set {i % 4}" for i in PLACES]},
+    "numbers": {"prompt_tokens": np.exp(3 - LOGITS + RNG.normal(0, 0.3, 400)).tolist()},
+    "measured": {"pass_rate": ((RNG.binomial(8, logistic(LOGITS)) + 0.5) / 9).tolist()},
+    "vectors": {
+        "embedding": [
+            [x, *noise] for x, noise in zip(LOGITS, RNG.normal(size=(400, 9)), strict=True)
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("columns", INFORMATIVE.values(), ids=INFORMATIVE)
+def test_informative_columns_predict_first_visits_better(columns):
+    assert (
+        loss_of_first_visits(believing(**columns)) < loss_of_first_visits(LogitKalman(400)) - 0.05
+    )
+
+
+def test_columns_of_noise_cost_little():
+    noise = {"level": RNG.integers(8, size=400).tolist(), "score": RNG.normal(size=400).tolist()}
+    assert loss_of_first_visits(believing(**noise)) < loss_of_first_visits(LogitKalman(400)) + 0.02
+
+
+def test_a_column_that_turns_is_followed():
+    """After 40 steps the easy level becomes the hard one; 20 steps later that is believed."""
+    belief = believing(level=(PLACES % 2).tolist())
+    for sign, steps in ((1, 40), (-1, 20)):
+        truth = np.where(PLACES % 2, 2.0, -2.0) * sign
+        for step in drawn(steps=steps, logits=truth):
+            belief.learn(*step)
+    assert belief.features.dot(np.array([1])) - belief.features.dot(np.array([0])) < -1
+
+
+def test_a_prompt_never_drawn_is_expected_to_be_like_others_with_its_features():
+    belief, unseen = believing(level=(PLACES % 4 + 1).tolist()), np.ones(400, dtype=bool)
+    for step in drawn(steps=30, batch=8):
+        belief.learn(*step)
+        unseen[step[0]] = False
     means = belief.believe(PLACES)[0]
     by_level = [means[unseen & (level == PLACES % 4)] for level in range(4)]
     assert all(each.std() < 1e-12 for each in by_level)
     assert np.diff([each[0] for each in by_level]).max() < -0.05
 
 
-def test_levels_predict_first_visits_better():
-    with_levels = LogitKalman(400, levels=(PLACES % 4 + 1).tolist())
-    assert loss_of_first_visits(with_levels) < loss_of_first_visits(LogitKalman(400)) - 0.1
+def test_weights_move_by_surprise_over_information():
+    """Of labels apart the steps are their own: with variance 1.5, surprise 3/10 and information
+    1.5, w = 0.3/(1/1.5 + 1.5); a step forgets a share of the information beyond the prior's."""
+    features = Features({"level": [7, 7, None]})
+    features.learn(np.array([0, 1]), np.array([0.1, 0.2]), np.array([1.0, 0.5]))
+    first = 0.3 / (1 / 1.5 + 1.5)
+    assert features.dot(slice(None)) == pytest.approx([first, first, 0.0])
+    features.learn(np.array([1]), np.array([-0.1]), np.array([0.0]))
+    kept = 1 / 1.5 + MEMORY * 1.5
+    assert features.dot(np.array([1])) == pytest.approx([first - 0.1 / kept])
+    features.learn(np.array([2]), np.array([9.0]), np.array([1.0]))
+    assert features.dot(np.array([2])) == pytest.approx([LONGEST_STEP])
 
 
-def test_one_level_for_all_tells_nothing_apart():
-    belief = LogitKalman(400, levels=[None] * 400)
-    for places, correct, _ in drawn_by_level(steps=5):
-        belief.learn(places, correct, np.ones(len(places)))
-    unseen = belief.believe(PLACES)[0][belief.state_dict()["visited_at"] < 0]
-    assert unseen.std() < 1e-12
+def test_columns_that_say_the_same_share_what_they_explain():
+    """Each of two equal columns moves half as far as one alone."""
+    one = Features({"a": [1.0, 2.0, 3.0, 4.0]})
+    two = Features({"a": [1.0, 2.0, 3.0, 4.0], "b": [1.0, 2.0, 3.0, 4.0]})
+    surprise, information = np.array([-0.2, 0.0, 0.0, 0.2]), np.full(4, 50.0)
+    for features in (one, two):
+        features.learn(np.arange(4), surprise, information)
+    assert two.dot(slice(None)) == pytest.approx(one.dot(slice(None)), rel=0.02)
 
 
-def test_an_offset_moves_by_surprise_over_information():
-    """τ² = 2: of surprises 1 and 2 with information 1.5, u = 3/(½ + 1.5); clipped at 1 a step. What
-    a step forgets of information is a hundredth of that beyond the prior's."""
-    offsets = LevelOffsets([7, 7, None], 2.0)
-    offsets.learn(np.array([0, 1]), np.array([0.2, 0.4]), np.array([1.0, 0.5]))
-    assert offsets.of(slice(None)) == pytest.approx([0.3, 0.3, 0.0])
-    offsets.learn(np.array([1]), np.array([-0.1]), np.array([0.0]))
-    assert offsets.of(np.array([1])) == pytest.approx([0.3 - 0.1 / (0.5 + 0.99 * 1.5)])
-    offsets.learn(np.array([2]), np.array([5.0]), np.array([1.0]))
-    assert offsets.of(np.array([2])) == pytest.approx([1.0])
+def test_numbers_of_any_scale_are_alike_and_missing_ones_say_nothing():
+    plain, scaled = Features({"a": [1.0, 2.0, 4.0, None]}), Features({"a": [10.0, 1e3, 1e9, None]})
+    for features in (plain, scaled):
+        features.learn(np.arange(4), np.array([-0.1, 0.0, 0.3, 0.0]), np.ones(4))
+    assert plain.dot(slice(None)) == pytest.approx(scaled.dot(slice(None)))
+    assert plain.dot(np.array([3])) == 0
 
 
-def test_a_state_of_other_levels_is_refused():
-    state = LogitKalman(3, levels=[1, 2, 2]).state_dict()
-    other = LogitKalman(3, levels=[1, 3, 3])
-    with pytest.raises(ValueError, match=r"of levels \[1.0, 2.0\], these have \[1.0, 3.0\]"):
-        other.load_state_dict(state)
-    with pytest.raises(ValueError, match="level_names"):
-        other.load_state_dict(LogitKalman(3).state_dict())
+def test_rare_labels_share_a_weight():
+    features = Features({"source": [str(i // 2) for i in range(1000)]})
+    assert len(features.feature_weights) == MOST_LABELS
+    features.learn(np.array([900]), np.array([0.5]), np.array([1.0]))
+    assert features.dot(np.array([999]))[0] == features.dot(np.array([900]))[0] > 0
 
 
-def test_measured_pass_rates_are_the_posterior_around_the_level_of_all():
-    """Half of 8 of 32 responses makes the share 4½/17; each offset is a posterior given its own."""
-    measured = np.array([[8, 8], [0, 8], [0, 8], [0, 8], [0, 0]])
-    belief = LogitKalman(5, measured=measured, measured_weight=0.5)
-    share = 4.5 / 17
-    level = np.log(share / (1 - share)) * spread(1.5)
-    mean, variance = posterior(np.full(5, level), np.full(5, 1.5), *measured.T / 2)
-    found = belief.logits(slice(None))
-    assert found[0] == pytest.approx(mean)
-    assert found[1] == pytest.approx(variance)
-    assert belief.believe(np.array([4]))[0] == pytest.approx([share])  # not measured
+def test_columns_without_differences_are_left_out():
+    features = Features({"level": [3, 3], "source": ["a", "b"], "pass_rate": [0.5, 0.5]})
+    assert features.names == ("source",)
 
 
-def test_a_measured_response_of_weight_0_says_nothing():
-    belief = LogitKalman(2, measured=[(4, 4), (0, 4)], measured_weight=0.0)
-    assert belief.believe(slice(None))[0] == pytest.approx([0.5, 0.5])
+def test_what_an_earlier_run_found_predicts_the_first_visits_of_the_next():
+    """In the earlier run the policy learned: its late visits are no easier prompts."""
+    steps = [
+        (places, (RNG.random(32) < logistic(LOGITS[places] + number / 20)).astype(int), counts)
+        for number, (places, _, counts) in enumerate(drawn(seed=3, steps=60))
+    ]
+    history = offsets_after(400, steps)
+    seen = np.isin(PLACES, np.concatenate([places for places, *_ in steps]))
+    assert np.array_equal(np.isnan(history), ~seen)
+    informed = loss_of_first_visits(believing(history=history.tolist()))
+    assert informed < loss_of_first_visits(LogitKalman(400)) - 0.05
 
 
-def test_measured_pass_rates_predict_first_visits_better():
-    rng = np.random.default_rng(5)
-    truth = logistic(np.array([2.0, 0.0, -1.0, -3.0])[PLACES % 4])
-    measured = np.stack([rng.binomial(8, truth), np.full(400, 8)], axis=1)
-    belief = LogitKalman(400, measured=measured)
-    assert loss_of_first_visits(belief) < loss_of_first_visits(LogitKalman(400)) - 0.1
+def test_a_state_goes_on_and_one_of_other_features_is_refused():
+    columns = {"level": (PLACES % 4).tolist(), "tokens": PLACES.astype(float).tolist()}
+    first, second = believing(**columns), believing(**columns)
+    for step in drawn(steps=5):
+        first.learn(*step)
+    second.load_state_dict(first.state_dict())
+    for belief in (first, second):
+        for step in drawn(seed=1, steps=2):
+            belief.learn(*step)
+    assert np.array_equal(first.believe(PLACES), second.believe(PLACES))
+    with pytest.raises(ValueError, match="of the features 'level,tokens', these are"):
+        believing(level=columns["level"]).load_state_dict(first.state_dict())
+    with pytest.raises(ValueError, match="lacks 'features'"):
+        second.load_state_dict(LogitKalman(400).state_dict())
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("columns", "message"),
     [
-        ({"levels": [1, 2]}, "levels must be of 3 prompts, got 2"),
-        ({"measured": [(1, 2)]}, r"measured must have shape \(3, 2\), got \(1, 2\)"),
-        ({"measured": [(1, 2), (3, 2), (0, 0)]}, "at least as many drawn"),
-        ({"measured_weight": -1.0}, "measured_weight must be finite and at least 0"),
+        ({"level": [1, 2]}, "features must be of 3 prompts, got 2"),
+        ({"level": [1, 2, 3], "a": [1]}, r"one value for each prompt, got \{'level': 3, 'a': 1\}"),
+        ({"a": [None, None, None]}, "the column 'a' is empty"),
+        ({"a": ["", "", ""]}, "the column 'a' is empty"),
+        ({"v": [[1.0, 2.0], [1.0], [1.0, 3.0]]}, r"vectors of 'v' must all have one length"),
+        ({"v": [[1.0, 2.0], [1.0, np.nan], [1.0, 3.0]]}, "vectors of 'v' must be finite"),
+        ({"v": np.zeros((3, 1025))}, "vectors of 'v' have 1025 numbers, at most 1024"),
     ],
 )
-def test_what_does_not_fit_is_refused(given, message):
+def test_what_does_not_fit_is_refused(columns, message):
     with pytest.raises(ValueError, match=message):
-        LogitKalman(3, **given)
+        LogitKalman(3, features=Features(columns))

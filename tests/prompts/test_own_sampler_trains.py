@@ -74,7 +74,7 @@ def train(tmp_path, monkeypatch):
     monkeypatch.setattr("rollwise.commands.train.LiveReport.step_ended", lambda report: None)
 
     def with_sampler(make, *arguments):
-        def made(config, keys, levels, measured):
+        def made(config, keys, columns):
             return make(list(keys), config.prompts.batch_size)
 
         monkeypatch.setattr(run, "make_sampler", made)

@@ -5,7 +5,8 @@ NumPy and the standard library only.
 
 from rollwise.beliefs.belief import Belief
 from rollwise.beliefs.counts import Constant, DecayedBeta, LatestPassRate
-from rollwise.beliefs.kalman import LogitKalman
+from rollwise.beliefs.features import Features
+from rollwise.beliefs.kalman import LogitKalman, offsets_after
 from rollwise.beliefs.ratings import Ratings
 
 BELIEFS: dict[str, type] = {
@@ -22,7 +23,9 @@ __all__ = [
     "Belief",
     "Constant",
     "DecayedBeta",
+    "Features",
     "LatestPassRate",
     "LogitKalman",
     "Ratings",
+    "offsets_after",
 ]

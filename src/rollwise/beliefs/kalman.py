@@ -1,15 +1,15 @@
 """A filter on each pass rate's logit, with a drift that all prompts share."""
 
 import copy
-from collections.abc import Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import Belief, beta_of
-from rollwise.beliefs.level_offsets import LevelOffsets
+from rollwise.beliefs.features import Features
 from rollwise.beliefs.ratings import logistic
 from rollwise.beliefs.state import Places, State
 from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting, share
@@ -39,7 +39,8 @@ LEAST_SCALE, MOST_SCALE = 0.2, 5.0
 class LogitKalman(Belief):
     """Tracks the logit of each pass rate as the policy learns: its mean and its variance.
 
-    A logit is z = L + x: the level L of the whole set, and the prompt's own offset x ~ N(0, V).
+    A logit is z = L + w·φ + x: the level L of the whole set, what features φ of the prompt say
+    (`Features`), and the prompt's own offset x ~ N(0, V).
 
     **Offsets.** A visit with k correct of n responses is an observation k ~ Binomial(n, σ(z)); mean
     and variance of the posterior are computed by quadrature (`posterior`). At each step an offset
@@ -62,21 +63,18 @@ class LogitKalman(Belief):
     framework applied to classification networks", equation 10) and the strength 1/(v·p(1 − p)) with
     p = σ(m), that of the Beta distribution whose Laplace approximation in logits is N(m, v).
 
-    **Before the first visit** all prompts are believed alike, unless `levels` or `measured` tell
-    them apart. With levels, an offset of each level is learned beside L (`LevelOffsets`). With
-    measured pass rates, L starts where it explains all of them, and offsets at their posterior.
+    **Before the first visit** prompts with the same features are believed alike. The uncertainty of
+    w is part of V: where features tell much, V shrinks.
 
     Use it where prompts are drawn once or a few times a step, so that one visit says little. 12
     bytes a prompt; the cost of a step depends on its prompts alone.
 
     Args:
         total: The number of prompts.
-        levels: The labelled level of each prompt, shape (total,); None where it has none.
-        measured: How many responses to each prompt were correct, and how many drawn, before the
-            run, shape (total, 2); 0 and 0 where none were. One counts as `measured_weight`.
+        features: What is known of each prompt before it is drawn; by default nothing.
 
     Raises:
-        ValueError: A setting out of its range, or levels or counts of another number of prompts.
+        ValueError: A setting out of its range, or features of another number of prompts.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -90,13 +88,7 @@ class LogitKalman(Belief):
         "_steps",
     )
 
-    levels: InitVar[Sequence[int | None] | None] = None
-    measured: InitVar[ArrayLike | None] = None
-    measured_weight: float = setting(
-        0.5,
-        "How many responses of the run one counts as that was drawn before it, perhaps "
-        "from another policy or at another temperature (`belief.prior` = `pass_rate`).",
-    )
+    features: Features | None = field(default=None, repr=False)
     initial_pass_rate: float = setting(
         0.5, "What is expected of a prompt before anything is known."
     )
@@ -114,16 +106,13 @@ class LogitKalman(Belief):
         0.02, "Share of a step's drift that is expected again at each later one; 0 for none."
     )
 
-    def __post_init__(
-        self, levels: Sequence[int | None] | None, measured: ArrayLike | None
-    ) -> None:
+    def __post_init__(self) -> None:
         if not 0 < self.initial_pass_rate < 1:
             raise ValueError(
                 f"initial_pass_rate must lie within (0, 1), got {self.initial_pass_rate}"
             )
         finite_above_zero("initial_variance", self.initial_variance)
         finite_at_least("noise", self.noise, 0)
-        finite_at_least("measured_weight", self.measured_weight, 0)
         share("drift_gain", self.drift_gain)
         share("trend_gain", self.trend_gain)
         self._steps = 0
@@ -135,32 +124,8 @@ class LogitKalman(Belief):
         self._offset = np.full(self.total, 0, dtype=np.float32)
         self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
         self._visited_at = np.full(self.total, -1, dtype=np.int32)
-        self._of_levels: LevelOffsets | None = None
-        if levels is not None:
-            if len(levels) != self.total:
-                raise ValueError(f"levels must be of {self.total} prompts, got {len(levels)}")
-            self._of_levels = LevelOffsets(levels, self.initial_variance)
-        if measured is not None:
-            self._start_from(np.asarray(measured, dtype=float))
-
-    def _start_from(self, measured: Floats) -> None:
-        """Believe what was measured: the level from all responses, offsets from each prompt's."""
-        if measured.shape != (self.total, 2):
-            raise ValueError(f"measured must have shape ({self.total}, 2), got {measured.shape}")
-        counts, member = np.unique(measured, axis=0, return_inverse=True)  # many have the same
-        correct, drawn = self.measured_weight * counts.T
-        if not np.all((correct >= 0) & (correct <= drawn) & (drawn < np.inf)):
-            raise ValueError("measured must hold correct responses, and at least as many drawn")
-        if not drawn.any():
-            return
-        # The pass rate that a prompt is expected to have before it is known is σ(L/width).
-        all_correct, all_drawn = self.measured_weight * measured.sum(axis=0)
-        share = (all_correct + 0.5) / (all_drawn + 1.0)
-        self._level = float(np.log(share / (1.0 - share)) * spread(self.initial_variance))
-        prior = np.full(len(counts), self._level), np.full(len(counts), self.initial_variance)
-        mean, variance = posterior(*prior, correct, drawn)
-        self._offset[:] = (mean - self._level)[member.ravel()]
-        self._variance[:] = variance[member.ravel()]
+        if self.features is not None and self.features.total != self.total:
+            raise ValueError(f"features must be of {self.total} prompts, got {self.features.total}")
 
     @property
     def variance(self) -> float:
@@ -183,9 +148,7 @@ class LogitKalman(Belief):
         kept = np.exp(-age * self.noise / self.variance)
         offset = self._scale * self._offset[places].astype(float)
         variance = self._scale**2 * self._variance[places].astype(float)
-        mean = self._level + np.sqrt(kept) * offset
-        if self._of_levels is not None:
-            mean += self._of_levels.of(places)
+        mean = self._centre(places) + np.sqrt(kept) * offset
         return mean, kept * variance + (1.0 - kept) * self.variance
 
     def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
@@ -200,8 +163,8 @@ class LogitKalman(Belief):
         self._level += self._trend
 
     def _centre(self, places: Places | slice) -> Floats | float:
-        """Return the logit around which prompts of their kind lie."""
-        return self._level + (0.0 if self._of_levels is None else self._of_levels.of(places))
+        """Return the logit around which prompts with the same features lie."""
+        return self._level + (0.0 if self.features is None else self.features.dot(places))
 
     def _learn_of_all(self, places: Places, correct: Floats, drawn: Floats) -> None:
         """Learn the level and the scale, which all prompts share, from a step's surprises."""
@@ -212,10 +175,10 @@ class LogitKalman(Belief):
         if self.learn_variance:
             self._scale_by(surprise, slope, (mean - self._centre(places)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
-        if self._of_levels is not None:
+        if self.features is not None:
             believed = logistic((mean + self._drift) / width)
             surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
-            self._of_levels.learn(places, surprise / width, slope / width**2)
+            self.features.learn(places, surprise / width, slope / width**2)
 
     def _move_level(self, surprise: float, slope: float) -> None:
         """One smoothed Newton step towards the level that explains the surprises, and a trend."""
@@ -236,24 +199,45 @@ class LogitKalman(Belief):
 
     def state_dict(self) -> State:
         """Return all that is known, as copies."""
-        of_levels = {} if self._of_levels is None else self._of_levels.state()
-        return super().state_dict() | of_levels
+        return super().state_dict() | ({} if self.features is None else self.features.state())
 
     def load_state_dict(self, state: State) -> None:
         """Resume from a state over the same number of prompts.
 
         Raises:
-            ValueError: Something is lacking, or is of another number of prompts.
+            ValueError: Something is lacking, or is of another number of prompts or other features.
         """
-        resumed = copy.copy(self._of_levels)
+        resumed = copy.copy(self.features)
         if resumed is not None:
             resumed.load(state)
         super().load_state_dict(state)
-        self._of_levels, self._drift = resumed, 0.0
+        self.features, self._drift = resumed, 0.0
 
     def metrics(self) -> dict[str, float]:
         """Return the latest step's drift and the standard deviation over the set, in logits."""
         return {"belief_drift": self._drift, "belief_spread": self.variance**0.5}
+
+
+def offsets_after(
+    total: int, steps: Iterable[tuple[Places, NDArray[np.int64], NDArray[np.int64]]]
+) -> Floats:
+    """Return what an earlier run found of each prompt, as the feature `history`.
+
+    A `LogitKalman` takes in the recorded visits, step by step, so that what the policy learned in
+    the meantime is not mistaken for an easy prompt.
+
+    Args:
+        total: The number of prompts.
+        steps: Of each recorded step the prompts, their correct responses, and all.
+
+    Returns:
+        How many logits a prompt lies above the others, shape (total,); NaN where it was not drawn.
+    """
+    belief, seen = LogitKalman(total), np.zeros(total, dtype=bool)
+    for places, correct, drawn in steps:
+        belief.learn(places, correct, drawn)
+        seen[places] = True
+    return np.where(seen, belief.logits(slice(None))[0] - belief._level, np.nan)
 
 
 def spread(variance: Any) -> Any:

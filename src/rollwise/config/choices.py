@@ -5,13 +5,14 @@ One of ours is added by a line in the registry of its package; nothing here chan
 
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from rollwise.beliefs import BELIEFS, Belief
+from rollwise.beliefs import BELIEFS, Belief, Features
 from rollwise.config.group import from_recipe
 from rollwise.config.sections import AT_A_TIME, Choice, Chosen, Typed
 from rollwise.engines import ENGINES
@@ -73,58 +74,66 @@ class OwnBelief:
 class BeliefSection(Typed):
     """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
 
-    prior: Literal["pass_rate", "level", "both"] | None = None
-    """What tells prompts apart before they are first drawn: their measured pass rates (columns
-    `pass_rate` and `drawn`, which `rollwise prepare` writes), their labelled `level`, whose pass
-    rate is learned from other prompts of it, or both."""
+    features: list[str] | None = None
+    """Columns of the data by which pass rates are told before the first visit; by default those of
+    `source`, `subject`, `level`, `pass_rate`, `solution_length` and `prompt_tokens` that the data
+    has. [] uses none. Any other column of labels, numbers or vectors may be named."""
+    history: list[str] = Field(default_factory=list)
+    """Folders of earlier runs on the same data, whose `visits/` say how hard each prompt is."""
 
     def make(  # type: ignore[override]
         self,
         total: int,
-        levels: Sequence[int | None] = (),
-        measured: Sequence[tuple[float, float]] = (),
+        columns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        own: Any = None,
     ) -> Belief | None:
         """Build the belief; None stands for the sampler's own.
 
         Args:
             total: The number of prompts.
-            levels: The labelled level of each, shape (P,); None where it has none.
-            measured: Correct and all responses drawn to each beforehand, shape (P, 2).
+            columns: Name -> a value for each prompt, shape (P,).
+            own: The class of belief that the prompt sampler brings.
 
         Raises:
-            ValueError: This belief takes no such prior, or no prompt has what it is made from.
+            ValueError: This belief takes no features, or a column is unknown, empty or malformed.
         """
-        prior = self._prior(levels, measured)
-        if self.kind is OwnBelief:
+        kind = own if self.kind is OwnBelief else self.kind
+        self._check_takes(kind)
+        chosen = self._chosen(columns) if _takes_features(kind) else {}
+        if kind is None or (self.kind is OwnBelief and not chosen):
             return None
-        belief: Belief = self.kind(total, **prior, **self.own())
+        given = {"features": Features(chosen)} if chosen else {}
+        belief: Belief = kind(total, **given, **self.own())
         return belief
 
-    def _prior(
-        self, levels: Sequence[int | None], measured: Sequence[tuple[float, float]]
-    ) -> dict[str, Any]:
-        """Return what the belief is given besides its settings."""
-        prior: dict[str, Any] = {}
-        if self.prior in ("level", "both"):
-            if all(level is None for level in levels):
-                raise ValueError(f"`belief.prior` is `{self.prior}`, but no problem has a `level`")
-            prior["levels"] = levels
-        if self.prior in ("pass_rate", "both"):
-            if not any(drawn for _, drawn in measured):
-                raise ValueError(
-                    f"`belief.prior` is `{self.prior}`, but no problem has a `pass_rate` and the "
-                    "number `drawn` that it was measured with; `rollwise prepare` writes both"
-                )
-            prior["measured"] = measured
-        if not prior.keys() <= inspect.signature(self.kind).parameters.keys():
+    def _check_takes(self, kind: Any) -> None:
+        if (self.features or self.history) and not _takes_features(kind):
+            name = getattr(kind, "__name__", "that of the prompt sampler")
             raise ValueError(
-                f"`belief.prior` = `{self.prior}` needs a belief that takes it, such as "
-                f"`belief.type` = `logit_kalman`; it is `{self.type}`"
+                "`features` and `history` need a belief that takes them, such as `belief.type` = "
+                f"`logit_kalman`; it is {name}"
             )
-        return prior
+
+    def _chosen(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """Return the columns that are used as features."""
+        if self.features is None:
+            return {n: v for n, v in columns.items() if any(x not in (None, "") for x in v)}
+        if unknown := [name for name in self.features if name not in columns]:
+            raise ValueError(
+                f"`features` names {', '.join(unknown)}; the data has "
+                f"{', '.join(columns) or 'no columns'}"
+            )
+        wanted = [*self.features, *(["history"] if self.history else [])]
+        return {name: columns[name] for name in wanted}
 
     def _try(self) -> None:
-        self.make(1, [0], [(0.0, 1.0)])
+        if self.kind is not OwnBelief:
+            self._check_takes(self.kind)
+            self.kind(1, **self.own())
+
+
+def _takes_features(kind: Any) -> bool:
+    return kind is not None and "features" in inspect.signature(kind).parameters
 
 
 class PromptSection(Typed):
@@ -279,7 +288,7 @@ CHOICES = {
             "own",
             BeliefSection,
             verbs=("believe",),
-            given=("total", "levels", "measured"),
+            given=("total", "features"),
         ),
         Choice("exit", EXIT_RULES, "balanced", ExitSection, verbs=("satisfied", "satisfied_by")),
         Choice("schedule", SCHEDULES, "rounds", ScheduleSection, verbs=("dispatcher",)),

@@ -26,6 +26,9 @@ CALCULATOR = {"type": "calculator"}
 METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
 """Sections that say how responses are sampled and compared; so does `prompts.type`."""
 
+OF_THE_DATA = {"features", "history"}
+"""Settings of a belief that say what is known of the prompts, not how they are sampled."""
+
 RIGHT_OR_WRONG = ("exact", "math", "code")
 """Graders whose rewards are 0 and 1."""
 
@@ -58,7 +61,7 @@ def _names_a_method(given: Mapping[str, Any]) -> bool:
     source = ENVIRONMENT if setting(given, "data", "environment", "") else BUILT_IN
     grading = grading_defaults(given, setting(given, "data", "train", source))
     return (
-        any(given.get(section) for section in METHOD)
+        any(set(given.get(section) or ()) - OF_THE_DATA for section in METHOD)
         or setting(given, "prompts", "type", None) is not None
         or setting(given, "backend", backend.tag, backend.default) != backend.default
         or grading["type"] not in RIGHT_OR_WRONG

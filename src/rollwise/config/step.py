@@ -1,7 +1,7 @@
 """From the settings of a run to what its steps need: their recipe, and the prompt sampler."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -31,27 +31,29 @@ def step_recipe(config: TrainConfig) -> StepRecipe:
 def make_sampler(
     config: TrainConfig,
     keys: Sequence[Key],
-    levels: Sequence[int | None],
-    measured: Sequence[tuple[float, float]] = (),
+    columns: Mapping[str, Sequence[Any]],
 ) -> PromptSampler:
     """Make the prompt sampler that the settings describe, with its belief.
 
     Args:
         config: The settings.
         keys: The prompts, each once.
-        levels: The labelled level of each, shape (P,); None where it has none.
-        measured: Correct and all responses drawn to each beforehand, shape (P, 2); 0 and 0 where
-            none were. Only `belief.prior` = `pass_rate` looks at them.
+        columns: Name -> a value for each prompt, shape (P,): what a belief may take as features. A
+            curriculum looks at `level`.
 
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
     try:
-        belief = config.belief.make(len(keys), levels, measured)
+        belief = config.belief.make(
+            len(keys), columns, getattr(config.prompts.kind, "belief_kind", None)
+        )
     except ValueError as error:
         raise ConfigError(f"`belief`: {error}") from None
     try:
-        sampler: PromptSampler = config.prompts.make(keys, config.seed, levels, belief)
+        sampler: PromptSampler = config.prompts.make(
+            keys, config.seed, columns.get("level", [None] * len(keys)), belief
+        )
     except ValueError as error:
         raise ConfigError(f"`prompts`: {error}") from None
     return sampler

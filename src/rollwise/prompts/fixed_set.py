@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,7 @@ class FixedSetSampler(PromptSampler):
         belief: What is known of pass rates; the sampler updates it. By default one of its own.
 
     Attributes:
+        belief_kind: The class of its own belief.
         place: Where each key stands in their order, from 0.
         asks: Batches asked for so far.
 
@@ -46,6 +47,8 @@ class FixedSetSampler(PromptSampler):
         ValueError: A key twice, a batch larger than the set, or a belief of another number of
             prompts.
     """
+
+    belief_kind: ClassVar[type[Belief]] = DecayedBeta
 
     keys: Sequence[Key] = field(repr=False)
     batch_size: int
@@ -171,7 +174,7 @@ class FixedSetSampler(PromptSampler):
 
     def _make_belief(self) -> Belief:
         """Make the default belief."""
-        return DecayedBeta(len(self.keys))
+        return self.belief_kind(len(self.keys))
 
     def _learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         """Take in the counts of some prompts, shape (P,) each, all with draws."""

@@ -1,6 +1,7 @@
 """Prompts that fail often are drawn more often."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ class Prioritized(FixedSetSampler):
     drawn again. You can pass any other belief.
     """
 
+    belief_kind: ClassVar[type[Belief]] = LatestPassRate
+
     unvisited: float = setting(
         0.0, "The pass rate by which a prompt is drawn before its first visit."
     )
@@ -48,6 +51,3 @@ class Prioritized(FixedSetSampler):
         solved = np.flatnonzero(left)
         more = rng.choice(solved, min(count - len(chosen), len(solved)), replace=False)
         return np.concatenate([chosen, more])
-
-    def _make_belief(self) -> Belief:
-        return LatestPassRate(len(self.keys))

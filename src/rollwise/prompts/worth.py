@@ -1,6 +1,7 @@
 """Prompts in proportion to what one more response to them is worth."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ class Worth(FixedSetSampler):
     Prompts that are chosen more often also count more: they are not weighted down in return.
     """
 
+    belief_kind: ClassVar[type[Belief]] = LogitKalman
+
     objective: str = setting("linear", "f: `linear`, `log`, `sqrt` or `arcsine`.")
     power: float = setting(1.0, "The worth is raised to this power; 0 chooses uniformly.")
     exploration: float = setting(
@@ -56,9 +59,6 @@ class Worth(FixedSetSampler):
         slope = FUNCTIONS[self.objective].slope(known)
         worth: NDArray[np.float64] = (slope**2 * known * (1.0 - known)) ** self.power
         return worth
-
-    def _make_belief(self) -> Belief:
-        return LogitKalman(len(self.keys))
 
     def _choose(self, count: int, exclude: Mask | None) -> Places:
         rng = self._rng()

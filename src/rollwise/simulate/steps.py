@@ -14,6 +14,7 @@ from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Estimate
 from rollwise.step import Step, StepRecipe, take_step
+from rollwise.tasks.columns import smoothed
 from rollwise.tasks.pass_rates import RatedPrompt
 
 PER_TOKENS = {"signal_per_1000_tokens": ("tokens", 1000.0)}
@@ -116,8 +117,10 @@ def take_steps(
     sampler = make_sampler(
         config,
         [prompt.key for prompt in prompts],
-        [prompt.level for prompt in prompts],
-        [prompt.measured for prompt in prompts],
+        {
+            "level": [prompt.level for prompt in prompts],
+            "pass_rate": [smoothed(*prompt.measured) for prompt in prompts],
+        },
     )
 
     for number in range(1, steps + 1):

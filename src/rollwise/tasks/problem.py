@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 Message = dict[str, str]
 """One turn of a conversation: `role` and `content`."""
@@ -35,6 +37,7 @@ class Problem:
         solution: A worked solution, if the data set has one.
         measured: How many responses were correct, and how many drawn, when its pass rate was
             measured; 0 and 0 if it was not.
+        columns: Further columns that were asked for: name -> value.
     """
 
     key: str
@@ -45,6 +48,7 @@ class Problem:
     subject: str = ""
     solution: str = ""
     measured: tuple[float, float] = (0.0, 0.0)
+    columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
     def ask(

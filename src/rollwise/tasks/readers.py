@@ -8,7 +8,7 @@ with), and `key`, which then names the problem; other columns are not used.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,7 @@ def read_problems(
     instruction: str = "",
     system_prompt: str = "",
     environment: EnvironmentSource | None = None,
+    columns: Collection[str] = (),
 ) -> ProblemSet:
     """Read the problems of a source; each is kept once, where it comes first.
 
@@ -110,6 +111,7 @@ def read_problems(
         instruction: Put below each problem of the plain schema; verl's prompts have their own.
         system_prompt: The first message of each problem that has no system message.
         environment: The environment whose questions are read if `source` is `environment`.
+        columns: Further columns that problems keep, where a row has them.
 
     Raises:
         DataError: The source cannot be read, has neither schema, or has a malformed row.
@@ -118,7 +120,9 @@ def read_problems(
     if source == ENVIRONMENT and environment is not None:
         return ProblemSet.of(_asked_by(environment, system_prompt))
     question, answer = problem_column or "problem", answer_column or "answer"
-    table = read_table(source, split, subset, {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS})
+    table = read_table(
+        source, split, subset, {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS, *columns}
+    )
     is_renamed = bool(problem_column or answer_column)
     if not is_renamed and set(VERL_COLUMNS) <= set(table.columns):
         pairs = ((row, _prompt(row, question), _ground_truth(row)) for row in table.rows)
@@ -128,7 +132,10 @@ def read_problems(
             (row, _question(row, question, instruction), row.answer(answer, row.cells.get(answer)))
             for row in table.rows
         )
-    return ProblemSet.of(_problem(row, asked, truth, system_prompt) for row, asked, truth in pairs)
+    kept = [name for name in columns if name in table.columns]
+    return ProblemSet.of(
+        _problem(row, asked, truth, system_prompt, kept) for row, asked, truth in pairs
+    )
 
 
 def _asked_by(environment: EnvironmentSource, system_prompt: str) -> Iterable[Problem]:
@@ -195,12 +202,23 @@ def _measured(row: Row) -> tuple[float, float]:
     return float(pass_rate * drawn), float(drawn)
 
 
-def _problem(row: Row, messages: tuple[Message, ...], answer: str, system_prompt: str) -> Problem:
+def _problem(
+    row: Row, messages: tuple[Message, ...], answer: str, system_prompt: str, columns: list[str]
+) -> Problem:
     """Make a problem of a row, valid or not."""
     messages = with_system_prompt(messages, system_prompt)
     key = row.text("key") or problem_key(messages)
     source, notes = row.text("data_source"), (row.note("subject"), row.note("solution"))
-    return Problem(key, messages, answer, source, level_of(row), *notes, _measured(row))
+    return Problem(
+        key,
+        messages,
+        answer,
+        source,
+        level_of(row),
+        *notes,
+        _measured(row),
+        {name: row.cells.get(name) for name in columns},
+    )
 
 
 def _require_plain(table: Table, *plain: str) -> None:

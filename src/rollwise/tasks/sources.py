@@ -1,5 +1,7 @@
 """The problems that the section `data` of a command's settings names."""
 
+from collections.abc import Collection
+
 from rollwise.config.data import DataSettings, ReadingSettings
 from rollwise.config.drawing import SourceSettings
 from rollwise.errors import ConfigError
@@ -28,13 +30,19 @@ def make_built_in(
         raise ConfigError(f"`data`: {error}") from None
 
 
-def read_source(source: str, data: DataSettings | SourceSettings, split: str) -> ProblemSet:
+def read_source(
+    source: str,
+    data: DataSettings | SourceSettings,
+    split: str,
+    columns: Collection[str] = (),
+) -> ProblemSet:
     """Read the problems of a file, a data set on the hub or an environment.
 
     Args:
         source: Which.
         data: Says how they are read and asked.
         split: The split of a data set on the hub.
+        columns: Further columns that problems keep.
 
     Raises:
         DataError: They cannot be read.
@@ -48,4 +56,5 @@ def read_source(source: str, data: DataSettings | SourceSettings, split: str) ->
         instruction=data.instruction,
         system_prompt=data.system_prompt,
         environment=data.source(),
+        columns=columns,
     )

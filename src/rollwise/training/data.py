@@ -81,7 +81,7 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
 def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
     if source in BUILT_IN_NAMES:
         return _make(config, config.evaluation.problems, seed)
-    found = read_source(source, config.data, split)
+    found = read_source(source, config.data, split, config.belief.features or ())
     log.info("%s: %s", source, found.describe())
     if not found.problems:
         raise DataError(f"{source} holds no problem that can be used: {found.describe()}")

@@ -9,6 +9,8 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.models.building import build
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
+from rollwise.records.history import with_history
+from rollwise.tasks.columns import feature_columns
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import check_checkpoint, load_checkpoint, prune_checkpoints
 from rollwise.training.data import load_data
@@ -47,12 +49,9 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     learner = backend.learner
     parts = build(config, backend)
     data = load_data(parts)
-    sampler = make_sampler(
-        config,
-        [problem.key for problem in data.train],
-        [problem.level for problem in data.train],
-        [problem.measured for problem in data.train],
-    )
+    keys = [problem.key for problem in data.train]
+    columns = feature_columns(data.train, data.prompts)
+    sampler = make_sampler(config, keys, with_history(columns, config.belief.history, keys))
     grader = parts.grader
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")

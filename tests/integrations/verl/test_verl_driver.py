@@ -1,5 +1,6 @@
 """What verl's driver does with the reports: the replay buffer and the trainer, without a run."""
 
+import json
 import logging
 from types import SimpleNamespace
 
@@ -26,8 +27,8 @@ from rollwise.integrations.verl.reports import PromptReport, order_of
 from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
+    columns_of,
     heldout_figures,
-    measured_pass_rates,
     numbers,
     places_of_prompts,
 )
@@ -144,15 +145,16 @@ def asked(text):
     return [{"role": "user", "content": text}]
 
 
-def test_measured_pass_rates_are_those_of_our_files():
+def test_columns_are_those_of_our_files_or_the_levels_of_others():
+    features = json.dumps({"level": 3, "pass_rate": 0.25})
     ours = Rows(
-        {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3, "measured": [2.0, 8.0]}},
-        {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
+        {"prompt": asked("a"), "extra_info": {"key": "k1", "features": features}},
+        {"prompt": asked("b"), "extra_info": {"key": "k2", "features": "{}"}},
     )
-    places = places_of_prompts(ours, "prompt")
-    assert measured_pass_rates(ours, places) == [(2.0, 8.0), (0.0, 0.0)]
-    others = Rows({"prompt": asked("a")})
-    assert measured_pass_rates(others, places_of_prompts(others, "prompt")) == []
+    assert columns_of(ours, [1, 0]) == {"level": [None, 3], "pass_rate": [None, 0.25]}
+    others = Rows({"prompt": asked("a"), "extra_info": {"level": 5}})
+    assert columns_of(others, [0]) == {"level": [5]}
+    assert columns_of(Rows({"prompt": asked("a")}), [0]) == {"level": [None]}
 
 
 def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
@@ -160,11 +162,11 @@ def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
         {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3}},
         {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
     )
-    assert places_of_prompts(ours, "prompt") == {"k1": (0, 3), "k2": (1, None)}
+    assert places_of_prompts(ours, "prompt") == {"k1": 0, "k2": 1}
     others = Rows({"prompt": asked("a")}, {"prompt": asked("b")}, {"prompt": asked("a")})
     with caplog.at_level(logging.WARNING):
         places = places_of_prompts(others, "prompt")
-    assert [place for place, _ in places.values()] == [0, 1]
+    assert list(places.values()) == [0, 1]
     assert "1 prompts come more than once" in caplog.text
 
 
@@ -177,7 +179,7 @@ def trainer(tmp_path):
     )
     keys = list("abcdef")
     trainer.recipe = step_recipe(trainer.settings)
-    trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.places = {key: place for place, key in enumerate(keys)}
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * 6)
     trainer.train_dataset = [{"raw_prompt": asked(key), "n": torch.tensor([0])} for key in keys]
     trainer.global_steps = 4

@@ -1,5 +1,6 @@
 """Problems as files that verl reads."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,14 +10,14 @@ import pyarrow.parquet as pq
 from rollwise.config import TrainConfig
 from rollwise.files import written_whole
 from rollwise.tasks import Problem
+from rollwise.tasks.columns import feature_columns
 from rollwise.training.data import read_both
 
 EXTRA = pa.struct(
     [
         ("index", pa.int64()),
         ("key", pa.string()),
-        ("level", pa.int64()),
-        ("measured", pa.list_(pa.float64())),
+        ("features", pa.string()),
     ]
 )
 
@@ -35,13 +36,15 @@ def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
 
 
 def _write(problems: Sequence[Problem], path: Path) -> Path:
+    columns = feature_columns(problems)
+    features = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     rows = {
         "data_source": [problem.source or "rollwise" for problem in problems],
         "prompt": [list(problem.messages) for problem in problems],
         "reward_model": [{"style": "rule", "ground_truth": p.answer} for p in problems],
         "extra_info": pa.array(
             [
-                {"index": i, "key": p.key, "level": p.level, "measured": p.measured}
+                {"index": i, "key": p.key, "features": json.dumps(features[i])}
                 for i, p in enumerate(problems)
             ],
             EXTRA,

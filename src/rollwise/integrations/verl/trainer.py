@@ -26,6 +26,7 @@ from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
+from rollwise.records.history import with_history
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
 from rollwise.step.metrics import tell
@@ -84,9 +85,10 @@ class PoolTrainer:
     def _init_dataloader(self) -> None:
         super()._init_dataloader()  # type: ignore[misc]
         self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
-        keys, levels = list(self.places), [level for _, level in self.places.values()]
-        measured = measured_pass_rates(self.train_dataset.dataframe, self.places)
-        self.sampler = make_sampler(self.settings, keys, levels, measured)
+        keys = list(self.places)
+        columns = columns_of(self.train_dataset.dataframe, list(self.places.values()))
+        known = with_history(columns, self.settings.belief.history, keys)
+        self.sampler = make_sampler(self.settings, keys, known)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
         """Ask for prompts that are not under way; verl's own data loader is not used.
@@ -103,7 +105,7 @@ class PoolTrainer:
                 f"in the data set {len(busy)} are under way; give more problems, or set a smaller "
                 "`prompts.batch_size`"
             )
-        rows = collate_fn([self.train_dataset[self.places[key][0]] for key in keys])
+        rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
         orders = (order.as_field() for order in self._orders(keys))
@@ -168,7 +170,7 @@ class PoolTrainer:
 
     def _question(self, key: Any) -> str:
         """Return the last message of a prompt, as `visits/` shows it."""
-        row = self.train_dataset.dataframe[self.places[key][0]]
+        row = self.train_dataset.dataframe[self.places[key]]
         return str(row[self.config.data.prompt_key][-1]["content"])
 
     # Advantages.
@@ -276,31 +278,37 @@ class RollwiseTrainer(PoolTrainer, PPOTrainerSync):
     mode = "sync"
 
 
-def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None]]:
-    """Name each prompt of a data set: key -> its place and its level.
+def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, int]:
+    """Name each prompt of a data set: key -> its place.
 
-    Files that `rollwise verl` wrote have keys and levels in `extra_info`; in other files the key
-    is a hash of the prompt. Of equal prompts the first is used.
+    Files that `rollwise verl` wrote have keys in `extra_info`; in other files the key is a hash of
+    the prompt. Of equal prompts the first is used.
     """
-    places: dict[str, tuple[int, int | None]] = {}
-    extras = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
-    for place, (messages, extra) in enumerate(zip(rows[prompt_key], extras, strict=True)):
-        key = (extra or {}).get("key") or problem_key(tuple(messages))
-        places.setdefault(key, (place, (extra or {}).get("level")))
+    places: dict[str, int] = {}
+    for place, (messages, extra) in enumerate(zip(rows[prompt_key], _extras(rows), strict=True)):
+        places.setdefault((extra or {}).get("key") or problem_key(tuple(messages)), place)
     if len(places) < len(rows):
         log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
     return places
 
 
-def measured_pass_rates(
-    rows: Any, places: dict[str, tuple[int, int | None]]
-) -> list[tuple[float, float]]:
-    """Return correct and all responses drawn to each prompt beforehand; 0 and 0 where none were."""
-    if "extra_info" not in rows.column_names:
-        return []
-    extras = rows["extra_info"]
-    found = [(extras[place] or {}).get("measured") or (0.0, 0.0) for place, _ in places.values()]
-    return [(correct, drawn) for correct, drawn in found]
+def columns_of(rows: Any, places: Sequence[int]) -> dict[str, list[Any]]:
+    """Return what a data set says of its prompts: name -> a value for each of `places`.
+
+    Files that `rollwise verl` wrote have all columns in `extra_info`; others perhaps a level.
+    """
+    extras = _extras(rows)
+    found = [extras[place] or {} for place in places]
+    features = [
+        json.loads(extra["features"]) if extra.get("features") else {"level": extra.get("level")}
+        for extra in found
+    ]
+    names = dict.fromkeys(name for row in features for name in row)
+    return {name: [row.get(name) for row in features] for name in names}
+
+
+def _extras(rows: Any) -> Sequence[dict[str, Any] | None]:
+    return rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
 
 
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:

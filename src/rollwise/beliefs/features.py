@@ -1,0 +1,263 @@
+"""What data says of prompts before they are drawn, and how it tells pass rates."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.beliefs.state import Places, State, from_state, load_into, state_of
+
+Floats = NDArray[np.float64]
+
+MOST_LABELS = 128
+"""Labels of a column that have a weight of their own; rarer ones share one."""
+
+MOST_DIMENSIONS = 1024
+"""The longest vectors that are taken."""
+
+DIRECTIONS, SAMPLED = 32, 4096
+"""Directions of a vector that have weights: those of the largest variance, over a sample."""
+
+IN_LOGITS = ("pass_rate", "history")
+"""Columns that say how hard a prompt was elsewhere. Their weight starts at ½."""
+
+MEMORY = 0.95
+"""What a step keeps of the information that earlier steps gave of the weights."""
+
+LONGEST_STEP = 1.0
+"""Of a weight, in logits."""
+
+_KEPT = ("feature_weights", "feature_information")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One weight for each label; what has no label has a weight of its own."""
+
+    member: NDArray[np.int32]
+    width: int
+    prior_mean: ClassVar[float] = 0.0
+    prior_variance: ClassVar[float] = 1.5
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "Labels":
+        """Number the labels by how often they come; the rarest beyond `MOST_LABELS` share one."""
+        counts = Counter(values).most_common()
+        number = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
+        member = np.fromiter((number[value] for value in values), np.int32, len(values))
+        return cls(member, min(len(counts), MOST_LABELS))
+
+    def rows(self, places: Places) -> Floats:
+        """Return φ of some prompts, shape (P, width)."""
+        return np.eye(self.width)[self.member[places]]
+
+    def dot(self, places: Places | slice, weights: Floats) -> Floats:
+        """Return φ·w of some prompts, shape (P,)."""
+        found: Floats = weights[self.member[places]]
+        return found
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One weight for a number; 0 where it is missing."""
+
+    value: NDArray[np.float32]
+    prior_mean: float = 0.0
+    width: ClassVar[int] = 1
+    prior_variance: ClassVar[float] = 1.0
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[Any]) -> "Numbers":
+        """Bring numbers to one scale: differences of logits, or else logits of their ranks.
+
+        Ranks make a weight mean the same for a length, a score and a year.
+        """
+        number = np.array([np.nan if v is None else v for v in values], dtype=float)
+        known = np.isfinite(number)
+        if name == "pass_rate":
+            share = number.clip(0.02, 0.98)
+            number = np.log(share / (1 - share))
+        elif name not in IN_LOGITS:
+            _, rank, ties = np.unique(number[known], return_inverse=True, return_counts=True)
+            below = np.cumsum(ties) - ties / 2
+            share = below[rank] / known.sum()
+            number[known] = np.log(share / (1 - share)) * (math.sqrt(3) / math.pi)
+        number[known] -= number[known].mean()
+        value = np.where(known, number, 0.0).astype(np.float32)
+        return cls(value, 0.5 if name in IN_LOGITS else 0.0)
+
+    def rows(self, places: Places) -> Floats:
+        """Return φ of some prompts, shape (P, 1)."""
+        return self.value[places, None].astype(float)
+
+    def dot(self, places: Places | slice, weights: Floats) -> Floats:
+        """Return φ·w of some prompts, shape (P,)."""
+        found: Floats = self.value[places] * weights[0]
+        return found
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Weights for the directions in which vectors differ most."""
+
+    vector: NDArray[np.floating]
+    centre: Floats
+    basis: Floats
+    prior_mean: ClassVar[float] = 0.0
+    prior_variance: ClassVar[float] = 1.5
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.floating]) -> "Vectors":
+        """Find the directions; shape of vectors (total, D)."""
+        step = max(1, len(vectors) // SAMPLED)
+        sample = np.asarray(vectors[::step], dtype=float)
+        centre = sample.mean(axis=0)
+        _, sizes, directions = np.linalg.svd(sample - centre, full_matrices=False)
+        kept = min(DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))
+        scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
+        return cls(vectors, centre, directions[:kept].T * scale)
+
+    @property
+    def width(self) -> int:
+        """How many directions have weights."""
+        return int(self.basis.shape[1])
+
+    def rows(self, places: Places) -> Floats:
+        """Return φ of some prompts, shape (P, width)."""
+        found: Floats = (self.vector[places] - self.centre) @ self.basis
+        return found
+
+    def dot(self, places: Places | slice, weights: Floats) -> Floats:
+        """Return φ·w of some prompts, shape (P,)."""
+        direction = self.basis @ weights
+        found: Floats = self.vector[places] @ direction - self.centre @ direction
+        return found
+
+
+Column = Labels | Numbers | Vectors
+"""Numbers φ for each prompt, `width` of them, whose weights have the prior N(mean, variance)."""
+
+
+def column_of(name: str, values: Sequence[Any]) -> Column | None:
+    """Read a column by what is in it: labels, numbers, or vectors; None if all are equal.
+
+    Texts, booleans and integers of at most `MOST_LABELS` values are labels. `level`, `source` and
+    `subject` always are.
+
+    Raises:
+        ValueError: It is empty, or its vectors are of several lengths, too long or not finite.
+    """
+    given = [None if value == "" else value for value in values] if _plain(values) else values
+    known = [value for value in given if value is not None]
+    if not known:
+        raise ValueError(f"the column {name!r} is empty")
+    if not _plain(known):
+        return Vectors.of(_vectors(name, given))
+    texts = any(isinstance(value, str | bool) for value in known)
+    if texts or (isinstance(known[0], int) and name not in IN_LOGITS and _few(known)):
+        labels = Labels.of(given)
+        return labels if labels.width > 1 else None
+    numbers = Numbers.of(name, given)
+    return numbers if np.ptp(numbers.value) > 0 else None
+
+
+def _plain(values: Sequence[Any]) -> bool:
+    """Say whether values are texts and numbers rather than vectors."""
+    return not isinstance(values, np.ndarray) and not any(np.ndim(v) for v in values[:64])
+
+
+def _few(known: Sequence[int]) -> bool:
+    return len(set(known)) <= MOST_LABELS // 4
+
+
+def _vectors(name: str, values: Any) -> NDArray[np.floating]:
+    sizes = {len(v) if np.ndim(v) == 1 else -1 for v in values if v is not None}
+    if len(sizes) != 1 or -1 in sizes or any(v is None for v in values):
+        raise ValueError(f"the vectors of {name!r} must all have one length, got {sorted(sizes)}")
+    if (size := sizes.pop()) > MOST_DIMENSIONS:
+        raise ValueError(f"the vectors of {name!r} have {size} numbers, at most {MOST_DIMENSIONS}")
+    vectors = np.asarray(values, dtype=np.float32)
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"the vectors of {name!r} must be finite")
+    return vectors
+
+
+class Features:
+    """The part w·φ(x) of a logit that the columns of data explain, with w learned on the way.
+
+    A Bayesian logistic regression: w ~ N(prior), and each step is one Newton step on the surprises
+    of its prompts, w ← w + Λ⁻¹ Σ φ·g, Λ ← Λ + Σ φφᵀ·I, where g and I are slope and Fisher
+    information of the log-likelihood by the logit. Λ is forgotten slowly (`MEMORY`), because the
+    policy learns and columns may mislead. A step costs O(d²·P + d³) for d weights.
+
+    Args:
+        columns: Name -> one value for each prompt: labels, numbers, or vectors.
+
+    Attributes:
+        names: Of the columns that tell prompts apart.
+        total: P, the number of prompts.
+        feature_weights: w, shape (d,).
+        feature_information: Λ, shape (d, d).
+
+    Raises:
+        ValueError: A column is empty, of another length than the others, or has bad vectors.
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns must have one value for each prompt, got {lengths}")
+        read = {name: column_of(name, values) for name, values in columns.items()}
+        self._columns = {name: column for name, column in read.items() if column is not None}
+        self.names = tuple(self._columns)
+        self.total = next(iter(lengths.values()), 0)
+        each = [(c.width, c.prior_mean, c.prior_variance) for c in self._columns.values()]
+        self.feature_weights = np.concatenate(
+            [np.full(n, mean) for n, mean, _ in each] or [np.zeros(0)]
+        )
+        least = [np.full(n, 1 / variance) for n, _, variance in each]
+        self._prior = np.diag(np.concatenate(least or [np.zeros(0)]))
+        self.feature_information = self._prior.copy()
+
+    def dot(self, places: Places | slice) -> Floats | float:
+        """Return w·φ of some prompts, shape (P,)."""
+        found: Floats | float = 0.0
+        begin = 0
+        for column in self._columns.values():
+            found = found + column.dot(places, self.feature_weights[begin : begin + column.width])
+            begin += column.width
+        return found
+
+    def learn(self, places: Places, surprise: Floats, information: Floats) -> None:
+        """Move the weights.
+
+        Args:
+            places: Which prompts, shape (P,).
+            surprise: g of each, shape (P,).
+            information: I of each, shape (P,).
+        """
+        if not self._columns:
+            return
+        phi_PD = np.concatenate([column.rows(places) for column in self._columns.values()], axis=1)
+        kept = MEMORY * self.feature_information + (1.0 - MEMORY) * self._prior
+        self.feature_information = kept + phi_PD.T @ (phi_PD * information[:, None])
+        step = np.linalg.solve(self.feature_information, phi_PD.T @ surprise)
+        self.feature_weights = self.feature_weights + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+
+    def state(self) -> State:
+        """Return what was learned, and of which columns; copies."""
+        return {"features": ",".join(self.names), **state_of(self, _KEPT)}
+
+    def load(self, state: State) -> None:
+        """Resume from a state.
+
+        Raises:
+            ValueError: It is of other columns, or lacks something.
+        """
+        if (found := str(from_state(state, "features"))) != ",".join(self.names):
+            raise ValueError(f"the state is of the features {found!r}, these are {self.names}")
+        load_into(self, _KEPT, state)
