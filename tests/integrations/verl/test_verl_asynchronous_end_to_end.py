@@ -12,9 +12,9 @@ pytest.importorskip("verl")
 from test_verl_end_to_end import SINGLE, config_of, metrics_of, recorded_pools, run_killed
 
 from rollwise.config.step import make_sampler
+from rollwise.records.states import load_sampler
 from rollwise.sampling import advantages, has_zero_variance, select_group
 from rollwise.sampling.pool import Pool
-from rollwise.training.checkpoints import load_sampler
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 

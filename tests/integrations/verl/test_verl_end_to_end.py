@@ -24,8 +24,8 @@ from rollwise.config import read_toml
 from rollwise.config.step import make_sampler
 from rollwise.integrations.verl.settings import split, train_config
 from rollwise.records import flatten
+from rollwise.records.states import load_sampler
 from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
-from rollwise.training.checkpoints import load_sampler
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
