@@ -1,6 +1,6 @@
 """One training step, written once: ask, draw, choose groups, compute advantages, tell, measure.
 
-The built-in trainer, TRL, verl and Tinker all take their steps here. NumPy only.
+The built-in trainer, TRL, verl, slime and Tinker all take their steps here. NumPy only.
 """
 
 from rollwise.step.cost import RolloutCost
