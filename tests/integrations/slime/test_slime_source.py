@@ -4,6 +4,7 @@ import asyncio
 import copy
 import multiprocessing
 import pickle
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -172,7 +173,7 @@ def mixed(args, group):
 
 
 def test_the_sampler_learns_what_a_filter_leaves_out_too():
-    told = {}
+    told, counts = {}, []
     args = arguments(
         **GROUPS,
         **OVER,
@@ -184,6 +185,7 @@ def test_the_sampler_learns_what_a_filter_leaves_out_too():
 
     def listen(keys, correct, drawn):
         told.update(zip(keys, correct, strict=True))
+        counts.extend(drawn)
         tell(keys, correct, drawn)
 
     manager.data_source.sampler.tell = listen
@@ -192,9 +194,40 @@ def test_the_sampler_learns_what_a_filter_leaves_out_too():
     left_out = [told[key] for key in set(told) - set(prompts(rows))]
     assert {0, 4} & set(left_out)
     assert all(row["reward"] for row in rows)
+    first = set(told)
     told.clear()
     later = manager.generate(1)
     assert set(told) >= set(prompts(later))
+    assert not first & set(told)
+    assert set(counts) == {4}
+
+
+def test_one_thread_at_a_time_uses_the_sampler():
+    source = Manager(arguments()).data_source
+    samples = [finished(group, [1.0])[0] for group in source.get_samples(8)]
+    asked, go_on, told = threading.Event(), threading.Event(), threading.Event()
+    ask, tell = source.sampler.ask, source.sampler.tell
+
+    def slow_ask(*arguments, **options):
+        asked.set()
+        assert go_on.wait(120)
+        return ask(*arguments, **options)
+
+    def tell_and_say_so(*arguments, **options):
+        told.set()
+        return tell(*arguments, **options)
+
+    source.sampler.ask, source.sampler.tell = slow_ask, tell_and_say_so
+    asking = threading.Thread(target=source.get_samples, args=(8,))
+    learning = threading.Thread(target=source.learn, args=(samples,))
+    asking.start()
+    assert asked.wait(120)
+    learning.start()
+    assert not told.wait(0.1)
+    go_on.set()
+    learning.join(120)
+    asking.join(120)
+    assert told.is_set()
 
 
 def test_a_rollout_that_was_split_into_samples_is_one_response():

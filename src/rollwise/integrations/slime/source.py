@@ -61,7 +61,7 @@ class PromptSource:
         self.recipe = step_recipe(settings)
         self._own = _own_source(args)
         self._rows: Sequence[Any] = self._own.dataset.origin_samples
-        notes = [sample.metadata or {} for sample in self._rows]
+        notes = [sample.metadata for sample in self._rows]
         levels, measured = [_level(note) for note in notes], [_measured(note) for note in notes]
         self.sampler = make_sampler(settings, range(len(notes)), levels, measured)
         self.rollouts = 0
@@ -202,7 +202,7 @@ class PromptSource:
         group = [copy.deepcopy(self._rows[place]) for _ in range(self.args.n_samples_per_prompt)]
         for sample in group:
             sample.group_index, sample.index = self._groups, self._samples
-            sample.metadata = {**(sample.metadata or {}), PROMPT: place}
+            sample.metadata[PROMPT] = place
             self._samples += 1
         self._groups += 1
         return group
