@@ -149,8 +149,8 @@ class PromptSource:
         """
         with self._lock:
             found = responses_by_prompt(self.args, samples)
-            trained = {id(sample) for sample in samples}
-            rest = [sample for sample in self._all_samples if id(sample) not in trained]
+            trained = {sample.group_index for sample in samples}
+            rest = [s for s in self._all_samples if s.group_index not in trained]
             others = responses_by_prompt(self.args, rest)
             self.rollouts += 1
             drawn = [r for own in (*found.values(), *others.values()) for r in own]
