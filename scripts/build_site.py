@@ -49,6 +49,7 @@ PACKAGES = {
     "rollwise.reports": "HTML reports and data cards.",
     "rollwise.config": "The settings, as Python classes.",
     "rollwise.integrations.trl": "The trainer for TRL.",
+    "rollwise.integrations.slime": "The data source and the hooks for slime.",
 }
 """The packages of the reference, and what each is for."""
 SHIM = "https://unpkg.com/iframe-worker/shim"

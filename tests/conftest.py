@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import importlib.util
 import signal
 from pathlib import Path
 
@@ -40,3 +41,17 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture
+def load_script():
+    """Loads a script by its name: `load_script("audit")`."""
+
+    def load(name):
+        place = ROOT / f"scripts/{name}.py"
+        specification = importlib.util.spec_from_file_location(name, place)
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        return module
+
+    return load

@@ -1,6 +1,5 @@
 """What the documentation says is so: its code runs, its commands are those that CI runs."""
 
-import importlib.util
 import re
 import shlex
 import tomllib
@@ -60,15 +59,8 @@ def test_the_settings_on_the_page_on_verl_are_valid_there(root):
     assert any("trainer.v1.trainer_mode" in own for _, _, own in found)
 
 
-def load_script(root, name):
-    specification = importlib.util.spec_from_file_location(name, root / f"scripts/{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def test_the_page_of_settings_is_written_from_the_settings(root):
-    module = load_script(root, "write_settings_page")
+def test_the_page_of_settings_is_written_from_the_settings(root, load_script):
+    module = load_script("write_settings_page")
     page = (root / "docs/settings.md").read_text()
     assert page == module.page(), "run python scripts/write_settings_page.py"
     for kind in (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig, PlanConfig):
@@ -94,8 +86,8 @@ def test_every_link_within_the_repository_leads_somewhere(root):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_site_has_a_place_for_every_page_and_every_package_with_public_names(root):
-    site = load_script(root, "build_site")
+def test_the_site_has_a_place_for_every_page_and_every_package_with_public_names(root, load_script):
+    site = load_script("build_site")
     packages = (root / "src/rollwise").rglob("__init__.py")
     public = {
         ".".join(file.parent.relative_to(root / "src").parts)
@@ -111,8 +103,8 @@ def test_the_site_has_a_place_for_every_page_and_every_package_with_public_names
     assert len(placed) == len(names)
 
 
-def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(root, tmp_path):
-    site = load_script(root, "build_site")
+def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(tmp_path, load_script):
+    site = load_script("build_site")
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="b.html#place">b</a><a href="c.html">c</a><a href="#top">a</a>'
         '<a href="https://example.com">e</a><script src="https://example.com/e.js"></script>'
@@ -125,8 +117,8 @@ def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(root, tmp
     ]
 
 
-def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root):
-    script = load_script(root, "draw_concepts")
+def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root, load_script):
+    script = load_script("draw_concepts")
     page = (root / "docs/concepts.md").read_text()
     for name, (_, shown) in script.PICTURES.items():
         assert f"![{shown}](images/{name}.svg)" in page

@@ -1,6 +1,6 @@
 """One training step, written once: ask, draw, choose groups, compute advantages, tell, measure.
 
-The built-in trainer, TRL, verl and Tinker all take their steps here. NumPy only.
+The built-in trainer, TRL, verl, slime and Tinker all take their steps here. NumPy only.
 """
 
 from rollwise.step.cost import RolloutCost
@@ -10,7 +10,7 @@ from rollwise.step.outcomes import Completion, LostDraw, Outcome, PlayedEpisode,
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 from rollwise.step.session import grade_with, run_session
-from rollwise.step.step import Step, take_step
+from rollwise.step.step import Step, learn_from, take_step
 
 __all__ = [
     "Completion",
@@ -32,6 +32,7 @@ __all__ = [
     "TrainedGroup",
     "draw_rollouts",
     "grade_with",
+    "learn_from",
     "make_group",
     "run_session",
     "take_step",

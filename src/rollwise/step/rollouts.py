@@ -24,7 +24,8 @@ class Rollouts:
 
     Attributes:
         session: Its pools are trained on.
-        pilots: Pilot draws, by which the others were shared out; not trained on.
+        pilots: Draws that the sampler learns of and that are not trained on: those by which the
+            others were shared out, or those of prompts that a trainer's filter left out.
         cost: Of all rollouts, pilots included.
     """
 

@@ -55,7 +55,18 @@ def take_step(
         roll_out: Draws and grades until every prompt of a session has ended.
         number: The number of the step, from 1.
     """
-    rollouts = draw_rollouts(recipe, sampler, roll_out, number)
+    return learn_from(recipe, sampler, draw_rollouts(recipe, sampler, roll_out, number), number)
+
+
+def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, number: int) -> Step:
+    """Do what `take_step` does once the responses are drawn.
+
+    Args:
+        recipe: What to learn from them.
+        sampler: Is told the results.
+        rollouts: The responses.
+        number: The number of the step, from 1.
+    """
     rng = np.random.default_rng((recipe.seed, number))
     if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
         by_tokens = recipe.average == "tokens"

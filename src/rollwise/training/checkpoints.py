@@ -5,22 +5,19 @@ tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safe
 `state.json`, copies of the run's records in `run/`, and `checksums.txt`. Nothing in it is pickled.
 """
 
-import json
 import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import safetensors.numpy
 from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.errors import RunError
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.models.saved import list_checkpoints
-from rollwise.prompts import PromptSampler, State
+from rollwise.prompts import PromptSampler
+from rollwise.records.states import load_sampler, save_sampler
 from rollwise.training.backend import StepLearner
 
 log = logging.getLogger(__name__)
@@ -106,37 +103,3 @@ def prune_checkpoints(folder: Path, keep: int) -> None:
         shutil.rmtree(left)
     for path in list_checkpoints(folder)[:-keep]:
         shutil.rmtree(path.rename(path.with_name(f".{path.name}.partial")))
-
-
-def save_sampler(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
-    """Write a prompt sampler's state as `sampler.safetensors` and `state.json`.
-
-    Args:
-        folder: An existing folder.
-        sampler: The prompt sampler.
-        progress: Further values for `state.json`.
-    """
-    arrays, scalars = split_state(sampler.state_dict())
-    safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")
-    state = {**progress, "sampler": scalars}
-    (folder / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
-
-
-def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
-    """Restore a prompt sampler from what `save_sampler` wrote; returns the whole `state.json`.
-
-    Raises:
-        OSError: A file is missing.
-        ValueError, KeyError, SafetensorError: A file is broken, or belongs to another sampler or
-            data set.
-    """
-    state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
-    sampler.load_state_dict({**arrays, **state["sampler"]})
-    return state
-
-
-def split_state(state: State) -> tuple[dict[str, "np.ndarray[Any, Any]"], dict[str, Any]]:
-    """Split a prompt sampler's state into arrays and values for JSON."""
-    arrays = {k: np.ascontiguousarray(v) for k, v in state.items() if isinstance(v, np.ndarray)}
-    return arrays, {k: v for k, v in state.items() if k not in arrays}

@@ -171,7 +171,7 @@ def test_single_responses_are_compared_with_what_was_expected(tinker_url, tmp_pa
     assert train(folder, "--resume", steps=4, **single) == 0
     config = make_config(json.loads((folder / "config.json").read_text())["config"])
     keys = [problem.key for problem in read_both(config)[0]]
-    sampler = make_sampler(config, keys, [None] * len(keys))
+    sampler = make_sampler(config, keys, {})
     rows = pq.read_table(folder / "samples").to_pylist()
     for step in range(1, 5):
         asked = sampler.ask()

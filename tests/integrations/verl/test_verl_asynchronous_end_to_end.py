@@ -12,9 +12,9 @@ pytest.importorskip("verl")
 from test_verl_end_to_end import SINGLE, config_of, metrics_of, recorded_pools, run_killed
 
 from rollwise.config.step import make_sampler
+from rollwise.records.states import load_sampler
 from rollwise.sampling import advantages, has_zero_variance, select_group
 from rollwise.sampling.pool import Pool
-from rollwise.training.checkpoints import load_sampler
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -68,7 +68,7 @@ def check(folder, settings):
     config = config_of(settings)
     problems = pq.read_table(folder / "data/train.parquet").to_pylist()
     keys = [row["extra_info"]["key"] for row in problems]
-    make = lambda: make_sampler(config, keys, [None] * len(keys))  # noqa: E731
+    make = lambda: make_sampler(config, keys, {})  # noqa: E731
     alone, saved, learnt, pools = make(), make(), rows_of(folder), recorded_pools(folder)
     assert sorted(learnt) == sorted(pools) == list(range(1, STEPS + 1))
     lines = {line["step"]: line for line in metrics_of(folder)}

@@ -24,8 +24,8 @@ from rollwise.config import read_toml
 from rollwise.config.step import make_sampler
 from rollwise.integrations.verl.settings import split, train_config
 from rollwise.records import flatten
+from rollwise.records.states import load_sampler
 from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
-from rollwise.training.checkpoints import load_sampler
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -165,7 +165,7 @@ def check_sampler(folder, settings):
     config = config_of(settings)
     problems = pq.read_table(folder / "data/train.parquet").to_pylist()
     keys = [row["extra_info"]["key"] for row in problems]
-    make = lambda: make_sampler(config, keys, [None] * len(keys))  # noqa: E731
+    make = lambda: make_sampler(config, keys, {})  # noqa: E731
     alone, saved, believed = make(), make(), {}
     for step, pools in sorted(recorded_pools(folder).items()):
         asked = alone.ask()

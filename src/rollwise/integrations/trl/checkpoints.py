@@ -1,17 +1,15 @@
 """What TRL's checkpoints hold beside TRL's own: the prompt sampler's state."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import safetensors.numpy
 from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from rollwise.errors import RunError
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.prompts import PromptSampler
-from rollwise.training.checkpoints import split_state
+from rollwise.records.states import load_sampler, save_sampler
 
 FOLDER = "rollwise"
 
@@ -41,12 +39,9 @@ def save_state(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:
     Raises:
         RunError: It could not be written.
     """
-    arrays, scalars = split_state(sampler.state_dict())
     with written_whole(checkpoint / FOLDER) as partial:
         partial.mkdir(parents=True)
-        safetensors.numpy.save_file(arrays, partial / "sampler.safetensors")
-        state = {"sampling_steps": steps, "sampler": scalars}
-        (partial / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+        save_sampler(partial, sampler, sampling_steps=steps)
         write_checksums(partial)
 
 
@@ -65,9 +60,6 @@ def load_state(checkpoint: str | Path, sampler: PromptSampler) -> int:
     if damaged := damaged_files(folder):
         raise RunError(f"cannot load the prompt sampler from {folder}: {damaged} are damaged")
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
-        sampler.load_state_dict({**arrays, **state["sampler"]})
-        return int(state["sampling_steps"])
+        return int(load_sampler(folder, sampler)["sampling_steps"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RunError(f"cannot load the prompt sampler from {folder}: {error}") from error

@@ -27,12 +27,12 @@ from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
+from rollwise.records.states import load_sampler, save_sampler
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
 from rollwise.step.metrics import tell
 from rollwise.step.visits import visit_rows
 from rollwise.tasks.problem import problem_key
-from rollwise.training.checkpoints import load_sampler, save_sampler
 
 log = logging.getLogger(__name__)
 

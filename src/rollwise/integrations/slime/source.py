@@ -1,0 +1,290 @@
+"""A data source for slime that asks a prompt sampler, and the hooks that tell it what came."""
+
+import copy
+import json
+import logging
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from safetensors import SafetensorError
+
+from rollwise.config.step import make_sampler, step_recipe
+from rollwise.errors import ConfigError, RunError
+from rollwise.files import damaged_files, write_checksums, written_whole
+from rollwise.integrations.slime.responses import (
+    PROMPT,
+    SampledResponse,
+    flat,
+    prompt_of,
+    responses_by_prompt,
+)
+from rollwise.integrations.slime.settings import PACKAGE, read_settings
+from rollwise.records.history import with_history
+from rollwise.records.states import load_sampler, save_sampler
+from rollwise.sampling import RolloutSession
+from rollwise.sampling.draws import Key
+from rollwise.step import RolloutCost, Rollouts, learn_from
+from rollwise.step.asking import ask, beliefs
+from rollwise.tasks.columns import smoothed
+
+log = logging.getLogger(__name__)
+
+TRAINERS = ("slime", "vime", "miles")
+"""Packages with slime's interface; that which runs is loaded already."""
+
+
+class PromptSource:
+    """slime's `DataSource` with prompts from a sampler (`--data-source-path`).
+
+    It reads the data set with slime's own source, and keeps its buffer: what was broken off comes
+    first. A prompt is not asked for again before the rollout has ended, unless there is no other.
+    slime calls it from the threads of its event loops and of its manager, so a lock guards it.
+
+    Args:
+        args: slime's arguments, parsed; `rollwise_settings` names the settings file.
+
+    Attributes:
+        sampler: The prompt sampler; its keys are the places of prompts in the data set.
+        rollouts: The number of rollouts that it has learned from.
+        metrics: Of the last of them, as `rollwise train` has them.
+
+    Raises:
+        ConfigError: A setting or an argument of slime's cannot be followed; says which.
+    """
+
+    def __init__(self, args: Any) -> None:
+        settings = read_settings(args)
+        self.args = args
+        self.recipe = step_recipe(settings)
+        self._own = _own_source(args)
+        self._rows: Sequence[Any] = self._own.dataset.origin_samples
+        notes = [sample.metadata for sample in self._rows]
+        keys = [note.get("key", str(place)) for place, note in enumerate(notes)]
+        columns = _columns(notes, settings.belief.features or ())
+        known = with_history(columns, settings.belief.history, keys)
+        self.sampler = make_sampler(settings, range(len(notes)), known)
+        self.rollouts = 0
+        self.metrics: dict[str, Any] = {}
+        self._groups = 0
+        self._samples = 0
+        self._under_way: set[Key] = set()
+        self._all_samples: list[Any] = []
+        self._lock = threading.Lock()
+        _SOURCES[id(args)] = self
+
+    def __len__(self) -> int:
+        """Return the number of prompts, by which slime counts epochs."""
+        return len(self._rows)
+
+    def get_samples(self, num_samples: int) -> list[list[Any]]:
+        """Return groups to draw: first those of the buffer, then new ones."""
+        with self._lock:
+            groups = self._from_buffer(num_samples)
+            return groups + [self._group(key) for key in self._ask(num_samples - len(groups))]
+
+    def add_samples(self, samples: list[list[Any]]) -> None:
+        """Keep groups that were broken off; they are given out again first."""
+        with self._lock:
+            self._own.add_samples(samples)
+
+    def get_buffer_length(self) -> int:
+        """Return the number of groups in the buffer."""
+        return len(self._own.buffer)
+
+    def save(self, rollout_id: int) -> None:
+        """Write the state beside slime's checkpoint, to `rollout/rollwise_ID/` in `--save`.
+
+        Raises:
+            RunError: It could not be written.
+        """
+        with self._lock, written_whole(_folder(self.args.save, rollout_id)) as partial:
+            partial.mkdir(parents=True)
+            waiting = self._waiting()
+            progress = {"rollouts": self.rollouts, "groups": self._groups, "samples": self._samples}
+            save_sampler(partial, self.sampler, waiting=waiting, **progress)
+            write_checksums(partial)
+
+    def load(self, rollout_id: int | None = None) -> None:
+        """Load what `save` wrote, from `--load`; before the first rollout there is nothing.
+
+        Raises:
+            RunError: It is missing or damaged, or belongs to other prompts or another sampler.
+        """
+        if self.args.load is None or rollout_id is None or rollout_id < 0:
+            return
+        folder = _folder(self.args.load, rollout_id)
+        if not folder.exists():
+            raise RunError(
+                f"cannot resume: there is no {folder}, so rollwise did not choose the prompts of "
+                "that run; to begin from its weights, give --start-rollout-id 0"
+            )
+        if damaged := damaged_files(folder):
+            raise RunError(f"cannot resume from {folder}: {damaged} are damaged")
+        with self._lock:
+            try:
+                state = load_sampler(folder, self.sampler)
+                self.rollouts, self._groups = int(state["rollouts"]), int(state["groups"])
+                self._samples, waiting = int(state["samples"]), [int(p) for p in state["waiting"]]
+            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+                raise RunError(f"cannot resume from {folder}: {error}") from error
+            self._own.buffer[:] = [self._group(key) for key in waiting]
+            self._under_way = set(waiting)
+
+    def keep(self, samples: Iterable[Any]) -> None:
+        """Remember all samples of a rollout, so that the sampler learns of those left out too."""
+        with self._lock:
+            self._all_samples += samples
+
+    def learn(self, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
+        """Tell the sampler the results of a rollout, and compute the advantages.
+
+        Samples that were aborted, or have no reward, are taken out of the loss.
+
+        Args:
+            samples: That are trained on.
+
+        Returns:
+            The reward and the advantage of each sample.
+        """
+        with self._lock:
+            found = responses_by_prompt(self.args, samples)
+            trained = {sample.group_index for sample in samples}
+            rest = [s for s in self._all_samples if s.group_index not in trained]
+            others = responses_by_prompt(self.args, rest)
+            self.rollouts += 1
+            drawn = [r for own in (*found.values(), *others.values()) for r in own]
+            tokens = sum(len(response.tokens) for response in drawn)
+            left_out = [self._session(others)] if others else []
+            rollouts = Rollouts(self._session(found), left_out, RolloutCost(tokens=tokens))
+            step = learn_from(self.recipe, self.sampler, rollouts, self.rollouts)
+            self._under_way, self._all_samples = set(self._waiting()), []
+        self.metrics = step.metrics
+        log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))
+        known = {
+            id(sample): (response.reward, float(advantage))
+            for group in step.groups
+            for response, advantage in zip(group.responses, group.advantages, strict=True)
+            for sample in response.samples
+        }
+        for sample in samples:
+            sample.remove_sample |= id(sample) not in known
+        pairs = [known.get(id(sample), (0.0, 0.0)) for sample in samples]
+        return [reward for reward, _ in pairs], [advantage for _, advantage in pairs]
+
+    def _session(self, found: Mapping[int, Sequence[SampledResponse]]) -> RolloutSession:
+        """Return a session whose pools hold these responses."""
+        keys: list[Key] = list(found)
+        session = self.recipe.session(
+            keys, self.rollouts, **beliefs(self.recipe, self.sampler, keys)
+        )
+        for key, responses in found.items():
+            pool = session.pools[key]
+            for response in responses:
+                if response.reward is not None:
+                    pool.take(response.reward, response)
+            session.lost += len(responses) - len(pool)
+            pool.exit_reason = "satisfied" if len(pool) == len(responses) else "exhausted"
+        return session
+
+    def _ask(self, count: int) -> list[Any]:
+        """Ask for prompts that are not under way; if these run out, for any."""
+        keys: list[Any] = []
+        while len(keys) < count:
+            wanted = min(count - len(keys), len(self))
+            further = ask(self.sampler, wanted, exclude=self._under_way)
+            keys += further
+            self._under_way = self._under_way | set(further) if further else set()
+        return keys
+
+    def _group(self, place: int) -> list[Any]:
+        """Return the samples of a prompt that slime is to draw."""
+        group = [copy.deepcopy(self._rows[place]) for _ in range(self.args.n_samples_per_prompt)]
+        for sample in group:
+            sample.group_index, sample.index = self._groups, self._samples
+            sample.metadata[PROMPT] = place
+            self._samples += 1
+        self._groups += 1
+        return group
+
+    def _from_buffer(self, count: int) -> list[list[Any]]:
+        buffer = self._own.buffer
+        if not buffer or not count:
+            return []
+        groups: list[list[Any]] = self._own.buffer_filter(self.args, None, buffer, count)
+        return groups
+
+    def _waiting(self) -> list[int]:
+        """Return the prompts of the groups in the buffer."""
+        return [prompt_of(next(flat(group))) for group in self._own.buffer]
+
+
+_SOURCES: WeakValueDictionary[int, PromptSource] = WeakValueDictionary()
+"""By the id of slime's arguments, the one thing that slime gives to a source and to its hooks."""
+
+
+def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
+    """Return rewards and advantages, and tell the sampler (`--custom-reward-post-process-path`).
+
+    Args:
+        args: slime's arguments, those that the source was made with.
+        samples: Those that are trained on, not nested.
+
+    Returns:
+        The reward of each, and its advantage.
+    """
+    return _source(args).learn(samples)
+
+
+def keep_all_samples(args: Any, all_samples: list[Any], data_source: Any) -> None:
+    """Show the sampler what a filter leaves out too (`--rollout-all-samples-process-path`).
+
+    Args:
+        args: slime's arguments, those that the source was made with.
+        all_samples: All groups of the rollout that were finished.
+        data_source: Not used.
+    """
+    _source(args).keep(flat(all_samples))
+
+
+def _source(args: Any) -> PromptSource:
+    if (source := _SOURCES.get(id(args))) is None:
+        raise ConfigError(f"slime's `data_source_path` must be {PACKAGE}.PromptSource")
+    return source
+
+
+def _own_source(args: Any) -> Any:
+    """Make slime's own source, which reads the data set.
+
+    Raises:
+        ConfigError: slime is not running, or there is no data set.
+    """
+    running = [name for name in TRAINERS if name in sys.modules]
+    if not running:
+        raise ConfigError(f"{PACKAGE} is for {', '.join(TRAINERS)}, of which none is loaded")
+    source = import_module(f"{running[0]}.rollout.data_source").RolloutDataSourceWithBuffer(args)
+    if source.dataset is None:
+        raise ConfigError("slime's `prompt_data` must name the data set; it is None")
+    return source
+
+
+def _folder(checkpoints: str, rollout_id: int) -> Path:
+    return Path(checkpoints) / "rollout" / f"rollwise_{rollout_id}"
+
+
+def _columns(
+    notes: Sequence[Mapping[str, Any]], named: Sequence[str]
+) -> dict[str, list[float | None]]:
+    """Return what the `metadata` of samples says of prompts, as features of a belief."""
+    rates = [(note.get("pass_rate") or 0.0, note.get("drawn") or 0.0) for note in notes]
+    columns = {"pass_rate": [smoothed(rate * drawn, drawn) for rate, drawn in rates]}
+    names = dict.fromkeys(("source", "subject", "level", *named))
+    return columns | {
+        name: [note.get(name) for note in notes]
+        for name in names
+        if any(name in note for note in notes)
+    }

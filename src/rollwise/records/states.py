@@ -1,0 +1,40 @@
+"""The state of a prompt sampler as files, of which nothing is pickled."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from rollwise.prompts import PromptSampler
+
+
+def save_sampler(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
+    """Write a prompt sampler's state as `sampler.safetensors` and `state.json`.
+
+    Args:
+        folder: An existing folder.
+        sampler: The prompt sampler.
+        progress: Further values for `state.json`.
+    """
+    held = sampler.state_dict()
+    arrays = {k: np.ascontiguousarray(v) for k, v in held.items() if isinstance(v, np.ndarray)}
+    scalars = {k: v for k, v in held.items() if k not in arrays}
+    safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")
+    state = {**progress, "sampler": scalars}
+    (folder / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+
+
+def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
+    """Restore a prompt sampler from what `save_sampler` wrote; returns the whole `state.json`.
+
+    Raises:
+        OSError: A file is missing.
+        ValueError, KeyError, SafetensorError: A file is broken, or belongs to another sampler or
+            data set.
+    """
+    state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
+    sampler.load_state_dict({**arrays, **state["sampler"]})
+    return state

@@ -1,0 +1,286 @@
+"""slime 0.3.1 without Ray, engines and learner: the calls that its rollout manager makes.
+
+What is followed, by file and line of slime 0.3.1:
+
+- `Manager`: `slime/ray/rollout.py`, `RolloutManager`, 444-451 (source and hook are looked up by
+  their paths), 549-567 (`generate`), 581-585 (`save`, `load`), 650-662 (nested samples are
+  flattened), 685-687 and 719-760 (the hook, then the loss masks); `train.py` and
+  `slime/ray/placement_group.py`, 222, for the order of the calls.
+- `roll_out`: `slime/rollout/sglang_rollout.py`, 337-369 (what is unfinished is broken off, and put
+  back if `partial_rollout`), 404-468 (over-sampling, the filter, all samples) and 618-640, in the
+  thread of `slime/utils/async_utils.py`.
+- `Worker`: `slime/rollout/fully_async_rollout.py`, 76-191 and 194-248, in a thread of its own.
+- `Sample` and `Source`: `slime/utils/types.py`, 94-142, and `slime/rollout/data_source.py`, 50-85
+  and 162-216.
+
+The model answers by a coin whose seed is the sample's index, and takes a few turns of the event
+loop for it, more for one sample than for another.
+"""
+
+import asyncio
+import importlib
+import itertools
+import queue
+import random
+import sys
+import threading
+import types
+from argparse import Namespace
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+HOOKS = "rollwise.integrations.slime"
+
+
+@dataclass
+class Sample:
+    class Status(Enum):
+        PENDING = "pending"
+        COMPLETED = "completed"
+        TRUNCATED = "truncated"
+        ABORTED = "aborted"
+        FAILED = "failed"
+
+    group_index: int | None = None
+    index: int | None = None
+    rollout_id: int | None = None
+    prompt: str = ""
+    tokens: list[int] = field(default_factory=list)
+    response: str = ""
+    response_length: int = 0
+    label: str | None = None
+    reward: Any = None
+    loss_mask: list[int] | None = None
+    rollout_log_probs: list[float] | None = None
+    remove_sample: bool = False
+    status: Status = Status.PENDING
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def get_reward_value(self, args):
+        return self.reward if not args.reward_key else self.reward[args.reward_key]
+
+
+class Source:
+    def __init__(self, args):
+        self.args, self.buffer = args, []
+        rows = [Sample(prompt=f"prompt {i}", metadata=dict(m)) for i, m in enumerate(args.rows)]
+        self.dataset = types.SimpleNamespace(origin_samples=rows) if args.prompt_data else None
+        self.buffer_filter = pop_first
+
+    def add_samples(self, samples):
+        for group in samples:
+            assert isinstance(group, list)
+            assert len(group) == self.args.n_samples_per_prompt
+            self.buffer.append(group)
+
+
+def pop_first(args, rollout_id, buffer, num_samples):
+    popped = buffer[:num_samples]
+    del buffer[: len(popped)]
+    return popped
+
+
+def install():
+    """Put the stand-in where slime is looked for; returns the modules by name."""
+    names = ("slime", "slime.rollout", "slime.rollout.data_source")
+    modules = {name: types.ModuleType(name) for name in names}
+    modules[names[-1]].RolloutDataSourceWithBuffer = Source
+    return modules
+
+
+def arguments(**changed):
+    """slime's arguments, as they are parsed and validated."""
+    given = {
+        "data_source_path": f"{HOOKS}.PromptSource",
+        "custom_reward_post_process_path": f"{HOOKS}.post_process_rewards",
+        "rollout_all_samples_process_path": None,
+        "custom_convert_samples_to_train_data_path": None,
+        "custom_advantage_function_path": None,
+        "dynamic_sampling_filter_path": None,
+        "load_debug_rollout_data": None,
+        "advantage_estimator": "grpo",
+        "normalize_advantages": False,
+        "grpo_std_normalization": True,
+        "rewards_normalization": True,
+        "calculate_per_token_loss": False,
+        "rollout_global_dataset": True,
+        "partial_rollout": False,
+        "prompt_data": "train.jsonl",
+        "reward_key": None,
+        "rollout_seed": 42,
+        "rollout_batch_size": 8,
+        "over_sampling_batch_size": None,
+        "n_samples_per_prompt": 1,
+        "save": None,
+        "load": None,
+        "rows": [{}] * 64,
+        "rollout_function": roll_out,
+    } | changed
+    given["over_sampling_batch_size"] = (
+        given["over_sampling_batch_size"] or given["rollout_batch_size"]
+    )
+    return Namespace(**given)
+
+
+def load_function(path):
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+class Manager:
+    """The calls of `RolloutManager`, and what it would train on."""
+
+    def __init__(self, args):
+        self.args = args
+        self.data_source = load_function(args.data_source_path)(args)
+        self.post_process = load_function(args.custom_reward_post_process_path)
+
+    def generate(self, rollout_id):
+        data = self.args.rollout_function(self.args, rollout_id, self.data_source)
+        while isinstance(data[0], list):
+            data = list(itertools.chain.from_iterable(data))
+        raw_rewards, rewards = self.post_process(self.args, data)
+        assert len(raw_rewards) == len(rewards) == len(data)
+        for sample in data:
+            if sample.loss_mask is None:
+                sample.loss_mask = [1] * sample.response_length
+            assert len(sample.loss_mask) == sample.response_length
+            if sample.remove_sample:
+                sample.loss_mask = [0] * sample.response_length
+        return [
+            {
+                "prompt": sample.prompt,
+                "index": sample.index,
+                "raw_reward": raw,
+                "reward": reward,
+                "masked": not any(sample.loss_mask),
+            }
+            for sample, raw, reward in zip(data, raw_rewards, rewards, strict=True)
+        ]
+
+    def train(self, count, start=0, save_at=None):
+        """The loop of `train.py`; returns what was trained on."""
+        self.data_source.load(start - 1)
+        found = []
+        for rollout_id in range(start, count):
+            found.append(self.generate(rollout_id))
+            if rollout_id == save_at:
+                self.data_source.save(rollout_id)
+        return found
+
+
+def train_in_this_process(args, *arguments):
+    """What a Ray actor does: it gets a copy of the arguments, and makes source and hooks of it."""
+    sys.modules.update(install())
+    return Manager(args).train(*arguments)
+
+
+class _State:
+    aborted = False
+
+
+async def answer(sample, state):
+    """Draw a response, if the coin falls early enough; at once if it was drawn before."""
+    if sample.status in (Sample.Status.COMPLETED, Sample.Status.TRUNCATED):
+        return sample
+    coin = random.Random(sample.index)
+    for _ in range(coin.randrange(40)):
+        await asyncio.sleep(0)
+        if state.aborted:
+            sample.status = Sample.Status.ABORTED
+            return sample
+    length = coin.randrange(1, 9)
+    sample.tokens = [0, 1, 2, *range(length)]
+    sample.rollout_log_probs = [-coin.random() for _ in range(length)]
+    sample.response, sample.response_length = "text", length
+    sample.reward = float(coin.random() < int(sample.prompt.split()[1]) / 64)
+    sample.status = Sample.Status.COMPLETED
+    return sample
+
+
+async def answer_group(group, state):
+    return list(await asyncio.gather(*(answer(sample, state) for sample in group)))
+
+
+def first_index(group):
+    return group[0][0].index if isinstance(group[0], list) else group[0].index
+
+
+async def _roll_out(args, get_samples, draw):
+    state, pending, remaining = _State(), set(), 0
+    data, everything = [], []
+    keeps = args.dynamic_sampling_filter_path and load_function(args.dynamic_sampling_filter_path)
+    while len(data) < args.rollout_batch_size:
+        while remaining < args.rollout_batch_size:
+            groups = get_samples(args.over_sampling_batch_size)
+            pending |= {asyncio.create_task(draw(group, state)) for group in groups}
+            remaining += len(groups)
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for group in sorted((task.result() for task in done), key=first_index):
+            everything.append(group)
+            if keeps and not keeps(args, group):
+                remaining -= 1
+            elif len(data) < args.rollout_batch_size:
+                data.append(group)
+    state.aborted, broken_off = True, []
+    if pending:
+        done, _ = await asyncio.wait(pending)
+        broken_off = sorted((task.result() for task in done), key=first_index)
+    data.sort(key=first_index)
+    if args.rollout_all_samples_process_path:
+        process = load_function(args.rollout_all_samples_process_path)
+        process(args, sorted(everything, key=first_index), get_samples)
+    return data, broken_off if args.partial_rollout else []
+
+
+def in_event_loop(coroutine):
+    """Run a coroutine in the event loop of another thread, as slime does."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(coroutine)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def roll_out(args, rollout_id, source, draw=answer_group):
+    """`generate_rollout`: a batch from over-sampled, filtered groups."""
+    data, broken_off = in_event_loop(_roll_out(args, source.get_samples, draw))
+    if broken_off:
+        source.add_samples(broken_off)
+    return data
+
+
+class Worker:
+    """`AsyncRolloutWorker`: a thread that draws on while others train, save and learn."""
+
+    def __init__(self, source, concurrency=24):
+        self.source, self.concurrency = source, concurrency
+        self.finished, self.running, self.failure = queue.Queue(), True, None
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._loop()), daemon=True)
+
+    async def _loop(self):
+        active, state, turn = set(), _State(), 0
+        try:
+            while self.running:
+                active = {task for task in active if not task.done()}
+                while len(active) < self.concurrency:
+                    for group in self.source.get_samples(1):
+                        task = asyncio.create_task(answer_group(group, state))
+                        task.add_done_callback(self._done)
+                        active.add(task)
+                turn += 1
+                state.aborted = turn % 50 == 0  # new weights: what is under way is broken off
+                await asyncio.sleep(0)
+        except Exception as error:
+            self.failure = error
+
+    def _done(self, task):
+        group = task.result()
+        if any(sample.status == Sample.Status.ABORTED for sample in group):
+            self.source.add_samples([group])
+        else:
+            self.finished.put(group)
+
+    def collect(self, count):
+        return sorted((self.finished.get(timeout=120) for _ in range(count)), key=first_index)

@@ -1,0 +1,338 @@
+"""The data source and the hooks, called as slime 0.3.1 calls them (see `slime_driver`)."""
+
+import asyncio
+import copy
+import multiprocessing
+import pickle
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from slime_driver import (
+    HOOKS,
+    Manager,
+    Sample,
+    Worker,
+    answer,
+    arguments,
+    roll_out,
+    train_in_this_process,
+)
+
+from rollwise.config.step import make_sampler, step_recipe
+from rollwise.errors import ConfigError, RunError
+from rollwise.integrations.slime.settings import read_settings
+from rollwise.step import RolloutCost, take_step
+
+GROUPS = {"n_samples_per_prompt": 4}
+OVER = {"over_sampling_batch_size": 16}
+PARTIAL = OVER | {"partial_rollout": True}
+
+HALF = 0.5 / (0.5**0.5 + 1e-4)
+"""GRPO's advantage of the correct one of two responses: its distance to the mean, over the standard
+deviation."""
+
+
+def prompts(rows):
+    return [int(row["prompt"].split()[1]) for row in rows]
+
+
+def expected(source):
+    return source.sampler.expected_pass_rates(range(len(source)))
+
+
+def finished(group, rewards):
+    for sample, reward in zip(group, rewards, strict=True):
+        sample.tokens, sample.response_length = [0, 1], 1
+        sample.rollout_log_probs, sample.reward = [-0.5], reward
+        sample.status = Sample.Status.COMPLETED
+    return group
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[prompts]\ntype = "worth"\n[advantage]\nobjective = "linear"\n')
+    with settings.open("a") as file:
+        file.write('baseline = "belief"\n[step]\nresponse_cap = 1.5\n')
+    args = arguments(n_samples_per_prompt=n, rollwise_settings=str(settings))
+    manager = Manager(args)
+    config = read_settings(args)
+    recipe, sampler = step_recipe(config), make_sampler(config, range(64), {})
+    for number in range(3):
+        rows = manager.generate(number)
+        index = iter(row["index"] for row in rows)
+
+        def roll_out_again(session, index=index):
+            for draw in session.next_draws():
+                sample = Sample(index=next(index), prompt=f"prompt {draw.key}")
+                _drawn_again(session, draw, sample)
+            return RolloutCost()
+
+        step = take_step(recipe, sampler, roll_out_again, number + 1)
+        assert prompts(rows[::n]) == [group.pool.key for group in step.groups]
+        wanted = np.concatenate([group.advantages for group in step.groups])
+        assert [row["reward"] for row in rows] == pytest.approx(wanted, rel=1e-9)
+        assert np.array_equal(expected(manager.data_source), sampler.expected_pass_rates(range(64)))
+    assert manager.data_source.metrics["draws"] == 8 * n
+    assert manager.data_source.metrics["capped_responses"] > 0
+
+
+def _drawn_again(session, draw, sample):
+    asyncio.run(answer(sample, SimpleNamespace(aborted=False)))
+    response = copy.copy(sample)
+    response.tokens, response.truncated = sample.tokens[3:], False
+    response.logprobs = np.array(sample.rollout_log_probs, np.float32)
+    session.record(draw, sample.reward, response)
+
+
+def test_groups_get_the_advantages_of_grpo():
+    manager = Manager(arguments(**GROUPS))
+    rows = manager.generate(0)
+    rewards = np.array([row["raw_reward"] for row in rows]).reshape(8, 4)
+    assert len(set(prompts(rows))) == 8
+    std = rewards.std(axis=1, ddof=1, keepdims=True)
+    wanted = (rewards - rewards.mean(axis=1, keepdims=True)) / (std + 1e-4)
+    assert (std == 0).any()
+    assert (std > 0).any()
+    assert [row["reward"] for row in rows] == pytest.approx(wanted.ravel(), rel=1e-9)
+
+
+@pytest.mark.parametrize("changed", [{}, GROUPS, OVER], ids=["single", "groups", "over-sampling"])
+def test_a_resumed_run_equals_one_that_never_stopped(changed, tmp_path):
+    whole = Manager(arguments(**changed)).train(6)
+    args = arguments(save=str(tmp_path), load=str(tmp_path), **changed)
+    assert Manager(args).train(4, 0, 2) == whole[:4]
+    assert Manager(arguments(load=str(tmp_path), **changed)).train(6, 3) == whole[3:]
+
+
+def test_it_resumes_in_another_process_which_gets_a_copy_of_the_arguments(tmp_path):
+    args = arguments(save=str(tmp_path), load=str(tmp_path))
+    whole = Manager(arguments()).train(4)
+    Manager(args).train(2, 0, 1)
+    pickle.dumps(args)  # slime sends them on, to engines that it starts again
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(train_in_this_process, (args, 4, 2)) == whole[2:]
+
+
+def test_nothing_is_pickled_or_left_over_in_a_checkpoint(tmp_path):
+    Manager(arguments(save=str(tmp_path))).train(1, 0, 0)
+    written = sorted(path.name for path in (tmp_path / "rollout/rollwise_0").iterdir())
+    assert written == ["checksums.txt", "sampler.safetensors", "state.json"]
+
+
+def test_what_was_broken_off_comes_first_and_is_not_asked_for_meanwhile(tmp_path):
+    args = arguments(save=str(tmp_path), load=str(tmp_path), **PARTIAL)
+    source = Manager(args).data_source
+    data = roll_out(args, 0, source)
+    waiting = [group[0].prompt for group in source._own.buffer]
+    assert len(waiting) == source.get_buffer_length() > 0
+    source.learn([sample for group in data for sample in group])
+    source.save(0)
+    given = [group[0].prompt for group in source.get_samples(16)]
+    assert given[: len(waiting)] == waiting
+    assert len(set(given)) == 16
+
+    resumed = Manager(args).data_source
+    resumed.load(0)
+    assert [group[0].prompt for group in resumed.get_samples(16)] == given
+    assert resumed.get_buffer_length() == 0
+
+
+def test_broken_off_responses_are_continued_and_each_prompt_is_learned_from_once():
+    manager = Manager(arguments(**PARTIAL))
+    drawn = [row["index"] for rollout in manager.train(6) for row in rollout]
+    assert len(set(drawn)) == len(drawn) == 48
+    assert sorted(drawn)[-1] < 80  # without the buffer, 96 would have been begun
+
+
+def test_failed_responses_leave_the_loss_and_teach_the_sampler_nothing():
+    source = Manager(arguments(n_samples_per_prompt=3)).data_source
+    before = source.sampler.pass_rate_priors(range(64))
+    whole, part, lost = source.get_samples(3)
+    finished(whole, [1.0, 0.0, 0.0])
+    finished(part, [1.0, None, 0.0])
+    finished(lost, [1.0, 1.0, 1.0])
+    for sample in lost:
+        sample.status = Sample.Status.ABORTED
+    raw, advantages = source.learn([*whole, *part, *lost])
+    assert raw == [1, 0, 0, 1, 0, 0, 0, 0, 0]
+    assert [sample.remove_sample for sample in part + lost] == [0, 1, 0, 1, 1, 1]
+    assert advantages[3:6] == pytest.approx([HALF, 0, -HALF], rel=1e-9)
+    assert advantages[6:] == [0, 0, 0]
+    keys = [sample.metadata["rollwise_prompt"] for sample in (whole[0], part[0], lost[0])]
+    learned = (source.sampler.pass_rate_priors(range(64)) != before).any(axis=1)
+    assert np.flatnonzero(learned).tolist() == sorted(keys[:2])
+    assert source.metrics["lost_draws"] == 4
+
+
+def mixed(args, group):
+    """A dynamic filter: whether the group has rewards of both kinds."""
+    return len({sample.reward for sample in group}) > 1
+
+
+def test_the_sampler_learns_what_a_filter_leaves_out_too():
+    told, counts = {}, []
+    args = arguments(
+        **GROUPS,
+        **OVER,
+        dynamic_sampling_filter_path=f"{__name__}.mixed",
+        rollout_all_samples_process_path=f"{HOOKS}.keep_all_samples",
+    )
+    manager = Manager(args)
+    tell = manager.data_source.sampler.tell
+
+    def listen(keys, correct, drawn):
+        told.update(zip(keys, correct, strict=True))
+        counts.extend(drawn)
+        tell(keys, correct, drawn)
+
+    manager.data_source.sampler.tell = listen
+    rows = manager.generate(0)
+    assert set(told) > set(prompts(rows))
+    left_out = [told[key] for key in set(told) - set(prompts(rows))]
+    assert {0, 4} & set(left_out)
+    assert all(row["reward"] for row in rows)
+    first = set(told)
+    told.clear()
+    later = manager.generate(1)
+    assert set(told) >= set(prompts(later))
+    assert not first & set(told)
+    assert set(counts) == {4}
+
+
+def test_one_thread_at_a_time_uses_the_sampler():
+    source = Manager(arguments()).data_source
+    samples = [finished(group, [1.0])[0] for group in source.get_samples(8)]
+    asked, go_on, told = threading.Event(), threading.Event(), threading.Event()
+    ask, tell = source.sampler.ask, source.sampler.tell
+
+    def slow_ask(*arguments, **options):
+        asked.set()
+        assert go_on.wait(120)
+        return ask(*arguments, **options)
+
+    def tell_and_say_so(*arguments, **options):
+        told.set()
+        return tell(*arguments, **options)
+
+    source.sampler.ask, source.sampler.tell = slow_ask, tell_and_say_so
+    asking = threading.Thread(target=source.get_samples, args=(8,))
+    learning = threading.Thread(target=source.learn, args=(samples,))
+    asking.start()
+    assert asked.wait(120)
+    learning.start()
+    assert not told.wait(0.1)
+    go_on.set()
+    learning.join(120)
+    asking.join(120)
+    assert told.is_set()
+
+
+def test_a_rollout_that_was_split_into_samples_is_one_response():
+    source = Manager(arguments(n_samples_per_prompt=2)).data_source
+    first, second = finished(source.get_samples(1)[0], [1.0, 0.0])
+    first.rollout_id = first.index
+    siblings = [first, copy.deepcopy(first), copy.deepcopy(first)]
+    raw, advantages = source.learn([*siblings, second])
+    assert raw == [1, 1, 1, 0]
+    assert advantages == pytest.approx([HALF, HALF, HALF, -HALF], rel=1e-9)
+    assert source.metrics["draws"] == 2
+    siblings[1].reward = 0.0
+    with pytest.raises(RunError, match=r"rollout 0 must have one reward.*\[0.0, 1.0\]"):
+        source.learn([*siblings, second])
+
+
+def test_a_small_data_set_is_asked_again_rather_than_waited_for():
+    manager = Manager(arguments(rows=[{}] * 9, **OVER))
+    for rows in manager.train(3):
+        assert len(rows) == 8
+    assert len(manager.data_source.get_samples(40)) == 40
+
+
+def test_two_groups_of_one_prompt_in_a_rollout_are_one():
+    source = Manager(arguments(n_samples_per_prompt=2, rows=[{}] * 8)).data_source
+    groups = {}
+    for group in source.get_samples(16):
+        groups.setdefault(group[0].prompt, []).append(group)
+    first, again = groups["prompt 3"]
+    _, advantages = source.learn(finished(first, [1.0, 1.0]) + finished(again, [0.0, 0.0]))
+    larger = 0.5 / ((1 / 3) ** 0.5 + 1e-4)
+    assert advantages == pytest.approx([larger, larger, -larger, -larger], rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_worker_draws_while_the_manager_learns_and_saves(n, tmp_path):
+    source = Manager(arguments(n_samples_per_prompt=n, save=str(tmp_path))).data_source
+    worker = Worker(source)
+    worker.thread.start()
+    for rollout in range(20):
+        data = [sample for group in worker.collect(8) for sample in group]
+        raw, advantages = source.learn(data)
+        assert len(raw) == len(advantages) == 8 * n
+        assert not any(sample.remove_sample for sample in data)
+        source.save(rollout)
+    worker.running = False
+    worker.thread.join(120)
+    assert worker.failure is None
+    resumed = Manager(arguments(n_samples_per_prompt=n, load=str(tmp_path))).data_source
+    resumed.load(19)
+    assert resumed.rollouts == 20
+
+
+def test_masked_tokens_and_unknown_probabilities():
+    source = Manager(arguments()).data_source
+    group = source.get_samples(2)
+    samples = [finished(one, [1.0])[0] for one in group]
+    samples[0].tokens, samples[0].response_length = [9, 1, 2, 3], 3
+    samples[0].loss_mask, samples[0].rollout_log_probs = [1, 0, 1], [-1.0, 0.0, -2.0]
+    source.learn(samples)
+    assert source.metrics["tokens"] == 3
+    assert source.metrics["entropy"] == pytest.approx(3.5 / 3, rel=1e-6)
+
+
+def test_features_stand_in_the_metadata(tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[belief]\nfeatures = ["level", "pass_rate", "mine"]\n')
+    rows = [{"level": i % 2, "pass_rate": i / 64, "drawn": 8, "mine": f"{i}"} for i in range(64)]
+    source = Manager(arguments(rows=rows, rollwise_settings=str(settings))).data_source
+    assert source.sampler.belief.features.names == ("level", "pass_rate", "mine")
+    assert np.corrcoef(expected(source), np.arange(64))[0, 1] > 0.9
+    unknown = tmp_path / "unknown.toml"
+    unknown.write_text('[belief]\nfeatures = ["other"]\n')
+    with pytest.raises(ConfigError, match="names other; the data has pass_rate, level"):
+        Manager(arguments(rows=rows, rollwise_settings=str(unknown)))
+
+
+def test_samples_that_cannot_be_placed_are_refused():
+    source = Manager(arguments(reward_key=None)).data_source
+    [sample] = finished(source.get_samples(1)[0], [{"accuracy": 1.0}])
+    with pytest.raises(RunError, match=r"sample 0 must be a number, got \{'accuracy'.*reward-key"):
+        source.learn([sample])
+    sample.metadata = {}
+    with pytest.raises(RunError, match="sample 0 has no metadata\\['rollwise_prompt'\\]"):
+        source.learn([sample])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: folder.rename(folder.with_name("gone")), "--start-rollout-id 0"),
+        (lambda folder: (folder / "state.json").write_text("{}"), r"\['state.json'\] are damaged"),
+        (lambda folder: (folder / "checksums.txt").unlink(), "over 64 prompts, this one has 65"),
+    ],
+)
+def test_a_state_that_is_missing_damaged_or_of_other_prompts_is_refused(damage, message, tmp_path):
+    Manager(arguments(save=str(tmp_path))).train(1, 0, 0)
+    damage(tmp_path / "rollout/rollwise_0")
+    other = Manager(arguments(load=str(tmp_path), rows=[{}] * 65)).data_source
+    with pytest.raises(RunError, match=message):
+        other.load(0)
+
+
+def test_the_groups_that_are_drawn_do_not_share_what_they_hold():
+    source = Manager(arguments(**GROUPS)).data_source
+    [group] = source.get_samples(1)
+    group[0].metadata["seen"] = True
+    assert ["seen" in sample.metadata for sample in group] == [True, False, False, False]
