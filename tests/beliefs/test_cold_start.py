@@ -83,18 +83,33 @@ def test_a_prompt_never_drawn_is_expected_to_be_like_others_with_its_features():
     assert np.diff([each[0] for each in by_level]).max() < -0.05
 
 
-def test_weights_move_by_surprise_over_information():
-    """Of labels apart the steps are their own: with variance 1.5, surprise 3/10 and information
-    1.5, w = 0.3/(1/1.5 + 1.5); a step forgets a share of the information beyond the prior's."""
+def test_weights_are_the_posterior_of_what_was_seen():
+    """Of labels apart the weights are their own. With τ² = 1.5, surprise 3/10 and information 1.5,
+    w = 0.3/(1.5 + 1/1.5). Then τ² is the mean of w² + variance over both labels."""
     features = Features({"level": [7, 7, None]})
     features.learn(np.array([0, 1]), np.array([0.1, 0.2]), np.array([1.0, 0.5]))
-    first = 0.3 / (1 / 1.5 + 1.5)
+    first = 0.3 / (1.5 + 1 / 1.5)
     assert features.dot(slice(None)) == pytest.approx([first, first, 0.0])
+    expected = (first**2 + 1 / (1.5 + 1 / 1.5) + 1.5) / 2
+    assert features.feature_variances == pytest.approx([expected])
+    variance = features.feature_variances[0]
     features.learn(np.array([1]), np.array([-0.1]), np.array([0.0]))
-    kept = 1 / 1.5 + MEMORY * 1.5
-    assert features.dot(np.array([1])) == pytest.approx([first - 0.1 / kept])
-    features.learn(np.array([2]), np.array([9.0]), np.array([1.0]))
+    seen = MEMORY * (1.5 * 0.0 + 0.3) - 0.1  # at the first step w was 0
+    assert features.dot(np.array([1])) == pytest.approx([seen / (MEMORY * 1.5 + 1 / variance)])
+    features.learn(np.array([2]), np.array([1e3]), np.array([1.0]))
     assert features.dot(np.array([2])) == pytest.approx([LONGEST_STEP])
+
+
+def test_the_weights_of_useless_columns_vanish():
+    """Of 40 labels that say nothing, and as many that say much."""
+    label = RNG.integers(40, size=400)
+    spread = {}
+    for name, logits in (("useless", np.zeros(400)), ("useful", RNG.normal(0, 2, 40)[label])):
+        belief = believing(source=label.tolist())
+        for step in drawn(steps=60, logits=logits):
+            belief.learn(*step)
+        spread[name] = belief.features.feature_weights.std()
+    assert spread["useless"] < 0.4 < 1 < spread["useful"]
 
 
 def test_columns_that_say_the_same_share_what_they_explain():

@@ -22,6 +22,9 @@ MOST_DIMENSIONS = 1024
 DIRECTIONS, SAMPLED = 32, 4096
 """Directions of a vector that have weights: those of the largest variance, over a sample."""
 
+LABELS = ("source", "subject", "level")
+"""Columns that are labels, whatever is in them."""
+
 IN_LOGITS = ("pass_rate", "history")
 """Columns that say how hard a prompt was elsewhere. Their weight starts at ½."""
 
@@ -31,7 +34,10 @@ MEMORY = 0.95
 LONGEST_STEP = 1.0
 """Of a weight, in logits."""
 
-_KEPT = ("feature_weights", "feature_information")
+LEAST_VARIANCE, MOST_VARIANCE = 0.01, 4.0
+"""Bounds of τ²."""
+
+_KEPT = ("feature_weights", "feature_information", "feature_evidence", "feature_variances")
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,7 @@ Column = Labels | Numbers | Vectors
 def column_of(name: str, values: Sequence[Any]) -> Column | None:
     """Read a column by what is in it: labels, numbers, or vectors; None if all are equal.
 
-    Texts, booleans and integers of at most `MOST_LABELS` values are labels. `level`, `source` and
-    `subject` always are.
+    Texts, booleans and integers of few values are labels, and so are those of `LABELS`.
 
     Raises:
         ValueError: It is empty, or its vectors are of several lengths, too long or not finite.
@@ -157,7 +162,7 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
         raise ValueError(f"the column {name!r} is empty")
     if not _plain(known):
         return Vectors.of(_vectors(name, given))
-    texts = any(isinstance(value, str | bool) for value in known)
+    texts = name in LABELS or any(isinstance(value, str | bool) for value in known)
     if texts or (isinstance(known[0], int) and name not in IN_LOGITS and _few(known)):
         labels = Labels.of(given)
         return labels if labels.width > 1 else None
@@ -189,10 +194,12 @@ def _vectors(name: str, values: Any) -> NDArray[np.floating]:
 class Features:
     """The part w·φ(x) of a logit that the columns of data explain, with w learned on the way.
 
-    A Bayesian logistic regression: w ~ N(prior), and each step is one Newton step on the surprises
-    of its prompts, w ← w + Λ⁻¹ Σ φ·g, Λ ← Λ + Σ φφᵀ·I, where g and I are slope and Fisher
-    information of the log-likelihood by the logit. Λ is forgotten slowly (`MEMORY`), because the
-    policy learns and columns may mislead. A step costs O(d²·P + d³) for d weights.
+    A Bayesian logistic regression, w ~ N(μ, τ²) with a τ for each column. Each step is one Newton
+    step: with slope g and Fisher information I of the log-likelihood by the logit, Λ ← Λ + Σ φφᵀ·I,
+    h ← h + Σ φ·(I·φ·w + g), w = (Λ + 1/τ²)⁻¹(h + μ/τ²). Then τ² becomes the mean of
+    (w − μ)² and its variance over the column (EM), so that useless columns vanish. Λ and h
+    are forgotten slowly (`MEMORY`), because the policy learns and columns may mislead. A step costs
+    O(d²·P + d³) for d weights.
 
     Args:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
@@ -202,6 +209,8 @@ class Features:
         total: P, the number of prompts.
         feature_weights: w, shape (d,).
         feature_information: Λ, shape (d, d).
+        feature_evidence: h, shape (d,).
+        feature_variances: τ² of each column, shape (C,).
 
     Raises:
         ValueError: A column is empty, of another length than the others, or has bad vectors.
@@ -215,13 +224,14 @@ class Features:
         self._columns = {name: column for name, column in read.items() if column is not None}
         self.names = tuple(self._columns)
         self.total = next(iter(lengths.values()), 0)
-        each = [(c.width, c.prior_mean, c.prior_variance) for c in self._columns.values()]
-        self.feature_weights = np.concatenate(
-            [np.full(n, mean) for n, mean, _ in each] or [np.zeros(0)]
-        )
-        least = [np.full(n, 1 / variance) for n, _, variance in each]
-        self._prior = np.diag(np.concatenate(least or [np.zeros(0)]))
-        self.feature_information = self._prior.copy()
+        columns_C = list(self._columns.values())
+        self._widths = np.array([column.width for column in columns_C], dtype=int)
+        self._mean = np.repeat([column.prior_mean for column in columns_C], self._widths)
+        self.feature_variances = np.array([column.prior_variance for column in columns_C])
+        self.feature_weights = self._mean.astype(float)
+        count = len(self.feature_weights)
+        self.feature_information = np.zeros((count, count))
+        self.feature_evidence = np.zeros(count)
 
     def dot(self, places: Places | slice) -> Floats | float:
         """Return w·φ of some prompts, shape (P,)."""
@@ -243,10 +253,18 @@ class Features:
         if not self._columns:
             return
         phi_PD = np.concatenate([column.rows(places) for column in self._columns.values()], axis=1)
-        kept = MEMORY * self.feature_information + (1.0 - MEMORY) * self._prior
-        self.feature_information = kept + phi_PD.T @ (phi_PD * information[:, None])
-        step = np.linalg.solve(self.feature_information, phi_PD.T @ surprise)
-        self.feature_weights = self.feature_weights + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        seen = information * (phi_PD @ self.feature_weights) + surprise
+        self.feature_information *= MEMORY
+        self.feature_information += phi_PD.T @ (phi_PD * information[:, None])
+        self.feature_evidence = MEMORY * self.feature_evidence + phi_PD.T @ seen
+        precision = np.repeat(1 / self.feature_variances, self._widths)
+        covariance = np.linalg.inv(self.feature_information + np.diag(precision))
+        found = covariance @ (self.feature_evidence + precision * self._mean)
+        self.feature_weights += np.clip(found - self.feature_weights, -LONGEST_STEP, LONGEST_STEP)
+        starts = np.cumsum(self._widths) - self._widths
+        squares = (self.feature_weights - self._mean) ** 2 + np.diag(covariance)
+        variances = np.add.reduceat(squares, starts) / self._widths
+        self.feature_variances = np.clip(variances, LEAST_VARIANCE, MOST_VARIANCE)
 
     def state(self) -> State:
         """Return what was learned, and of which columns; copies."""
