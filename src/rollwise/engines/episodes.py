@@ -20,6 +20,7 @@ from rollwise.environments.episodes import (
     Turn,
 )
 from rollwise.errors import one_line
+from rollwise.plugins import wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Price, Span
@@ -228,8 +229,7 @@ class EpisodeEngine(Engine):
     def _take(self, playing: Playing, turn: Turn) -> None:
         """Go on with what an environment has answered, or end the episode."""
         if not isinstance(turn, Turn):
-            self._fail(playing, TypeError(f"step must return a Turn, got {turn!r:.100}"))
-            return
+            raise wrong_result(playing.play, "step", "a rollwise.environments.Turn", turn)
         if turn.reward is not None:
             if not math.isfinite(turn.reward):
                 self._fail(playing, ValueError(f"a reward must be finite, got {turn.reward}"))

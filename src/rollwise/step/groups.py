@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
-from rollwise.sampling.objectives import STD_EPSILON
+from rollwise.sampling.objectives import STD_EPSILON, advantages_by
 from rollwise.step.episodes import Episode
 from rollwise.step.recipe import Normalization, StepRecipe
 
@@ -149,7 +149,7 @@ def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> Trai
     chosen_by = rng if recipe.order == "random" else None
     members = select_group(pool, recipe.group_size, recipe.strategy, chosen_by)
     objective = recipe.resolved_objective
-    values = objective.advantages(pool, members)
+    values = advantages_by(objective, pool, members)
     # Against a belief, equal rewards teach as well, and leaving them out would bias the gradient.
     dropped = recipe.unresolved != "keep" and pool.zero_variance and not objective.uses_priors
     return TrainedGroup(pool, members, values, dropped)
