@@ -64,7 +64,7 @@ def test_a_rule_of_rewards_must_return_booleans():
 
     session = RolloutSession(["a"], Rule(), Streamed(4))
     (draw,) = session.next_draws(1)
-    with pytest.raises(PluginError, match="Rule: `satisfied_by` .* must return True or False"):
+    with pytest.raises(PluginError, match=r"Rule: `satisfied_by` .* must return True or False"):
         session.record(draw, 1.0)
 
 

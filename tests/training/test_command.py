@@ -686,7 +686,7 @@ def test_a_step_on_real_problems_of_mathematics(tmp_path, metrics_of):
         "prompts.batch_size": 64,
         "schedule.rounds": 2,
         "engine.max_new_tokens": 32,
-        "group.unresolved": "keep",
+        "group.zero_variance": "keep",
         "learner.entropy_coefficient": 1e-4,
         "learner.learning_rate": 1e-3,
         "evaluation.samples": 2,

@@ -23,7 +23,7 @@ from rollwise.errors import one_line
 from rollwise.plugins import wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
-from rollwise.step.episodes import End, Price, Span
+from rollwise.step.episodes import End, Span, Usage
 from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
 
 log = logging.getLogger(__name__)
@@ -273,13 +273,13 @@ class EpisodeEngine(Engine):
         return self._encode_prompt(messages)
 
     def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
-        price = Price(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
+        usage = Usage(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
         self._leave(playing)
         self._results.append(
             PlayedEpisode(
                 spans=playing.rows[0][1],
-                further=playing.rows[1:],
-                price=price,
+                branches=playing.rows[1:],
+                usage=usage,
                 end=end,
                 reward=reward,
                 draw=playing.draw,
