@@ -192,7 +192,7 @@ def test_values_that_are_given_win_over_those_that_belong_to_the_rule(settle):
     config = settle(
         "--exit.type",
         "fixed_count",
-        toml="[schedule]\nsize = 2\nrounds = 3\n[group]\nunresolved = 'drop'\n"
+        toml="[schedule]\nsize = 2\nrounds = 3\n[group]\nzero_variance = 'drop'\n"
         "[advantage]\nscale_by_std = false\n",
     )
     assert config.schedule.make() == Rounds(size=2, rounds=3)

@@ -174,7 +174,7 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
     ("settings", "said"),
     [
         (
-            "[group]\nunresolved = 'refill'",
+            "[group]\nzero_variance = 'refill'",
             "`group.zero_variance` must be `drop` or `keep` in verl",
         ),
         ("[step]\nresponse_cap = 2", "`step.response_cap` must be `0` in verl"),
