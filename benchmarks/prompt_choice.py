@@ -39,7 +39,7 @@ PROMPT_SAMPLERS: dict[str, dict[str, Any]] = {
     "CDAS, paper": {"prompts": {"type": "cdas"}},
     "CDAS, calibrated": {"prompts": {"type": "cdas", "form": "calibrated"}},
     "posterior": {"prompts": {"type": "posterior"}},
-    "refill": {"group": {"unresolved": "refill"}},
+    "refill": {"group": {"zero_variance": "refill"}},
 }
 Record = dict[str, Any]
 

@@ -44,7 +44,7 @@ GRPO = {
     "schedule": rw.Rounds(GROUP, rounds=1),
     "objective": "grpo",
     "strategy": "all",
-    "unresolved": "keep",
+    "zero_variance": "keep",
 }
 EQUAL_DRAWS: dict[str, AdaptiveSampling | None] = {
     "trl": None,

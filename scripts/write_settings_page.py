@@ -62,7 +62,7 @@ Some defaults depend on other settings:
 - With `data.environment`, `data.train` and `grading.type` are `environment`, and
   `grading.timeout` is 60.
 - With `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`, `group.size` is
-  `exit.samples`, `group.strategy` is `all` and `group.unresolved` is `keep`. The run is GRPO:
+  `exit.samples`, `group.strategy` is `all` and `group.zero_variance` is `keep`. The run is GRPO:
   `advantage.objective` is `grpo` and `advantage.scale_by_std` is true; or, with
   `advantage.baseline = "belief"`, each response is compared with what was expected of its prompt:
   `advantage.objective` is `linear` ([belief.md](belief.md)).

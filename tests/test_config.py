@@ -102,7 +102,7 @@ def test_anything_of_a_method_begins_from_reinforce_ada(given):
     config = make_config(given)
     assert config.exit.make() == Balanced(positives=2, negatives=2)
     assert config.schedule.make() == Rounds(size=8, rounds=4)
-    assert (config.group.size, config.group.unresolved) == (4, "drop")
+    assert (config.group.size, config.group.zero_variance) == (4, "drop")
     assert (config.prompts.type, config.prompts.batch_size) == ("uniform", 64)
     assert (config.learner.mini_batches, config.step.response_cap) == (1, 0.0)
 
@@ -178,7 +178,7 @@ def test_fixed_count_is_grpo_with_all_that_belongs_to_it(settle):
     assert config.exit.make() == FixedCount(samples=8)
     assert config.schedule.make() == Rounds(size=8, rounds=1)
     group, advantage = config.group, config.advantage
-    assert (group.size, group.strategy, group.unresolved) == (8, "all", "keep")
+    assert (group.size, group.strategy, group.zero_variance) == (8, "all", "keep")
     assert (advantage.objective, advantage.scale_by_std) == ("grpo", True)
 
 
@@ -192,11 +192,11 @@ def test_values_that_are_given_win_over_those_that_belong_to_the_rule(settle):
     config = settle(
         "--exit.type",
         "fixed_count",
-        toml="[schedule]\nsize = 2\nrounds = 3\n[group]\nunresolved = 'drop'\n"
+        toml="[schedule]\nsize = 2\nrounds = 3\n[group]\nzero_variance = 'drop'\n"
         "[advantage]\nscale_by_std = false\n",
     )
     assert config.schedule.make() == Rounds(size=2, rounds=3)
-    assert (config.group.unresolved, config.group.strategy) == ("drop", "all")
+    assert (config.group.zero_variance, config.group.strategy) == ("drop", "all")
     assert (config.advantage.objective, config.advantage.scale_by_std) == ("grpo", False)
 
 
@@ -273,7 +273,11 @@ def test_a_belief_that_takes_no_features_says_which_does(belief):
 def test_with_a_baseline_by_belief_every_response_is_trained_on():
     config = make_config(BY_BELIEF)
     assert config.advantage.make() == OBJECTIVES["linear"](baseline="belief")
-    assert (config.group.size, config.group.strategy, config.group.unresolved) == (1, "all", "keep")
+    assert (config.group.size, config.group.strategy, config.group.zero_variance) == (
+        1,
+        "all",
+        "keep",
+    )
     balanced = make_config({"advantage": {"baseline": "belief"}})
     assert balanced.group.strategy == "all"
 
@@ -374,8 +378,12 @@ BAD_VALUES = {
         ["`group.strategy` must be `all`", "`advantage.baseline`", "it is `balanced`"],
     ),
     "refilling against a belief": (
-        {"advantage": {"baseline": "belief"}, "group": {"unresolved": "refill"}},
-        ["`group.unresolved` must be `drop` or `keep`", "`advantage.baseline`", "it is `refill`"],
+        {"advantage": {"baseline": "belief"}, "group": {"zero_variance": "refill"}},
+        [
+            "`group.zero_variance` must be `drop` or `keep`",
+            "`advantage.baseline`",
+            "it is `refill`",
+        ],
     ),
     "not a belief": (
         {"belief": {"type": "faith"}},
@@ -386,8 +394,8 @@ BAD_VALUES = {
         ["`belief`: noise must be finite and at least 0, got -1"],
     ),
     "a pilot and refilling": (
-        {"allocation": {"type": "gvm"}, "group": {"unresolved": "refill"}},
-        ["`group.unresolved`", "`drop` or `keep`", "it is `refill`"],
+        {"allocation": {"type": "gvm"}, "group": {"zero_variance": "refill"}},
+        ["`group.zero_variance`", "`drop` or `keep`", "it is `refill`"],
     ),
     "fewer draws than prompts": (
         {"schedule": {"total_draws": 10}},

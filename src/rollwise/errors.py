@@ -30,6 +30,10 @@ class RunError(RollwiseError):
     """The folder of a run cannot be written, read or resumed."""
 
 
+class PluginError(RollwiseError):
+    """A plug-in raised an error, or returned what it must not return."""
+
+
 class EngineError(RollwiseError):
     """An engine cannot be started, or does not stay alive."""
 

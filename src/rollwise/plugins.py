@@ -4,11 +4,13 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, PluginError, RollwiseError, one_line
 
 
 def is_plugin(name: object) -> bool:
@@ -57,12 +59,63 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
     return found
 
 
+def plugin_name(plugin: object) -> str:
+    """Return the `module:Class` of an object."""
+    kind = type(plugin)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+@contextmanager
+def calling(plugin: object, method: str) -> Iterator[None]:
+    """Call a method of a plug-in in this block; errors of our own classes pass as they are.
+
+    Raises:
+        PluginError: The method raised an error. Names `module:Class`, the method and the line.
+    """
+    try:
+        yield
+    except RollwiseError:
+        raise
+    except Exception as error:
+        if type(plugin).__module__.partition(".")[0] == "rollwise":
+            raise
+        place = _place(plugin, method)
+        for frame in traceback.extract_tb(error.__traceback__):
+            if place and frame.filename == place[0]:
+                place = frame.filename, frame.lineno or 0
+        raise PluginError(
+            f"{_described(plugin, method, place)} raised {one_line(error)}"
+        ) from error
+
+
+def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:
+    """Make the error for a plug-in's method that returned something else than is `wanted`."""
+    described = _described(plugin, method, _place(plugin, method))
+    kind = type(got).__name__
+    return PluginError(f"{described} must return {wanted}, got {kind}: {got!r:.100}")
+
+
+def _place(plugin: object, method: str) -> tuple[str, int] | None:
+    """Find the file and line where a method is defined; None where it is not Python's."""
+    code = getattr(getattr(plugin, method, None), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else None
+
+
+def _described(plugin: object, method: str, place: tuple[str, int] | None) -> str:
+    where = f" ({place[0]}, line {place[1]})" if place else ""
+    return f"{plugin_name(plugin)}: `{method}`{where}"
+
+
 def _import(module_name: str, name: str, folders: Sequence[str]) -> ModuleType:
     for folder in reversed(folders):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     try:
         return importlib.import_module(module_name)
+    except SystemExit as error:
+        raise ConfigError(
+            f"{name!r}: importing {module_name} ended in exit({error.code})"
+        ) from None
     except ModuleNotFoundError as error:
         if not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there, and something that it imports is not

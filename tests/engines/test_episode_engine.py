@@ -16,6 +16,7 @@ from rollwise.engines.asynchronous import AsyncEngine
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import Calculator, EpisodeEnvironment, EpisodeLost, Opening, Turn
+from rollwise.errors import PluginError
 from rollwise.grading import Grader
 from rollwise.models.loading import model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
@@ -98,10 +99,10 @@ def test_turns_go_on_from_the_whole_context():
     outcome = play(says(Turn("xy"), Turn("z"), Turn(done=True, reward=0.5)), engine)
     assert engine.contexts == [[7, 7], [7, 7, 1, 1, 50, 50], [7, 7, 1, 1, 50, 50, 2, 1, 50]]
     assert outcome.tokens == [1, 1, 50, 50, 2, 1, 50, 3, 1]
-    assert outcome.own.tolist() == [1, 1, 0, 0, 1, 1, 0, 1, 1]
+    assert outcome.loss_mask.tolist() == [1, 1, 0, 0, 1, 1, 0, 1, 1]
     assert outcome.logprobs.tolist() == [-1, -0.5, 0, 0, -2, -0.5, 0, -3, -0.5]
     assert (outcome.draw, outcome.end, outcome.reward) == (DRAW, "done", 0.5)
-    assert (outcome.price.tokens, outcome.price.turns) == (6, 3)
+    assert (outcome.usage.tokens, outcome.usage.turns) == (6, 3)
     assert outcome.text == "said 3"
     assert outcome.transcript == "said 1\nxy\nsaid 2\nz\nsaid 3"
 
@@ -117,8 +118,8 @@ def test_an_episode_that_begins_anew_is_one_draw_of_two_rows():
     first, second = outcome.rows([7, 7])
     assert (first.prompt, second.prompt) == ([7, 7], summary)
     assert second.tokens == [3, 1, 50, 4, 1]
-    assert second.own.tolist() == [True, True, False, True, True]
-    assert (outcome.reward, outcome.price.tokens, outcome.price.turns) == (1.0, 8, 4)
+    assert second.loss_mask.tolist() == [True, True, False, True, True]
+    assert (outcome.reward, outcome.usage.tokens, outcome.usage.turns) == (1.0, 8, 4)
     assert outcome.transcript == "said 1\nxy\nsaid 2\nso far: x\nsaid 3\nz\nsaid 4"
 
 
@@ -127,9 +128,9 @@ def test_limits_count_all_rows_of_an_episode():
     anew = Turn(anew=[{"role": "user", "content": "123456789"}], reward=0.5)
     turns, options = says(*[anew] * 9), {"encode_prompt": lambda messages: [60] * 9}
     outcome = play(turns, limits=EpisodeLimits(tokens=6), **options)
-    assert (outcome.end, outcome.price.turns, len(outcome.further)) == ("truncated", 3, 2)
+    assert (outcome.end, outcome.usage.turns, len(outcome.branches)) == ("truncated", 3, 2)
     outcome = play(turns, limits=EpisodeLimits(context=9), **options)
-    assert (outcome.end, outcome.price.turns, len(outcome.further)) == ("truncated", 1, 0)
+    assert (outcome.end, outcome.usage.turns, len(outcome.branches)) == ("truncated", 1, 0)
 
 
 def test_an_episode_that_cannot_begin_anew_has_failed():
@@ -160,13 +161,18 @@ def test_the_first_turn_has_the_draws_seed_and_each_later_one_its_own():
         ([Turn("x")] * 9, {"context": 10, "turn_tokens": 3}, ("truncated", 0.0, 2)),  # 2+3+3+3
         ([Turn("x"), Turn(done=True)], {"turns": 2}, ("done", None, 2)),
         ([Turn("x"), Turn(done=True, reward=float("nan"))], {}, ("failed", 0.0, 2)),
-        ([Turn("x"), "x"], {}, ("failed", 0.0, 2)),
     ],
 )
 def test_ends(answers, options, expected):
     outcome = play(says(*answers), limits=EpisodeLimits(**options))
-    assert (outcome.end, outcome.reward, outcome.price.turns) == expected
-    assert outcome.own[-1], "what is never read is no part of an episode"
+    assert (outcome.end, outcome.reward, outcome.usage.turns) == expected
+    assert outcome.loss_mask[-1], "what is never read is no part of an episode"
+
+
+@pytest.mark.parametrize("answer", [None, "x"])
+def test_an_environment_that_returns_no_turn_ends_the_run(answer):
+    with pytest.raises(PluginError, match=r"`step` .* must return a rollwise\.environments\.Turn"):
+        play(says(answer))
 
 
 @pytest.mark.parametrize("answer, reward", [(Turn("x"), 0.0), (Turn(done=True, reward=1.0), 1.0)])
@@ -290,8 +296,8 @@ def test_a_slow_episode_is_cut_wherever_it_is():
     limits = EpisodeLimits(seconds=10)
     answers = Playing(lambda turn, reply: Turn("x", reward=0.5) if turn == 1 else waits())
     outcome = play(answers, limits=limits, clock=iter(range(0, 1000, 5)).__next__)
-    assert (outcome.end, outcome.reward, outcome.price.turns) == ("truncated", 0.5, 2)
-    assert outcome.price.seconds >= 10
+    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
+    assert outcome.usage.seconds >= 10
 
     class Stuck(Talking):
         """Draws the second turn for ever."""
@@ -300,8 +306,8 @@ def test_a_slow_episode_is_cut_wherever_it_is():
             return [] if 2 in self.under_way.values() else super().wait()
 
     outcome = play(answers, Stuck(), limits=limits, clock=iter(range(100)).__next__)
-    assert (outcome.end, outcome.reward, outcome.price.turns) == ("truncated", 0.5, 2)
-    assert outcome.price.tokens == 2 + 3, "those of the turn that was broken off count"
+    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
+    assert outcome.usage.tokens == 2 + 3, "those of the turn that was broken off count"
 
 
 def test_new_weights_begin_episodes_again():
@@ -314,8 +320,8 @@ def test_new_weights_begin_episodes_again():
     [outcome] = playing.wait()
     assert engine.weights == {"w": 1}
     assert [len(context) for context in engine.contexts] == [1, 1, 4]
-    assert outcome.price.turns == 2
-    assert outcome.price.tokens == 2 + 2 + 2, "those of the attempt that was given up count"
+    assert outcome.usage.turns == 2
+    assert outcome.usage.tokens == 2 + 2 + 2, "those of the attempt that was given up count"
 
 
 def test_what_new_weights_broke_off_is_paid_once_whatever_comes_of_it():
@@ -358,7 +364,7 @@ def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
     with EpisodeEngine(engine, Playing(step), PROBLEMS, encode) as playing:
         playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
         [outcome] = playing.wait()
-        assert (outcome.draw.index, outcome.price.turns) == (0, 2)
+        assert (outcome.draw.index, outcome.usage.turns) == (0, 2)
 
 
 def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
@@ -374,7 +380,7 @@ def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
 
     limits = EpisodeLimits(seconds=0.01)
     outcome = play(says(Turn("x")), Stuck(), limits=limits)
-    assert (outcome.end, outcome.price.turns, outcome.price.tokens) == ("truncated", 1, 3)
+    assert (outcome.end, outcome.usage.turns, outcome.usage.tokens) == ("truncated", 1, 3)
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
@@ -506,7 +512,7 @@ class TestEpisodesByTheBuiltInEngine(EngineContract):
     def test_episodes_have_several_turns(self):
         with self.engine() as engine:
             done = self.complete(engine, self.draws(6)).values()
-        assert max(outcome.price.turns for outcome in done) == 3
+        assert max(outcome.usage.turns for outcome in done) == 3
         assert all(isinstance(outcome, Episode) for outcome in done)
 
 

@@ -450,7 +450,7 @@ def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog)
         "engine.enforce_eager": "true",
         "learner.learning_rate": "1e-2",
         "learner.warmup_updates": "0",
-        "group.unresolved": "keep",
+        "group.zero_variance": "keep",
         "advantage.objective": "grpo",
         "schedule.type": "streamed",
         "prompts.batch_size": "4",

@@ -18,7 +18,7 @@ SETTINGS = {
     "data.max_terms": "4",
     "engine.max_new_tokens": "16",
     "exit.give_up_below": "0.05",
-    "group.unresolved": "refill",
+    "group.zero_variance": "refill",
     "schedule.type": "streamed",
     "schedule.max_samples": "16",
     "checkpoint.every": "2",

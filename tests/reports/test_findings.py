@@ -125,3 +125,16 @@ def test_the_settings_that_are_named_exist():
     named = set(re.findall("`([a-z_.]+)`", advice))
     assert "learner.learning_rate" in named
     assert named <= known
+
+
+def test_steps_that_train_on_no_group_are_found_since_the_first_of_them():
+    lines = run(steps=7, trained_groups=lambda step: 0 if step > 4 else 5)
+    assert found(lines)["No group is trained on"].step == 5
+    assert found(lines[:6]) == {}
+
+
+@pytest.mark.parametrize(("rule", "advised"), [("balanced", False), ("fixed_count", True)])
+def test_advice_does_not_name_what_the_run_does_already(rule, advised):
+    config = CONFIG | {"exit": {"type": rule}}
+    only = found(run(steps=5, trained_groups=0), config)["No group is trained on"]
+    assert ("exit.type" in only.advice) == advised

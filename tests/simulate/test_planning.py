@@ -102,7 +102,7 @@ def test_dropped_groups_are_no_signal():
     [
         {"allocation": {"type": "gvm"}},
         {"allocation": {"type": "estimated"}, "prompts": {"type": "posterior", "batch_size": 16}},
-        {"group": {"unresolved": "refill"}},
+        {"group": {"zero_variance": "refill"}},
         {"schedule": {"type": "streamed"}, "prompts": {"type": "cdas", "batch_size": 16}},
     ],
 )

@@ -71,7 +71,7 @@ def test_a_prompt_that_runs_out_ends_or_draws_again():
     [
         {"allocation": {"type": "gvm"}},
         {"allocation": {"type": "estimated"}, "prompts": {"type": "posterior", "batch_size": 4}},
-        {"group": {"unresolved": "refill"}},
+        {"group": {"zero_variance": "refill"}},
         {**BALANCED, "schedule": {"type": "streamed"}},
         {**SINGLE, "prompts": {"type": "worth", "batch_size": 4}},
     ],

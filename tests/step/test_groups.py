@@ -58,7 +58,7 @@ def test_a_pool_without_signal_is_dropped_or_kept_at_zero(rewards):
     dropped = group_of(rewards)
     assert dropped.dropped
     assert list(dropped.examples(PROMPTS)) == []
-    kept = group_of(rewards, unresolved="keep")
+    kept = group_of(rewards, zero_variance="keep")
     assert not kept.dropped
     assert [example.advantage for example in kept.examples(PROMPTS)] == [0] * min(4, len(rewards))
 
@@ -140,7 +140,7 @@ def test_normalized_advantages_lose_their_mean():
 
 def test_centred_advantages_of_raw_rewards_have_the_batchs_mean_as_baseline():
     """Rewards 1, 0 and 0 of three prompts, mean ⅓: FlashREINFORCE's advantages."""
-    kept = {"objective": "reward", "strategy": "all", "unresolved": "keep"}
+    kept = {"objective": "reward", "strategy": "all", "zero_variance": "keep"}
     groups = [group_of([reward], **kept) for reward in (1, 0, 0)]
     values = [group.advantages[0] for group in normalize_advantages(groups, "center")]
     assert values == pytest.approx([2 / 3, -1 / 3, -1 / 3])

@@ -7,7 +7,7 @@ from rollwise.engines import PlayedEpisode
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.prompts import Prioritized, Uniform
 from rollwise.sampling import GVM, Balanced, Pool, Rounds, Streamed
-from rollwise.step import Price, Span, StepRecipe, take_step
+from rollwise.step import Span, StepRecipe, Usage, take_step
 from rollwise.step.ledger import PLACES
 from rollwise.step.metrics import brier_skill
 from rollwise.step.visits import visit_rows
@@ -17,8 +17,8 @@ STREAMED = {"schedule": Streamed(16, speculation=0.5)}
 RECIPES = {
     "rounds": {"schedule": Rounds(4, 4)},
     "streamed": STREAMED,
-    "kept": {"schedule": Rounds(4, 1), "unresolved": "keep"},
-    "refilled": {"schedule": Rounds(4, 1), "unresolved": "refill"},
+    "kept": {"schedule": Rounds(4, 1), "zero_variance": "keep"},
+    "refilled": {"schedule": Rounds(4, 1), "zero_variance": "refill"},
     "all members": {"schedule": Rounds(4, 4), "strategy": "all"},
     "pilot": {"exit_rule": None, "schedule": None, "allocation": GVM(pilot=2)},
 }
@@ -49,7 +49,7 @@ class Playing(Counting):
         return [
             PlayedEpisode(
                 spans=(Span(done.tokens, done.logprobs), Span((7, 8, 9))),
-                price=Price(len(done.tokens)),
+                usage=Usage(len(done.tokens)),
                 draw=done.draw,
                 text=done.text,
                 transcript=done.text,

@@ -28,12 +28,12 @@ def test_with_an_allocation_its_counts_are_drawn_in_one_round():
     ("said", "given"),
     [
         ("size must be even", {"group_size": 3}),
-        ("unresolved", {"unresolved": "forget"}),
+        ("zero_variance", {"zero_variance": "forget"}),
         ("order", {"order": "reverse"}),
         ("refills", {"refills": 0}),
         ("objective", {"objective": "median"}),
         ("scale_by_std", {"objective": "log", "scale_by_std": True}),
-        ("GVM", {"allocation": rw.GVM(mean_draws=4), "unresolved": "refill"}),
+        ("GVM", {"allocation": rw.GVM(mean_draws=4), "zero_variance": "refill"}),
     ],
 )
 def test_what_cannot_be_combined_is_refused(said, given):
@@ -43,7 +43,12 @@ def test_what_cannot_be_combined_is_refused(said, given):
 
 def test_each_setting_of_the_recipe_reaches_it_from_the_settings():
     given = {
-        "group": {"size": 6, "strategy": "max_variance", "order": "random", "unresolved": "refill"},
+        "group": {
+            "size": 6,
+            "strategy": "max_variance",
+            "order": "random",
+            "zero_variance": "refill",
+        },
         "advantage": {"objective": "grpo", "scale_by_std": True},
         "schedule": {"total_draws": 900},
         "grading": {"positive_threshold": 0.25},
@@ -154,6 +159,6 @@ def test_a_sampler_that_returns_excluded_prompts_is_named():
                 session.record(draw, 0.0, Answer())
         return RolloutCost()
 
-    recipe = StepRecipe(unresolved="refill")
+    recipe = StepRecipe(zero_variance="refill")
     with pytest.raises(ValueError, match=r"Answering\.ask returned 'a' although excluded"):
         take_step(recipe, Answering(["a"]), roll_out, 1)

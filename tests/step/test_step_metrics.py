@@ -8,7 +8,7 @@ import pytest
 from rollwise.engines import Completion
 from rollwise.prompts import CDAS, Prioritized, Retiring, Uniform
 from rollwise.sampling import Balanced, FixedCount, RolloutSession, Rounds
-from rollwise.step import Episode, Price, RolloutCost, Rollouts, StepRecipe, make_group
+from rollwise.step import Episode, RolloutCost, Rollouts, StepRecipe, Usage, make_group
 from rollwise.step.ledger import PLACES
 from rollwise.step.metrics import belief_metrics, rollout_metrics
 
@@ -22,7 +22,7 @@ POOLS = {
 }
 
 
-def make_step(pools=POOLS, unresolved="drop"):
+def make_step(pools=POOLS, zero_variance="drop"):
     """A batch that ended with these pools, and its groups.
 
     The i-th response has i + 1 tokens of log-probability −i each; the third and later are cut.
@@ -34,7 +34,7 @@ def make_step(pools=POOLS, unresolved="drop"):
             tokens, logprobs = [9] * (i + 1), np.full(i + 1, -i, np.float32)
             completion = Completion(draw, tokens, logprobs, "", truncated=i >= 2)
             session.record(draw, pools[draw.key][i], completion)
-    recipe = StepRecipe(group_size=2, unresolved=unresolved)
+    recipe = StepRecipe(group_size=2, zero_variance=zero_variance)
     rng = np.random.default_rng(0)
     groups = [make_group(recipe, pool, rng) for pool in session.pools.values()]
     tokens = sum(len(r.tokens) for pool in session.pools.values() for r in pool.responses)
@@ -84,7 +84,7 @@ def test_more_draws_count_as_first_where_there_are_more():
 
 
 def test_groups_that_are_kept_are_trained():
-    assert rollout_metrics(*make_step(unresolved="keep"), first=2)["trained_groups"] == 3
+    assert rollout_metrics(*make_step(zero_variance="keep"), first=2)["trained_groups"] == 3
 
 
 def test_the_policy_is_judged_by_the_first_draws_alone():
@@ -99,7 +99,7 @@ def test_the_policy_is_judged_by_the_first_draws_alone():
 def test_episodes_are_counted_by_their_ends():
     session = RolloutSession(["a"], FixedCount(3), Rounds(size=3, rounds=1))
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
-        session.record(draw, 1.0, Episode(spans=(), price=Price(1, turns=2), end=end))
+        session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
     metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), [], first=2)
     assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0, "cancelled": 4}
     assert metrics["turns"] == 2

@@ -7,7 +7,7 @@ from rollwise.engines import Completion
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
-from rollwise.step.episodes import Episode, Price, Span
+from rollwise.step.episodes import Episode, Span, Usage
 from rollwise.step.response_cap import cap_responses, gradient_size
 
 HALF, SURE = np.log(0.5), np.log(0.9)
@@ -18,7 +18,7 @@ def single(logprobs, reward=1.0, known=True):
     tokens = list(range(len(logprobs)))
     reported = np.array(logprobs if known else [], np.float32)
     completion = Completion(Draw("q", 0, seed=1), tokens, reported, "text", truncated=False)
-    recipe = StepRecipe(objective="reward", strategy="all", unresolved="keep")
+    recipe = StepRecipe(objective="reward", strategy="all", zero_variance="keep")
     return make_group(recipe, Pool("q", [reward], [completion]), np.random.default_rng(0))
 
 
@@ -61,9 +61,9 @@ def test_averages_by_response_make_long_responses_small():
 
 def test_only_what_the_model_drew_counts_in_an_episode():
     episode = Episode(
-        spans=[Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])], price=Price(1)
+        spans=[Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])], usage=Usage(1)
     )
-    recipe = StepRecipe(objective="reward", strategy="all", unresolved="keep")
+    recipe = StepRecipe(objective="reward", strategy="all", zero_variance="keep")
     group = make_group(recipe, Pool("q", [1.0], [episode]), np.random.default_rng(0))
     bounded, _ = cap_responses([group, single([HALF]), single([HALF])], 1.0, "tokens")
     assert advantages(bounded) == pytest.approx([1.0, 1.0, 1.0])

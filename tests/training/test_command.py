@@ -186,7 +186,7 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of)
 )
 def test_every_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
     changed = {f"prompts__{name}": value for name, value in sampler.items()}
-    changed |= {"group__unresolved": "refill", "evaluation__every": "2"}
+    changed |= {"group__zero_variance": "refill", "evaluation__every": "2"}
     assert train(tmp_path / "whole", **changed) == 0
     assert train(tmp_path / "run", **changed | {"steps": "2"}) == 0
     assert train(tmp_path / "run", "--resume", **changed) == 0
@@ -490,7 +490,7 @@ def test_several_updates_a_step_resume_alike(tmp_path, train, state_of, metrics_
         "learner__entropy_coefficient": "0.01",
         "learner__warmup_updates": "5",
         "group__order": "random",
-        "group__unresolved": "keep",
+        "group__zero_variance": "keep",
     }
     whole, folder = tmp_path / "whole", tmp_path / "run"
     assert train(whole, **settings, steps="2") == 0
@@ -686,7 +686,7 @@ def test_a_step_on_real_problems_of_mathematics(tmp_path, metrics_of):
         "prompts.batch_size": 64,
         "schedule.rounds": 2,
         "engine.max_new_tokens": 32,
-        "group.unresolved": "keep",
+        "group.zero_variance": "keep",
         "learner.entropy_coefficient": 1e-4,
         "learner.learning_rate": 1e-3,
         "evaluation.samples": 2,

@@ -167,7 +167,7 @@ def plain_logprobs(model, example):
     ids = torch.tensor([[*example.prompt, *example.response]])
     rows = (model(ids).logits[0, len(example.prompt) - 1 : -1] / 0.8).log_softmax(dim=1)
     found = rows.gather(1, torch.tensor(example.response)[:, None]).squeeze(1)
-    return found if example.own is None else found[torch.from_numpy(example.own)]
+    return found if example.loss_mask is None else found[torch.from_numpy(example.loss_mask)]
 
 
 class Doubled(transformers.Qwen2ForCausalLM):

@@ -172,7 +172,7 @@ def test_tokens_of_an_environment_are_read_but_not_learned_from(model, mini_batc
     """−∇ Σ_i A_i Σ_{t of the model's} log π(t) / (number of the model's tokens), all in context."""
     own = np.array([True, True, False, False, True])
     examples = [
-        replace(e, own=own, logprobs=np.where(own, e.logprobs, 0).astype(np.float32))
+        replace(e, loss_mask=own, logprobs=np.where(own, e.logprobs, 0).astype(np.float32))
         for e in make_examples(model, [(3, 5, 1.0), (6, 5, -0.5)])
     ]
     plain = copy.deepcopy(model)

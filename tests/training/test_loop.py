@@ -243,7 +243,7 @@ def test_refilling_keeps_to_the_budget_of_the_step(tmp_path):
 def refilling(tmp_path, **group):
     """A run in which every other prompt has one right response in four, and the rest none."""
     settings = {"type": "fixed_count", "samples": 4}
-    run = make_run(tmp_path, exit=settings, group={"unresolved": "refill", **group})
+    run = make_run(tmp_path, exit=settings, group={"zero_variance": "refill", **group})
     run.engine.is_right = lambda draw: mixed(draw.key) and draw.index == 0
     return run
 

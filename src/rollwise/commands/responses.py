@@ -229,9 +229,9 @@ def _row(key: Key, outcome: Outcome, reward: float) -> dict[str, Any]:
         "index": outcome.draw.index,
         "response": getattr(outcome, "transcript", outcome.text),
         "reward": float(reward),
-        "tokens": episode.price.tokens,
+        "tokens": episode.usage.tokens,
         "truncated": outcome.truncated,
-        "turns": episode.price.turns,
+        "turns": episode.usage.turns,
         "end": episode.end,
     }
 

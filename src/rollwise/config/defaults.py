@@ -112,7 +112,7 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
     elif defaults["exit"]["type"] == "fixed_count":
         samples = setting(given, "exit", "samples", FixedCount.samples)
         defaults["schedule"] = {"type": "rounds", "size": samples, "rounds": 1}
-        defaults["group"] = {"size": samples, "strategy": "all", "unresolved": "keep"}
+        defaults["group"] = {"size": samples, "strategy": "all", "zero_variance": "keep"}
         if not by_belief:
             defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
     return defaults

@@ -19,7 +19,7 @@ class LearnerSettings(Section):
     optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"] = "adamw"
     """AdamW; with its state in 8 bits instead of 32; or with a paged state, which leaves the GPU
     where room is needed, for the machine's memory. All but `adamw` need bitsandbytes."""
-    learning_rate: float = Field(1e-6, gt=0)
+    learning_rate: float = Field(1e-6, gt=0, le=1e30)
     """Of AdamW, after the warm-up."""
     warmup_updates: int = Field(10, ge=0)
     """Updates over which the learning rate rises to its value."""

@@ -80,10 +80,10 @@ class TrainConfig(SamplingConfig):
                 f"`schedule.total_draws` must be at least one for each of the {prompts} prompts "
                 f"of a step (`prompts.batch_size`); it is {total}"
             )
-        if self.allocation.type == "gvm" and self.group.unresolved == "refill":
+        if self.allocation.type == "gvm" and self.group.zero_variance == "refill":
             raise ValueError(
-                "`group.unresolved` must be `drop` or `keep` with `allocation.type` `gvm`: prompts "
-                "that are drawn later have no pilot to share out draws by; it is `refill`"
+                "`group.zero_variance` must be `drop` or `keep` with `allocation.type` `gvm`: "
+                "prompts that are drawn later have no pilot to share out draws by; it is `refill`"
             )
         most = self.schedule.make().max_samples
         wanted = getattr(self.allocation, "maximum", 0)
@@ -131,9 +131,9 @@ class TrainConfig(SamplingConfig):
                 f"`group.strategy` must be `all` {where}: a group chosen by outcome would bias it; "
                 f"it is `{self.group.strategy}`"
             )
-        if self.group.unresolved == "refill":
+        if self.group.zero_variance == "refill":
             raise ValueError(
-                f"`group.unresolved` must be `drop` or `keep` {where}: every prompt has a signal; "
-                "it is `refill`"
+                f"`group.zero_variance` must be `drop` or `keep` {where}: every prompt has a "
+                "signal; it is `refill`"
             )
         return self

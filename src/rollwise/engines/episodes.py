@@ -20,9 +20,10 @@ from rollwise.environments.episodes import (
     Turn,
 )
 from rollwise.errors import one_line
+from rollwise.plugins import wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
-from rollwise.step.episodes import End, Price, Span
+from rollwise.step.episodes import End, Span, Usage
 from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
 
 log = logging.getLogger(__name__)
@@ -228,8 +229,7 @@ class EpisodeEngine(Engine):
     def _take(self, playing: Playing, turn: Turn) -> None:
         """Go on with what an environment has answered, or end the episode."""
         if not isinstance(turn, Turn):
-            self._fail(playing, TypeError(f"step must return a Turn, got {turn!r:.100}"))
-            return
+            raise wrong_result(playing.play, "step", "a rollwise.environments.Turn", turn)
         if turn.reward is not None:
             if not math.isfinite(turn.reward):
                 self._fail(playing, ValueError(f"a reward must be finite, got {turn.reward}"))
@@ -273,13 +273,13 @@ class EpisodeEngine(Engine):
         return self._encode_prompt(messages)
 
     def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
-        price = Price(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
+        usage = Usage(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
         self._leave(playing)
         self._results.append(
             PlayedEpisode(
                 spans=playing.rows[0][1],
-                further=playing.rows[1:],
-                price=price,
+                branches=playing.rows[1:],
+                usage=usage,
                 end=end,
                 reward=reward,
                 draw=playing.draw,

@@ -13,6 +13,9 @@ from rollwise.reports.charts import SMOOTHED, moving_mean
 FEWEST_STEPS = 10
 """Fewer steps say nothing of a trend."""
 
+NOTHING_TRAINED = 3
+"""Steps in a row without a trained group that are worth a warning."""
+
 COLLAPSED = 0.5
 """The mean reward has collapsed where it is below this share of its best."""
 
@@ -65,7 +68,7 @@ def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:
         config: Its settings.
     """
     steps = [line for line in lines if line["step"] > 0]
-    found = [*_collapse(lines), *_counts(steps)]
+    found = [*_collapse(lines), *_counts(steps), *_untrained(steps, config)]
     if len(steps) >= FEWEST_STEPS:
         found += _trends(steps, config)
     return sorted(found, key=lambda finding: finding.step)
@@ -125,6 +128,29 @@ def _counts(steps: Sequence[Row]) -> Iterator[Finding]:
             first = next(line["step"] for line, count in zip(steps, counts, strict=True) if count)
             noun = what if total > 1 else what.replace("responses", "response", 1)
             yield Finding(first, title, f"{total:,} {noun}.", advice)
+
+
+def _untrained(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Find that the newest steps trained on no group, since the first of them."""
+    idle = [line.get("trained_groups") == 0 for line in steps]
+    since = len(idle) - [*reversed(idle), False].index(False)
+    if len(idle) - since >= NOTHING_TRAINED:
+        yield Finding(
+            steps[since]["step"],
+            "No group is trained on",
+            f"None was in the last {len(idle) - since} steps, so the model did not change.",
+            "All responses to a prompt have one reward. Read some and how they are graded; "
+            + _more_variance(config),
+        )
+
+
+def _more_variance(config: Mapping[str, Any]) -> str:
+    """Advise how to get groups with rewards that differ, by what a run does not do yet."""
+    drawn = "" if config["exit"]["type"] == "balanced" else 'set `exit.type = "balanced"`, '
+    return (
+        f"{drawn}choose prompts by pass rate (`prompts.type`), or take problems that are neither "
+        "too easy nor too hard."
+    )
 
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -222,6 +248,5 @@ def _rules(
             uniform > WITHOUT_SIGNAL,
             "Most groups teach nothing",
             f"{100 * uniform[-1]:.0f} % of the groups have one reward throughout.",
-            'Draw more for hard prompts (`exit.type = "balanced"`), or choose prompts by pass rate '
-            "(`prompts.type`), or take problems that are neither too easy nor too hard.",
+            "To have groups whose rewards differ, " + _more_variance(config),
         )

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.errors import PluginError
+from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.checks import at_least, setting, share
 
 
@@ -73,14 +75,53 @@ def where_satisfied(
     """Say of each pair of counts whether a rule is satisfied; arrays of one shape.
 
     A rule that is for single counts alone is asked about one pair after another.
+
+    Raises:
+        PluginError: A rule of the user's raised an error, or did not return booleans.
     """
     try:
-        met = np.asarray(rule.satisfied(positives, negatives), dtype=bool)
-    except (TypeError, ValueError):  # `and`, `min` and `math.sqrt` do not take arrays
+        with calling(_inner(rule), "satisfied"):
+            answer = rule.satisfied(positives, negatives)
+    except (TypeError, ValueError, PluginError) as error:
+        cause = error.__cause__ if isinstance(error, PluginError) else error
+        if not isinstance(cause, (TypeError, ValueError)):
+            raise
+        # `and`, `min` and `math.sqrt` do not take arrays
         pairs = zip(positives.flat, negatives.flat, strict=True)
-        met = np.array([bool(rule.satisfied(int(n), int(m))) for n, m in pairs])
-        met = met.reshape(positives.shape)
+        answer = np.array([is_satisfied(rule, int(n), int(m)) for n, m in pairs])
+        answer = answer.reshape(positives.shape)
+    met = np.asarray(answer) if isinstance(answer, (bool, np.bool_, np.ndarray)) else None
+    if met is None or met.dtype != bool or met.shape not in ((), positives.shape):
+        wanted = f"a boolean array of shape {positives.shape} for arrays, and a bool for integers"
+        raise wrong_result(_inner(rule), "satisfied", wanted, answer)
     return np.broadcast_to(met, positives.shape)
+
+
+def is_satisfied(rule: ExitRule, positives: int, negatives: int) -> bool:
+    """Say whether a rule is satisfied by two counts; raises what `where_satisfied` does."""
+    with calling(_inner(rule), "satisfied"):
+        answer = rule.satisfied(positives, negatives)
+    return _as_bool(rule, "satisfied", answer)
+
+
+def is_satisfied_by(rule: ExitRule, rewards: NDArray[np.float64]) -> bool:
+    """Say whether a rule is satisfied by rewards; raises what `where_satisfied` does."""
+    with calling(_inner(rule), "satisfied_by"):
+        answer = rule.satisfied_by(rewards)
+    return _as_bool(rule, "satisfied_by", answer)
+
+
+def _as_bool(rule: ExitRule, method: str, answer: object) -> bool:
+    if not isinstance(answer, (bool, np.bool_)):
+        raise wrong_result(_inner(rule), method, "True or False", answer)
+    return bool(answer)
+
+
+def _inner(rule: Any) -> Any:
+    """Return the rule that ours are wrapped around."""
+    while isinstance(rule, (GiveUp, _OnlySatisfied)):
+        rule = rule.rule
+    return rule
 
 
 class RewardRule(ExitRule):
@@ -243,5 +284,7 @@ def as_exit_rule(rule: Any) -> ExitRule:
     if isinstance(rule, ExitRule):
         return rule
     if not callable(getattr(rule, "satisfied", None)):
-        raise TypeError(f"an exit rule must have a method `satisfied`, got {rule!r}")
+        raise TypeError(
+            f"an exit rule inherits from rollwise.ExitRule and defines `satisfied`, got {rule!r}"
+        )
     return _OnlySatisfied(rule)

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.baselines import belief_baseline, share_of_draws, shifted_prior
 from rollwise.sampling.checks import one_of, setting
 from rollwise.sampling.estimators import unbiased_estimates
@@ -354,7 +355,27 @@ def advantages(
             that cannot be estimated from (`PassRateObjective`).
     """
     made = make_objective(objective, scale_by_std, estimates, baseline)
-    return made.advantages(pool, group)
+    return advantages_by(made, pool, group)
+
+
+def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
+    """Ask an objective for the advantages of a group, shape (k,).
+
+    Raises:
+        PluginError: One of the user's raised an error, or did not return k finite numbers.
+    """
+    with calling(objective, "advantages"):
+        values: Any = objective.advantages(pool, group)
+    shape = group.rewards.shape
+    if (
+        not isinstance(values, np.ndarray)
+        or values.shape != shape
+        or values.dtype.kind not in "fiu"
+        or not np.isfinite(values).all()
+    ):
+        wanted = f"a NumPy array of finite numbers of shape {shape}"
+        raise wrong_result(objective, "advantages", wanted, values)
+    return values
 
 
 def _plug_in(pool: Pool) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollwise.sampling.draws import Draw, ExitReason, hash_index
-from rollwise.sampling.exits import ExitRule
+from rollwise.sampling.exits import ExitRule, is_satisfied_by
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.stopping_tables import StoppingTables
 
@@ -143,7 +143,7 @@ class SampledPrompt:
             self.end(reason)
 
     def _satisfies(self, rule: ExitRule) -> bool:
-        return len(self.pool) > 0 and bool(rule.satisfied_by(self.pool.rewards))
+        return len(self.pool) > 0 and is_satisfied_by(rule, self.pool.rewards)
 
     def _lower_limit(self, result: Result) -> None:
         """Find surplus before the exit, where the rule stays satisfied once it is.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rollwise.sampling.checks import at_least, at_most, setting, share
-from rollwise.sampling.exits import ExitRule, as_exit_rule
+from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied
 from rollwise.sampling.prompt import SampledPrompt
 from rollwise.sampling.stopping_tables import StoppingTables, worthwhile_table
 
@@ -293,7 +293,7 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     most = schedule.max_samples
     if as_exit_rule(rule).looks_at_rewards:
         return
-    if not any(rule.satisfied(correct, most - correct) for correct in range(most + 1)):
+    if not any(is_satisfied(rule, correct, most - correct) for correct in range(most + 1)):
         raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")
 
 

@@ -4,7 +4,7 @@ The built-in trainer, TRL, verl, slime and Tinker all take their steps here. Num
 """
 
 from rollwise.step.cost import RolloutCost
-from rollwise.step.episodes import Episode, Price, Span
+from rollwise.step.episodes import Episode, Span, Usage
 from rollwise.step.groups import Example, Response, TrainedGroup, make_group
 from rollwise.step.outcomes import Completion, LostDraw, Outcome, PlayedEpisode, Prompts, Result
 from rollwise.step.recipe import StepRecipe
@@ -19,7 +19,6 @@ __all__ = [
     "LostDraw",
     "Outcome",
     "PlayedEpisode",
-    "Price",
     "Prompts",
     "Response",
     "Result",
@@ -30,6 +29,7 @@ __all__ = [
     "Step",
     "StepRecipe",
     "TrainedGroup",
+    "Usage",
     "draw_rollouts",
     "grade_with",
     "learn_from",

@@ -27,7 +27,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class Usage:
     """What an episode has cost.
 
     Attributes:
@@ -51,13 +51,13 @@ class TrainingRow:
         prompt: Token ids.
         tokens: All T tokens after the prompt, the environment's included.
         logprobs: The log-probability of each, 0 for the environment's, shape (T,).
-        own: Which of them the model drew, shape (T,).
+        loss_mask: Which of them the model drew, shape (T,).
     """
 
     prompt: Sequence[int]
     tokens: Sequence[int]
     logprobs: NDArray[np.float32]
-    own: NDArray[np.bool_]
+    loss_mask: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +66,20 @@ class Episode:
 
     Attributes:
         spans: In order; the environment's are not learned from.
-        price: What it cost, with all its rows.
+        usage: What it cost, with all its rows.
         end: How it ended.
         reward: What the environment gave; None where a grader decides.
-        further: What followed from other prompts than the draw's, in order: each a prompt and the
+        branches: What followed from other prompts than the draw's, in order: each a prompt and the
             spans after it. An episode goes on from another prompt where its context was compacted,
             or a sub-agent was asked. It is one draw with one reward, whose advantage all of its
             rows have.
     """
 
     spans: Sequence[Span]
-    price: Price
+    usage: Usage
     end: End = "done"
     reward: float | None = None
-    further: Sequence[tuple[Sequence[int], Sequence[Span]]] = ()
+    branches: Sequence[tuple[Sequence[int], Sequence[Span]]] = ()
 
     @classmethod
     def of(cls, response: Any) -> "Episode":
@@ -92,7 +92,7 @@ class Episode:
             return response
         span = Span(response.tokens, np.asarray(response.logprobs, np.float32))
         end: End = "truncated" if response.truncated else "done"
-        return cls(spans=(span,), price=Price(len(response.tokens)), end=end)
+        return cls(spans=(span,), usage=Usage(len(response.tokens)), end=end)
 
     @property
     def tokens(self) -> list[int]:
@@ -100,9 +100,9 @@ class Episode:
         return _tokens(self.spans)
 
     @property
-    def own(self) -> NDArray[np.bool_]:
+    def loss_mask(self) -> NDArray[np.bool_]:
         """Which of these tokens the model drew, shape (T,)."""
-        return _own(self.spans)
+        return _loss_mask(self.spans)
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
@@ -120,10 +120,10 @@ class Episode:
         Args:
             prompt: Token ids of the draw's prompt.
         """
-        further = [(p, spans) for p, spans in self.further if _own(spans).any()]
+        branches = [(p, spans) for p, spans in self.branches if _loss_mask(spans).any()]
         return [
-            TrainingRow(p, _tokens(spans), _logprobs(spans), _own(spans))
-            for p, spans in [(prompt, self.spans), *further]
+            TrainingRow(p, _tokens(spans), _logprobs(spans), _loss_mask(spans))
+            for p, spans in [(prompt, self.spans), *branches]
         ]
 
     @property
@@ -136,7 +136,7 @@ def _tokens(spans: Sequence[Span]) -> list[int]:
     return [token for span in spans for token in span.tokens]
 
 
-def _own(spans: Sequence[Span]) -> NDArray[np.bool_]:
+def _loss_mask(spans: Sequence[Span]) -> NDArray[np.bool_]:
     drawn = np.array([span.logprobs is not None for span in spans], dtype=bool)
     return np.repeat(drawn, [len(span.tokens) for span in spans])
 

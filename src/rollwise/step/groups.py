@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
-from rollwise.sampling.objectives import STD_EPSILON
+from rollwise.sampling.objectives import STD_EPSILON, advantages_by
 from rollwise.step.episodes import Episode
 from rollwise.step.recipe import Normalization, StepRecipe
 
@@ -42,14 +42,14 @@ class Example:
         response: Token ids of the response, T of them, an environment's included.
         logprobs: The engine's log-probability of each, shape (T,); 0 for the environment's.
         advantage: How much better it did than expected.
-        own: Which of them the model drew, shape (T,); None if all. No other is learned from.
+        loss_mask: Which of them the model drew, shape (T,); None if all. No other is learned from.
     """
 
     prompt: Sequence[int]
     response: Sequence[int]
     logprobs: NDArray[np.float32]
     advantage: float
-    own: NDArray[np.bool_] | None = None
+    loss_mask: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.response)
@@ -57,12 +57,12 @@ class Example:
     @property
     def drawn(self) -> int:
         """D, the number of tokens that the model drew."""
-        return len(self.response) if self.own is None else int(self.own.sum())
+        return len(self.response) if self.loss_mask is None else int(self.loss_mask.sum())
 
     @property
     def drawn_logprobs(self) -> NDArray[np.float32]:
         """The engine's log-probability of each token that the model drew, shape (D,)."""
-        return self.logprobs if self.own is None else self.logprobs[self.own]
+        return self.logprobs if self.loss_mask is None else self.logprobs[self.loss_mask]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class TrainedGroup:
         prompt = prompts[self.pool.key]
         for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
             for row in Episode.of(response).rows(prompt):
-                mask = None if row.own.all() else row.own
+                mask = None if row.loss_mask.all() else row.loss_mask
                 yield Example(row.prompt, row.tokens, row.logprobs, advantage, mask)
 
     def records(self, step: int, question: str, answer: str) -> Iterable[dict[str, Any]]:
@@ -130,9 +130,9 @@ class TrainedGroup:
                 "response": getattr(response, "transcript", response.text),
                 "reward": reward,
                 "advantage": advantage.get(place),
-                "tokens": episode.price.tokens,
+                "tokens": episode.usage.tokens,
                 "truncated": response.truncated,
-                "turns": episode.price.turns,
+                "turns": episode.usage.turns,
                 "end": episode.end,
                 "exit_reason": self.pool.exit_reason,
             }
@@ -149,9 +149,9 @@ def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> Trai
     chosen_by = rng if recipe.order == "random" else None
     members = select_group(pool, recipe.group_size, recipe.strategy, chosen_by)
     objective = recipe.resolved_objective
-    values = objective.advantages(pool, members)
+    values = advantages_by(objective, pool, members)
     # Against a belief, equal rewards teach as well, and leaving them out would bias the gradient.
-    dropped = recipe.unresolved != "keep" and pool.zero_variance and not objective.uses_priors
+    dropped = recipe.zero_variance != "keep" and pool.zero_variance and not objective.uses_priors
     return TrainedGroup(pool, members, values, dropped)
 
 

@@ -22,7 +22,7 @@ def group_ledger(group: TrainedGroup) -> Ledger:
 
     Its responses have `tokens` and `truncated`.
     """
-    lengths = [Episode.of(response).price.tokens for response in group.pool.responses]
+    lengths = [Episode.of(response).usage.tokens for response in group.pool.responses]
     cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
     draws, tokens = Counter[str](), Counter[str]()
     trained = set(group.members.indices[group.advantages != 0].tolist())

@@ -43,8 +43,8 @@ class ResponseFigures:
         rows = episode.rows(())
         known = all(len(row.logprobs) > 0 or not len(row.tokens) for row in rows)
         surprisal = -sum(float(np.sum(row.logprobs, dtype=np.float64)) for row in rows)
-        surprisal, price = surprisal if known else np.nan, episode.price
-        return cls(price.tokens, surprisal, response.truncated, price.turns)
+        surprisal, usage = surprisal if known else np.nan, episode.usage
+        return cls(usage.tokens, surprisal, response.truncated, usage.turns)
 
 
 def rollout_metrics(
@@ -59,7 +59,7 @@ def rollout_metrics(
     """
     session, pools = rollouts.session, rollouts.pools
     piloted = [
-        Episode.of(response).price.tokens
+        Episode.of(response).usage.tokens
         for pilot in rollouts.pilots
         for pool in pilot.pools.values()
         for response in pool.responses

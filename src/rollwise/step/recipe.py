@@ -26,7 +26,7 @@ from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
 
 Order = Literal["draw", "random"]
-Unresolved = Literal["drop", "keep", "refill"]
+ZeroVariance = Literal["drop", "keep", "refill"]
 Average = Literal["tokens", "responses"]
 Normalization = Literal["none", "center", "standardize"]
 
@@ -79,10 +79,10 @@ class StepRecipe:
             "group.order", "Which members of each kind: the first drawn (`draw`), or `random` ones."
         ),
     )
-    unresolved: Unresolved = field(
+    zero_variance: ZeroVariance = field(
         default="drop",
         metadata=_setting(
-            "group.unresolved",
+            "group.zero_variance",
             "What becomes of a prompt whose responses all have one reward: left out (`drop`), kept "
             "at advantage 0 (`keep`), or left out and replaced by further prompts (`refill`, "
             "DAPO's dynamic sampling).",
@@ -169,7 +169,7 @@ class StepRecipe:
         """
         one_of("strategy", self.strategy, get_args(Strategy))
         one_of("order", self.order, get_args(Order))
-        one_of("unresolved", self.unresolved, get_args(Unresolved))
+        one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
         if not 0 <= self.response_cap < math.inf:
@@ -180,14 +180,14 @@ class StepRecipe:
                 "a baseline by belief needs strategy='all': a group chosen by outcome would bias "
                 f"it; got {self.strategy!r}"
             )
-        if self.resolved_objective.uses_priors and self.unresolved == "refill":
+        if self.resolved_objective.uses_priors and self.zero_variance == "refill":
             raise ValueError(
-                "unresolved='refill' replaces prompts without signal; with a baseline by belief "
+                "zero_variance='refill' replaces prompts without signal; with a baseline by belief "
                 "every prompt has some"
             )
-        if isinstance(self.allocation, GVM) and self.unresolved == "refill":
+        if isinstance(self.allocation, GVM) and self.zero_variance == "refill":
             raise ValueError(
-                "unresolved='refill' cannot be combined with GVM: prompts added later have no "
+                "zero_variance='refill' cannot be combined with GVM: prompts added later have no "
                 "pilot to share out draws by"
             )
 

@@ -83,4 +83,4 @@ def _drawn_logprobs(response: Response) -> NDArray[np.float64]:
             "`step.response_cap` estimates gradients from the log-probability of each token, and "
             "the engine reported none; set it to 0, or take an engine that reports them"
         )
-    return np.concatenate([np.zeros(0), *(row.logprobs[row.own] for row in rows)])
+    return np.concatenate([np.zeros(0), *(row.logprobs[row.loss_mask] for row in rows)])

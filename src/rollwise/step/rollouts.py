@@ -53,9 +53,9 @@ def draw_rollouts(
 ) -> Rollouts:
     """Ask for a step's prompts, and sample them.
 
-    With `unresolved="refill"`, prompts without signal are replaced by further ones until the batch
-    is full, at most `refills` times; a batch that is still not full is trained on as it is (DAPO's
-    dynamic sampling, arXiv 2503.14476, section 3.2).
+    With `zero_variance="refill"`, prompts without signal are replaced by further ones until the
+    batch is full, at most `refills` times; a batch that is still not full is trained on as it is
+    (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
 
     Args:
         recipe: How to sample.
@@ -68,7 +68,7 @@ def draw_rollouts(
         return _draw_after_pilot(recipe, recipe.allocation, sampler, roll_out, step, keys)
     session = recipe.session(keys, step, **beliefs(recipe, sampler, keys))
     rollouts = Rollouts(session, cost=roll_out(session))
-    if recipe.unresolved == "refill":
+    if recipe.zero_variance == "refill":
         _refill(recipe, sampler, roll_out, rollouts, len(keys))
     return rollouts
 

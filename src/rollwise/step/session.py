@@ -161,7 +161,7 @@ class _SessionRun:
         results = [result for result in results if self._is_first(result.draw)]
         completions = [result for result in results if not isinstance(result, LostDraw)]
         failed = sum(result.tokens for result in results if isinstance(result, LostDraw))
-        self.cost.tokens += failed + sum(Episode.of(done).price.tokens for done in completions)
+        self.cost.tokens += failed + sum(Episode.of(done).usage.tokens for done in completions)
         self.cost.failed_tokens += failed
         # An engine may have completed a draw before it was cancelled.
         wanted = [c for c in completions if c.draw not in self._cancelled]

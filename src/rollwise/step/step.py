@@ -91,5 +91,5 @@ def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, n
 
 def _mean_length(pool: Pool) -> float:
     """Return the mean number of tokens of a pool's responses; 0 if it has none."""
-    lengths = [Episode.of(response).price.tokens for response in pool.responses]
+    lengths = [Episode.of(response).usage.tokens for response in pool.responses]
     return sum(lengths) / max(1, len(lengths))

@@ -85,7 +85,7 @@ def drawn_indices(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
         begins: The index of the first token of each.
     """
     indices = [
-        begin + (np.arange(len(e.response)) if e.own is None else np.flatnonzero(e.own))
+        begin + (np.arange(len(e.response)) if e.loss_mask is None else np.flatnonzero(e.loss_mask))
         for e, begin in zip(examples, begins, strict=True)
     ]
     return torch.from_numpy(np.concatenate(indices))

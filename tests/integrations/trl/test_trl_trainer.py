@@ -25,7 +25,7 @@ GRPO = AdaptiveSampling(
     schedule=rw.Rounds(GROUP, rounds=1),
     objective="grpo",
     strategy="all",
-    unresolved="keep",
+    zero_variance="keep",
 )
 
 
@@ -158,8 +158,8 @@ def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer, w
 @pytest.mark.parametrize(
     "sampling",
     [
-        AdaptiveSampling(unresolved="refill", refills=8),
-        AdaptiveSampling(unresolved="refill", engine="trl"),
+        AdaptiveSampling(zero_variance="refill", refills=8),
+        AdaptiveSampling(zero_variance="refill", engine="trl"),
         AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
         AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
         AdaptiveSampling(strategy="positives", objective="reward"),
@@ -182,7 +182,7 @@ def test_every_way_of_sampling_trains(make_trainer, watch, sampling):
 
 def test_refilling_fills_the_batch_with_groups_that_carry_signal(make_trainer, watch):
     trainer = make_trainer(
-        AdaptiveSampling(unresolved="refill", refills=20), rewards=correct_if_even
+        AdaptiveSampling(zero_variance="refill", refills=20), rewards=correct_if_even
     )
     seen = watch(trainer)
     trainer.train()
@@ -383,11 +383,11 @@ def test_a_stream_of_rows_is_refused(make_trainer):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"unresolved": "ignore"}, "unresolved must be one of drop, keep, refill"),
+        ({"zero_variance": "ignore"}, "zero_variance must be one of drop, keep, refill"),
         ({"engine": "vllm"}, "engine must be one of"),
         ({"refills": 0}, "refills must be at least 1"),
         ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
-        ({"allocation": rw.GVM(), "unresolved": "refill"}, "cannot be combined with GVM"),
+        ({"allocation": rw.GVM(), "zero_variance": "refill"}, "cannot be combined with GVM"),
         ({"estimates": "unbiased"}, "'unbiased' is for objective"),
     ],
 )

@@ -141,7 +141,7 @@ def check_steps(folder, settings):
         assert len(pools[step]) == config.prompts.batch_size
         for key, rows in pools[step].items():
             pool = Pool(key, [row["reward"] for row in rows])
-            if has_zero_variance(pool.rewards) and config.group.unresolved == "drop":
+            if has_zero_variance(pool.rewards) and config.group.zero_variance == "drop":
                 assert key not in learnt[step]
                 continue
             group = select_group(pool, config.group.size, config.group.strategy)

@@ -138,7 +138,7 @@ REFUSED = [
     ("data.gen_batch_size", 1, "asked at once"),
     ("algorithm.adv_estimator", "grpo", "must be 'rollwise'"),
     ("algorithm.use_kl_in_reward", True, "the rewards as graded"),
-    ("algorithm.filter_groups.enable", True, "`group.unresolved` decides that"),
+    ("algorithm.filter_groups.enable", True, "`group.zero_variance` decides that"),
     ("trainer.v1.sampler.sync_refill_failed_groups", True, "asked once"),
     ("trainer.v1.sampler.custom_sampler.name", "Mine", "must be 'PoolReplayBuffer'"),
     ("skip.rollout_tq.enable", True, "hold no pools"),
@@ -158,7 +158,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
 @pytest.mark.parametrize(
     ("given", "key"),
     [
-        ({"group": {"unresolved": "refill"}}, "group.unresolved"),
+        ({"group": {"zero_variance": "refill"}}, "group.zero_variance"),
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
         ({"step": {"normalize_advantages": "center"}}, "step.normalize_advantages"),
@@ -323,9 +323,9 @@ def test_remarks_on_the_data_do_not_get_among_the_overrides(tmp_path):
 
 
 def test_what_verl_cannot_do_is_said_before_it_starts(tmp_path, capsys):
-    refill = ["--group.unresolved", "refill"]
+    refill = ["--group.zero_variance", "refill"]
     assert main(["verl", "--output", str(tmp_path / "run"), "--print", *refill]) == 2
-    assert "`group.unresolved` must be `drop` or `keep` in verl" in capsys.readouterr().err
+    assert "`group.zero_variance` must be `drop` or `keep` in verl" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -378,7 +378,7 @@ def test_the_turns_of_a_cancelled_draw_are_counted(queue):
 def test_a_response_of_several_rows_is_one_draw(queue):
     """An agent loop that compacts its context returns a row for each part."""
     parts = [row(2, -1), row(4, first=2, last=3)]
-    worker = looping(make_worker(**ONE, group={"unresolved": "keep"}), parts)
+    worker = looping(make_worker(**ONE, group={"zero_variance": "keep"}), parts)
     report = sample(worker, queue)
     assert (len(report.rewards), report.tokens) == (4, 4 * 6)
     assert report.weights == [[1, 3]] * 4

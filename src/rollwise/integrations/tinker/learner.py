@@ -179,8 +179,8 @@ def make_datum(example: Example, tokens: float) -> Any:
     whole = [*example.prompt, *example.response]
     before = np.zeros(len(example.prompt) - 1, np.float32)
     advantages = np.full(len(example.response), example.advantage / tokens, np.float32)
-    if example.own is not None:
-        advantages[~example.own] = 0.0
+    if example.loss_mask is not None:
+        advantages[~example.loss_mask] = 0.0
     return types.Datum(
         model_input=types.ModelInput.from_ints(whole[:-1]),
         loss_fn_inputs={
@@ -243,7 +243,7 @@ def _metrics(
 def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float64]:
     """Log-ratios of the trainer's probabilities to the sampler's, in nats, shape (D,)."""
     logprobs = np.asarray(output["logprobs"].data, np.float64)[-len(example.response) :]
-    own = slice(None) if example.own is None else example.own
+    own = slice(None) if example.loss_mask is None else example.loss_mask
     return logprobs[own] - example.drawn_logprobs
 
 

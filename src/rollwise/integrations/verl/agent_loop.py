@@ -19,7 +19,7 @@ from rollwise.integrations.verl.reports import Order, PromptReport, order_of
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
 from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
-from rollwise.step import Episode, Price, Span, StepRecipe, TrainedGroup, make_group
+from rollwise.step import Episode, Span, StepRecipe, TrainedGroup, Usage, make_group
 from rollwise.step.ledger import group_ledger
 from rollwise.step.metrics import ResponseFigures
 
@@ -159,8 +159,8 @@ class SessionWorker:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        first, *further = [(output.prompt_ids, spans_of(output)) for output in outputs]
-        spans = [span for _, part in (first, *further) for span in part]
+        first, *branches = [(output.prompt_ids, spans_of(output)) for output in outputs]
+        spans = [span for _, part in (first, *branches) for span in part]
         own = [span for span in spans if span.logprobs is not None]
         # A loop may leave out some of what was drawn for it, or ask the engines by itself.
         attempt.tokens = max(attempt.tokens, sum(len(span.tokens) for span in own))
@@ -168,8 +168,8 @@ class SessionWorker:
         cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
             spans=first[1],
-            further=further,
-            price=Price(attempt.tokens, turns=len(own)),
+            branches=branches,
+            usage=Usage(attempt.tokens, turns=len(own)),
             end="truncated" if cut else "done",
             reward=float(final.reward_score),
             draw=draw,

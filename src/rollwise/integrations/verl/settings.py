@@ -182,7 +182,7 @@ def _followed(settings: TrainConfig) -> dict[str, tuple[tuple[Any, ...], str]]:
     default = type(settings.episode).model_fields
     return {
         "backend.type": (("local",), workers),
-        "group.unresolved": (("drop", "keep"), workers),
+        "group.zero_variance": (("drop", "keep"), workers),
         "allocation.type": (("none",), workers),
         "schedule.total_draws": ((None,), workers),
         "tokens": ((None,), trainer),
@@ -263,7 +263,7 @@ def _misaligned(config: Any) -> list[str]:
         (f"{rollout}.full_determinism", (False,), "it gives the responses to a prompt one name"),
         (f"{rollout}.over_sample_rate", (0,), "it favours responses that are finished first"),
         ("algorithm.use_kl_in_reward", (False,), "advantages come from the rewards as graded"),
-        ("algorithm.filter_groups.enable", (None, False), "`group.unresolved` decides that"),
+        ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
         ("trainer.v1.sampler.sync_refill_failed_groups", (None, False), "prompts are asked once"),
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
         ("skip.rollout_tq.enable", (None, False), "recorded rollouts hold no pools"),
