@@ -9,8 +9,8 @@ from typing import Any
 from rollwise.config import TrainConfig
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.records import Row, RunFolder
-from rollwise.step import StepRecipe
-from rollwise.step.ledger import step_ledger
+from rollwise.step import StepRecipe, TrainedGroup
+from rollwise.step.ledger import group_ledger, step_ledger
 from rollwise.step.metrics import pool_metrics
 
 PHASES = {
@@ -62,10 +62,9 @@ class Recorder:
         if self.folder is not None:
             self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
 
-    def keep(self, reports: Iterable[PromptReport], step: int) -> None:
+    def keep(self, rows: Iterable[Row], step: int) -> None:
         """Keep the responses that are to be recorded, of the prompts that `step` has used."""
         if self.folder is not None:
-            rows = (row for report in reports for row in report.records)
             self.folder.keep_samples(row | {"step": step} for row in rows)
 
     def keep_visits(self, step: int, rows: Iterable[Row], questions: Iterable[str]) -> None:
@@ -81,20 +80,25 @@ class Recorder:
 
 
 def step_metrics(
-    reports: Sequence[PromptReport], failed: Collection[int], recipe: StepRecipe
+    reports: Sequence[PromptReport],
+    groups: Sequence[TrainedGroup],
+    failed: Collection[int],
+    recipe: StepRecipe,
 ) -> dict[str, Any]:
-    """Summarise a step's reports as the other trainers do their pools.
+    """Summarise a step's groups as the other trainers do.
 
     Args:
         reports: One for each prompt that was sampled.
+        groups: Of these prompts, in the same order.
         failed: The lost draws of each prompt whose sampling failed.
         recipe: Of the step.
     """
+    pools = [group.pool for group in groups]
     metrics = pool_metrics(
-        [report.pool(recipe.positive_threshold) for report in reports],
-        [figures for report in reports for figures in report.first_draws],
-        zero_variance_groups=[report.zero_variance_group for report in reports],
-        trained_groups=sum(not report.dropped for report in reports),
+        pools,
+        [figures for pool in pools for figures in pool.responses[: recipe.group_size]],
+        zero_variance_groups=[group.members.zero_variance for group in groups],
+        trained_groups=sum(not group.dropped for group in groups),
         first=recipe.group_size,
         schedule=recipe.resolved_schedule,
         surplus=sum(report.surplus for report in reports),
@@ -104,7 +108,7 @@ def step_metrics(
         ends=sum((Counter(report.ends) for report in reports), Counter()),
     )
     ledger = step_ledger(
-        [report.ledger for report in reports],
+        [group_ledger(group) for group in groups],
         tokens=metrics["tokens"],
         surplus=metrics["surplus_draws"],
         failures=metrics["failed_draws"],

@@ -49,14 +49,13 @@ def buffer_of(mode: str) -> tuple[str, str]:
     return BUFFERS, "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer"
 
 
-METHOD = {"prompts": {"type": "uniform"}, "step": {"shift_beliefs": False}}
-"""Reinforce-Ada where no method is given: verl has no place for the cap of single responses. Its
-workers sample prompts separately, and know nothing of the step's others."""
+DEFAULTS = {"learner": {"old_logprobs": "learner"}}
+"""Beside those of `rollwise train`: verl's engines do not compute exactly as its learners do."""
 
 
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Do what `rollwise.config.make_config` does, with the method that is verl's default."""
-    return make_config(METHOD, *layers)
+    """Do what `rollwise.config.make_config` does, with what is the default under verl."""
+    return make_config(DEFAULTS, *layers)
 
 
 def read_settings(
@@ -142,7 +141,7 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     wrong = [
         *unsupported(settings, mode),
         *_not_as_rollwise(config, settings, mode),
-        *_misaligned(config),
+        *_misaligned(config, settings),
         *(_too_old(config, mode) if mode != "sync" else []),
     ]
     if wrong:
@@ -192,9 +191,6 @@ def _followed(settings: TrainConfig) -> dict[str, tuple[tuple[Any, ...], str]]:
         "episode.max_turns": ((default["max_turns"].default,), limits),
         "episode.max_tokens": ((default["max_tokens"].default,), limits),
         "episode.max_seconds": ((None,), limits),
-        "step.normalize_advantages": (("none",), workers),
-        "step.shift_beliefs": ((False,), workers),
-        "step.response_cap": ((0,), workers),
         "learner.optimizer": (("adamw",), "own settings name the optimizer (`actor.optim`)"),
         "learner.response_cap": ((0,), "learners pack responses into one row"),
         "learner.max_divergence": ((0,), "loss has no such bound"),
@@ -252,7 +248,7 @@ def _not_as_rollwise(config: Any, settings: TrainConfig, mode: str) -> list[str]
     ]
 
 
-def _misaligned(config: Any) -> list[str]:
+def _misaligned(config: Any, settings: TrainConfig) -> list[str]:
     """Settings by which the learner would see other responses or probabilities than were drawn."""
     rollout, size = "actor_rollout_ref.rollout", _get(config, "data.train_batch_size")
     colocated = _get(config, "reward.reward_model.enable")
@@ -268,6 +264,9 @@ def _misaligned(config: Any) -> list[str]:
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
         ("skip.rollout_tq.enable", (None, False), "recorded rollouts hold no pools"),
     ]
+    if settings.step.response_cap:
+        reason = "`step.response_cap` estimates gradients from them"
+        rules.append((f"{rollout}.calculate_log_probs", (True,), reason))
     if colocated:
         rules.append(
             (

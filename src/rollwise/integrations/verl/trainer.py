@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,12 +24,15 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.verl.client import CancellingClient
 from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
-from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
+from rollwise.step import TrainedGroup
+from rollwise.step.asking import ask, beliefs
 from rollwise.step.metrics import tell
+from rollwise.step.step import make_groups
 from rollwise.step.visits import visit_rows
 from rollwise.tasks.problem import problem_key
 from rollwise.training.checkpoints import load_sampler, save_sampler
@@ -73,7 +77,8 @@ class PoolTrainer:
         ADV_ESTIMATOR_REGISTRY[NAME] = self._advantages
         self._row_advantages: list[float] = []
         self._under_way: dict[str, Key] = {}
-        self._used: dict[str, PromptReport] = {}
+        self._used: dict[str, tuple[PromptReport, TrainedGroup]] = {}
+        self._capped: Counter[str] = Counter()
         self._figures: Row = {}
         self._heldout: Row | None = None
         self._last: Row | None = None
@@ -96,7 +101,7 @@ class PoolTrainer:
         """
         wanted = num_prompts or self.settings.prompts.batch_size
         busy = set(self._under_way.values())
-        keys: list[Any] = self.sampler.ask(num_prompts, exclude=busy)
+        keys: list[Any] = ask(self.sampler, wanted, busy)
         if len(keys) < wanted:
             raise RunError(
                 f"verl asks for {wanted} prompts, and {len(keys)} are left: of {len(self.places)} "
@@ -113,9 +118,8 @@ class PoolTrainer:
         return batch
 
     def _orders(self, keys: list[Any]) -> list[Order]:
-        priors: Any = [None] * len(keys)
-        if self.recipe.uses_priors:
-            priors = [tuple(prior) for prior in self.sampler.pass_rate_priors(keys).tolist()]
+        priors: Any = beliefs(self.recipe, self.sampler, keys).get("priors")
+        priors = [None] * len(keys) if priors is None else priors.tolist()
         recorded = self.settings.records.prompts_per_step
         return [
             Order(key, self.global_steps, prior, place < recorded)
@@ -128,14 +132,9 @@ class PoolTrainer:
         """Return a client of verl's rollout engines that can cancel responses."""
         return self.llm_server_manager.get_client(client_cls=CancellingClient)
 
-    def on_sample_end(self) -> None:
-        """Remember the prompts of a mini-batch."""
-        super().on_sample_end()  # type: ignore[misc]
-        self._used |= self.replay_buffer.reports
-
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """Take a step, tell the sampler the pass rates of its prompts, and measure it."""
-        self._used = {}
+        self._used, self._capped = {}, Counter()
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
         self._tell()
         metrics.update(numbers(self._figures))
@@ -143,27 +142,29 @@ class PoolTrainer:
 
     def _tell(self) -> None:
         stale, failed = self.replay_buffer.stale, self.replay_buffer.failed
-        reports = list(self._used.values())
-        told = [*reports, *stale.values()]
-        keys = [report.key for report in told]
-        pools = [report.pool(self.recipe.positive_threshold) for report in told]
-        correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
-        trained = [report.trained for report in reports] + [0] * len(stale)
+        reports = [report for report, _ in self._used.values()]
+        groups = [group for _, group in self._used.values()]
+        left_out = list(stale.values())
+        pools = [*(group.pool for group in groups), *pools_of(self.recipe, left_out)]
+        keys = [pool.key for pool in pools]
+        trained = [group.trained for group in groups] + [0] * len(left_out)
         visits = visit_rows(self.sampler, pools, trained)
         self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
         for uid in (*self._used, *stale, *failed):
             self._under_way.pop(uid)
-        figures = step_metrics(reports, list(failed.values()), self.recipe)
+        correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
+        figures = step_metrics(reports, groups, list(failed.values()), self.recipe) | self._capped
         self._figures = (
-            figures
-            | self._further_figures(reports, figures)
-            | tell(self.sampler, keys, correct, drawn)
+            figures | self._age_figures(reports, figures) | tell(self.sampler, keys, correct, drawn)
         )
-        self.recorder.keep(told, self.global_steps)
+        samples = [row for report, group in self._used.values() for row in report.samples(group)]
+        self.recorder.keep(
+            [*samples, *(row for report in left_out for row in report.records)], self.global_steps
+        )
         stale.clear()
         failed.clear()
 
-    def _further_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
+    def _age_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
         return {}
 
     def _question(self, key: Any) -> str:
@@ -174,9 +175,19 @@ class PoolTrainer:
     # Advantages.
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Compare the responses of a batch: of a step, or of one of its mini-batches."""
+        reports = self.replay_buffer.reports
+        by_key = {report.key: report for report in reports.values()}
+        pools = pools_of(self.recipe, list(reports.values()))
+        groups, capped = make_groups(
+            self.recipe, pools, lambda pool: by_key[pool.key].group(self.recipe, pool)
+        )
+        self._capped.update(capped)
         known: dict[str, float] = {}
-        for uid, report in self.replay_buffer.reports.items():
-            known |= report.advantage_rows(uid)
+        for (uid, report), group in zip(reports.items(), groups, strict=True):
+            self._used[uid] = report, group
+            values = report.advantages(group)
+            known |= {f"{uid}_{index}": value for index, value in values.items()}
         self._row_advantages = [
             0.0 if tag.get("is_padding") else known[name.rsplit("_", 1)[0]]
             for name, tag in zip(batch.keys, batch.tags, strict=True)
