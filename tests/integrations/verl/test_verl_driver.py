@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_where_no_prompt_has_signal_the_first_one_stays():
 def queue(monkeypatch):
     """TransferQueue with three prompts: two sampled, one failed."""
     reports = {"v": make_report("a"), "u": make_report("b", dropped=True)}
-    tags = {uid: {"rollwise": report.as_tag()} for uid, report in reports.items()}
+    tags = {uid: {"rollwise": asdict(report)} for uid, report in reports.items()}
     cleared = []
     queue = SimpleNamespace(
         kv_list=lambda partition: {

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -106,7 +107,7 @@ def sample(worker, queue, order=None, step=3):
     """Run one prompt through a worker; returns what it told the driver."""
     prompt = {
         "uid": "u",
-        "rollwise": (order or Order("p", step)).as_field(),
+        "rollwise": asdict(order or Order("p", step)),
         "raw_prompt": [{"content": "1+1?"}],
         "reward_model": {"ground_truth": "2"},
         "agent_name": "single_turn_agent",
@@ -237,15 +238,13 @@ def test_validation_is_verls_own(queue):
     assert queue.tags == {}
 
 
-def test_a_report_survives_the_journey_and_names_what_is_wrong(queue):
+def test_orders_and_reports_survive_the_journey(queue):
     report = sample(make_worker(), queue, Order("p", 3, recorded=True))
-    assert PromptReport(**json.loads(json.dumps(report.as_tag()))) == report
+    assert PromptReport(**json.loads(json.dumps(asdict(report)))) == report
     order = Order("p", 3, prior=[1.5, 2.5], recorded=True)
-    assert Order(**json.loads(json.dumps(order.as_field()))) == order
+    assert Order(**json.loads(json.dumps(asdict(order)))) == order
     [pool] = pools_of(recipe_of(), [report])
     assert pool.positives == sum(report.rewards)
-    with pytest.raises(ValueError, match="unknown exit reason 'tired'"):
-        PromptReport(**{**report.as_tag(), "exit_reason": "tired"})
 
 
 class Engine:

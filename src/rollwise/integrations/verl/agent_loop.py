@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -33,7 +33,6 @@ class Graded(Episode):
     Attributes:
         draw: The draw.
         text: All that was said after the prompt, a line a turn; empty if it is not recorded.
-        score: Its reward; verl's word.
         outputs: verl's own form of the response: one or more rows to train on.
         fields: What verl stores beside it.
         weights: The versions of the weights that drew its first and its last token.
@@ -41,18 +40,10 @@ class Graded(Episode):
 
     draw: Draw
     text: str
-    score: float
+    reward: float
     outputs: Sequence[Any]
     fields: dict[str, Any]
     weights: tuple[int, int]
-
-
-class _Unsampled(RuntimeError):
-    """None of a prompt's draws could be completed; has the number of those that were lost."""
-
-    def __init__(self, lost: int) -> None:
-        super().__init__("none of its draws could be completed")
-        self.lost = lost
 
 
 class SessionWorker:
@@ -83,12 +74,10 @@ class SessionWorker:
         await tq.async_kv_put(key=uid, partition_id="train", tag={"status": "running"})
         try:
             order = Order(**prompt.pop(NAME))
-            report = await self._sample(order, prompt, sampling_params, trajectory, trace)
-            tag: dict[str, Any] = {"status": "finished", NAME: report.as_tag()}
-        except Exception as error:
+            tag = await self._sample(order, prompt, sampling_params, trajectory, trace)
+        except Exception:
             log.exception("prompt %s failed", uid)
-            lost = error.lost if isinstance(error, _Unsampled) else 0
-            tag = {"status": "failure", LOST: lost}
+            tag = {"status": "failure", LOST: 0}
         await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
 
     async def _sample(
@@ -98,7 +87,8 @@ class SessionWorker:
         sampling_params: dict[str, Any],
         trajectory: dict[str, Any],
         trace: bool,
-    ) -> PromptReport:
+    ) -> dict[str, Any]:
+        """Sample a prompt and store its group's rows; returns the prompt's tag."""
         priors = None if order.prior is None else [order.prior]
         session = self.recipe.session([order.key], order.step, priors=priors)
         spent = Spending()
@@ -126,7 +116,8 @@ class SessionWorker:
         stale = await run_session(session, respond, None if self.mode == "sync" else too_old)
         pool = session.pools[order.key]
         if not len(pool):
-            raise _Unsampled(session.lost)
+            log.error("prompt %s failed: none of its draws could be completed", prompt["uid"])
+            return {"status": "failure", LOST: session.lost}
         rng = np.random.default_rng(draw_seed(self.recipe.seed, order.step, order.key, 0))
         group = make_group(self.recipe, pool, rng)
         for chosen in group.responses:
@@ -136,7 +127,8 @@ class SessionWorker:
             answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
             question = str(prompt["raw_prompt"][-1]["content"])
             records = list(group.records(session.step, question, answer))
-        return report(session, group, spent, stale, records)
+        found = report(session, group, spent, stale, records)
+        return {"status": "finished", NAME: asdict(found)}
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
@@ -177,7 +169,6 @@ class SessionWorker:
             reward=float(final.reward_score),
             draw=draw,
             text=self._said(spans) if with_text else "",
-            score=float(final.reward_score),
             outputs=outputs,
             fields=fields,
             weights=weights_of(outputs),
@@ -254,7 +245,7 @@ def correctness(response: Graded) -> float:
     policy learns from the score.
     """
     accuracy = response.outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
-    return response.score if accuracy is None else float(accuracy)
+    return response.reward if accuracy is None else float(accuracy)
 
 
 def report(
@@ -278,7 +269,7 @@ def report(
         key=pool.key,
         prior=pool.prior,
         rewards=pool.rewards.tolist(),
-        scores=[response.score for response in pool.responses],
+        scores=[response.reward for response in pool.responses],
         indices=[response.draw.index for response in pool.responses],
         figures=[list(astuple(ResponseFigures.of(response))) for response in pool.responses],
         weights=[list(response.weights) for response in pool.responses],

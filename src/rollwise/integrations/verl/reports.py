@@ -1,9 +1,12 @@
-"""What driver and workers exchange: an order for each prompt, and a report of its sampling."""
+"""What driver and workers exchange: an order for each prompt, and a report of its sampling.
 
-import dataclasses
+Both travel as numbers, lists and text (`dataclasses.asdict`), which verl's queue keeps as they are,
+also in a checkpoint.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +34,10 @@ class Order:
     prior: Sequence[float] | None = None
     recorded: bool = False
 
-    def as_field(self) -> Row:
-        """Convert to what verl's queue keeps as it is, also in a checkpoint: numbers and text."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
 class PromptReport:
-    """One prompt's sampling, small enough to travel as metadata.
+    """One prompt's sampling.
 
     Attributes:
         key: The prompt.
@@ -81,14 +80,6 @@ class PromptReport:
     failures: int
     lost: int
     records: list[Row]
-
-    def __post_init__(self) -> None:
-        if self.exit_reason not in get_args(ExitReason):
-            raise ValueError(f"prompt {self.key!r}: unknown exit reason {self.exit_reason!r}")
-
-    def as_tag(self) -> Row:
-        """Convert to what TransferQueue takes as metadata: lists, numbers and text."""
-        return dataclasses.asdict(self)
 
     def group(self, recipe: StepRecipe, pool: Pool) -> TrainedGroup:
         """Compare the members of the pool, by their scores where an objective looks at these."""

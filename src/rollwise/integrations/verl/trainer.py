@@ -6,6 +6,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -111,7 +112,7 @@ class PoolTrainer:
         rows = collate_fn([self.train_dataset[self.places[key][0]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
-        orders = (order.as_field() for order in self._orders(keys))
+        orders = (asdict(order) for order in self._orders(keys))
         rows[NAME] = np.fromiter(orders, dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
