@@ -36,11 +36,11 @@ class ResponseFigures:
             return response
         episode = Episode.of(response)
         branches = (span for _, spans in episode.further for span in spans)
-        spans = [span for span in (*episode.spans, *branches) if span.logprobs is not None]
-        learned = sum(len(span.tokens) for span in spans)
-        logprobs = np.concatenate([np.zeros(0), *(span.logprobs for span in spans)])
+        spans = (*episode.spans, *branches)
+        own = [(len(s.tokens), s.logprobs) for s in spans if s.logprobs is not None]
+        logprobs = np.concatenate([np.zeros(0), *(part for _, part in own)])
         surprisal = improbability = np.nan
-        if all(len(span.tokens) == len(span.logprobs) for span in spans):
+        if all(length == len(part) for length, part in own):
             surprisal = -float(np.sum(logprobs))
             improbability = float(np.linalg.norm(np.expm1(logprobs)))
         return cls(
@@ -48,6 +48,6 @@ class ResponseFigures:
             surprisal=surprisal,
             truncated=episode.truncated,
             turns=episode.price.turns,
-            learned=learned,
+            learned=sum(length for length, _ in own),
             improbability=improbability,
         )

@@ -46,7 +46,7 @@ class PromptReport:
             order.
         scores: What advantages look at where the size of a reward counts, shape (N,).
         indices: The draw that each response is of, shape (N,).
-        figures: `ResponseFigures` of each response as a list, shape (N, 6).
+        figures: The fields of each response's `ResponseFigures`, shape (N, 6).
         weights: The versions of the weights that drew the first and the last token of each
             response: the steps after whose updates they were loaded; shape (N, 2).
         exit_reason: Why sampling ended.
@@ -67,7 +67,7 @@ class PromptReport:
     rewards: list[float]
     scores: list[float]
     indices: list[int]
-    figures: list[list[float]]
+    figures: list[list[Any]]
     weights: list[list[int]]
     exit_reason: ExitReason
     members: list[int]
@@ -117,9 +117,7 @@ def pools_of(recipe: StepRecipe, reports: Sequence[PromptReport]) -> list[Pool]:
     pools = recipe.session([report.key for report in reports], 0, priors=priors).pools
     for report in reports:
         pool = pools[report.key]
-        for reward, (tokens, surprisal, cut, *rest) in zip(
-            report.rewards, report.figures, strict=True
-        ):
-            pool.take(reward, ResponseFigures(int(tokens), surprisal, bool(cut), *rest))
+        for reward, figures in zip(report.rewards, report.figures, strict=True):
+            pool.take(reward, ResponseFigures(*figures))
         pool.exit_reason = report.exit_reason
     return list(pools.values())
