@@ -90,7 +90,7 @@ def make_ours(rows: Dataset, folder: str, prompts: int) -> RollwiseTrainer:
         {"prompts": {"type": "cdas", "batch_size": prompts}, "exit": {"give_up_below": 0.02}}
     )
     keys = [f"{i:016x}" for i in range(SET)]
-    trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.places = {key: place for place, key in enumerate(keys)}
     trainer.recipe = step_recipe(trainer.settings)
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * SET)
     trainer.train_dataset = rows

@@ -29,9 +29,8 @@ from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
     heldout_figures,
-    measured_pass_rates,
     numbers,
-    places_of_prompts,
+    prompts_of,
 )
 from rollwise.sampling import shift_beliefs
 from rollwise.sampling.baselines import belief_baseline
@@ -147,27 +146,17 @@ def asked(text):
     return [{"role": "user", "content": text}]
 
 
-def test_measured_pass_rates_are_those_of_our_files():
+def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
     ours = Rows(
         {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3, "measured": [2.0, 8.0]}},
         {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
     )
-    places = places_of_prompts(ours, "prompt")
-    assert measured_pass_rates(ours, places) == [(2.0, 8.0), (0.0, 0.0)]
-    others = Rows({"prompt": asked("a")})
-    assert measured_pass_rates(others, places_of_prompts(others, "prompt")) == []
-
-
-def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
-    ours = Rows(
-        {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3}},
-        {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
-    )
-    assert places_of_prompts(ours, "prompt") == {"k1": (0, 3), "k2": (1, None)}
+    known = {"k1": (0, 3, [2.0, 8.0]), "k2": (1, None, (0.0, 0.0))}
+    assert prompts_of(ours, "prompt") == known
     others = Rows({"prompt": asked("a")}, {"prompt": asked("b")}, {"prompt": asked("a")})
     with caplog.at_level(logging.WARNING):
-        places = places_of_prompts(others, "prompt")
-    assert [place for place, _ in places.values()] == [0, 1]
+        prompts = prompts_of(others, "prompt")
+    assert [place for place, _, _ in prompts.values()] == [0, 1]
     assert "1 prompts come more than once" in caplog.text
 
 
@@ -184,7 +173,7 @@ def trainer(tmp_path):
     )
     keys = list("abcdef")
     trainer.recipe = step_recipe(trainer.settings)
-    trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.places = {key: place for place, key in enumerate(keys)}
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * 6)
     trainer.train_dataset = [{"raw_prompt": asked(key), "n": torch.tensor([0])} for key in keys]
     trainer.global_steps = 4
@@ -383,7 +372,7 @@ def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monk
         for uid, reward in rewards.items()
     }
     trainer._under_way = dict.fromkeys(rewards, "")
-    trainer.places = dict.fromkeys(rewards, (0, None))
+    trainer.places = dict.fromkeys(rewards, 0)
     kept = []
     monkeypatch.setattr(trainer.recorder, "keep", lambda rows, step: kept.extend(rows))
     trainer.sampler = trainer.settings.prompts.make(list(rewards), 0, [None] * 4)

@@ -140,8 +140,7 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     """
     wrong = [
         *unsupported(settings, mode),
-        *_not_as_rollwise(config, settings, mode),
-        *_misaligned(config, settings),
+        *_mismatched(config, settings, mode),
         *(_too_old(config, mode) if mode != "sync" else []),
     ]
     if wrong:
@@ -227,34 +226,23 @@ def _too_old(config: Any, mode: str) -> list[str]:
     return wrong
 
 
-def _not_as_rollwise(config: Any, settings: TrainConfig, mode: str) -> list[str]:
-    """Settings that verl and rollwise both have must be equal."""
+def _mismatched(config: Any, settings: TrainConfig, mode: str) -> list[str]:
+    """Say which of verl's settings contradict rollwise's, or what was drawn and graded."""
     path, name = buffer_of(mode)
-    rollout = "actor_rollout_ref.rollout"
-    wanted = {
-        "algorithm.adv_estimator": NAME,
-        f"{rollout}.agent.agent_loop_manager_class": MANAGER,
-        "trainer.v1.sampler.custom_sampler.path": path,
-        "trainer.v1.sampler.custom_sampler.name": name,
-        "data.train_batch_size": settings.prompts.batch_size,
-        f"{rollout}.n": settings.group.size,
-        f"{rollout}.temperature": settings.engine.temperature,
-        f"{rollout}.response_length": settings.engine.max_new_tokens,
-    }
-    return [
-        f"`{key}` must be {value!r}, as rollwise's settings have it; it is {_get(config, key)!r}"
-        for key, value in wanted.items()
-        if _get(config, key) != value
-    ]
-
-
-def _misaligned(config: Any, settings: TrainConfig) -> list[str]:
-    """Settings by which the learner would see other responses or probabilities than were drawn."""
-    rollout, size = "actor_rollout_ref.rollout", _get(config, "data.train_batch_size")
-    colocated = _get(config, "reward.reward_model.enable")
+    rollout, size = "actor_rollout_ref.rollout", settings.prompts.batch_size
+    same = "as rollwise's settings have it"
+    distribution = "the learner's probabilities are of the whole distribution"
     rules: list[tuple[str, tuple[Any, ...], str]] = [
-        (f"{rollout}.top_p", (1,), "the learner's probabilities are of the whole distribution"),
-        (f"{rollout}.top_k", (-1,), "the learner's probabilities are of the whole distribution"),
+        ("algorithm.adv_estimator", (NAME,), same),
+        (f"{rollout}.agent.agent_loop_manager_class", (MANAGER,), same),
+        ("trainer.v1.sampler.custom_sampler.path", (path,), same),
+        ("trainer.v1.sampler.custom_sampler.name", (name,), same),
+        ("data.train_batch_size", (size,), same),
+        (f"{rollout}.n", (settings.group.size,), same),
+        (f"{rollout}.temperature", (settings.engine.temperature,), same),
+        (f"{rollout}.response_length", (settings.engine.max_new_tokens,), same),
+        (f"{rollout}.top_p", (1,), distribution),
+        (f"{rollout}.top_k", (-1,), distribution),
         (f"{rollout}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
         (f"{rollout}.full_determinism", (False,), "it gives the responses to a prompt one name"),
         (f"{rollout}.over_sample_rate", (0,), "it favours responses that are finished first"),
@@ -267,14 +255,9 @@ def _misaligned(config: Any, settings: TrainConfig) -> list[str]:
     if settings.step.response_cap:
         reason = "`step.response_cap` estimates gradients from them"
         rules.append((f"{rollout}.calculate_log_probs", (True,), reason))
-    if colocated:
-        rules.append(
-            (
-                "reward.reward_model.enable_resource_pool",
-                (True,),
-                "a colocated reward model grades after sampling, which rewards have to steer",
-            )
-        )
+    if _get(config, "reward.reward_model.enable"):
+        reason = "a colocated reward model grades after sampling, which rewards have to steer"
+        rules.append(("reward.reward_model.enable_resource_pool", (True,), reason))
     return [
         f"`{key}` must be {allowed[-1]!r}: {why}; it is {_get(config, key)!r}"
         for key, allowed, why in rules

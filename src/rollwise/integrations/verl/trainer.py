@@ -89,10 +89,10 @@ class PoolTrainer:
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()  # type: ignore[misc]
-        self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
-        keys, levels = list(self.places), [level for _, level in self.places.values()]
-        measured = measured_pass_rates(self.train_dataset.dataframe, self.places)
-        self.sampler = make_sampler(self.settings, keys, levels, measured)
+        prompts = prompts_of(self.train_dataset.dataframe, self.config.data.prompt_key)
+        self.places = {key: place for key, (place, _, _) in prompts.items()}
+        levels, measured = zip(*((level, m) for _, level, m in prompts.values()), strict=True)
+        self.sampler = make_sampler(self.settings, list(prompts), levels, measured)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
         """Ask for prompts that are not under way; verl's own data loader is not used.
@@ -109,7 +109,7 @@ class PoolTrainer:
                 f"in the data set {len(busy)} are under way; give more problems, or set a smaller "
                 "`prompts.batch_size`"
             )
-        rows = collate_fn([self.train_dataset[self.places[key][0]] for key in keys])
+        rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
         orders = (asdict(order) for order in self._orders(keys))
@@ -170,7 +170,7 @@ class PoolTrainer:
 
     def _question(self, key: Any) -> str:
         """Return the last message of a prompt, as `visits/` shows it."""
-        row = self.train_dataset.dataframe[self.places[key][0]]
+        row = self.train_dataset.dataframe[self.places[key]]
         return str(row[self.config.data.prompt_key][-1]["content"])
 
     # Advantages.
@@ -288,31 +288,23 @@ class RollwiseTrainer(PoolTrainer, PPOTrainerSync):
     mode = "sync"
 
 
-def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None]]:
-    """Name each prompt of a data set: key -> its place and its level.
+def prompts_of(rows: Any, prompt_key: str) -> dict[str, tuple[int, int | None, Sequence[float]]]:
+    """Name each prompt of a data set: key -> its place, its level, and how often it was right.
 
-    Files that `rollwise verl` wrote have keys and levels in `extra_info`; in other files the key
-    is a hash of the prompt. Of equal prompts the first is used.
+    Files that `rollwise verl` wrote have these in `extra_info`: the level, and correct and all
+    responses drawn beforehand, 0 and 0 where none were. In other files the key is a hash of the
+    prompt. Of equal prompts the first is used.
     """
-    places: dict[str, tuple[int, int | None]] = {}
+    prompts: dict[str, tuple[int, int | None, Sequence[float]]] = {}
     extras = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
     for place, (messages, extra) in enumerate(zip(rows[prompt_key], extras, strict=True)):
-        key = (extra or {}).get("key") or problem_key(tuple(messages))
-        places.setdefault(key, (place, (extra or {}).get("level")))
-    if len(places) < len(rows):
-        log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
-    return places
-
-
-def measured_pass_rates(
-    rows: Any, places: dict[str, tuple[int, int | None]]
-) -> list[tuple[float, float]]:
-    """Return correct and all responses drawn to each prompt beforehand; 0 and 0 where none were."""
-    if "extra_info" not in rows.column_names:
-        return []
-    extras = rows["extra_info"]
-    found = [(extras[place] or {}).get("measured") or (0.0, 0.0) for place, _ in places.values()]
-    return [(correct, drawn) for correct, drawn in found]
+        known = extra or {}
+        key = known.get("key") or problem_key(tuple(messages))
+        measured = known.get("measured") or (0.0, 0.0)
+        prompts.setdefault(key, (place, known.get("level"), measured))
+    if len(prompts) < len(rows):
+        log.warning("%d prompts come more than once; the first is used", len(rows) - len(prompts))
+    return prompts
 
 
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
