@@ -98,7 +98,7 @@ def make_ours(rows: Dataset, folder: str, prompts: int) -> RollwiseTrainer:
     trainer.replay_buffer = make_buffer(PoolReplayBuffer)
     trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: None)
     trainer.curr_step_profile = False
-    trainer._under_way, trainer._used, trainer._capped = {}, {}, Counter()
+    trainer._under_way = {}
     trainer.recorder = Recorder(trainer.settings, folder)
     trainer.recorder.begin(0, None)
     return trainer
@@ -183,6 +183,7 @@ def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
 
 def learn(trainer: RollwiseTrainer, batch: KVBatchMeta) -> None:
     """What our trainer does between sampling and learning."""
+    trainer._used, trainer._capped = {}, Counter()
     base = PPOTrainer._compute_advantage
     # verl's own part of this reads tensors and writes them: the same for both, so left out.
     PPOTrainer._compute_advantage = lambda self, batch, metrics: self._advantages(
