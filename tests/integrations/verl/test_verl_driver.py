@@ -182,7 +182,8 @@ def trainer(tmp_path):
     )
     trainer.replay_buffer = SimpleNamespace(reports={}, failed={}, stale={})
     trainer._under_way, trainer._used, trainer._capped = {}, {}, Counter()
-    trainer.recorder = Recorder(trainer.settings, None)
+    trainer._question = str
+    trainer.recorder = Recorder(trainer.settings, str(tmp_path / "run"))
     trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}
     return trainer
 
@@ -374,7 +375,7 @@ def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monk
     trainer._under_way = dict.fromkeys(rewards, "")
     trainer.places = dict.fromkeys(rewards, 0)
     kept = []
-    monkeypatch.setattr(trainer.recorder, "keep", lambda rows, step: kept.extend(rows))
+    monkeypatch.setattr(trainer.recorder, "keep", lambda step, rows, *visits: kept.extend(rows))
     trainer.sampler = trainer.settings.prompts.make(list(rewards), 0, [None] * 4)
     take_step(trainer, monkeypatch)
     pools = pools_of(trainer.recipe, list(trainer.replay_buffer.reports.values()))
@@ -437,9 +438,9 @@ def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
         recorder = Recorder(settings, str(tmp_path))
         recorder.begin(done, heldout)
         for step in steps:
-            recorder.keep([{"step": 0}], step)
+            recorder.keep(step, [{"step": 0}], [], [])
             recorder.step({"step": step, **line})
-        recorder.flush()
+        recorder.folder.flush_samples()
         return recorder.folder
 
     folder = run(0, [1, 2, 3])

@@ -27,11 +27,11 @@ class Recorder:
 
     Args:
         config: rollwise's settings.
-        path: The run's folder; with None nothing is written.
+        path: The run's folder.
     """
 
-    def __init__(self, config: TrainConfig, path: str | None) -> None:
-        self.folder = RunFolder(Path(path)) if path else None
+    def __init__(self, config: TrainConfig, path: str) -> None:
+        self.folder = RunFolder(Path(path))
         self._config = config
         self._began = time.perf_counter()
 
@@ -44,8 +44,6 @@ class Recorder:
             last: The metrics of `step` from its checkpoint: a run that was killed right after
                 writing that may not have logged them.
         """
-        if self.folder is None:
-            return
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.discard_after(step if step else -1)
         if not step:
@@ -59,24 +57,18 @@ class Recorder:
 
     def step(self, metrics: Row) -> None:
         """Log a step."""
-        if self.folder is not None:
-            self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
+        self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
 
-    def keep(self, rows: Iterable[Row], step: int) -> None:
-        """Keep the responses that are to be recorded, of the prompts that `step` has used."""
-        if self.folder is not None:
-            self.folder.keep_samples(row | {"step": step} for row in rows)
+    def keep(
+        self, step: int, samples: Iterable[Row], visits: Iterable[Row], questions: Iterable[str]
+    ) -> None:
+        """Keep the responses to be recorded, and what a step found of each of its prompts.
 
-    def keep_visits(self, step: int, rows: Iterable[Row], questions: Iterable[str]) -> None:
-        """Keep what a step found of each of its prompts."""
-        if self.folder is not None:
-            for row, question in zip(rows, questions, strict=True):
-                self.folder.keep_visit(step, row, question)
-
-    def flush(self) -> None:
-        """Write the responses kept so far; called at every checkpoint, and at the end."""
-        if self.folder is not None:
-            self.folder.flush_samples()
+        They are written by `folder.flush_samples`.
+        """
+        self.folder.keep_samples(row | {"step": step} for row in samples)
+        for row, question in zip(visits, questions, strict=True):
+            self.folder.keep_visit(step, row, question)
 
 
 def step_metrics(

@@ -143,6 +143,8 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
         *_mismatched(config, settings, mode),
         *(_too_old(config, mode) if mode != "sync" else []),
     ]
+    if not _get(config, f"{NAME}.output"):
+        wrong.append(f"`{NAME}.output` must be the run's folder; it is not given")
     if wrong:
         raise ConfigError("\n".join(wrong))
 

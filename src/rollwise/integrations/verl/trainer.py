@@ -83,7 +83,7 @@ class PoolTrainer:
         self._figures: Row = {}
         self._heldout: Row | None = None
         self._last: Row | None = None
-        self.recorder = Recorder(self.settings, config[NAME].get("output"))
+        self.recorder = Recorder(self.settings, config[NAME].output)
 
     # Prompts.
 
@@ -112,20 +112,17 @@ class PoolTrainer:
         rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
-        orders = (asdict(order) for order in self._orders(keys))
+        priors: Any = beliefs(self.recipe, self.sampler, keys).get("priors")
+        priors = [None] * len(keys) if priors is None else priors.tolist()
+        recorded = self.settings.records.prompts_per_step
+        orders = (
+            asdict(Order(key, self.global_steps, prior, place < recorded))
+            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
+        )
         rows[NAME] = np.fromiter(orders, dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch
-
-    def _orders(self, keys: list[Any]) -> list[Order]:
-        priors: Any = beliefs(self.recipe, self.sampler, keys).get("priors")
-        priors = [None] * len(keys) if priors is None else priors.tolist()
-        recorded = self.settings.records.prompts_per_step
-        return [
-            Order(key, self.global_steps, prior, place < recorded)
-            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
-        ]
 
     # Rollouts.
 
@@ -150,7 +147,6 @@ class PoolTrainer:
         keys = [pool.key for pool in pools]
         trained = [group.trained for group in groups] + [0] * len(left_out)
         visits = visit_rows(self.sampler, pools, trained)
-        self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
         for uid in (*self._used, *stale, *failed):
             self._under_way.pop(uid)
         correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
@@ -159,9 +155,8 @@ class PoolTrainer:
             figures | self._age_figures(reports, figures) | tell(self.sampler, keys, correct, drawn)
         )
         samples = [row for report, group in self._used.values() for row in report.samples(group)]
-        self.recorder.keep(
-            [*samples, *(row for report in left_out for row in report.records)], self.global_steps
-        )
+        samples += [row for report in left_out for row in report.records]
+        self.recorder.keep(self.global_steps, samples, visits, map(self._question, keys))
         stale.clear()
         failed.clear()
 
@@ -213,7 +208,7 @@ class PoolTrainer:
 
     def _save_checkpoint(self) -> None:
         """Write the sampler's state first, because verl marks a checkpoint as complete last."""
-        self.recorder.flush()
+        self.recorder.folder.flush_samples()
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         with written_whole(folder / NAME) as partial:
             partial.mkdir(parents=True)
@@ -275,7 +270,7 @@ class PoolTrainer:
             line["heldout"], self._heldout = self._heldout, None
         self.recorder.step(line)
         if global_steps >= self.total_training_steps:
-            self.recorder.flush()
+            self.recorder.folder.flush_samples()
 
     def _line(self) -> Row:
         return {"step": self.global_steps, **self._figures, "seconds": seconds(self.timing_raw)}
