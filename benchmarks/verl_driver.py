@@ -13,6 +13,8 @@ import json
 import os
 import tempfile
 import time
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,15 +39,16 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from rollwise.config import make_config
 from rollwise.config.step import step_recipe
-from rollwise.integrations.verl.agent_loop import choose, new_session, report
+from rollwise.integrations.verl.agent_loop import Graded, report
+from rollwise.integrations.verl.client import Spending
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer
-from rollwise.integrations.verl.reports import Order, PromptReport, order_of
+from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import NAME
 from rollwise.integrations.verl.trainer import RollwiseTrainer
+from rollwise.step import Span, Usage, make_group
 
 PROMPTS, TOKENS, SET = 512, 64, 50_000
-GROUP = 4
 
 
 class Dataset(list):
@@ -87,14 +90,15 @@ def make_ours(rows: Dataset, folder: str, prompts: int) -> RollwiseTrainer:
         {"prompts": {"type": "cdas", "batch_size": prompts}, "exit": {"give_up_below": 0.02}}
     )
     keys = [f"{i:016x}" for i in range(SET)]
-    trainer.places = {key: (place, None) for place, key in enumerate(keys)}
+    trainer.places = {key: place for place, key in enumerate(keys)}
     trainer.recipe = step_recipe(trainer.settings)
     trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * SET)
     trainer.train_dataset = rows
+    trainer._question = str
     trainer.replay_buffer = make_buffer(PoolReplayBuffer)
     trainer.checkpoint_manager = SimpleNamespace(sleep_replicas=lambda: None)
     trainer.curr_step_profile = False
-    trainer._under_way, trainer._used = {}, {}
+    trainer._under_way = {}
     trainer.recorder = Recorder(trainer.settings, folder)
     trainer.recorder.begin(0, None)
     return trainer
@@ -123,7 +127,7 @@ def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str,
     seconds: dict[str, float] = {}
     batch = timed(seconds, "ours.prompts", ours._next_train_batch)
     timed(seconds, "stock.prompts", stock._next_train_batch)
-    orders = [order_of(field) for field in batch[NAME]]
+    orders = [Order(**field) for field in batch[NAME]]
     reports = {
         uid: sample(ours, order, number) for uid, order in zip(batch["uid"], orders, strict=True)
     }
@@ -141,33 +145,37 @@ def step(ours: RollwiseTrainer, stock: PPOTrainerSync, number: int) -> dict[str,
 
 def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
     """Sample one prompt as a worker does, its pass rate by its key."""
-    session = new_session(trainer.recipe, order)
+    session = trainer.recipe.session([order.key], order.step, priors=[order.prior])
     threshold = (int(order.key, 16) % 97) / 97
     while draws := session.next_draws():
         for draw in draws:
             correct = (draw.seed % 10**6) / 10**6 < threshold
-            response = SimpleNamespace(
+            response = Graded(
+                spans=(Span([0] * TOKENS, np.full(TOKENS, -0.5)),),
+                usage=Usage(TOKENS),
                 draw=draw,
-                tokens=[0] * TOKENS,
-                logprobs=np.full(TOKENS, -0.5),
-                truncated=False,
-                score=float(correct),
+                text="",
+                reward=float(correct),
+                outputs=(),
+                fields={},
                 weights=(number - 1, number - 1),
             )
             session.record(draw, float(correct), response)
-    group = choose(trainer.recipe, session.pools[order.key], number)
-    return report(session, group, GROUP, tokens=0, stale=0, records=[])
+    group = make_group(trainer.recipe, session.pools[order.key], np.random.default_rng(0))
+    return report(session, group, Spending(), stale=0, records=[])
 
 
 def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
     """Put what the workers put: a tag for each prompt, and its group's rows."""
     tags = [
         {"is_prompt": True, "global_steps": 0, "status": "finished"}
-        | ({NAME: report.as_tag()} if with_reports else {})
+        | ({NAME: asdict(report)} if with_reports else {})
         for report in reports.values()
     ]
     tq.kv_batch_put(keys=list(reports), partition_id="train", tags=tags)
-    names = [f"{uid}_{i}_0" for uid, r in reports.items() for i, _ in r.advantages]
+    names = [
+        f"{uid}_{i}_0" for uid, r in reports.items() for i in map(r.indices.__getitem__, r.members)
+    ]
     rows = [{"status": "success", "seq_len": TOKENS, "global_steps": 0} for _ in names]
     tq.kv_batch_put(keys=names, partition_id="train", tags=rows)
     return names
@@ -175,8 +183,7 @@ def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
 
 def learn(trainer: RollwiseTrainer, batch: KVBatchMeta) -> None:
     """What our trainer does between sampling and learning."""
-    trainer.on_sample_end()
-    trainer._tell()
+    trainer._used, trainer._capped = {}, Counter()
     base = PPOTrainer._compute_advantage
     # verl's own part of this reads tensors and writes them: the same for both, so left out.
     PPOTrainer._compute_advantage = lambda self, batch, metrics: self._advantages(
@@ -186,6 +193,7 @@ def learn(trainer: RollwiseTrainer, batch: KVBatchMeta) -> None:
         trainer._compute_advantage(batch, {})
     finally:
         PPOTrainer._compute_advantage = base
+    trainer._tell()
 
 
 def grpo(trainer: PPOTrainerSync, batch: KVBatchMeta) -> None:

@@ -41,7 +41,7 @@ objective has too.
 Some defaults depend on other settings:
 
 - With none of `exit`, `schedule`, `allocation`, `group`, `advantage`, `belief`, `prompts.type` and
-  `episode.type` given, on the local backend (not under `rollwise verl`) and with a grader whose
+  `episode.type` given, on the local backend and with a grader whose
   rewards are 0 and 1 (`exact`, `math`, `code`), the run learns from [single responses](belief.md):
   `prompts.type` is `worth`, `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1,
   `advantage.baseline` `belief`, `step.response_cap` 1, `learner.average` `responses`,

@@ -55,7 +55,7 @@ def test_every_command_of_the_documents_is_one(root, monkeypatch):
 
 def test_the_settings_on_the_page_on_verl_are_valid_there(root):
     found = [read_settings([tomllib.loads(b)]) for b in blocks(root / "docs/verl.md", "toml")]
-    assert [config.exit.type for config, _, _ in found].count("fixed_count") == 1
+    assert {config.advantage.baseline for config, _, _ in found} == {"belief"}
     assert any("trainer.v1.trainer_mode" in own for _, _, own in found)
 
 

@@ -6,8 +6,8 @@ import pytest
 from rollwise.engines import Completion
 from rollwise.sampling import Draw, Pool
 from rollwise.step import Episode, Span, StepRecipe, Usage, make_group
+from rollwise.step.figures import ResponseFigures
 from rollwise.step.ledger import group_ledger
-from rollwise.step.metrics import ResponseFigures
 
 
 def said(*tokens, logprob=-1.0):

@@ -8,6 +8,7 @@ from rollwise.errors import EngineError
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
 from rollwise.step.episodes import Episode, Span, Usage
+from rollwise.step.figures import ResponseFigures
 from rollwise.step.response_cap import cap_responses, gradient_size
 
 HALF, SURE = np.log(0.5), np.log(0.9)
@@ -28,10 +29,11 @@ def advantages(groups):
 
 def test_the_size_of_a_gradient_by_hand():
     """1 − π is ½, ½ and 0.1: √(¼ + ¼ + 0.01); averaged by response, a third of it."""
-    size = 2 * np.sqrt(0.51)
-    assert gradient_size(-2.0, [HALF, HALF, SURE], "tokens") == pytest.approx(size)
-    assert gradient_size(-2.0, [HALF, HALF, SURE], "responses") == pytest.approx(size / 3)
-    assert gradient_size(1.0, [], "responses") == 0
+    [drawn], [empty] = single([HALF, HALF, SURE]).responses, single([]).responses
+    size, figures = 2 * np.sqrt(0.51), ResponseFigures.of(drawn)
+    assert gradient_size(-2.0, figures, "tokens") == pytest.approx(size)
+    assert gradient_size(-2.0, figures, "responses") == pytest.approx(size / 3)
+    assert gradient_size(1.0, ResponseFigures.of(empty), "responses") == 0
 
 
 def test_what_exceeds_the_bound_is_scaled_down_to_it():

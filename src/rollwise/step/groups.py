@@ -147,7 +147,11 @@ def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> Trai
         rng: Chooses the members with `order="random"`.
     """
     chosen_by = rng if recipe.order == "random" else None
-    members = select_group(pool, recipe.group_size, recipe.strategy, chosen_by)
+    return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy, chosen_by))
+
+
+def compare(recipe: StepRecipe, pool: Pool, members: Group) -> TrainedGroup:
+    """Compute the advantages of members of a pool, by the recipe's objective."""
     objective = recipe.resolved_objective
     values = advantages_by(objective, pool, members)
     # Against a belief, equal rewards teach as well, and leaving them out would bias the gradient.

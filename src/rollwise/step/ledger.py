@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rollwise.step.episodes import Episode
+from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
 
 Ledger = dict[str, dict[str, int]]
@@ -18,12 +18,10 @@ beyond its prompt's exit; to a pilot; or its attempt failed."""
 
 
 def group_ledger(group: TrainedGroup) -> Ledger:
-    """Say where the draws of a prompt's pool went; places to which none went are left out.
-
-    Its responses have `tokens` and `truncated`.
-    """
-    lengths = [Episode.of(response).usage.tokens for response in group.pool.responses]
-    cut = [length for length, r in zip(lengths, group.pool.responses, strict=True) if r.truncated]
+    """Say where the draws of a prompt's pool went; places to which none went are left out."""
+    figures = [ResponseFigures.of(response) for response in group.pool.responses]
+    lengths = [response.tokens for response in figures]
+    cut = [response.tokens for response in figures if response.truncated]
     draws, tokens = Counter[str](), Counter[str]()
     trained = set(group.members.indices[group.advantages != 0].tolist())
     for place, length in enumerate(lengths):

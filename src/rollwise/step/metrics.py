@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,39 +11,13 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Episode
-from rollwise.step.groups import Response, TrainedGroup
+from rollwise.step.figures import ResponseFigures
+from rollwise.step.groups import TrainedGroup
 from rollwise.step.ledger import group_ledger, step_ledger
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
 """Parts of a step's prompts that beliefs and pass rates are averaged over."""
-
-
-@dataclass(frozen=True)
-class ResponseFigures:
-    """What the metrics need of a response.
-
-    Attributes:
-        tokens: How many the model drew.
-        surprisal: The sum of −log p over them, in nats; NaN where it is not known.
-        truncated: Whether it was cut at the limit of new tokens, or another.
-        turns: Of the model.
-    """
-
-    tokens: int
-    surprisal: float
-    truncated: bool
-    turns: int = 1
-
-    @classmethod
-    def of(cls, response: Response) -> "ResponseFigures":
-        """Take the figures of a response."""
-        episode = Episode.of(response)
-        rows = episode.rows(())
-        known = all(len(row.logprobs) > 0 or not len(row.tokens) for row in rows)
-        surprisal = -sum(float(np.sum(row.logprobs, dtype=np.float64)) for row in rows)
-        surprisal, usage = surprisal if known else np.nan, episode.usage
-        return cls(usage.tokens, surprisal, response.truncated, usage.turns)
 
 
 def rollout_metrics(

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from rollwise.errors import EngineError
-from rollwise.step.episodes import Episode
-from rollwise.step.groups import Response, TrainedGroup
+from rollwise.step.figures import ResponseFigures
+from rollwise.step.groups import TrainedGroup
 from rollwise.step.recipe import Average
 
 
-def gradient_size(advantage: float, logprobs: ArrayLike, average: Average) -> float:
+def gradient_size(advantage: float, response: ResponseFigures, average: Average) -> float:
     """Estimate the norm of the gradient of a response's loss, up to a factor common to all.
 
     g = |A|·√(Σ_t (1 − π_t)²), and divided by T where the loss averages over each response's tokens
@@ -21,15 +20,23 @@ def gradient_size(advantage: float, logprobs: ArrayLike, average: Average) -> fl
 
     Args:
         advantage: A.
-        logprobs: log π_t of the tokens that the model drew, at the temperature it drew at, (T,).
+        response: Its figures, with √Σ_t (1 − π_t)² over the T tokens that the model drew, at the
+            temperature it drew at.
         average: How the loss is averaged.
 
     Returns:
         At least 0; 0 for a response without tokens.
+
+    Raises:
+        EngineError: The engine reported no log-probabilities.
     """
-    improbable = -np.expm1(np.asarray(logprobs, dtype=np.float64))
-    size = abs(advantage) * float(np.sqrt(np.sum(improbable**2)))
-    return size / max(1, improbable.size) if average == "responses" else size
+    if np.isnan(response.improbability):
+        raise EngineError(
+            "`step.response_cap` estimates gradients from the log-probability of each token, and "
+            "the engine reported none; set it to 0, or take an engine that reports them"
+        )
+    size = abs(advantage) * response.improbability
+    return size / max(1, response.learned) if average == "responses" else size
 
 
 def cap_responses(
@@ -56,7 +63,7 @@ def cap_responses(
     sizes = [
         np.array(
             [
-                gradient_size(advantage, _drawn_logprobs(response), average)
+                gradient_size(advantage, ResponseFigures.of(response), average)
                 for response, advantage in zip(group.responses, group.advantages, strict=True)
             ]
         )
@@ -73,14 +80,3 @@ def cap_responses(
         for group, scale in zip(groups, scales, strict=True)
     ]
     return capped, int((known > bound).sum())
-
-
-def _drawn_logprobs(response: Response) -> NDArray[np.float64]:
-    """Return log π of every token that the model drew in a response, over all of its rows."""
-    rows = Episode.of(response).rows(())
-    if any(len(row.tokens) and not len(row.logprobs) for row in rows):
-        raise EngineError(
-            "`step.response_cap` estimates gradients from the log-probability of each token, and "
-            "the engine reported none; set it to 0, or take an engine that reports them"
-        )
-    return np.concatenate([np.zeros(0), *(row.logprobs[row.loss_mask] for row in rows)])

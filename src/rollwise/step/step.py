@@ -1,6 +1,6 @@
 """One training step: ask for prompts, draw, choose groups, tell the sampler, measure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, shift_beliefs
 from rollwise.sampling.draws import Key
-from rollwise.step.episodes import Episode
+from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
 from rollwise.step.metrics import rollout_metrics, tell
 from rollwise.step.recipe import StepRecipe
@@ -68,16 +68,7 @@ def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, n
         number: The number of the step, from 1.
     """
     rng = np.random.default_rng((recipe.seed, number))
-    if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
-        by_tokens = recipe.average == "tokens"
-        lengths = [_mean_length(pool) for pool in rollouts.pools] if by_tokens else None
-        shift_beliefs(rollouts.pools, lengths)
-    groups = [make_group(recipe, pool, rng) for pool in rollouts.pools]
-    groups = normalize_advantages(groups, recipe.normalize_advantages)
-    capped = {}
-    if recipe.response_cap:
-        groups, count = cap_responses(groups, recipe.response_cap, recipe.average)
-        capped["capped_responses"] = count
+    groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool, rng))
     trained = [group.trained for group in groups]
     visits = visit_rows(sampler, rollouts.pools, trained)
     metrics = {
@@ -89,7 +80,30 @@ def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, n
     return Step(rollouts, groups, metrics, visits)
 
 
+def make_groups(
+    recipe: StepRecipe, pools: Sequence[Pool], make: Callable[[Pool], TrainedGroup]
+) -> tuple[list[TrainedGroup], dict[str, int]]:
+    """Make the groups of a step, with advantages that take the step's other prompts into account.
+
+    Args:
+        recipe: Whether to move beliefs, normalize advantages, and cap responses.
+        pools: All responses of the step.
+        make: Makes a pool's group.
+
+    Returns:
+        The groups, and `capped_responses` where the recipe has a cap.
+    """
+    if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
+        by_tokens = recipe.average == "tokens"
+        shift_beliefs(pools, [_mean_length(pool) for pool in pools] if by_tokens else None)
+    groups = normalize_advantages([make(pool) for pool in pools], recipe.normalize_advantages)
+    if not recipe.response_cap:
+        return groups, {}
+    groups, capped = cap_responses(groups, recipe.response_cap, recipe.average)
+    return groups, {"capped_responses": capped}
+
+
 def _mean_length(pool: Pool) -> float:
     """Return the mean number of tokens of a pool's responses; 0 if it has none."""
-    lengths = [Episode.of(response).usage.tokens for response in pool.responses]
+    lengths = [ResponseFigures.of(response).tokens for response in pool.responses]
     return sum(lengths) / max(1, len(lengths))

@@ -10,6 +10,7 @@ pytest.importorskip("trl")
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.sampling.baselines import shifted_prior
+from rollwise.step.figures import ResponseFigures
 from rollwise.step.response_cap import gradient_size
 
 pytestmark = pytest.mark.trl
@@ -104,8 +105,9 @@ def test_each_response_is_bounded_as_trls_loss_averages(make_single, watch, loss
     free.train()
     capped.train()
     [rows], [found] = seen.rows, bounded.rows
+    figures = [ResponseFigures.of(row.completion) for row in rows]
     sizes = np.array(
-        [gradient_size(row.advantage, row.completion.logprobs, average) for row in rows]
+        [gradient_size(row.advantage, f, average) for row, f in zip(rows, figures, strict=True)]
     )
     scales = np.minimum(1, RATIO * np.median(sizes) / sizes)
     assert 0 < (scales < 1).sum() < len(rows)

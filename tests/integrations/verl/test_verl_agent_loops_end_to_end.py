@@ -13,13 +13,12 @@ import pytest
 pytest.importorskip("verl")
 
 from test_verl_asynchronous_end_to_end import COLOCATED
-from test_verl_end_to_end import config_of, metrics_of, recorded_pools, run
+from test_verl_end_to_end import config_of, expected_advantages, metrics_of, recorded_pools, run
 from transformers import AutoTokenizer
 
 from rollwise.environments.calculator import CALL
 from rollwise.integrations.verl.data import write_data as write_problems
 from rollwise.models.loading import model_path
-from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -76,14 +75,10 @@ def check(folder, settings):
     lines = {line["step"]: line for line in metrics_of(folder)}
     for step, pools in recorded_pools(folder).items():
         trained = 0
-        for key, rows in pools.items():
-            pool = Pool(key, [row["reward"] for row in rows])
-            if has_zero_variance(pool.rewards):
-                continue
-            group = select_group(pool, config.group.size, config.group.strategy)
-            values = advantages(pool, group, config.advantage.make())
-            for place, value in zip(group.indices, values, strict=True):
-                recorded, found = rows[place], learnt[step][key, rows[place]["index"]]
+        for key, values in expected_advantages(config, pools).items():
+            rows = {row["index"]: row for row in pools[key]}
+            for draw, value in values.items():
+                recorded, found = rows[draw], learnt[step][key, draw]
                 assert [row["advantage"] for row in found] == pytest.approx([value] * len(found))
                 assert [row["reward"] for row in found] == [recorded["reward"]] * len(found)
                 said = [turns_of(row) for row in found]

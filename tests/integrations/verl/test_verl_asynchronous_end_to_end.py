@@ -9,12 +9,17 @@ import pytest
 
 pytest.importorskip("verl")
 
-from test_verl_end_to_end import SINGLE, config_of, metrics_of, recorded_pools, run_killed
+from test_verl_end_to_end import (
+    SINGLE,
+    config_of,
+    expected_advantages,
+    metrics_of,
+    recorded_pools,
+    run_killed,
+)
 
 from rollwise.config.step import make_sampler
 from rollwise.records.states import load_sampler
-from rollwise.sampling import advantages, has_zero_variance, select_group
-from rollwise.sampling.pool import Pool
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -83,7 +88,12 @@ def check(folder, settings):
         waiting = [key for key in waiting if key not in used]
         told = sorted(used)
         rewards = {key: [row["reward"] for row in used[key]] for key in told}
-        expected = expected_advantages(config, used, believed)
+        rows = {key: {} for key in used}
+        for (key, draw), row in learnt[step].items():
+            rows[key][draw] = row
+        single = config.step.response_cap > 0
+        found = expected_advantages(config, used, *([believed, rows] if single else []))
+        expected = {(key, draw): a for key, own in found.items() for draw, a in own.items()}
         found = {name: row["advantage"] for name, row in learnt[step].items()}
         # Of a part of the step in which no group carries signal, verl learns from one at 0.
         assert {found.pop(name) for name in set(found) - set(expected)} <= {0.0}
@@ -99,24 +109,6 @@ def check(folder, settings):
                 np.testing.assert_array_equal(saved.state_dict()[name], value)
             under_way = json.loads((checkpoint / "under_way.json").read_text())
             assert sorted(under_way.values()) == sorted(waiting)
-
-
-def expected_advantages(config, used, believed):
-    """The advantages of a step's rows, from its recorded pools: (key, draw) -> advantage."""
-    expected = {}
-    for key, rows in used.items():
-        pool = Pool(key, [row["reward"] for row in rows])
-        if config.advantage.make().uses_priors:
-            alpha, beta = believed[key]
-            values = {rows[0]["index"]: rows[0]["reward"] - alpha / (alpha + beta)}
-        elif has_zero_variance(pool.rewards):
-            continue
-        else:
-            group = select_group(pool, config.group.size, config.group.strategy)
-            found = advantages(pool, group, config.advantage.make())
-            values = {rows[i]["index"]: a for i, a in zip(group.indices, found, strict=True)}
-        expected |= {(key, index): value for index, value in values.items()}
-    return expected
 
 
 def check_figures(line, rewards, trained, waiting):

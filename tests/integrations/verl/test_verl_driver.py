@@ -2,6 +2,8 @@
 
 import json
 import logging
+from collections import Counter
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +25,7 @@ from rollwise.integrations.verl.replay_buffer import (
     PoolReplayBuffer,
     rows_in_order,
 )
-from rollwise.integrations.verl.reports import PromptReport, order_of
+from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
 from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
@@ -32,21 +34,27 @@ from rollwise.integrations.verl.trainer import (
     numbers,
     places_of_prompts,
 )
+from rollwise.sampling import shift_beliefs
+from rollwise.sampling.baselines import belief_baseline
 
 pytestmark = pytest.mark.verl
 
 
 def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
-    mean = float(np.mean(rewards))
+    """A prompt whose responses have 3, 1, 3, 1, … tokens; the first two are its members."""
+    rewards = list(rewards)
+    figures = [[3, 1.5, False, 1, 3, 0.6], [1, 0.5, True, 1, 1, 0.2]]
     fields = {
         "key": key,
-        "rewards": list(rewards),
+        "prior": [1.0, 1.0],
+        "rewards": rewards,
+        "scores": rewards,
+        "indices": list(range(len(rewards))),
+        "figures": [figures[place % 2] for place in range(len(rewards))],
+        "weights": [[3, 3]] * len(rewards),
         "exit_reason": "satisfied",
         "members": [0, 1],
-        "advantages": [[0, rewards[0] - mean], [1, rewards[1] - mean]],
         "dropped": dropped,
-        "first": [[3, 1.5, False, 1], [1, 0.5, True, 1]],
-        "weights": [[3, 3]] * len(rewards),
         "ends": {"done": len(rewards)},
         "tokens": 10,
         "failed_tokens": 0,
@@ -54,11 +62,6 @@ def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
         "stale": 0,
         "failures": 0,
         "lost": 0,
-        "ledger": {
-            "draws": {"trained": 2, "spare": len(rewards) - 2},
-            "tokens": {"trained": 4, "spare": 5},
-            "truncated": {"draws": 1, "tokens": 1},
-        },
         "records": [],
     }
     return PromptReport(**{**fields, **changed})
@@ -77,7 +80,7 @@ def test_where_no_prompt_has_signal_the_first_one_stays():
     reports = {"u": make_report("a", dropped=True), "v": make_report("b", dropped=True)}
     assert rows_in_order(["v_0_0", "u_0_0", "u_1_0"], reports) == ([1, 2], [0])
     # A group of correct responses alone may have no member.
-    reports["u"] = make_report("a", dropped=True, members=[], advantages=[])
+    reports["u"] = make_report("a", dropped=True, members=[])
     assert rows_in_order(["v_0_0"], reports) == ([0], [])
 
 
@@ -85,7 +88,7 @@ def test_where_no_prompt_has_signal_the_first_one_stays():
 def queue(monkeypatch):
     """TransferQueue with three prompts: two sampled, one failed."""
     reports = {"v": make_report("a"), "u": make_report("b", dropped=True)}
-    tags = {uid: {"rollwise": report.as_tag()} for uid, report in reports.items()}
+    tags = {uid: {"rollwise": asdict(report)} for uid, report in reports.items()}
     cleared = []
     queue = SimpleNamespace(
         kv_list=lambda partition: {
@@ -175,7 +178,11 @@ def trainer(tmp_path):
     """A trainer of six prompts, as verl's setup leaves it, without engines and workers."""
     trainer = object.__new__(RollwiseTrainer)
     trainer.settings = train_config(
-        {"prompts": {"type": "cdas", "batch_size": 2}, "exit": {"give_up_below": 0.1}}
+        {
+            "prompts": {"type": "cdas", "batch_size": 2},
+            "exit": {"give_up_below": 0.1},
+            "group": {"size": 2},
+        }
     )
     keys = list("abcdef")
     trainer.recipe = step_recipe(trainer.settings)
@@ -187,8 +194,9 @@ def trainer(tmp_path):
         trainer=SimpleNamespace(default_local_dir=str(tmp_path), resume_mode="auto")
     )
     trainer.replay_buffer = SimpleNamespace(reports={}, failed={}, stale={})
-    trainer._under_way, trainer._used = {}, {}
-    trainer.recorder = Recorder(trainer.settings, None)
+    trainer._under_way, trainer._used, trainer._capped = {}, {}, Counter()
+    trainer._question = str
+    trainer.recorder = Recorder(trainer.settings, str(tmp_path / "run"))
     trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}
     return trainer
 
@@ -197,7 +205,7 @@ def test_a_step_asks_the_sampler_for_its_prompts(trainer):
     same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
     batch = trainer._next_train_batch()
     keys = same.ask()
-    orders = [order_of(field) for field in batch["rollwise"]]
+    orders = [Order(**field) for field in batch["rollwise"]]
     assert [order.key for order in orders] == keys
     assert [messages[0]["content"] for messages in batch["raw_prompt"]] == keys
     assert all(order.prior is not None and order.recorded for order in orders)
@@ -221,6 +229,7 @@ def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
     assert figures["draws"] == 4 + 3 + 2
     assert (figures["trained_groups"], figures["failed_prompts"]) == (1, 1)
     assert figures["entropy"] == pytest.approx((1.5 + 0.5) / (3 + 1))
+    assert figures["ledger"]["draws"]["trained"] == 2
     assert (figures["surplus_draws"], figures["lost_draws"]) == (2, 3)
     assert metrics == numbers(figures)
     assert metrics["rollwise/exits/satisfied"] == 2.0
@@ -237,20 +246,13 @@ def take_step(trainer, monkeypatch, parts=1):
 
     def step(self, metrics, timing_raw):
         for _ in range(parts):
-            self.on_sample_end()
+            self._compute_advantage(SimpleNamespace(keys=[], tags=[]), {})
 
     monkeypatch.setattr(f"{base}.step", step)
-    for name in ("sync.PPOTrainerSync", "separate_async.PPOTrainerSeparateAsync"):
-        monkeypatch.setattr(f"verl.trainer.ppo.v1.trainer_{name}.on_sample_end", _nothing)
+    monkeypatch.setattr(f"{base}._compute_advantage", _nothing)
     metrics = {}
     trainer.step(metrics, {})
     return metrics
-
-
-def test_a_group_whose_advantages_are_all_0_is_not_trained_on():
-    assert make_report("a").trained == 2
-    assert make_report("a", dropped=True).trained == 0
-    assert make_report("a", rewards=(1.0, 1.0, 1.0)).trained == 0
 
 
 # verl's asynchronous trainers.
@@ -286,15 +288,13 @@ def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch)
             {"v": make_report("b", dropped=True)},
         ]
     )
-    monkeypatch.setattr(
-        type(asynchronous),
-        "on_sample_begin",
-        lambda self: setattr(self.replay_buffer, "reports", next(parts)),
-    )
-    collect = type(asynchronous).on_sample_end
-    monkeypatch.setattr(
-        type(asynchronous), "on_sample_end", lambda self: (self.on_sample_begin(), collect(self))
-    )
+    compare = type(asynchronous)._compute_advantage
+
+    def next_part(self, batch, metrics):
+        self.replay_buffer.reports = next(parts)
+        return compare(self, batch, metrics)
+
+    monkeypatch.setattr(type(asynchronous), "_compute_advantage", next_part)
     take_step(asynchronous, monkeypatch, parts=2)
     figures = asynchronous._figures
     ledger = figures["ledger"]["draws"]
@@ -351,9 +351,13 @@ def test_prompts_that_are_too_old_or_failed_are_remembered(queue, monkeypatch):
 
 def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
     monkeypatch.setattr("verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage", _nothing)
-    trainer.replay_buffer.reports = {"u": make_report("a"), "v": make_report("b", dropped=True)}
+    reports = {
+        "u": make_report("a", indices=[0, 2, 5]),
+        "v": make_report("b", [1.0, 1.0], dropped=True),
+    }
+    trainer.replay_buffer.reports = reports
     metrics = {}
-    names = ["u_1_0", "padx_0_0", "u_0_0", "v_0_0"]
+    names = ["u_2_0", "padx_0_0", "u_0_0", "v_0_0"]
     batch = SimpleNamespace(keys=names, tags=[{"is_padding": "pad" in name} for name in names])
     trainer._compute_advantage(batch, metrics)
     mask = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]])
@@ -364,6 +368,37 @@ def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
     unknown = SimpleNamespace(keys=["w_0_0"], tags=[{}])
     with pytest.raises(KeyError, match="w_0"):
         trainer._compute_advantage(unknown, metrics)
+
+
+def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monkeypatch):
+    """Equal beliefs of ½; one response of improbable tokens, one correct, two as expected."""
+    trainer.recipe = step_recipe(train_config({}))
+    rewards = {"u": 1.0, "v": 0.0, "w": 0.0, "x": 0.0}
+    sizes = {"u": 0.6, "v": 3.0, "w": 0.5, "x": 0.4}
+    trainer.replay_buffer.reports = {
+        uid: make_report(
+            uid,
+            [reward],
+            members=[0],
+            figures=[[1, 0.7, False, 1, 1, sizes[uid]]],
+            records=[{"index": 0, "advantage": 9.9}],
+        )
+        for uid, reward in rewards.items()
+    }
+    trainer._under_way = dict.fromkeys(rewards, "")
+    trainer.places = dict.fromkeys(rewards, 0)
+    kept = []
+    monkeypatch.setattr(trainer.recorder, "keep", lambda step, rows, *visits: kept.extend(rows))
+    trainer.sampler = trainer.settings.prompts.make(list(rewards), 0, [None] * 4)
+    take_step(trainer, monkeypatch)
+    pools = pools_of(trainer.recipe, list(trainer.replay_buffer.reports.values()))
+    shift_beliefs(pools)
+    raw = np.array([pool.rewards[0] - belief_baseline(pool)[0] for pool in pools])
+    estimated = np.abs(raw) * list(sizes.values())
+    wanted = raw * np.minimum(1, np.median(estimated) / estimated)
+    assert [row["advantage"] for row in kept] == pytest.approx(wanted)
+    assert trainer._figures["capped_responses"] == 2
+    assert abs(raw[1]) > 3 * abs(wanted[1])
 
 
 def test_the_sampler_goes_on_from_a_checkpoint(trainer, monkeypatch, tmp_path):
@@ -408,15 +443,17 @@ def test_held_out_figures_are_the_built_in_trainers():
 def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
     settings = train_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
-    line = step_metrics([make_report("a")], [], step_recipe(settings))
+    recipe, report = step_recipe(settings), make_report("a", [1.0], members=[0])
+    [pool] = pools_of(recipe, [report])
+    line = step_metrics([report], [report.group(recipe, pool)], [], recipe)
 
     def run(done, steps):
         recorder = Recorder(settings, str(tmp_path))
         recorder.begin(done, heldout)
         for step in steps:
-            recorder.keep([make_report("a", records=[{"step": 0}])], step)
+            recorder.keep(step, [{"step": 0}], [], [])
             recorder.step({"step": step, **line})
-        recorder.flush()
+        recorder.folder.flush_samples()
         return recorder.folder
 
     folder = run(0, [1, 2, 3])

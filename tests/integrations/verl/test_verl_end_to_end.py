@@ -10,6 +10,7 @@ import time
 import tomllib
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,11 +22,12 @@ from verl_on_cpu import ENVIRONMENT
 
 from rollwise.cli import main
 from rollwise.config import read_toml
-from rollwise.config.step import make_sampler
+from rollwise.config.step import make_sampler, step_recipe
 from rollwise.integrations.verl.settings import split, train_config
 from rollwise.records import flatten
 from rollwise.records.states import load_sampler
-from rollwise.sampling import Pool, advantages, has_zero_variance, select_group
+from rollwise.step import make_group
+from rollwise.step.step import make_groups
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -43,14 +45,8 @@ BOTH = {
     "group.strategy": "all",
 }
 
-SINGLE = {
-    "prompts.type": "worth",
-    "exit.type": "fixed_count",
-    "exit.samples": 1,
-    "advantage.baseline": "belief",
-    "learner.mini_batches": 2,
-    "learner.old_logprobs": "engine",
-}
+SINGLE = {"learner.mini_batches": 2, "learner.old_logprobs": "engine"}
+"""No method is named: single responses, by belief and worth, with the cap."""
 
 
 def begin(folder, settings, *arguments, workers=1, verl=""):
@@ -132,28 +128,56 @@ def learnt_rows(folder):
     return steps
 
 
-def check_steps(folder, settings):
+def expected_advantages(config, pools, believed=None, learnt=None):
+    """The advantages of a step's rows by the core, from its recorded pools.
+
+    Args:
+        config: The run's settings.
+        pools: Prompt -> the rows of its pool.
+        believed: Prompt -> (α, β), where advantages depend on it.
+        learnt: Prompt -> draw -> what the learner was given, where they depend on probabilities.
+
+    Returns:
+        Prompt -> draw -> advantage; without the prompts that are left out.
+    """
+    recipe = step_recipe(config)
+    priors = [believed[key] for key in pools] if believed else None
+    session = recipe.session(pools, 0, priors=priors)
+    for key, rows in pools.items():
+        for row in rows:
+            logprobs = learnt[key][row["index"]]["logprobs"] if learnt else []
+            tokens = range(row["tokens"])
+            drawn = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=row["truncated"])
+            session.pools[key].take(row["reward"], drawn)
+    rng = np.random.default_rng(0)
+    make = lambda pool: make_group(recipe, pool, rng)  # noqa: E731
+    return {
+        group.pool.key: {
+            pools[group.pool.key][place]["index"]: value
+            for place, value in zip(group.members.indices, group.advantages, strict=True)
+        }
+        for group in make_groups(recipe, list(session.pools.values()), make)[0]
+        if not group.dropped
+    }
+
+
+def check_steps(folder, settings, believed=None):
     """All three steps: verl learnt from the groups and advantages of the recorded pools."""
     config = config_of(settings)
     learnt, pools = learnt_rows(folder), recorded_pools(folder)
     assert sorted(learnt) == sorted(pools) == [1, 2, 3]
     for step in pools:
         assert len(pools[step]) == config.prompts.batch_size
-        for key, rows in pools[step].items():
-            pool = Pool(key, [row["reward"] for row in rows])
-            if has_zero_variance(pool.rewards) and config.group.zero_variance == "drop":
-                assert key not in learnt[step]
-                continue
-            group = select_group(pool, config.group.size, config.group.strategy)
-            values = advantages(pool, group, config.advantage.make())
-            expected = {rows[i]["index"]: a for i, a in zip(group.indices, values, strict=True)}
-            assert len(expected) == config.group.size
-            assert len(learnt[step][key]) == config.group.size
+        priors = believed and believed[step]
+        expected = expected_advantages(
+            config, pools[step], priors, learnt[step] if config.step.response_cap else None
+        )
+        assert sorted(learnt[step]) == sorted(expected)
+        for key, values in expected.items():
             found = learnt[step][key]
-            assert {i: row["advantage"] for i, row in found.items()} == pytest.approx(expected)
-            assert {i: row["reward"] for i, row in found.items()} == {
-                rows[i]["index"]: rows[i]["reward"] for i in group.indices
-            }
+            assert {i: row["advantage"] for i, row in found.items()} == pytest.approx(values)
+            rewards = {row["index"]: row["reward"] for row in pools[step][key]}
+            assert {i: row["reward"] for i, row in found.items()} == {i: rewards[i] for i in values}
 
 
 def check_sampler(folder, settings):
@@ -227,32 +251,18 @@ def test_single_responses_killed_after_the_second_step_and_resumed(tmp_path):
     """One response to each prompt, compared with what the sampler believed of it."""
     folder = tmp_path / "single"
     run_killed(folder, SINGLE)
-    believed = check_sampler(folder, SINGLE)
-    learnt, pools = learnt_rows(folder), recorded_pools(folder)
-    for step, priors in believed.items():
-        assert sorted(learnt[step]) == sorted(pools[step]) == sorted(priors)
-        assert len(priors) == config_of(SINGLE).prompts.batch_size
-        for key, (alpha, beta) in priors.items():
-            [drawn], [found] = pools[step][key], learnt[step][key].values()
-            assert found["reward"] == drawn["reward"]
-            assert found["advantage"] == pytest.approx(drawn["reward"] - alpha / (alpha + beta))
-    assert [line["trained_groups"] for line in metrics_of(folder)[1:]] == [8, 8, 8]
+    check_steps(folder, SINGLE, check_sampler(folder, SINGLE))
+    lines = metrics_of(folder)[1:]
+    assert [line["trained_groups"] for line in lines] == [8, 8, 8]
+    assert all(0 < line["capped_responses"] < 8 for line in lines)
 
 
 def test_both_streamed_on_two_workers_with_uneven_groups(tmp_path):
     """World size 2; groups of all responses, as many as it took, so the ranks' shares differ."""
     folder = tmp_path / "both"
     run(folder, BOTH, workers=2)
-    learnt, pools = learnt_rows(folder), recorded_pools(folder)
-    sizes = set()
-    for step, of_step in pools.items():
-        for key, rows in of_step.items():
-            if not has_zero_variance([row["reward"] for row in rows]):
-                sizes.add(len(rows))
-                mean = np.mean([row["reward"] for row in rows])
-                assert {i: row["advantage"] for i, row in learnt[step][key].items()} == (
-                    pytest.approx({row["index"]: row["reward"] - mean for row in rows})
-                )
+    check_steps(folder, BOTH)
+    sizes = {len(draws) for step in learnt_rows(folder).values() for draws in step.values()}
     assert len(sizes) > 1
     check_sampler(folder, BOTH)
     assert sum(line["surplus_draws"] for line in metrics_of(folder)[1:]) > 0

@@ -20,7 +20,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from rollwise.cli import main
-from rollwise.config import read_toml
+from rollwise.config import make_config, read_toml
 from rollwise.errors import ConfigError
 from rollwise.integrations.verl import settings as settings_module
 from rollwise.integrations.verl.overrides import overrides
@@ -80,6 +80,17 @@ def test_the_papers_run_has_the_papers_hyperparameters():
     assert (actor.grad_clip, rollout.temperature, config.trainer.n_gpus_per_node) == (1.0, 1.0, 8)
 
 
+def test_single_responses_are_the_default_as_they_are_of_train():
+    config, _ = compose_verl({})
+    own, usual = settings_of(config), make_config({})
+    assert own.learner.old_logprobs == "learner"
+    assert own.learner.model_copy(update={"old_logprobs": "engine"}) == usual.learner
+    assert own.model_copy(update={"learner": usual.learner}) == usual
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (256, 32, 1)
+    assert (actor.loss_agg_mode, rollout.calculate_log_probs) == ("seq-mean-token-mean", True)
+
+
 def test_what_was_given_arrives_as_it_was_given():
     """Quotes, backslashes, braces and line ends go through Hydra's grammar unharmed."""
     given = {
@@ -126,15 +137,16 @@ def config(composed):
 ROLLOUT = "actor_rollout_ref.rollout"
 REFUSED = [
     ("reward.reward_model.enable", True, "a colocated reward model grades after sampling"),
-    (f"{ROLLOUT}.n", 8, "`actor_rollout_ref.rollout.n` must be 4"),
+    (f"{ROLLOUT}.n", 8, "`actor_rollout_ref.rollout.n` must be 1"),
     (f"{ROLLOUT}.temperature", 0.7, "must be 1.0"),
     (f"{ROLLOUT}.top_p", 0.9, "whole distribution"),
     (f"{ROLLOUT}.top_k", 50, "whole distribution"),
     (f"{ROLLOUT}.logprobs_mode", "raw_logprobs", "temperature is part of the policy"),
     (f"{ROLLOUT}.full_determinism", True, "one name"),
+    (f"{ROLLOUT}.calculate_log_probs", False, "estimates gradients from them"),
     (f"{ROLLOUT}.over_sample_rate", 0.5, "finished first"),
     (f"{ROLLOUT}.response_length", 100, "must be 48"),
-    ("data.train_batch_size", 100, "must be 64"),
+    ("data.train_batch_size", 100, "must be 256"),
     ("data.gen_batch_size", 1, "asked at once"),
     ("algorithm.adv_estimator", "grpo", "must be 'rollwise'"),
     ("algorithm.use_kl_in_reward", True, "the rewards as graded"),
@@ -161,10 +173,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"group": {"zero_variance": "refill"}}, "group.zero_variance"),
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
-        ({"step": {"normalize_advantages": "center"}}, "step.normalize_advantages"),
-        ({"step": {"response_cap": 1.0}}, "step.response_cap"),
         ({"learner": {"max_divergence": 5e-3}}, "learner.max_divergence"),
-        ({"step": {"shift_beliefs": True}}, "step.shift_beliefs"),
         ({"learner": {"optimizer": "adamw_8bit"}}, "learner.optimizer"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
         ({"episode": {"max_seconds": 60}}, "episode.max_seconds"),

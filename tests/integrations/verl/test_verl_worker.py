@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,8 @@ from omegaconf import OmegaConf
 
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop, client
-from rollwise.integrations.verl.agent_loop import SessionWorker, new_session
-from rollwise.integrations.verl.reports import Order, PromptReport, order_of, report_of
+from rollwise.integrations.verl.agent_loop import SessionWorker
+from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
 from rollwise.integrations.verl.settings import train_config
 from rollwise.sampling import advantages, draw_seed, select_group
 
@@ -106,19 +107,26 @@ def sample(worker, queue, order=None, step=3):
     """Run one prompt through a worker; returns what it told the driver."""
     prompt = {
         "uid": "u",
-        "rollwise": (order or Order("p", step)).as_field(),
+        "rollwise": asdict(order or Order("p", step)),
         "raw_prompt": [{"content": "1+1?"}],
         "reward_model": {"ground_truth": "2"},
         "agent_name": "single_turn_agent",
     }
     asyncio.run(worker._run_prompt(prompt, {"temperature": 1.0}, {"validate": False, "step": step}))
     tag = queue.tags["train", "u"]
-    return report_of(tag["rollwise"]) if tag["status"] == "finished" else tag
+    return PromptReport(**tag["rollwise"]) if tag["status"] == "finished" else tag
+
+
+def learnt(report, **changed):
+    """The advantage of each of its draws that is trained on, as the driver computes it alone."""
+    recipe = recipe_of(**changed)
+    [pool] = pools_of(recipe, [report])
+    return report.advantages(report.group(recipe, pool))
 
 
 def expected_pool(changed=None, step=3):
     """The pool that the session of the core draws by the same rule."""
-    session = new_session(recipe_of(**(changed or {})), Order("p", step))
+    session = recipe_of(**(changed or {})).session(["p"], step)
     while draws := session.next_draws():
         for draw in draws:
             session.record(draw, float(draw.seed % 3 == 0), draw)
@@ -137,19 +145,19 @@ def test_pool_group_and_advantages_are_the_cores(queue, schedule):
     assert (report.key, report.rewards) == ("p", pool.rewards.tolist())
     assert report.exit_reason == pool.exit_reason == "satisfied"
     assert report.members == group.indices.tolist()
-    assert report.advantages == [
-        [index, value]
-        for index, value in zip(report.members, advantages(pool, group).tolist(), strict=True)
-    ]
+    values = advantages(pool, group).tolist()
+    assert learnt(report) == dict(zip(report.members, values, strict=True))
     rewards = pool.rewards
     assert worker.stored == [("u", i, rewards[i]) for i in group.indices]
     # The first four draws have 1, 2, 3 and 1 tokens of surprisal one half.
-    assert report.first == [
-        [1, 0.5, False, 1],
-        [2, 1.0, False, 1],
-        [3, 1.5, False, 1],
-        [1, 0.5, False, 1],
+    assert [figures[:5] for figures in report.figures[:4]] == [
+        [1, 0.5, False, 1, 1],
+        [2, 1.0, False, 1, 2],
+        [3, 1.5, False, 1, 3],
+        [1, 0.5, False, 1, 1],
     ]
+    improbable = 1 - np.exp(-0.5)
+    assert report.figures[2][5] == pytest.approx(improbable * np.sqrt(3))
 
 
 def test_every_draw_has_a_seed_of_its_own_where_the_engine_takes_one(queue):
@@ -166,8 +174,7 @@ def test_a_prompt_without_signal_is_reported_and_its_rows_have_no_advantage(queu
     worker = make_worker(graded=lambda correct: (0.0, None))
     report = sample(worker, queue)
     assert (report.dropped, report.exit_reason, len(report.rewards)) == (True, "exhausted", 12)
-    assert report.advantage_rows("u") == {f"u_{i}": 0.0 for i in range(4)}
-    assert report.zero_variance_group
+    assert learnt(report) == dict.fromkeys(range(4), 0.0)
 
 
 def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(queue):
@@ -176,19 +183,22 @@ def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(queue):
     shaped = sample(make_worker(graded=lambda c: (c - 0.5, float(c))), queue)
     assert (shaped.rewards, shaped.members) == (plain.rewards, plain.members)
     # r − mean does not change by a constant shift of all rewards.
-    assert shaped.advantages == [[i, pytest.approx(a)] for i, a in plain.advantages]
+    assert learnt(shaped) == pytest.approx(learnt(plain))
     halved = sample(make_worker(graded=lambda c: (c * 0.5, float(c))), queue)
-    assert halved.advantages == [[i, pytest.approx(a / 2)] for i, a in plain.advantages]
-    linear = {"objective": "linear"}
-    sides = sample(make_worker(graded=lambda c: (c * 0.5, float(c)), advantage=linear), queue)
-    assert sides.advantages == sample(make_worker(advantage=linear), queue).advantages
+    assert learnt(halved) == pytest.approx({i: a / 2 for i, a in learnt(plain).items()})
+    linear = {"advantage": {"objective": "linear"}}
+    assert learnt(halved, **linear) == learnt(plain, **linear)
 
 
-def test_what_the_sampler_believes_reaches_the_session():
-    recipe = recipe_of(exit={"give_up_below": 0.5})
-    [hopeless] = new_session(recipe, Order("p", 0, prior=(1.0, 60.0)))._prompts.values()
-    [unknown] = new_session(recipe, Order("p", 0))._prompts.values()
-    assert hopeless.pool.stopping.prior != unknown.pool.stopping.prior == (1.0, 1.0)
+def test_what_the_sampler_believes_reaches_the_worker_and_comes_back(queue):
+    give_up = {"exit": {"give_up_below": 0.5}}
+    worker = make_worker(graded=lambda correct: (0.0, None), **give_up)
+    hopeless = sample(worker, queue, Order("p", 3, prior=[1.0, 60.0]))
+    assert (hopeless.exit_reason, len(hopeless.rewards)) == ("futile", 4)
+    [pool] = pools_of(recipe_of(**give_up), [hopeless])
+    assert pool.prior == (1.0, 60.0)
+    assert pool.stopping.prior != (1.0, 1.0)
+    assert (pool.exit_reason, pool.rewards.tolist()) == ("futile", [0.0] * 4)
 
 
 def test_responses_are_recorded_where_they_are_asked_for(queue):
@@ -197,8 +207,10 @@ def test_responses_are_recorded_where_they_are_asked_for(queue):
     assert [row["index"] for row in report.records] == list(range(len(report.rewards)))
     first = report.records[2]
     assert (first["question"], first["answer"], first["response"]) == ("1+1?", "2", "7 7 1")
-    trained = [row["index"] for row in report.records if row["advantage"] is not None]
-    assert trained == report.members
+    [pool] = pools_of(recipe_of(), [report])
+    rows = report.samples(report.group(recipe_of(), pool))
+    trained = {row["index"]: row["advantage"] for row in rows if row["advantage"] is not None}
+    assert trained == learnt(report)
 
 
 def test_a_response_that_fails_three_times_costs_itself_alone(queue):
@@ -206,7 +218,8 @@ def test_a_response_that_fails_three_times_costs_itself_alone(queue):
     worker.broken = {1}
     report = sample(worker, queue)
     assert (report.lost, report.failures) == (1, 3)
-    assert 1 not in [index for index, _ in report.advantages]
+    assert 1 not in report.indices
+    assert 1 not in learnt(report)
 
 
 def test_a_prompt_that_cannot_be_sampled_fails_alone_and_says_so(queue):
@@ -225,14 +238,13 @@ def test_validation_is_verls_own(queue):
     assert queue.tags == {}
 
 
-def test_a_report_survives_the_journey_and_names_what_is_wrong(queue):
+def test_orders_and_reports_survive_the_journey(queue):
     report = sample(make_worker(), queue, Order("p", 3, recorded=True))
-    assert report_of(report.as_tag()) == report
-    order = Order("p", 3, prior=(1.5, 2.5), recorded=True)
-    assert order_of(json.loads(json.dumps(order.as_field()))) == order
-    assert report.pool(0.7).positives == sum(report.rewards)
-    with pytest.raises(ValueError, match="unknown exit reason 'tired'"):
-        PromptReport(**{**report.as_tag(), "exit_reason": "tired"})
+    assert PromptReport(**json.loads(json.dumps(asdict(report)))) == report
+    order = Order("p", 3, prior=[1.5, 2.5], recorded=True)
+    assert Order(**json.loads(json.dumps(asdict(order)))) == order
+    [pool] = pools_of(recipe_of(), [report])
+    assert pool.positives == sum(report.rewards)
 
 
 class Engine:
@@ -320,7 +332,7 @@ def test_a_response_of_several_turns_is_one_draw_with_its_price(queue):
     report = sample(looping(make_worker(**ONE), row(3, -2, 2, first=1, last=4)), queue)
     assert len(report.rewards) == 4
     assert report.tokens == 4 * 5  # the tool's two tokens were not drawn
-    assert report.first == [[5, 2.5, False, 2]] * 4
+    assert [figures[:5] for figures in report.figures] == [[5, 2.5, False, 2, 5]] * 4
     assert report.weights == [[1, 4]] * 4
     assert report.ends == {"done": 4}
 
@@ -355,7 +367,7 @@ def test_all_tokens_that_engines_drew_are_counted(queue):
     worker.broken = {1}
     report = sample(worker, queue)
     assert (len(report.rewards), report.lost, report.failures) == (3, 1, 3)
-    assert [tokens for tokens, *_ in report.first] == [4, 4, 4]
+    assert [tokens for tokens, *_ in report.figures] == [4, 4, 4]
     assert (report.tokens, report.failed_tokens) == (3 * 4 + 3 * 4, 3 * 4)
 
 
@@ -371,7 +383,7 @@ def test_the_turns_of_a_cancelled_draw_are_counted(queue):
     )
     report = sample(worker, queue)
     assert (len(report.rewards), report.surplus) == (1, 3)
-    assert sum(report.ledger["tokens"].values()) == 2
+    assert [tokens for tokens, *_ in report.figures] == [2]
     assert 2 < report.tokens < 2 + 3 * 200
 
 
@@ -467,4 +479,5 @@ def test_figures_without_log_probabilities_are_not_invented(queue):
         return outputs, fields
 
     worker._run_agent_loop = without
-    assert all(np.isnan(surprisal) for _, surprisal, _, _ in sample(worker, queue).first)
+    found = sample(worker, queue).figures
+    assert all(np.isnan(figures[1]) and np.isnan(figures[5]) for figures in found)

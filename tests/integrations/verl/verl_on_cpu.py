@@ -346,7 +346,7 @@ def watch(trainers):
     update_actor = trainers.PPOTrainer._update_actor
 
     def watched(self, batch, metrics):
-        fields = ["advantages", "response_mask", "rm_scores", "responses"]
+        fields = ["advantages", "response_mask", "rm_scores", "responses", "rollout_log_probs"]
         rows = trainers.tq.kv_batch_get(batch.keys, batch.partition_id, select_fields=fields)
         with (Path(os.environ["VERL_ON_CPU"]) / "learnt.jsonl").open("a") as file:
             for name, row in zip(batch.keys, rows, strict=True):
@@ -369,6 +369,7 @@ def as_learnt(trainer, name, row):
         "reward": float(row["rm_scores"].sum()),
         "mask": row["response_mask"].tolist(),
         "tokens": row["responses"].tolist(),
+        "logprobs": row["rollout_log_probs"].tolist(),
     }
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -15,13 +15,13 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl.client import SEEDED, Attempt, Spending
-from rollwise.integrations.verl.reports import Order, PromptReport, order_of
+from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
-from rollwise.sampling import Draw, Group, Pool, RolloutSession, draw_seed
+from rollwise.records import Row
+from rollwise.sampling import Draw, RolloutSession, draw_seed
 from rollwise.step import Episode, Span, StepRecipe, TrainedGroup, Usage, make_group
-from rollwise.step.ledger import group_ledger
-from rollwise.step.metrics import ResponseFigures
+from rollwise.step.figures import ResponseFigures
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,6 @@ class Graded(Episode):
     Attributes:
         draw: The draw.
         text: All that was said after the prompt, a line a turn; empty if it is not recorded.
-        score: Its reward; verl's word.
         outputs: verl's own form of the response: one or more rows to train on.
         fields: What verl stores beside it.
         weights: The versions of the weights that drew its first and its last token.
@@ -41,18 +40,10 @@ class Graded(Episode):
 
     draw: Draw
     text: str
-    score: float
+    reward: float
     outputs: Sequence[Any]
     fields: dict[str, Any]
     weights: tuple[int, int]
-
-
-class _Unsampled(RuntimeError):
-    """None of a prompt's draws could be completed; has the number of those that were lost."""
-
-    def __init__(self, lost: int) -> None:
-        super().__init__("none of its draws could be completed")
-        self.lost = lost
 
 
 class SessionWorker:
@@ -82,13 +73,11 @@ class SessionWorker:
         uid = prompt["uid"]
         await tq.async_kv_put(key=uid, partition_id="train", tag={"status": "running"})
         try:
-            order = order_of(prompt.pop(NAME))
-            report = await self._sample(order, prompt, sampling_params, trajectory, trace)
-            tag: dict[str, Any] = {"status": "finished", NAME: report.as_tag()}
-        except Exception as error:
+            order = Order(**prompt.pop(NAME))
+            tag = await self._sample(order, prompt, sampling_params, trajectory, trace)
+        except Exception:
             log.exception("prompt %s failed", uid)
-            lost = error.lost if isinstance(error, _Unsampled) else 0
-            tag = {"status": "failure", LOST: lost}
+            tag = {"status": "failure", LOST: 0}
         await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
 
     async def _sample(
@@ -98,8 +87,10 @@ class SessionWorker:
         sampling_params: dict[str, Any],
         trajectory: dict[str, Any],
         trace: bool,
-    ) -> PromptReport:
-        session = new_session(self.recipe, order)
+    ) -> dict[str, Any]:
+        """Sample a prompt and store its group's rows; returns the prompt's tag."""
+        priors = None if order.prior is None else [order.prior]
+        session = self.recipe.session([order.key], order.step, priors=priors)
         spent = Spending()
         seen: list[tuple[int, int]] = []
 
@@ -125,8 +116,10 @@ class SessionWorker:
         stale = await run_session(session, respond, None if self.mode == "sync" else too_old)
         pool = session.pools[order.key]
         if not len(pool):
-            raise _Unsampled(session.lost)
-        group = choose(self.recipe, pool, session.step)
+            log.error("prompt %s failed: none of its draws could be completed", prompt["uid"])
+            return {"status": "failure", LOST: session.lost}
+        rng = np.random.default_rng(draw_seed(self.recipe.seed, order.step, order.key, 0))
+        group = make_group(self.recipe, pool, rng)
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         records = []
@@ -134,7 +127,8 @@ class SessionWorker:
             answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
             question = str(prompt["raw_prompt"][-1]["content"])
             records = list(group.records(session.step, question, answer))
-        return report(session, group, self.recipe.group_size, spent, stale, records)
+        found = report(session, group, spent, stale, records)
+        return {"status": "finished", NAME: asdict(found)}
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
@@ -143,7 +137,8 @@ class SessionWorker:
             outputs[-1].extra_fields[LAST_TURN] = last_turn(outputs[-1].response_mask)
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
-        if wrong := unusable(outputs, self.mode):
+        needs_logprobs = self.mode != "sync" or self.recipe.response_cap > 0
+        if wrong := unusable(outputs, needs_logprobs):
             raise ValueError(f"the agent loop {wrong}")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]
         return outputs, fields
@@ -174,7 +169,6 @@ class SessionWorker:
             reward=float(final.reward_score),
             draw=draw,
             text=self._said(spans) if with_text else "",
-            score=float(final.reward_score),
             outputs=outputs,
             fields=fields,
             weights=weights_of(outputs),
@@ -210,12 +204,12 @@ def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:
     return int(first["min_global_steps"]), int(last["max_global_steps"])
 
 
-def unusable(outputs: Sequence[Any], mode: str) -> str | None:
+def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
     """Say what is missing in what an agent loop returned; None if it can be trained on.
 
     Args:
         outputs: verl's `AgentLoopOutput`s, one for each row.
-        mode: verl's name of the trainer.
+        needs_logprobs: Whether the log-probability of each token must be known.
     """
     if not outputs or not outputs[-1].response_ids:
         return "returned no response"
@@ -230,10 +224,10 @@ def unusable(outputs: Sequence[Any], mode: str) -> str | None:
             return "returned a row of which the model drew no token (response_mask is 0 throughout)"
         if known and len(known) != length:
             return f"returned {len(known)} response_logprobs for {length} tokens"
-        if mode != "sync" and not known:
+        if needs_logprobs and not known:
             return (
-                f"returned no response_logprobs, which verl's {mode!r} trainer needs: the response "
-                "is drawn by older weights than those that learn from it"
+                "returned no response_logprobs, which verl's asynchronous trainers need, because "
+                "other weights drew the response than learn from it, and `step.response_cap`"
             )
         if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
             return (
@@ -244,12 +238,6 @@ def unusable(outputs: Sequence[Any], mode: str) -> str | None:
     return None
 
 
-def new_session(recipe: StepRecipe, order: Order) -> RolloutSession:
-    """Start to sample one prompt."""
-    priors = None if order.prior is None else [order.prior]
-    return recipe.session([order.key], order.step, priors=priors)
-
-
 def correctness(response: Graded) -> float:
     """Return what the exit rule looks at: correctness as graded (`acc`), or else the score.
 
@@ -257,56 +245,37 @@ def correctness(response: Graded) -> float:
     policy learns from the score.
     """
     accuracy = response.outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
-    return response.score if accuracy is None else float(accuracy)
-
-
-def choose(recipe: StepRecipe, pool: Pool, step: int) -> TrainedGroup:
-    """Choose a pool's group, with the advantages of the scores where an objective compares them."""
-    rng = np.random.default_rng(draw_seed(recipe.seed, step, pool.key, 0))
-    group = make_group(recipe, pool, rng)
-    scores = [response.score for response in pool.responses]
-    objective = recipe.resolved_objective
-    if not objective.looks_at_rewards or scores == pool.rewards.tolist():
-        return group
-    scored = Pool(pool.key, scores, pool.responses, positive_threshold=pool.positive_threshold)
-    indices = group.members.indices
-    values = objective.advantages(scored, Group(indices, scored.rewards[indices]))
-    return replace(group, advantages=values)
+    return response.reward if accuracy is None else float(accuracy)
 
 
 def report(
     session: RolloutSession,
     group: TrainedGroup,
-    first: int,
     spent: Spending,
     stale: int,
-    records: list[Any],
+    records: list[Row],
 ) -> PromptReport:
     """Summarise the sampling of a prompt for the driver.
 
     Args:
         session: Of this prompt alone.
-        group: The prompt's group.
-        first: The draws that count as first.
+        group: The prompt's group; its advantages are the driver's to compute.
         spent: What its draws have cost.
         stale: Draws that were cancelled because the prompt's oldest response was too old.
         records: Its responses as rows, if they are to be recorded.
     """
     pool = group.pool
-    figures = [ResponseFigures.of(response) for response in pool.responses[:first]]
-    members = group.members.indices.tolist()
     return PromptReport(
         key=pool.key,
+        prior=pool.prior,
         rewards=pool.rewards.tolist(),
-        exit_reason=pool.exit_reason or "exhausted",
-        members=members,
-        advantages=[
-            [pool.responses[place].draw.index, value]
-            for place, value in zip(members, group.advantages.tolist(), strict=True)
-        ],
-        dropped=group.dropped,
-        first=[[f.tokens, f.surprisal, f.truncated, f.turns] for f in figures],
+        scores=[response.reward for response in pool.responses],
+        indices=[response.draw.index for response in pool.responses],
+        figures=[list(astuple(ResponseFigures.of(response))) for response in pool.responses],
         weights=[list(response.weights) for response in pool.responses],
+        exit_reason=pool.exit_reason or "exhausted",
+        members=group.members.indices.tolist(),
+        dropped=group.dropped,
         ends=dict(Counter(response.end for response in pool.responses)),
         tokens=spent.tokens,
         failed_tokens=spent.failed_tokens,
@@ -314,7 +283,6 @@ def report(
         stale=stale,
         failures=session.failures,
         lost=session.lost,
-        ledger=group_ledger(group),
         records=records,
     )
 

@@ -27,7 +27,7 @@ from rollwise.records import Row
 class AsyncPoolTrainer(PoolTrainer):
     """What both asynchronous trainers have in common."""
 
-    def _further_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
+    def _age_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
         left_out = list(self.replay_buffer.stale.values())
         return age_metrics(reports, left_out, figures, self.global_steps, len(self._under_way))
 

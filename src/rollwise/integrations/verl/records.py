@@ -9,8 +9,8 @@ from typing import Any
 from rollwise.config import TrainConfig
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.records import Row, RunFolder
-from rollwise.step import StepRecipe
-from rollwise.step.ledger import step_ledger
+from rollwise.step import StepRecipe, TrainedGroup
+from rollwise.step.ledger import group_ledger, step_ledger
 from rollwise.step.metrics import pool_metrics
 
 PHASES = {
@@ -27,11 +27,11 @@ class Recorder:
 
     Args:
         config: rollwise's settings.
-        path: The run's folder; with None nothing is written.
+        path: The run's folder.
     """
 
-    def __init__(self, config: TrainConfig, path: str | None) -> None:
-        self.folder = RunFolder(Path(path)) if path else None
+    def __init__(self, config: TrainConfig, path: str) -> None:
+        self.folder = RunFolder(Path(path))
         self._config = config
         self._began = time.perf_counter()
 
@@ -44,8 +44,6 @@ class Recorder:
             last: The metrics of `step` from its checkpoint: a run that was killed right after
                 writing that may not have logged them.
         """
-        if self.folder is None:
-            return
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.discard_after(step if step else -1)
         if not step:
@@ -59,42 +57,40 @@ class Recorder:
 
     def step(self, metrics: Row) -> None:
         """Log a step."""
-        if self.folder is not None:
-            self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
+        self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
 
-    def keep(self, reports: Iterable[PromptReport], step: int) -> None:
-        """Keep the responses that are to be recorded, of the prompts that `step` has used."""
-        if self.folder is not None:
-            rows = (row for report in reports for row in report.records)
-            self.folder.keep_samples(row | {"step": step} for row in rows)
+    def keep(
+        self, step: int, samples: Iterable[Row], visits: Iterable[Row], questions: Iterable[str]
+    ) -> None:
+        """Keep the responses to be recorded, and what a step found of each of its prompts.
 
-    def keep_visits(self, step: int, rows: Iterable[Row], questions: Iterable[str]) -> None:
-        """Keep what a step found of each of its prompts."""
-        if self.folder is not None:
-            for row, question in zip(rows, questions, strict=True):
-                self.folder.keep_visit(step, row, question)
-
-    def flush(self) -> None:
-        """Write the responses kept so far; called at every checkpoint, and at the end."""
-        if self.folder is not None:
-            self.folder.flush_samples()
+        They are written by `folder.flush_samples`.
+        """
+        self.folder.keep_samples(row | {"step": step} for row in samples)
+        for row, question in zip(visits, questions, strict=True):
+            self.folder.keep_visit(step, row, question)
 
 
 def step_metrics(
-    reports: Sequence[PromptReport], failed: Collection[int], recipe: StepRecipe
+    reports: Sequence[PromptReport],
+    groups: Sequence[TrainedGroup],
+    failed: Collection[int],
+    recipe: StepRecipe,
 ) -> dict[str, Any]:
-    """Summarise a step's reports as the other trainers do their pools.
+    """Summarise a step's groups as the other trainers do.
 
     Args:
         reports: One for each prompt that was sampled.
+        groups: Of these prompts, in the same order.
         failed: The lost draws of each prompt whose sampling failed.
         recipe: Of the step.
     """
+    pools = [group.pool for group in groups]
     metrics = pool_metrics(
-        [report.pool(recipe.positive_threshold) for report in reports],
-        [figures for report in reports for figures in report.first_draws],
-        zero_variance_groups=[report.zero_variance_group for report in reports],
-        trained_groups=sum(not report.dropped for report in reports),
+        pools,
+        [figures for pool in pools for figures in pool.responses[: recipe.group_size]],
+        zero_variance_groups=[group.members.zero_variance for group in groups],
+        trained_groups=sum(not group.dropped for group in groups),
         first=recipe.group_size,
         schedule=recipe.resolved_schedule,
         surplus=sum(report.surplus for report in reports),
@@ -104,7 +100,7 @@ def step_metrics(
         ends=sum((Counter(report.ends) for report in reports), Counter()),
     )
     ledger = step_ledger(
-        [report.ledger for report in reports],
+        [group_ledger(group) for group in groups],
         tokens=metrics["tokens"],
         surplus=metrics["surplus_draws"],
         failures=metrics["failed_draws"],

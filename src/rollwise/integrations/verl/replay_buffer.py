@@ -7,7 +7,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from rollwise.errors import RunError
-from rollwise.integrations.verl.reports import PromptReport, report_of
+from rollwise.integrations.verl.reports import PromptReport
 from rollwise.integrations.verl.settings import LOST, NAME
 
 FAILURES = 100
@@ -42,7 +42,7 @@ class _Pools:
             return untouched
         tags = tq.kv_list(partition_id)[partition_id]
         found = {uid: tags[uid].get(NAME) for uid in selected_prompt_uids}
-        reports = [(uid, report_of(tag)) for uid, tag in found.items() if tag is not None]
+        reports = [(uid, PromptReport(**tag)) for uid, tag in found.items() if tag is not None]
         self.reports = dict(sorted(reports, key=lambda item: str(item[1].key)))
         self.failed |= {uid: tags[uid].get(LOST, 0) for uid, tag in found.items() if tag is None}
         batch = super()._materialize_batch(  # type: ignore[misc]
@@ -78,7 +78,7 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
         stale, _, failed, _ = eviction_reasons
         if stale or failed:
             tags = tq.kv_list(partition_id)[partition_id]
-            self.stale |= {uid: report_of(tags[uid][NAME]) for uid in stale - failed}
+            self.stale |= {uid: PromptReport(**tags[uid][NAME]) for uid in stale - failed}
             self.failed |= {uid: tags[uid].get(LOST, 0) for uid in failed}
             self._failed_in_a_row += len(failed)
             if self._failed_in_a_row >= FAILURES:

@@ -1,13 +1,22 @@
-"""What driver and workers exchange: an order for each prompt, and a report of its sampling."""
+"""What driver and workers exchange: an order for each prompt, and a report of its sampling.
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Any, get_args
+Both travel as numbers, lists and text (`dataclasses.asdict`), which verl's queue keeps as they are,
+also in a checkpoint.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from rollwise.records import Row
-from rollwise.sampling import Pool, has_zero_variance
+from rollwise.sampling import Group, Pool
 from rollwise.sampling.draws import ExitReason, Key
-from rollwise.step.metrics import ResponseFigures
+from rollwise.sampling.objectives import advantages_by
+from rollwise.step import StepRecipe, TrainedGroup
+from rollwise.step.figures import ResponseFigures
+from rollwise.step.groups import compare
 
 
 @dataclass(frozen=True)
@@ -23,28 +32,27 @@ class Order:
 
     key: Key
     step: int
-    prior: tuple[float, float] | None = None
+    prior: Sequence[float] | None = None
     recorded: bool = False
-
-    def as_field(self) -> Row:
-        """Convert to what verl's queue keeps as it is, also in a checkpoint: numbers and text."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class PromptReport:
-    """One prompt's sampling, small enough to travel as metadata.
+    """One prompt's sampling.
 
     Attributes:
         key: The prompt.
-        rewards: What the exit rule looked at, of every response in the pool, in draw order.
+        prior: The belief that its order came with.
+        rewards: What the exit rule looked at, of each of the N responses in the pool, in draw
+            order.
+        scores: What advantages look at where the size of a reward counts, shape (N,).
+        indices: The draw that each response is of, shape (N,).
+        figures: The fields of each response's `ResponseFigures`, shape (N, 6).
+        weights: The versions of the weights that drew the first and the last token of each
+            response: the steps after whose updates they were loaded; shape (N, 2).
         exit_reason: Why sampling ended.
         members: The places in the pool of the responses that are trained on.
-        advantages: [draw index, advantage] of each member.
         dropped: Whether the group is left out because it carries no signal.
-        first: `ResponseFigures` of the first draws, as lists.
-        weights: For each response in the pool, the versions of the weights that drew its first and
-            its last token: the steps after whose updates they were loaded.
         ends: How many responses in the pool ended in which way.
         tokens: Of all draws, those included that are in no pool.
         failed_tokens: Those of failed attempts.
@@ -52,18 +60,19 @@ class PromptReport:
         stale: Draws cancelled because the prompt's oldest response was too old to wait for them.
         failures: Failed attempts at draws.
         lost: Draws that were given up after repeated failures.
-        ledger: Where its draws and tokens went (`group_ledger`).
         records: Rows for `samples/`, if they were asked for.
     """
 
     key: Key
+    prior: Sequence[float] | None
     rewards: list[float]
+    scores: list[float]
+    indices: list[int]
+    figures: list[list[Any]]
+    weights: list[list[int]]
     exit_reason: ExitReason
     members: list[int]
-    advantages: list[list[float]]
     dropped: bool
-    first: list[list[float]]
-    weights: list[list[int]]
     ends: dict[str, int]
     tokens: int
     failed_tokens: int
@@ -71,55 +80,45 @@ class PromptReport:
     stale: int
     failures: int
     lost: int
-    ledger: dict[str, dict[str, int]]
     records: list[Row]
 
-    def __post_init__(self) -> None:
-        if self.exit_reason not in get_args(ExitReason):
-            raise ValueError(f"prompt {self.key!r}: unknown exit reason {self.exit_reason!r}")
+    def group(self, recipe: StepRecipe, pool: Pool) -> TrainedGroup:
+        """Compare the members of the pool, by their scores where an objective looks at these."""
+        members = np.array(self.members, dtype=np.int64)
+        group = compare(recipe, pool, Group(members, pool.rewards[members]))
+        objective = recipe.resolved_objective
+        if not objective.looks_at_rewards or self.scores == self.rewards:
+            return group
+        scored = Pool(self.key, self.scores, positive_threshold=recipe.positive_threshold)
+        values = advantages_by(objective, scored, Group(members, scored.rewards[members]))
+        return replace(group, advantages=values)
 
-    def as_tag(self) -> Row:
-        """Convert to what TransferQueue takes as metadata: lists, numbers and text."""
-        return dataclasses.asdict(self)
+    def advantages(self, group: TrainedGroup) -> dict[int, float]:
+        """Map the draw of each member to its advantage; 0 if the group is left out."""
+        values = (group.advantages * (not group.dropped)).tolist()
+        return {
+            self.indices[place]: value for place, value in zip(self.members, values, strict=True)
+        }
 
-    def pool(self, positive_threshold: float) -> Pool:
-        """Rebuild the pool, without its responses."""
-        pool = Pool(self.key, self.rewards, positive_threshold=positive_threshold)
-        pool.exit_reason = self.exit_reason
-        return pool
-
-    @property
-    def zero_variance_group(self) -> bool:
-        """Whether all members have the same reward."""
-        return has_zero_variance([self.rewards[place] for place in self.members])
-
-    @property
-    def first_draws(self) -> list[ResponseFigures]:
-        """The figures of the first draws."""
-        return [ResponseFigures(int(t), float(s), bool(cut), int(n)) for t, s, cut, n in self.first]
-
-    @property
-    def trained(self) -> int:
-        """Draws that are trained on; none where all advantages are 0."""
-        teaches = not self.dropped and any(value for _, value in self.advantages)
-        return len(self.members) if teaches else 0
+    def samples(self, group: TrainedGroup) -> list[Row]:
+        """Return its rows for `samples/`, with the advantages that are trained on."""
+        values = self.advantages(group)
+        return [row | {"advantage": values.get(row["index"])} for row in self.records]
 
     def ages(self, step: int) -> list[int]:
         """Say of each response how many updates its first token's weights lack in `step`."""
         return [step - 1 - first for first, _ in self.weights]
 
-    def advantage_rows(self, uid: str) -> dict[str, float]:
-        """Map verl's name of each member's rollout, `UID_INDEX`, to its advantage."""
-        kept = 0.0 if self.dropped else 1.0
-        return {f"{uid}_{int(index)}": value * kept for index, value in self.advantages}
 
-
-def order_of(field: Row) -> Order:
-    """Read an order from its field."""
-    prior = field["prior"]
-    return Order(**field | {"prior": None if prior is None else tuple(prior)})
-
-
-def report_of(tag: dict[str, Any]) -> PromptReport:
-    """Read a report from its tag."""
-    return PromptReport(**tag)
+def pools_of(recipe: StepRecipe, reports: Sequence[PromptReport]) -> list[Pool]:
+    """Rebuild the pools of prompts, with what was believed of them and figures as responses."""
+    if not reports:
+        return []
+    priors: Any = [report.prior for report in reports] if recipe.uses_priors else None
+    pools = recipe.session([report.key for report in reports], 0, priors=priors).pools
+    for report in reports:
+        pool = pools[report.key]
+        for reward, figures in zip(report.rewards, report.figures, strict=True):
+            pool.take(reward, ResponseFigures(*figures))
+        pool.exit_reason = report.exit_reason
+    return list(pools.values())

@@ -49,14 +49,13 @@ def buffer_of(mode: str) -> tuple[str, str]:
     return BUFFERS, "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer"
 
 
-METHOD = {"prompts": {"type": "uniform"}, "step": {"shift_beliefs": False}}
-"""Reinforce-Ada where no method is given: verl has no place for the cap of single responses. Its
-workers sample prompts separately, and know nothing of the step's others."""
+DEFAULTS = {"learner": {"old_logprobs": "learner"}}
+"""Beside those of `rollwise train`: verl's engines do not compute exactly as its learners do."""
 
 
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Do what `rollwise.config.make_config` does, with the method that is verl's default."""
-    return make_config(METHOD, *layers)
+    """Do what `rollwise.config.make_config` does, with what is the default under verl."""
+    return make_config(DEFAULTS, *layers)
 
 
 def read_settings(
@@ -141,10 +140,11 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     """
     wrong = [
         *unsupported(settings, mode),
-        *_not_as_rollwise(config, settings, mode),
-        *_misaligned(config),
+        *_mismatched(config, settings, mode),
         *(_too_old(config, mode) if mode != "sync" else []),
     ]
+    if not _get(config, f"{NAME}.output"):
+        wrong.append(f"`{NAME}.output` must be the run's folder; it is not given")
     if wrong:
         raise ConfigError("\n".join(wrong))
 
@@ -192,9 +192,6 @@ def _followed(settings: TrainConfig) -> dict[str, tuple[tuple[Any, ...], str]]:
         "episode.max_turns": ((default["max_turns"].default,), limits),
         "episode.max_tokens": ((default["max_tokens"].default,), limits),
         "episode.max_seconds": ((None,), limits),
-        "step.normalize_advantages": (("none",), workers),
-        "step.shift_beliefs": ((False,), workers),
-        "step.response_cap": ((0,), workers),
         "learner.optimizer": (("adamw",), "own settings name the optimizer (`actor.optim`)"),
         "learner.response_cap": ((0,), "learners pack responses into one row"),
         "learner.max_divergence": ((0,), "loss has no such bound"),
@@ -231,34 +228,23 @@ def _too_old(config: Any, mode: str) -> list[str]:
     return wrong
 
 
-def _not_as_rollwise(config: Any, settings: TrainConfig, mode: str) -> list[str]:
-    """Settings that verl and rollwise both have must be equal."""
+def _mismatched(config: Any, settings: TrainConfig, mode: str) -> list[str]:
+    """Say which of verl's settings contradict rollwise's, or what was drawn and graded."""
     path, name = buffer_of(mode)
-    rollout = "actor_rollout_ref.rollout"
-    wanted = {
-        "algorithm.adv_estimator": NAME,
-        f"{rollout}.agent.agent_loop_manager_class": MANAGER,
-        "trainer.v1.sampler.custom_sampler.path": path,
-        "trainer.v1.sampler.custom_sampler.name": name,
-        "data.train_batch_size": settings.prompts.batch_size,
-        f"{rollout}.n": settings.group.size,
-        f"{rollout}.temperature": settings.engine.temperature,
-        f"{rollout}.response_length": settings.engine.max_new_tokens,
-    }
-    return [
-        f"`{key}` must be {value!r}, as rollwise's settings have it; it is {_get(config, key)!r}"
-        for key, value in wanted.items()
-        if _get(config, key) != value
-    ]
-
-
-def _misaligned(config: Any) -> list[str]:
-    """Settings by which the learner would see other responses or probabilities than were drawn."""
-    rollout, size = "actor_rollout_ref.rollout", _get(config, "data.train_batch_size")
-    colocated = _get(config, "reward.reward_model.enable")
+    rollout, size = "actor_rollout_ref.rollout", settings.prompts.batch_size
+    same = "as rollwise's settings have it"
+    distribution = "the learner's probabilities are of the whole distribution"
     rules: list[tuple[str, tuple[Any, ...], str]] = [
-        (f"{rollout}.top_p", (1,), "the learner's probabilities are of the whole distribution"),
-        (f"{rollout}.top_k", (-1,), "the learner's probabilities are of the whole distribution"),
+        ("algorithm.adv_estimator", (NAME,), same),
+        (f"{rollout}.agent.agent_loop_manager_class", (MANAGER,), same),
+        ("trainer.v1.sampler.custom_sampler.path", (path,), same),
+        ("trainer.v1.sampler.custom_sampler.name", (name,), same),
+        ("data.train_batch_size", (size,), same),
+        (f"{rollout}.n", (settings.group.size,), same),
+        (f"{rollout}.temperature", (settings.engine.temperature,), same),
+        (f"{rollout}.response_length", (settings.engine.max_new_tokens,), same),
+        (f"{rollout}.top_p", (1,), distribution),
+        (f"{rollout}.top_k", (-1,), distribution),
         (f"{rollout}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
         (f"{rollout}.full_determinism", (False,), "it gives the responses to a prompt one name"),
         (f"{rollout}.over_sample_rate", (0,), "it favours responses that are finished first"),
@@ -268,14 +254,12 @@ def _misaligned(config: Any) -> list[str]:
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
         ("skip.rollout_tq.enable", (None, False), "recorded rollouts hold no pools"),
     ]
-    if colocated:
-        rules.append(
-            (
-                "reward.reward_model.enable_resource_pool",
-                (True,),
-                "a colocated reward model grades after sampling, which rewards have to steer",
-            )
-        )
+    if settings.step.response_cap:
+        reason = "`step.response_cap` estimates gradients from them"
+        rules.append((f"{rollout}.calculate_log_probs", (True,), reason))
+    if _get(config, "reward.reward_model.enable"):
+        reason = "a colocated reward model grades after sampling, which rewards have to steer"
+        rules.append(("reward.reward_model.enable_resource_pool", (True,), reason))
     return [
         f"`{key}` must be {allowed[-1]!r}: {why}; it is {_get(config, key)!r}"
         for key, allowed, why in rules

@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import uuid
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,14 +25,17 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.verl.client import CancellingClient
 from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
-from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
 from rollwise.records.states import load_sampler, save_sampler
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
+from rollwise.step import TrainedGroup
+from rollwise.step.asking import ask, beliefs
 from rollwise.step.metrics import tell
+from rollwise.step.step import make_groups
 from rollwise.step.visits import visit_rows
 from rollwise.tasks.problem import problem_key
 
@@ -74,11 +79,12 @@ class PoolTrainer:
         ADV_ESTIMATOR_REGISTRY[NAME] = self._advantages
         self._row_advantages: list[float] = []
         self._under_way: dict[str, Key] = {}
-        self._used: dict[str, PromptReport] = {}
+        self._used: dict[str, tuple[PromptReport, TrainedGroup]] = {}
+        self._capped: Counter[str] = Counter()
         self._figures: Row = {}
         self._heldout: Row | None = None
         self._last: Row | None = None
-        self.recorder = Recorder(self.settings, config[NAME].get("output"))
+        self.recorder = Recorder(self.settings, config[NAME].output)
 
     # Prompts.
 
@@ -98,7 +104,7 @@ class PoolTrainer:
         """
         wanted = num_prompts or self.settings.prompts.batch_size
         busy = set(self._under_way.values())
-        keys: list[Any] = self.sampler.ask(num_prompts, exclude=busy)
+        keys: list[Any] = ask(self.sampler, wanted, busy)
         if len(keys) < wanted:
             raise RunError(
                 f"verl asks for {wanted} prompts, and {len(keys)} are left: of {len(self.places)} "
@@ -108,21 +114,17 @@ class PoolTrainer:
         rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
-        orders = (order.as_field() for order in self._orders(keys))
+        priors: Any = beliefs(self.recipe, self.sampler, keys).get("priors")
+        priors = [None] * len(keys) if priors is None else priors.tolist()
+        recorded = self.settings.records.prompts_per_step
+        orders = (
+            asdict(Order(key, self.global_steps, prior, place < recorded))
+            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
+        )
         rows[NAME] = np.fromiter(orders, dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch
-
-    def _orders(self, keys: list[Any]) -> list[Order]:
-        priors: Any = [None] * len(keys)
-        if self.recipe.uses_priors:
-            priors = [tuple(prior) for prior in self.sampler.pass_rate_priors(keys).tolist()]
-        recorded = self.settings.records.prompts_per_step
-        return [
-            Order(key, self.global_steps, prior, place < recorded)
-            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
-        ]
 
     # Rollouts.
 
@@ -130,14 +132,9 @@ class PoolTrainer:
         """Return a client of verl's rollout engines that can cancel responses."""
         return self.llm_server_manager.get_client(client_cls=CancellingClient)
 
-    def on_sample_end(self) -> None:
-        """Remember the prompts of a mini-batch."""
-        super().on_sample_end()  # type: ignore[misc]
-        self._used |= self.replay_buffer.reports
-
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """Take a step, tell the sampler the pass rates of its prompts, and measure it."""
-        self._used = {}
+        self._used, self._capped = {}, Counter()
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
         self._tell()
         metrics.update(numbers(self._figures))
@@ -145,27 +142,27 @@ class PoolTrainer:
 
     def _tell(self) -> None:
         stale, failed = self.replay_buffer.stale, self.replay_buffer.failed
-        reports = list(self._used.values())
-        told = [*reports, *stale.values()]
-        keys = [report.key for report in told]
-        pools = [report.pool(self.recipe.positive_threshold) for report in told]
-        correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
-        trained = [report.trained for report in reports] + [0] * len(stale)
+        reports = [report for report, _ in self._used.values()]
+        groups = [group for _, group in self._used.values()]
+        left_out = list(stale.values())
+        pools = [*(group.pool for group in groups), *pools_of(self.recipe, left_out)]
+        keys = [pool.key for pool in pools]
+        trained = [group.trained for group in groups] + [0] * len(left_out)
         visits = visit_rows(self.sampler, pools, trained)
-        self.recorder.keep_visits(self.global_steps, visits, map(self._question, keys))
         for uid in (*self._used, *stale, *failed):
             self._under_way.pop(uid)
-        figures = step_metrics(reports, list(failed.values()), self.recipe)
+        correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
+        figures = step_metrics(reports, groups, list(failed.values()), self.recipe) | self._capped
         self._figures = (
-            figures
-            | self._further_figures(reports, figures)
-            | tell(self.sampler, keys, correct, drawn)
+            figures | self._age_figures(reports, figures) | tell(self.sampler, keys, correct, drawn)
         )
-        self.recorder.keep(told, self.global_steps)
+        samples = [row for report, group in self._used.values() for row in report.samples(group)]
+        samples += [row for report in left_out for row in report.records]
+        self.recorder.keep(self.global_steps, samples, visits, map(self._question, keys))
         stale.clear()
         failed.clear()
 
-    def _further_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
+    def _age_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
         return {}
 
     def _question(self, key: Any) -> str:
@@ -176,9 +173,19 @@ class PoolTrainer:
     # Advantages.
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Compare the responses of a batch: of a step, or of one of its mini-batches."""
+        reports = self.replay_buffer.reports
+        by_key = {report.key: report for report in reports.values()}
+        pools = pools_of(self.recipe, list(reports.values()))
+        groups, capped = make_groups(
+            self.recipe, pools, lambda pool: by_key[pool.key].group(self.recipe, pool)
+        )
+        self._capped.update(capped)
         known: dict[str, float] = {}
-        for uid, report in self.replay_buffer.reports.items():
-            known |= report.advantage_rows(uid)
+        for (uid, report), group in zip(reports.items(), groups, strict=True):
+            self._used[uid] = report, group
+            values = report.advantages(group)
+            known |= {f"{uid}_{index}": value for index, value in values.items()}
         self._row_advantages = [
             0.0 if tag.get("is_padding") else known[name.rsplit("_", 1)[0]]
             for name, tag in zip(batch.keys, batch.tags, strict=True)
@@ -203,7 +210,7 @@ class PoolTrainer:
 
     def _save_checkpoint(self) -> None:
         """Write the sampler's state first, because verl marks a checkpoint as complete last."""
-        self.recorder.flush()
+        self.recorder.folder.flush_samples()
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         with written_whole(folder / NAME) as partial:
             partial.mkdir(parents=True)
@@ -265,7 +272,7 @@ class PoolTrainer:
             line["heldout"], self._heldout = self._heldout, None
         self.recorder.step(line)
         if global_steps >= self.total_training_steps:
-            self.recorder.flush()
+            self.recorder.folder.flush_samples()
 
     def _line(self) -> Row:
         return {"step": self.global_steps, **self._figures, "seconds": seconds(self.timing_raw)}
