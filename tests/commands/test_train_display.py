@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rollwise.commands.train_display import TrainingDisplay
+from rollwise.config import make_config
 
 METRICS = {
     "step": 1,
@@ -90,3 +91,23 @@ def test_a_signal_that_comes_while_a_step_is_printed_ends_nothing_but_the_run():
     file.flush()
     lines = terminal.written.decode().splitlines()
     assert [line.split()[0] for line in lines if line.strip()] == ["step", "SIGTERM:"]
+
+
+def test_what_goes_wrong_is_said_once_as_it_comes_and_not_again_after_resuming():
+    config = make_config({"exit": {"type": "balanced"}}).model_dump(mode="json")
+    line = METRICS | {"draws_per_prompt": 4.0, "trained_groups": 0}
+    lines = [line | {"step": step} for step in range(1, 21)]
+    shown = io.StringIO()
+    console = Console(file=shown, width=80)
+    display = TrainingDisplay(console, lambda: 20, config=config)
+    for each in lines:
+        display.on_step(each)
+    said = " ".join(shown.getvalue().split())
+    assert said.count("warning: No group is trained on (since step 1).") == 1
+    assert "choose prompts by pass rate" in said
+    again = io.StringIO()
+    resumed = TrainingDisplay(
+        Console(file=again, width=80), lambda: 30, 20, config=config, lines=lines
+    )
+    resumed.on_step(line | {"step": 25})
+    assert "warning" not in again.getvalue()

@@ -50,8 +50,10 @@ def test_a_sound_run_has_nothing_to_look_at():
         ("Entropy is rising", "entropy", 0.5, 4.0, 33),
         # Above 0.2 once 4 of 10 are 0.6.
         ("Much is clipped", "clip_fraction", 0.0, 0.6, 34),
+        # Above 0.05 and five times 0.008 once 6 of 10 are 0.08 and 4 are 0.008: 0.0512.
+        ("Clipping has jumped", "clip_fraction", 0.008, 0.08, 36),
         # Above 0.1 once 3 of 10 are 0.4 and 7 are 0.02: 0.134.
-        ("Truncation is rising", "truncated", 0.02, 0.4, 33),
+        ("Many responses are cut", "truncated", 0.02, 0.4, 33),
         # Below 0 once 5 of 10 are −0.4 and 5 are 0.3.
         ("Beliefs are stale", "belief_skill", 0.3, -0.4, 35),
         # Above 0.5 once 6 of 10 are 0.8 and 4 are 0.1: 0.52.
@@ -65,6 +67,11 @@ def test_a_trend_is_found_since_the_step_where_its_mean_crosses(title, name, bef
     (only,) = findings(lines, CONFIG)
     assert (only.title, only.step) == (title, since)
     assert only.what and only.advice
+
+
+def test_most_responses_cut_from_the_beginning_are_found():
+    assert found(run(truncated=0.6))["Many responses are cut"].step == 10
+    assert findings(run(truncated=0.4), CONFIG) == []
 
 
 def test_a_trend_that_has_ended_is_not_a_warning():

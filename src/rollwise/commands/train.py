@@ -8,13 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from rollwise.commands.folder import recorded_settings
-from rollwise.commands.train_display import TrainingDisplay, summary_table
+from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import PolicyError, RollwiseError
 from rollwise.files import damaged_files
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.reports import LiveReport, write_report
+from rollwise.reports.findings import findings
 from rollwise.signals import TERMINATING, Dropped, Terminated
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
@@ -77,6 +78,8 @@ def train(
             f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
             "included; each got no reward"
         )
+    for finding in findings(folder.read_metrics(), config.model_dump(mode="json")):
+        console.print(describe_finding(finding), style="yellow")
     console.print(f"report: {write_report(path)}", markup=False)
     return True
 
@@ -121,7 +124,13 @@ def train_in(
         with (
             run.parts,
             TrainingDisplay(
-                console, lambda: run.expected_steps, run.step, config.checkpoint.grace, after_step
+                console,
+                lambda: run.expected_steps,
+                run.step,
+                config.checkpoint.grace,
+                after_step,
+                config.model_dump(mode="json"),
+                folder.read_metrics() if resume else (),
             ) as display,
         ):
             run.droppable = display.stop.droppable

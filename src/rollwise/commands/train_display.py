@@ -11,10 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rollwise.records import Row
+from rollwise.reports.findings import Finding, findings
 from rollwise.signals import TERMINATING, StopRequest
 
 LINES = 20
 """Lines printed over a run, about, where the output is not a terminal."""
+
+LOOKED_AT = 5
+"""Steps between two looks at what goes wrong."""
 
 
 class _Bar(Progress):
@@ -37,6 +41,8 @@ class TrainingDisplay:
         done: Steps done before.
         grace: Seconds that a step that is being drawn has left after SIGTERM and SIGHUP.
         after_step: Is called when a finished step has been shown.
+        config: The settings of the run, by which what goes wrong is explained.
+        lines: The metrics of the steps before.
 
     Attributes:
         stop: What the signals ask for.
@@ -49,11 +55,15 @@ class TrainingDisplay:
         done: int = 0,
         grace: float = 0.0,
         after_step: Callable[[], None] = lambda: None,
+        config: Mapping[str, Any] | None = None,
+        lines: Iterable[Row] = (),
     ) -> None:
         self.stop = StopRequest(grace, self._on_request)
         self._saying: list[threading.Thread] = []
         self._console, self._steps, self._after_step = console, steps, after_step
         self._accuracy: float | None = None
+        self._config, self._lines = config, list(lines)
+        self._said = {finding.title for finding in self._findings()}
         self._bar = _Bar(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -109,7 +119,22 @@ class TrainingDisplay:
             )
         elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
             self._console.print(f"step {step:>4}  {line}  {speed}", soft_wrap=True)
+        self._lines.append(metrics)
+        if step % LOOKED_AT == 0 or "heldout" in metrics:
+            for finding in self._findings():
+                if finding.title not in self._said:
+                    self._said.add(finding.title)
+                    self._console.print(describe_finding(finding), style="yellow")
         self._after_step()
+
+    def _findings(self) -> list[Finding]:
+        return [] if self._config is None else findings(self._lines, self._config)
+
+
+def describe_finding(finding: Finding) -> Text:
+    """Say in a few lines what goes wrong in a run, since when, and what to do."""
+    since = f"since step {finding.step}" if finding.step else "from the beginning"
+    return Text(f"warning: {finding.title} ({since}). {finding.what} {finding.advice}")
 
 
 def _describe(metrics: Row, accuracy: float | None) -> str:

@@ -25,8 +25,11 @@ ENTROPY_FALLEN, ENTROPY_RISEN = 0.2, 3.0
 CLIPPED, WEIGHTS_AT_CAP, GAP = 0.2, 0.05, 0.1
 """Share of clipped tokens; share of importance weights at the cap; nats a token."""
 
-TRUNCATED, TRUNCATION_RISEN = 0.1, 1.5
-"""Share of truncated responses, and how many times that at the beginning."""
+TRUNCATED, TRUNCATION_RISEN, MOSTLY = 0.1, 1.5, 0.5
+"""Share of truncated responses, how many times that at the beginning, and what is always too much."""
+
+CLIP_JUMP, TIMES_CLIPPED = 0.05, 5.0
+"""Share of clipped tokens, and how many times that at the beginning, that come before a stall."""
 
 WITHOUT_SIGNAL = 0.5
 """Share of groups."""
@@ -223,11 +226,19 @@ def _rules(
         f"Their log-probabilities differ by {gap[-1]:.2f} nats a token.",
         "Check that both have the same weights, precision and temperature.",
     )
+    yield (
+        (clipped > np.fmax(CLIP_JUMP, TIMES_CLIPPED * clipped[FEWEST_STEPS - 1]))
+        & (clipped <= CLIPPED),
+        "Clipping has jumped",
+        f"{100 * clipped[-1]:.1f} % of the tokens are clipped, and "
+        f"{100 * clipped[FEWEST_STEPS - 1]:.1f} % at the beginning; some runs stall after that.",
+        "Watch the reward, and lower `learner.learning_rate` if it falls.",
+    )
     cut = figure("truncated")
     begun = cut[FEWEST_STEPS - 1]
     yield (
-        cut > np.fmax(TRUNCATED, TRUNCATION_RISEN * begun),
-        "Truncation is rising",
+        cut > np.fmin(MOSTLY, np.fmax(TRUNCATED, TRUNCATION_RISEN * begun)),
+        "Many responses are cut",
         f"{100 * cut[-1]:.0f} % of the responses are cut at the limit, and {100 * begun:.0f} % at "
         "the beginning; a cut response seldom has an answer.",
         "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
