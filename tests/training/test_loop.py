@@ -14,7 +14,7 @@ import torch
 
 from rollwise.config import make_config
 from rollwise.engines import Completion, Engine
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, RunError
 from rollwise.grading import Grader
 from rollwise.models.loading import in_bfloat16
 from rollwise.prompts import Uniform
@@ -290,6 +290,26 @@ def test_failures_of_the_grader_are_counted_step_by_step(tmp_path):
     run = make_run(tmp_path)
     run.grader.failures = 100
     assert [train_step(run, step)["grader_failures"] for step in (1, 2)] == [2, 2]
+
+
+class FailingGrader(FakeGrader):
+    """Counts a failure a response."""
+
+    def grade(self, responses, answers):
+        self.failures += len(responses)
+        return np.zeros(len(responses))
+
+
+def test_a_step_of_which_all_failed_stops_the_run_unless_told_otherwise(tmp_path):
+    run = make_run(tmp_path)
+    run.grader = FailingGrader()
+    with pytest.raises(RunError, match=r"grader failed on all 48 responses of step 1.*stop_if_all"):
+        train_step(run, 1)
+    assert not run.learner.learnt
+    (tmp_path / "on").mkdir()
+    going_on = make_run(tmp_path / "on", grading={"stop_if_all_fail": False})
+    going_on.grader = FailingGrader()
+    assert train_step(going_on, 1)["grader_failures"] == 48
 
 
 def test_the_first_prompts_of_a_step_are_recorded_whole(tmp_path):

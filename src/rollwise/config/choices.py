@@ -257,6 +257,8 @@ class GradingSection(Typed):
     workers: int | None = Field(None, ge=1, le=4096)
     """Processes that grade (not `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
+    stop_if_all_fail: bool = True
+    """Stop `train` with an error where grader or environment fail on all responses of a step."""
 
     def make(self) -> Any:
         """Return the settings that open the grader."""

@@ -26,7 +26,7 @@ CLIPPED, WEIGHTS_AT_CAP, GAP = 0.2, 0.05, 0.1
 """Share of clipped tokens; share of importance weights at the cap; nats a token."""
 
 TRUNCATED, TRUNCATION_RISEN, MOSTLY = 0.1, 1.5, 0.5
-"""Share of truncated responses, how many times that at the beginning, and what is always too much."""
+"""Share of truncated responses, how many times that at the beginning, and what is too much."""
 
 CLIP_JUMP, TIMES_CLIPPED = 0.05, 5.0
 """Share of clipped tokens, and how many times that at the beginning, that come before a stall."""

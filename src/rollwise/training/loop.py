@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from rollwise.errors import RunError
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
@@ -98,7 +99,28 @@ def draw(run: Run, number: int) -> tuple[Row, list[Example]]:
     _keep_samples(run, step, number)
     failed = run.grader.failures - failed_before
     metrics = {"step": number, **step.metrics, "grader_failures": failed}
+    if run.config.grading.stop_if_all_fail:
+        _refuse_all_failed(metrics)
     return metrics, step.examples(run.prompts)
+
+
+def _refuse_all_failed(metrics: Row) -> None:
+    """Stop a run of which a whole step failed: its rewards say nothing of the responses.
+
+    Raises:
+        RunError: Says what failed.
+    """
+    failed = {
+        "the grader failed on": metrics["grader_failures"],
+        "the environment failed in": metrics.get("ends", {}).get("failed", 0),
+    }
+    for what, count in failed.items():
+        if count and count >= metrics["draws"]:
+            raise RunError(
+                f"{what} all {count:,} responses of step {metrics['step']}, so there is nothing to "
+                "learn; the log has the first reason. Mend it and repeat the command, or set "
+                "`grading.stop_if_all_fail = false`"
+            )
 
 
 def learn(run: Run, metrics: Row, examples: Sequence[Example]) -> Row:
