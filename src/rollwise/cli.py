@@ -200,7 +200,7 @@ RUN_COMMANDS = {
         "Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
         "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
         "command with the same --output resumes. See docs/evaluate.md.",
-        "--model.path runs/first --samples 16 --output runs/evaluation",
+        "--model.path runs/first --output runs/second",
     ),
     "prepare": RunCommand(
         PrepareConfig,
@@ -208,7 +208,7 @@ RUN_COMMANDS = {
         "Read problems, remove duplicates, check reference solutions, estimate the "
         "pass rate of each by a model's responses, and write those within a range. Interrupted, "
         "the same command with the same --output resumes. See docs/prepare.md.",
-        "--data.sources problems.jsonl --selection.range hard --output runs/prepared",
+        "--data.sources problems.jsonl --output runs/third",
     ),
     "compare": RunCommand(
         CompareConfig,
@@ -217,7 +217,7 @@ RUN_COMMANDS = {
         "held-out accuracy at equal cost, with intervals over seeds; or replay recorded rewards. "
         "Interrupted, the same command with the same --output resumes. See docs/compare.md.",
         "methods.toml --seeds 4 --output runs/comparison",
-        "[--folders RUN,RUN] [--rewards PATH] [--key VALUE]",
+        "[--key VALUE]",
     ),
 }
 

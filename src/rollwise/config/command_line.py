@@ -102,8 +102,9 @@ def settings_help(kind: type[CommandConfig]) -> str:
         sections.setdefault(section, []).append(key)
     lines = ["settings, as --section.key VALUE (all are described in docs/settings.md):"]
     for section, keys in sections.items():
-        start = f"  {f'--{section}.' if section else '--'}"
-        listed = textwrap.wrap(", ".join(dict.fromkeys(keys)), 56, break_long_words=False)
+        start = f"  --{section}." if section else ""
+        names = keys if section else [f"--{key}" for key in keys]
+        listed = textwrap.wrap(", ".join(names), 56, break_on_hyphens=False)
         lines += [f"{start:20}{listed[0]}", *(f"{'':20}{line}" for line in listed[1:])]
     return "\n".join(lines)
 
