@@ -24,7 +24,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rollwise.cli import make_parser
-from rollwise.config import setting_names
 
 ROOT = Path(__file__).parents[1]
 PAGES, SITE = ROOT / "build/pages", ROOT / "build/site"
@@ -142,14 +141,14 @@ def use_own_shim(site: Path) -> None:
 
 def command_line_page() -> str:
     """Return the page of the command line: what each command is for, and its own options."""
-    parser = make_parser([])
+    parser = make_parser()
     commands = commands_of(parser)
     short = {action.dest: action.help for action in commands._get_subactions()}
     lines = ["# Command line", "", f"{parser.description}", "", "| command | |", "|---|---|"]
     lines += [f"| [`{name}`](#rollwise-{name}) | {short[name]} |" for name in commands.choices]
     lines += ["", "Every setting is an option too, `--section.key VALUE`: [Settings](settings.md)."]
     for name in commands.choices:
-        command = commands_of(make_parser([name])).choices[name]
+        command = commands.choices[name]
         usage = " ".join(command.format_usage().removeprefix("usage: ").split())
         lines += ["", f"## `rollwise {name}`", "", f"{command.description}", "", f"    {usage}", ""]
         lines += options_of(command)
@@ -164,12 +163,9 @@ def commands_of(parser: argparse.ArgumentParser) -> Any:
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yield the arguments and options of a command that are no settings, as Markdown."""
-    kind = parser.get_default("kind")
-    settings = {f"--{name}" for name in setting_names(kind)} if kind else set()
-    settings |= {f"--{name.partition('.')[0]}" for name in settings}
     for action in parser._actions:
         names = action.option_strings or [action.dest]
-        if action.dest != "help" and "." not in names[0] and not settings & set(names):
+        if action.dest != "help":
             yield f"- {', '.join(f'`{name}`' for name in names)}: {action.help}"
 
 

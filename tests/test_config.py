@@ -13,6 +13,7 @@ from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
     LearnerSettings,
+    PlanConfig,
     PrepareConfig,
     TrainConfig,
     make_config,
@@ -21,7 +22,6 @@ from rollwise.config import (
     sections_of,
     setting_names,
 )
-from rollwise.config.reading import _help_texts
 from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError
 from rollwise.models.saved import list_checkpoints
@@ -515,14 +515,6 @@ def test_a_bad_value_is_not_blamed_on_the_defaults_that_hang_on_it():
     assert message == "`exit`: samples must be at least 1, got 0"
 
 
-@pytest.mark.parametrize("option", ["--learner.lr", "--stpes"])
-def test_an_unknown_option_ends_with_code_2_and_is_named(option, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["train", option, "3"])
-    assert ended.value.code == 2
-    assert f"there is no setting `{option.removeprefix('--')}`" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("others", "grading"),
     [
@@ -590,7 +582,7 @@ def test_a_bad_value_on_the_command_line_ends_with_code_2_and_one_line(capsys, t
 @pytest.mark.parametrize(
     ("command", "setting", "value"),
     [
-        ("train", "data.environment_arguments", "{count = 4}"),
+        ("train", "data.environment_arguments", "{count: 4}"),
         ("evaluate", "benchmarks", "[problems.jsonl"),
     ],
 )
@@ -665,20 +657,58 @@ def test_every_setting_is_described():
             assert [key for key, setting in own if not setting.description] == []
 
 
-def test_help_tells_the_defaults_with_and_without_a_method():
-    texts = dict(_help_texts(TrainConfig))
-    for name, default in (
-        ("exit.type", "(default: fixed_count where no method is named, else balanced)"),
-        ("prompts.type", "(default: worth where no method is named, else uniform)"),
-        ("schedule.type", "(default: rounds)"),
-        ("exit.samples", "(default: 4) (where no method is named: 1)"),
-        ("engine.max_new_tokens", "(built-in model: 48)"),
-        (
-            "learner.learning_rate",
-            "(built-in model: 0.0002) (where no method is named: 0.00014)",
-        ),
-    ):
-        assert texts[name].endswith(default), texts[name]
+@pytest.mark.parametrize("command", ["train", "evaluate", "prepare", "compare", "plan", "verl"])
+def test_help_has_an_example_and_names_every_setting(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"Example: rollwise {command} " in shown and "docs/settings.md" in shown
+    kinds = {"evaluate": EvaluateConfig, "prepare": PrepareConfig}
+    kinds |= {"compare": CompareConfig, "plan": PlanConfig}
+    for name in setting_names(kinds.get(command, TrainConfig)):
+        section, _, key = name.rpartition(".")
+        assert key in shown and (f"--{section}" in shown), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "there is no command `trian`; did you mean `train`?"),
+        (["train", "--stpes", "3"], "there is no setting `stpes`; did you mean `steps`?"),
+        (["train", "--learner.lr=3"], "there is no setting `learner.lr`"),
+        (["train", "--steps"], "`--steps` needs a value"),
+        (["train", "--steps", "--output", "x"], "`--steps` needs a value"),
+        (["compare", "--base.steps", "3"], "there is no setting `base.steps`"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_code_2_and_a_hint(arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--exit.type=fixed_count", "--exit.samples=3"],
+        ["--exit", '{"type": "fixed_count", "samples": 3}'],
+        ["--exit", '{type = "fixed_count"}', "--exit.samples", "3"],
+    ],
+)
+def test_a_section_is_given_by_keys_or_as_a_table(settle, arguments):
+    assert settle(*arguments, toml="[exit]\npositives = 3\n").exit.make() == FixedCount(3)
+
+
+@pytest.mark.parametrize("given", [{"steps": True}, {"learner": {"max_grad_norm": False}}])
+def test_a_truth_value_is_no_number(given):
+    assert "should be a number; it is " in refusal(given)
+
+
+def test_a_method_needs_a_name():
+    with pytest.raises(ConfigError, match="a name is empty"):
+        make_settings(CompareConfig, {"methods": {"": {}}, "steps": 3})
 
 
 def without_other_programs(given):

@@ -91,7 +91,11 @@ def test_the_command_is_installed():
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["train"], ["report"], ["evaluate"], ["prepare"], ["verl"]]
+    "arguments",
+    [
+        [],
+        *([name] for name in ("train", "report", "evaluate", "prepare", "compare", "plan", "verl")),
+    ],
 )
 def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -106,9 +110,9 @@ def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
 def test_help_names_the_commands_and_the_settings(capsys):
     for arguments, names in [
         ([], ["train", "report", "evaluate", "prepare", "verl", "--version"]),
-        (["evaluate"], ["--output", "--resume", "--benchmarks", "--baseline", "--model.path"]),
-        (["prepare"], ["--output", "--resume", "--data.sources", "--selection.range"]),
-        (["train"], ["--output", "--resume", "--exit.type", "--model.path", "--steps"]),
+        (["evaluate"], ["--output", "--resume", "--benchmarks", "--baseline", "--model."]),
+        (["prepare"], ["--output", "--resume", "--data.", "--selection."]),
+        (["train"], ["--output", "--resume", "--exit.", "--model.", "--steps"]),
     ]:
         with pytest.raises(SystemExit):
             main([*arguments, "--help"])

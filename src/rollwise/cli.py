@@ -1,9 +1,11 @@
 """The command line: parses arguments, and calls the command."""
 
 import argparse
+import difflib
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -13,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import CliSettingsSource, SettingsError
 from rich.console import Console
 from rich.logging import RichHandler
 
@@ -25,12 +26,14 @@ from rollwise.config import (
     PlanConfig,
     PrepareConfig,
     TrainConfig,
-    add_settings,
-    explain_unknown,
     read_toml,
-    with_plugins,
 )
-from rollwise.config.command_line import plugins_given
+from rollwise.config.command_line import (
+    check_names,
+    read_given,
+    settings_help,
+    split_settings,
+)
 from rollwise.errors import (
     ConfigError,
     RollwiseError,
@@ -42,9 +45,6 @@ from rollwise.files import is_locked, locked
 from rollwise.signals import Terminated, terminated_by_signals
 
 Commands = Any  # argparse's class of it is private
-Plugins = Mapping[str, Any] | None
-"""Settings that name plug-ins, whose own settings are options too; None for a command that is not
-called, which is left without options, because it takes long to make them."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it; after another signal, 128 and its number."""
@@ -76,28 +76,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return RollwiseError.exit_code
 
 
-def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Make the parser; only the command that the arguments name gets its options."""
-    called = next((word for word in arguments if not word.startswith("-")), "")
-    plugins = plugins_given(arguments) if called in ADD else None
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of everything but the settings."""
     parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
     parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _add_report(commands)
     _add_doctor(commands)
-    for name, add in ADD.items():
-        add(commands, plugins if name == called else None)
+    for name, command in RUN_COMMANDS.items():
+        command.add(name, commands)
+    _add_plan(commands)
+    _add_verl(commands)
     return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; `settings` of the result has the settings, as name and text.
+
+    Raises:
+        SystemExit: It asks for help, or is no command line; what is wrong has been printed.
+    """
+    parser = make_parser()
+    [commands] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    name = arguments[0] if arguments else ""
+    called = commands.choices.get(name)
+    if called is None and name and not name.startswith("-"):
+        near = difflib.get_close_matches(name, commands.choices, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(commands.choices)}"
+        parser.error(f"there is no command `{name}`; {hint}")
+    kind = called.get_default("kind") if called else None
+    if called is None or kind is None:
+        return parser.parse_args(arguments)
+    options = {text: a.nargs is None for a in called._actions for text in a.option_strings}
+    try:
+        words, given = split_settings(arguments[1:], options)
+        if not {"-h", "--help"} & {*words}:
+            check_names(kind, given)
+    except ConfigError as error:
+        called.error(str(error))
+    parsed = parser.parse_args([name, *words])
+    parsed.settings = given
+    return parsed
+
+
+Layers = list[dict[str, object]]
+
+
+def _layers(options: argparse.Namespace) -> Layers:
+    """Return the settings of the file and those of the command line."""
+    file = read_toml(options.config) if options.config else {}
+    return [file, read_given(options.kind, options.settings, file)]
 
 
 def _run(arguments: Sequence[str]) -> int:
     for argument in arguments:
         if half_of_a_pair(argument):  # as bytes that are not UTF-8 arrive
             raise ConfigError(f"{os.fsencode(argument)!r} on the command line is not UTF-8")
-    parser = make_parser(arguments)
-    options, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        parser.error(_explain(unknown, getattr(options, "kind", TrainConfig)))
+    options = parse(arguments)
     console = Console(highlight=False)
     # Output that other programs read stays free of remarks.
     is_read = getattr(options, "print", False) or getattr(options, "json", False)
@@ -106,16 +141,6 @@ def _run(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
     return int(options.run(options, console))
-
-
-def _explain(unknown: Sequence[str], kind: type[CommandConfig]) -> str:
-    name = unknown[0].removeprefix("--").partition("=")[0]
-    if unknown[0].startswith("--"):
-        return explain_unknown(name, kind=kind)
-    return f"unrecognized arguments: {' '.join(unknown)}"
-
-
-Layers = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -129,24 +154,28 @@ class RunCommand:
         kind: Its settings.
         help: A line on it.
         description: What `--help` says.
+        example: What follows the command's name in an example.
         options: Options that its usage shows beside those of all.
     """
 
     kind: type[CommandConfig]
     help: str
     description: str
+    example: str
     options: str = "[--section.key VALUE]"
 
-    def add(self, name: str, commands: Commands, plugins: Plugins) -> None:
+    def add(self, name: str, commands: Commands) -> None:
         """Add it to a parser."""
-        parser = commands.add_parser(
+        parser = _add_with_settings(
+            commands,
             name,
-            allow_abbrev=False,
-            usage=f"rollwise {name} [config] [--output DIR] {self.options}",
+            self.kind,
+            usage=f"[config] [--output DIR] {self.options}",
+            example=self.example,
             help=self.help,
             description=self.description,
         )
-        _add_run_options(parser, self.kind, plugins, partial(_call, name))
+        _add_run_options(parser, self.kind, partial(_call, name))
 
 
 def _call(name: str, layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
@@ -159,9 +188,10 @@ RUN_COMMANDS = {
         TrainConfig,
         "train a model; with nothing else, the built-in model on the built-in task",
         "Train a model by reinforcement learning with adaptive sampling. Settings "
-        "come from the defaults, then the TOML file, then --section.key VALUE. Some defaults "
-        "depend on the model, the task and the exit rule: docs/settings.md says how. Interrupted, "
-        "the same command with the same --output resumes; --resume takes the recorded settings.",
+        "come from the defaults, then the TOML file, then the command line. Some defaults depend "
+        "on the model, the task and the exit rule. Interrupted, the same command with the same "
+        "--output resumes; --resume takes the recorded settings.",
+        "--steps 20 --exit.type balanced --output runs/first",
         "[--resume] [--section.key VALUE]",
     ),
     "evaluate": RunCommand(
@@ -170,6 +200,7 @@ RUN_COMMANDS = {
         "Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
         "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
         "command with the same --output resumes. See docs/evaluate.md.",
+        "--model.path runs/first --output runs/second",
     ),
     "prepare": RunCommand(
         PrepareConfig,
@@ -177,6 +208,7 @@ RUN_COMMANDS = {
         "Read problems, remove duplicates, check reference solutions, estimate the "
         "pass rate of each by a model's responses, and write those within a range. Interrupted, "
         "the same command with the same --output resumes. See docs/prepare.md.",
+        "--data.sources problems.jsonl --output runs/third",
     ),
     "compare": RunCommand(
         CompareConfig,
@@ -184,78 +216,80 @@ RUN_COMMANDS = {
         "Train methods with several seeds, or read runs that exist, and compare their "
         "held-out accuracy at equal cost, with intervals over seeds; or replay recorded rewards. "
         "Interrupted, the same command with the same --output resumes. See docs/compare.md.",
-        "[--folders RUN,RUN] [--rewards PATH] [--key VALUE]",
+        "methods.toml --seeds 4 --output runs/comparison",
+        "[--key VALUE]",
     ),
 }
+
+
+def _add_with_settings(
+    commands: Commands,
+    name: str,
+    kind: type[CommandConfig],
+    *,
+    usage: str,
+    example: str,
+    help: str,
+    description: str,
+) -> argparse.ArgumentParser:
+    """Add the parser of a command that has settings."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage=f"rollwise {name} {usage}",
+        help=help,
+        description=f"Example: rollwise {name} {example}\n\n{textwrap.fill(description, 79)}",
+        epilog=settings_help(kind),
+    )
+    parser.set_defaults(kind=kind)
+    return parser
 
 
 def _add_run_options(
     parser: argparse.ArgumentParser,
     kind: type[CommandConfig],
-    plugins: Plugins,
     command: Callable[[Layers, Path, bool, Console], bool],
 ) -> None:
     """Give a command its file, its folder and its settings."""
-    if plugins is None:
-        return
-    kind = with_plugins(kind, plugins)
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATE-TIME)")
     what = "from its checkpoint" if issubclass(kind, TrainConfig) else "with its settings"
     parser.add_argument("--resume", action="store_true", help=f"resume the run in --output {what}")
-    settings = add_settings(parser, kind)
 
     def run(options: argparse.Namespace, console: Console) -> int:
-        layers = [read_toml(options.config)] if options.config else []
-        layers.append(_given(settings, options))
+        layers = _layers(options)
         if options.resume and options.output is None:
             raise ConfigError("--resume needs --output, the folder of the run to resume")
         folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
         with locked(folder):
             return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
 
-    parser.set_defaults(run=run, kind=kind)
+    parser.set_defaults(run=run)
 
 
-def _given(
-    settings: CliSettingsSource[argparse.ArgumentParser], options: argparse.Namespace
-) -> dict[str, object]:
-    """Return the settings of the command line, with lists and tables parsed."""
-    try:
-        return dict(settings(parsed_args=options)())
-    except SettingsError as error:
-        # It names the setting alone in its text: "Parsing error encountered for NAME: REASON".
-        name, _, reason = str(error).partition(" for ")[2].partition(": ")
-        raise ConfigError(
-            f"`{name}`: on the command line a list is written as a,b and a table as JSON, such as "
-            f"'{{\"count\": 4}}' ({reason})"
-        ) from None
-
-
-def _add_plan(commands: Commands, plugins: Plugins) -> None:
-    parser = commands.add_parser(
+def _add_plan(commands: Commands) -> None:
+    parser = _add_with_settings(
+        commands,
         "plan",
-        allow_abbrev=False,
-        usage="rollwise plan [config] [--output DIR] [--section.key VALUE]",
+        PlanConfig,
+        usage="[config] [--output DIR] [--section.key VALUE]",
+        example="methods.toml --steps 64",
         help="predict what methods cost and teach a step, before anything is trained",
         description="Take steps of each method with pass rates and prices that are known, in "
         "virtual time and without a model: draws, tokens, seconds, zero-variance groups, and the "
         "signal that is learned from. See docs/plan.md.",
     )
-    if plugins is None:
-        return
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, help="a folder for the tables and the report")
-    settings = add_settings(parser, PlanConfig)
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.commands.plan import plan
 
-        layers = [read_toml(options.config)] if options.config else []
-        plan([*layers, _given(settings, options)], options.output, console)
+        plan(_layers(options), options.output, console)
         return 0
 
-    parser.set_defaults(run=run, kind=PlanConfig)
+    parser.set_defaults(run=run)
 
 
 def _add_report(commands: Commands) -> None:
@@ -310,17 +344,17 @@ def _add_doctor(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-def _add_verl(commands: Commands, plugins: Plugins) -> None:
-    parser = commands.add_parser(
+def _add_verl(commands: Commands) -> None:
+    parser = _add_with_settings(
+        commands,
         "verl",
-        allow_abbrev=False,
-        usage="rollwise verl [config] --output DIR [options] [--section.key VALUE]",
+        TrainConfig,
+        usage="[config] --output DIR [options] [--section.key VALUE]",
+        example="settings.toml --output runs/verl --print",
         help="train on many machines, by verl",
         description="Train by verl, from the same settings as `train`; a table [verl] of the TOML "
         "file holds verl's own, in its words. Needs the extra `verl`: docs/verl.md.",
     )
-    if plugins is None:
-        return
     parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
     parser.add_argument("--output", type=Path, required=True, help="the run's folder")
     parser.add_argument(
@@ -329,22 +363,12 @@ def _add_verl(commands: Commands, plugins: Plugins) -> None:
     parser.add_argument(
         "--print", action="store_true", help="print verl's overrides, a line each, and stop"
     )
-    settings = add_settings(parser, with_plugins(TrainConfig, plugins))
 
     def run(options: argparse.Namespace, console: Console) -> int:
         from rollwise.integrations.verl.command import run
 
-        layers = [read_toml(options.config)] if options.config else []
-        layers.append(_given(settings, options))
+        layers = _layers(options)
         with nullcontext() if options.print else locked(options.output):
             return run(layers, options.output, options.resume, options.print)
 
     parser.set_defaults(run=run)
-
-
-ADD: dict[str, Callable[[Commands, Plugins], None]] = {
-    **{name: partial(command.add, name) for name, command in RUN_COMMANDS.items()},
-    "plan": _add_plan,
-    "verl": _add_verl,
-}
-"""What adds each command that has settings."""

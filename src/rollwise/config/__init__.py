@@ -10,7 +10,6 @@ from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS, ModelSettings, ModelSource
 from rollwise.config.plan import PassRateSettings, PlanConfig, PriceSettings
 from rollwise.config.reading import (
-    add_settings,
     explain_unknown,
     is_recorded_by,
     make_config,
@@ -53,7 +52,6 @@ __all__ = [
     "ServerSettings",
     "TrainConfig",
     "VLLMSettings",
-    "add_settings",
     "explain_unknown",
     "is_recorded_by",
     "make_config",

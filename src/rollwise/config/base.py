@@ -3,24 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rollwise.config.choices import CHOICES
 from rollwise.config.sections import chosen
 
 
-class CommandConfig(BaseSettings):
+class CommandConfig(BaseModel):
     """All settings of a command; an unknown key is an error."""
 
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        case_sensitive=True,
-        cli_avoid_json=True,
-        cli_hide_none_type=True,
-        cli_parse_none_str="none",
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
     )
 
     plugin_folder: str | None = None
@@ -36,18 +29,6 @@ class CommandConfig(BaseSettings):
     @classmethod
     def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
         return merge(cls.defaults_for(given), given)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take settings from nowhere but where they are given: no environment, no .env files."""
-        return (init_settings,)
 
 
 class SamplingConfig(CommandConfig):

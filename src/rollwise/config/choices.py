@@ -202,9 +202,7 @@ class AdvantageSection(Chosen):
         foreign = {
             name: given[name] for name in given.keys() & _OF_OBJECTIVES - {*cls.model_fields}
         }
-        said = {"false": False, "False": False}  # on a command line
-        values: Any = {n: said.get(v, v) if isinstance(v, str) else v for n, v in foreign.items()}
-        make_objective(given[cls.tag], **values)
+        make_objective(given[cls.tag], **foreign)
         return {name: value for name, value in given.items() if name not in foreign}
 
     def make(self) -> Objective:

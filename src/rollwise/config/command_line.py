@@ -1,55 +1,160 @@
-"""What the command line needs to know before it is parsed."""
+"""Settings on the command line: `--section.key VALUE`, `--section.key=VALUE`, `--section JSON`."""
 
 import json
+import textwrap
+import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import reduce
+from types import NoneType
 from typing import Any
 
-from rollwise.config.base import merge
+from rollwise.config.base import CommandConfig, merge, nested
 from rollwise.config.choices import CHOICES
-from rollwise.config.reading import read_toml
+from rollwise.config.reading import (
+    explain_unknown,
+    sections_of,
+    setting_types,
+    with_plugins,
+)
+from rollwise.errors import ConfigError
+
+Given = list[tuple[str, str]]
+"""Settings and their texts, in the order of the command line."""
 
 
-def plugins_given(arguments: Sequence[str]) -> dict[str, Any]:
-    """Find the plug-ins that a command line names, in its options and in the files that it names.
+def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], Given]:
+    """Take the settings out of the words of a command line.
 
-    Their settings become options, so they must be known before the options are parsed.
+    Args:
+        words: Those after the command's name.
+        options: The command's other options, and whether each takes a value.
 
     Returns:
-        The settings that name them: `section.type` for each, and `plugin_folder`.
+        The other words, and the settings.
+
+    Raises:
+        ConfigError: A setting has no value.
     """
-    found: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        name, equals, value = argument.partition("=")
-        value = value if equals else following
-        if argument.endswith(".toml") and Path(argument).is_file():
-            found = merge(found, _kinds(read_toml(Path(argument))))
-        elif name == "--output" and "--resume" in arguments:
-            found = merge(_kinds(_recorded(Path(value))), found)
-        elif name == "--plugin_folder":
-            options["plugin_folder"] = value
-        section, _, key = name.removeprefix("--").partition(".")
-        if section in CHOICES and key == CHOICES[section].tag:
-            options[section] = {key: value}
-    return merge(found, options)
+    others: list[str] = []
+    given: Given = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in options or not option.startswith("--") or option == "--":
+            others.append(word)
+            if options.get(option) and not equals:
+                others.extend(next(([value] for value in rest), []))
+            continue
+        name = option.removeprefix("--")
+        if not equals:
+            following = next(rest, None)
+            if following is None or following.partition("=")[0] in options:
+                raise ConfigError(f"`--{name}` needs a value")
+            value = following
+        given.append((name, value))
+    return others, given
 
 
-def _recorded(folder: Path) -> Mapping[str, Any]:
-    """Read the settings of a run; what is wrong with them is said when it is resumed."""
+def check_names(kind: type[CommandConfig], given: Given) -> None:
+    """Refuse names that no setting has; those that a plug-in may have are checked with it.
+
+    Raises:
+        ConfigError: Names the setting, and the one that may have been meant.
+    """
+    known = {*setting_types(kind), *kind.model_fields}
+    for name, _ in given:
+        section, _, key = name.partition(".")
+        of_plugin = section in CHOICES and section in kind.model_fields and "." not in key
+        if name not in known and not of_plugin:
+            raise ConfigError(explain_unknown(name, kind=kind))
+
+
+def read_given(
+    kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
+) -> dict[str, object]:
+    """Read the texts of settings as values.
+
+    Args:
+        kind: The settings of the command.
+        given: What the command line gives.
+        below: The settings of the file, which may name plug-ins.
+
+    Raises:
+        ConfigError: A list or a table cannot be read, or a plug-in is not found.
+    """
+    texts: dict[str, list[str]] = {}
+    for name, text in given:
+        texts.setdefault(name, []).append(text)
+    plain = (nested((name, told[-1])) for name, told in texts.items() if name not in CHOICES)
+    types = setting_types(with_plugins(kind, reduce(merge, plain, dict(below))))
+    types |= {
+        name: {dict} for name, field in kind.model_fields.items() if sections_of(field.annotation)
+    }
+    values = (nested((name, _value(name, told, types))) for name, told in texts.items())
+    return reduce(merge, values, {})
+
+
+def settings_help(kind: type[CommandConfig]) -> str:
+    """List the settings of a command, by section."""
+    sections: dict[str, list[str]] = {}
+    for name in setting_types(kind):
+        section, _, key = name.rpartition(".")
+        sections.setdefault(section, []).append(key)
+    lines = ["settings, as --section.key VALUE (all are described in docs/settings.md):"]
+    for section, keys in sections.items():
+        start = f"  --{section}." if section else ""
+        names = keys if section else [f"--{key}" for key in keys]
+        listed = textwrap.wrap(", ".join(names), 56, break_on_hyphens=False)
+        lines += [f"{start:20}{listed[0]}", *(f"{'':20}{line}" for line in listed[1:])]
+    return "\n".join(lines)
+
+
+def _value(name: str, texts: Sequence[str], types: Mapping[str, set[Any]]) -> Any:
+    """Read a setting, which was given once or more often: a list takes all, others the last."""
+    text, wanted = texts[-1], types.get(name, {Any})
+    if text == "none" and NoneType in wanted:
+        return None
+    if list in wanted:
+        return [member for text in texts for member in _members(name, text)]
+    if dict in wanted:
+        return _structure(name, text, dict)
+    if str in wanted or not wanted & {int, float, bool, Any}:
+        return text
     try:
-        recorded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return recorded if isinstance(recorded, Mapping) else {}
+        return _parsed(text)
+    except ValueError:
+        return text
 
 
-def _kinds(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep of settings only which kind each section is, and where plug-ins are."""
-    kept: dict[str, Any] = {}
-    for name, choice in CHOICES.items():
-        section = given.get(name)
-        if isinstance(section, Mapping) and choice.tag in section:
-            kept[name] = {choice.tag: section[choice.tag]}
-    folder = given.get("plugin_folder")
-    return kept | ({"plugin_folder": folder} if folder else {})
+def _members(name: str, text: str) -> list[Any]:
+    if text.startswith("["):
+        return list(_structure(name, text, list))
+    return text.split(",") if text else []
+
+
+def _structure(name: str, text: str, kind: type) -> Any:
+    try:
+        value = _parsed(text)
+    except ValueError as error:
+        reason = str(error)
+    else:
+        if isinstance(value, kind):
+            return value
+        reason = f"it is {text!r}"
+    raise ConfigError(
+        f"`{name}`: on the command line a list is written as a,b and a table as JSON, such as "
+        f"'{{\"count\": 4}}' ({reason})"
+    )
+
+
+def _parsed(text: str) -> Any:
+    """Read a value in TOML, or else in JSON."""
+    try:
+        [value] = tomllib.loads(f"value = {text}").values()
+        return value
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -83,6 +83,8 @@ class CompareConfig(CommandConfig):
     def _is_complete(self) -> Self:
         if bool(self.methods) == bool(self.folders):
             raise ValueError("give either `methods` to train or `folders` of runs that exist")
+        if "" in self.methods:
+            raise ValueError("`methods` must be named, as [methods.NAME]; a name is empty")
         if self.folders:
             if self.rewards is not None:
                 raise ValueError("give either `rewards` to replay or `folders` of runs that exist")

@@ -1,19 +1,18 @@
 """Reading settings from files and the command line, and reporting errors in them."""
 
-import argparse
 import difflib
 import functools
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError, create_model
-from pydantic_settings import CliSettingsSource
 
 from rollwise.config.base import CommandConfig, merge, setting
 from rollwise.config.choices import CHOICES
-from rollwise.config.sections import NO_SOURCE, Chosen, Section, chosen
+from rollwise.config.sections import NO_SOURCE, Section, chosen
 from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
 from rollwise.plugins import is_plugin
@@ -83,66 +82,6 @@ def _extended(
     return create_model(kind.__name__, __base__=kind, __cls_kwargs__=NO_SOURCE, **fields)
 
 
-def add_settings(
-    parser: argparse.ArgumentParser, kind: type[CommandConfig] = TrainConfig
-) -> CliSettingsSource[argparse.ArgumentParser]:
-    """Give `parser` an option `--section.key` for every setting of a command."""
-    source: CliSettingsSource[argparse.ArgumentParser]
-    source = CliSettingsSource(kind, root_parser=parser)
-    texts = {f"--{name}": text for name, text in _help_texts(kind)}
-    tags = {f"--{name}.{choice.tag}" for name, choice in CHOICES.items()}
-    for action in parser._actions:
-        for option in action.option_strings:
-            action.help = texts.get(option, action.help)
-            if option in tags:
-                action.metavar = "KIND"  # the text lists them
-    return source
-
-
-def _help_texts(command: type[CommandConfig]) -> Iterable[tuple[str, str]]:
-    """Describe every setting of a section: its meaning, its kind, and its default.
-
-    pydantic-settings knows only one of several kinds here, and only the declared defaults.
-    """
-    no_method, built_in = (
-        command.defaults_for(given) for given in ({}, {"exit": {"type": CHOICES["exit"].default}})
-    )
-    for name, field in command.model_fields.items():
-        kinds = sections_of(field.annotation)
-        for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
-            owners = [kind for kind in kinds if key in kind.model_fields]
-            if name in CHOICES and key == CHOICES[name].tag:
-                known = ", ".join(CHOICES[name].registry)
-                default = CHOICES[name].default
-                first = no_method.get(name, {}).get(key, default)
-                if first != built_in.get(name, {}).get(key, default):
-                    default = f"{first} where no method is named, else {default}"
-                text = f"{known}, or `module:Class`. (default: {default})"
-            else:
-                meanings = [
-                    _meaning(kind, key, name_it=len(owners) < len(kinds)) for kind in owners
-                ]
-                text = " ".join(dict.fromkeys(meanings))
-                own, first = (each.get(name, {}).get(key) for each in (built_in, no_method))
-                if own is not None:
-                    text += f" (built-in model: {own})"
-                if first not in (None, own):
-                    text += f" (where no method is named: {first})"
-            if (name, key) == ("grading", "type"):
-                text += " (built-in task: exact)"
-            yield f"{name}.{key}", text.replace("%", "%%")
-
-
-def _meaning(kind: type[Section], key: str, name_it: bool) -> str:
-    field = kind.model_fields[key]
-    owner = (
-        f"{kind.model_fields[kind.tag].default}: " if name_it and issubclass(kind, Chosen) else ""
-    )
-    default = field.get_default(call_default_factory=True)
-    shown = "" if default is None or default == "" else f" (default: {default})"
-    return f"{owner}{' '.join((field.description or '').split())}{shown}"
-
-
 def make_config(*layers: Mapping[str, Any]) -> TrainConfig:
     """Do what `make_settings` does, for `rollwise train`."""
     return make_settings(TrainConfig, *layers)
@@ -157,13 +96,24 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
     merged: dict[str, Any] = {}
     for layer in layers:
         merged = merge(merged, layer)
+    whole = with_plugins(kind, merged)
+    _refuse_truth_values(whole, merged)
     try:
-        return with_plugins(kind, merged)(**merged)
+        return whole(**merged)
     except ValidationError as error:
         problems = error.errors()
         # A bad value also spoils the defaults that depend on it; of those the user knows nothing.
         own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
         raise ConfigError("\n".join(_explain(kind, p) for p in own or problems)) from None
+
+
+def _refuse_truth_values(kind: type[CommandConfig], given: Mapping[str, Any]) -> None:
+    """Refuse `true` and `false` for numbers: pydantic takes them as 1 and 0."""
+    for name, wanted in setting_types(kind).items():
+        section, _, key = name.rpartition(".")
+        value = setting(given, section, key, None) if section else given.get(key)
+        if isinstance(value, bool) and wanted & {int, float} and bool not in wanted:
+            raise ConfigError(f"`{name}`: should be a number; it is {value}")
 
 
 def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
@@ -199,12 +149,32 @@ def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = Tra
 
 def setting_names(kind: type[CommandConfig] = TrainConfig) -> Iterable[str]:
     """List every setting of a command as `section.key`."""
+    return setting_types(kind)
+
+
+@functools.cache
+def setting_types(kind: type[CommandConfig]) -> dict[str, set[Any]]:
+    """Return the types that each setting may have: `section.key` -> types, without parameters."""
+    types: dict[str, set[Any]] = {}
     for name, field in kind.model_fields.items():
         sections = sections_of(field.annotation)
         if not sections:
-            yield name
+            types[name] = _plain_types(field.annotation)
         for section in sections:
-            yield from (f"{name}.{key}" for key in section.model_fields)
+            for key, own in section.model_fields.items():
+                types.setdefault(f"{name}.{key}", set()).update(_plain_types(own.annotation))
+    return types
+
+
+def _plain_types(annotation: Any) -> set[Any]:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return {type(value) for value in inner}
+    if origin is Annotated:
+        return _plain_types(inner[0])
+    if origin in (Union, UnionType):
+        return set().union(*map(_plain_types, inner))
+    return {origin or annotation}
 
 
 def sections_of(annotation: Any) -> list[type[Section]]:
