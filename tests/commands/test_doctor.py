@@ -177,7 +177,10 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
             "[group]\nzero_variance = 'refill'",
             "`group.zero_variance` must be `drop` or `keep` in verl",
         ),
-        ("[step]\nresponse_cap = 2", "`step.response_cap` must be `0` in verl"),
+        (
+            "[schedule]\ntotal_draws = 64",
+            "`schedule.total_draws` must be `unset` in verl",
+        ),
         ("seconds = 60", "`seconds` must be `unset` in verl"),
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],

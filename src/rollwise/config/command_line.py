@@ -86,8 +86,7 @@ def read_given(
     for name, text in given:
         texts.setdefault(name, []).append(text)
     plain = (nested((name, told[-1])) for name, told in texts.items() if name not in CHOICES)
-    types = setting_types(with_plugins(kind, reduce(merge, plain, dict(below))))
-    types |= {
+    types = setting_types(with_plugins(kind, reduce(merge, plain, dict(below)))) | {
         name: {dict} for name, field in kind.model_fields.items() if sections_of(field.annotation)
     }
     values = (nested((name, _value(name, told, types))) for name, told in texts.items())
