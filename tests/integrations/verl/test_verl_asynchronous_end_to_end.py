@@ -11,6 +11,7 @@ pytest.importorskip("verl")
 
 from test_verl_end_to_end import (
     SINGLE,
+    columns_in,
     config_of,
     expected_advantages,
     metrics_of,
@@ -73,7 +74,7 @@ def check(folder, settings):
     config = config_of(settings)
     problems = pq.read_table(folder / "data/train.parquet").to_pylist()
     keys = [row["extra_info"]["key"] for row in problems]
-    make = lambda: make_sampler(config, keys, {})  # noqa: E731
+    make = lambda: make_sampler(config, keys, columns_in(problems))  # noqa: E731
     alone, saved, learnt, pools = make(), make(), rows_of(folder), recorded_pools(folder)
     assert sorted(learnt) == sorted(pools) == list(range(1, STEPS + 1))
     lines = {line["step"]: line for line in metrics_of(folder)}

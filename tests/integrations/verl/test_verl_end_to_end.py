@@ -49,6 +49,12 @@ SINGLE = {"learner.mini_batches": 2, "learner.old_logprobs": "engine"}
 """No method is named: single responses, by belief and worth, with the cap."""
 
 
+def columns_in(problems):
+    """What the file says of its prompts, as features of a belief."""
+    rows = [json.loads(row["extra_info"]["features"]) for row in problems]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
 def begin(folder, settings, *arguments, workers=1, verl=""):
     """Start `rollwise verl` in a process group of its own.
 
@@ -189,7 +195,7 @@ def check_sampler(folder, settings):
     config = config_of(settings)
     problems = pq.read_table(folder / "data/train.parquet").to_pylist()
     keys = [row["extra_info"]["key"] for row in problems]
-    make = lambda: make_sampler(config, keys, {})  # noqa: E731
+    make = lambda: make_sampler(config, keys, columns_in(problems))  # noqa: E731
     alone, saved, believed = make(), make(), {}
     for step, pools in sorted(recorded_pools(folder).items()):
         asked = alone.ask()
