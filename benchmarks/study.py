@@ -94,14 +94,14 @@ class Choosing:
         return {"chosen": best, "trials": trials}
 
     def score(self, method: str, values: Values) -> float:
-        """Return the mean accuracy over the sets, of the last two evaluations of a run each."""
+        """Return the mean accuracy over sets and seeds, of the last two evaluations of each run."""
         records = Records(self.folder / slug(method))
         short = ",".join(f"{name}={value}" for name, value in values.items())
         runs = [
             PlannedRun(
-                f"{slug(problems)}/{short}",
-                config.run_settings(method, METHODS["choosing"]["seed"], values),
+                f"{slug(problems)}/seed-{seed}/{short}", config.run_settings(method, seed, values)
             )
+            for seed in METHODS["choosing"]["seeds"]
             for problems, config in self.configs.items()
         ]
         for _ in train_missing(runs, records, min(self.workers, len(runs))):

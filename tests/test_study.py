@@ -1,0 +1,88 @@
+"""The study: how settings are chosen, and what is compared."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from rollwise.config import CompareConfig, make_settings
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def study(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("study")
+
+
+@pytest.fixture
+def choosing(study):
+    """Choosing without runs: a score is the sum of what each value is worth."""
+
+    def with_worths(worths):
+        made = object.__new__(study.Choosing)
+        made.tried = []
+
+        def score(method, values):
+            made.tried.append(values)
+            return sum(worths.get(name, {}).get(value, 0.0) for name, value in values.items())
+
+        made.score = score
+        return made
+
+    return with_worths
+
+
+def test_each_setting_is_the_best_of_its_candidates_and_the_last_one_is_widened(choosing):
+    worths = {
+        "learner.average": {"tokens": 0.1},
+        "learner.response_cap": {2.0: 0.2},
+        "learner.mini_batches": {16: 0.1, 32: 0.3},
+        "learner.learning_rate": {2e-4: 0.1},
+    }
+    made = choosing(worths)
+    found = made.choose("GRPO n=4")
+    assert found["chosen"] == {
+        "learner.average": "tokens",
+        "step.response_cap": 0.0,
+        "learner.response_cap": 2.0,
+        "learner.mini_batches": 32,
+        "learner.learning_rate": 2e-4,
+    }
+    assert [trial["values"] for trial in found["trials"]] == made.tried
+    assert {values["learner.mini_batches"] for values in made.tried} == {4, 8, 16, 32}
+    assert {values["learner.learning_rate"] for values in made.tried} == {
+        1e-4,
+        1.4e-4,
+        2e-4,
+        2.8e-4,
+    }
+
+
+def test_every_method_chooses_from_the_same_candidates_but_what_defines_it(study, choosing):
+    trials = {name: len(choosing({}).choose(name)["trials"]) for name in study.METHODS["methods"]}
+    assert trials.pop("FlashREINFORCE") == 12
+    assert trials.pop("default of rollwise train") == 0
+    assert set(trials.values()) == {14}  # equal scores are widened
+
+
+def test_what_is_recorded_are_runs_of_the_settings_that_are_chosen(study):
+    """A curve that was made with other settings than the page says would be found here."""
+    chosen = json.loads(study.CHOSEN.read_text())
+    checked = 0
+    for problems in study.MAIN_SETS:
+        path = study.STUDY / study.slug(problems) / "curves.jsonl"
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            [method] = [name for name in chosen if study.slug(name) == Path(record["run"]).parts[1]]
+            config = make_settings(
+                CompareConfig,
+                study.part_settings("compare", [method]),
+                {"base": {"data": record["settings"].get("data", {})}},
+            )
+            expected = config.run_settings(method, record["settings"]["seed"], {})
+            assert {k: record["settings"][k] for k in expected} == expected
+            checked += 1
+    assert checked >= 27
