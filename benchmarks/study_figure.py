@@ -3,7 +3,7 @@
     python benchmarks/study_figure.py        # writes docs/images/study.svg
 
 It shows what `python benchmarks/study.py compare` has recorded. Lines are means over seeds, bands
-their 95 % intervals (Student's t).
+reach from the lowest seed to the highest.
 """
 
 import io
@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import MAIN_SETS, STUDY, slug
+from study import MAIN_SETS, METHODS, STUDY, slug
 
-from rollwise.statistics.curves import Curve, mean_over_seeds
+from rollwise.statistics.curves import Curve
 
 Floats = NDArray[np.float64]
 FIGURE = Path(__file__).parents[1] / "docs/images/study.svg"
@@ -42,12 +42,11 @@ STYLE = {
 
 def curves_of(problems: str) -> dict[str, list[Curve]]:
     """Read the recorded curves of a problem set, a list over seeds for each method."""
-    found = defaultdict(list)
+    found, names = defaultdict(list), {slug(name): name for name in METHODS["methods"]}
     path = STUDY / slug(problems) / "curves.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        method = Path(record["run"]).parts[-2]
-        found[method].append(Curve.from_json(record["curve"]))
+        found[names[Path(record["run"]).parts[-2]]].append(Curve.from_json(record["curve"]))
     return dict(found)
 
 
@@ -57,10 +56,9 @@ def draw(axes: Axes, methods: Mapping[str, list[Curve]], colors: Mapping[str, st
         end = min(curve.costs["tokens"][-1] for curve in curves)
         tokens_T = np.linspace(0, end, 41)
         runs_ST = [np.interp(tokens_T, c.costs["tokens"], c.accuracy) for c in curves]
-        bands = [mean_over_seeds(at_T) for at_T in np.transpose(runs_ST)]
-        axes.plot(tokens_T / 1e6, [b.value for b in bands], color=colors[method], label=method)
-        low, high = [b.low for b in bands], [b.high for b in bands]
-        axes.fill_between(tokens_T / 1e6, low, high, color=colors[method], alpha=0.12, linewidth=0)
+        axes.plot(tokens_T / 1e6, np.mean(runs_ST, axis=0), color=colors[method], label=method)
+        low, high = np.min(runs_ST, axis=0), np.max(runs_ST, axis=0)
+        axes.fill_between(tokens_T / 1e6, low, high, color=colors[method], alpha=0.15, linewidth=0)
 
 
 def main() -> None:

@@ -45,6 +45,6 @@ def test_every_block_of_the_tutorial_runs_in_order(root, tmp_path, monkeypatch, 
             ran.append(words[1])
     assert ran.count("train") == 3 and ran[-1] == "compare"
     shown = capsys.readouterr().out
-    assert "runs/first: " in shown and "of the groups without signal" in shown
+    assert "runs/adaptive: " in shown and "of the groups without signal" in shown
     assert (tmp_path / "runs/compare/report.html").exists()
     assert "mine" in (tmp_path / "runs/compare/comparison.md").read_text()
