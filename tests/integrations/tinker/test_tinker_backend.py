@@ -11,13 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 import tinker
 import torch
+from transformers import AutoTokenizer
 
 from rollwise.config import make_config
 from rollwise.config.step import make_sampler
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.learner import FILE, TinkerLearner
+from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model
 from rollwise.step.groups import Example
+from rollwise.tasks.columns import feature_columns
 from rollwise.training.data import read_both
 from rollwise.training.learner import Learner
 
@@ -170,8 +173,11 @@ def test_single_responses_are_compared_with_what_was_expected(tinker_url, tmp_pa
     assert train(folder, steps=2, **single) == 0
     assert train(folder, "--resume", steps=4, **single) == 0
     config = make_config(json.loads((folder / "config.json").read_text())["config"])
-    keys = [problem.key for problem in read_both(config)[0]]
-    sampler = make_sampler(config, keys, {})
+    problems = read_both(config)[0]
+    tokenizer = AutoTokenizer.from_pretrained(folder / "checkpoints/step-000004/model")
+    prompts = encode_prompts(problems, tokenizer, 1024).token_ids
+    keys = [problem.key for problem in problems]
+    sampler = make_sampler(config, keys, feature_columns(problems, prompts))
     rows = pq.read_table(folder / "samples").to_pylist()
     for step in range(1, 5):
         asked = sampler.ask()
