@@ -11,8 +11,6 @@ from rollwise.config import PlanConfig, make_config, make_settings
 from rollwise.engines.simulated import Lengths
 from rollwise.records import RunFolder
 from rollwise.simulate.planning import Prices, simulate_steps
-from rollwise.simulate.steps import Mean
-from rollwise.simulate.tables import plan_in_words
 from rollwise.tasks.pass_rates import spread_pass_rates
 
 PLAN = """
@@ -175,21 +173,12 @@ def test_what_recorded_rewards_lack_is_said(tmp_path, write, say):
     assert (code, "`prices.sigma` goes with `prices.median`" in shown) == (2, True)
 
 
-def plan_of(per_token, per_second, error=0.01):
-    figures = {
-        "signal_per_1000_tokens": Mean(per_token, error),
-        "signal_per_second": Mean(per_second, error),
-    }
-    return figures | {n: Mean(10.0, 0) for n in ("trained", "tokens", "seconds", "signal")}
-
-
-def test_the_best_is_named_with_its_reason_unless_the_error_is_as_large():
-    found = list(plan_in_words({"a": plan_of(2, 1), "b": plan_of(1, 1.01)}))
-    assert found[0].startswith("Most signal per token: a, 2.00 times that of b: it trains on 1,000")
-    assert found[1].startswith("Most signal per second: no winner; b and a differ by no more")
-    assert list(plan_in_words({"a": plan_of(2, 1)})) == []
-    found = list(plan_in_words({"a": plan_of(0, 1), "b": plan_of(0, 0)}))
-    assert found[0] == "No method has any signal per token."
+def test_no_method_is_recommended_by_a_figure_that_was_not_checked_against_training(
+    tmp_path, write, say
+):
+    shown = " ".join(say("plan", tmp_path / "out", write(PLAN))[1].split())
+    assert "compare methods by training them" in shown
+    assert "Most signal" not in shown
 
 
 def test_the_plans_of_the_documentation_are_valid(root):

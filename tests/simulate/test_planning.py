@@ -9,7 +9,7 @@ from rollwise.engines.simulated import Lengths
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, PositiveFocused, Rounds
 from rollwise.sampling.stopping import Stopping
-from rollwise.simulate.planning import Prices, best, simulate_steps
+from rollwise.simulate.planning import Prices, simulate_steps
 from rollwise.simulate.steps import Mean, StepFigures, summarise
 from rollwise.tasks.pass_rates import RatedPrompt, spread_pass_rates
 
@@ -139,16 +139,6 @@ def test_the_error_of_a_mean_and_of_a_ratio():
     assert abs(np.mean([ratio.error for ratio in found]) / spread - 1) < 0.05
     assert_close(found[0].value, above[0].sum() / below[0].sum())
     assert np.isnan(Mean.of([2.0]).error)
-
-
-def test_the_best_is_clear_only_beyond_the_errors():
-    def plan(value, error=0.3):
-        return {"signal_per_second": Mean(value, error)}
-
-    price = "signal_per_second"
-    assert best({"a": plan(1.0), "b": plan(2.0)}, price) == ("b", "a", True)
-    assert best({"a": plan(1.0), "b": plan(1.5)}, price) == ("b", "a", False)
-    assert best({"a": plan(5.0), "b": plan(1.0), "c": plan(4.9)}, price) == ("a", "c", False)
 
 
 def test_a_step_without_advantages_has_no_signal():

@@ -25,8 +25,13 @@ from rollwise.simulate.planning import (
     read_prompts,
 )
 from rollwise.simulate.steps import Figures
-from rollwise.simulate.tables import plan_in_words, plan_tables
+from rollwise.simulate.tables import plan_tables
 from rollwise.tasks.pass_rates import RatedPrompt
+
+UNPROVEN = (
+    "Whether signal predicts what training gains has not been shown: compare methods by training "
+    "them (`rollwise compare`)."
+)
 
 
 def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Console) -> None:
@@ -54,7 +59,7 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         f"{len(prompts):,} prompts, mean pass rate {mean:.3f}; means over {config.steps} simulated "
         f"steps after {config.warmup} of warm-up"
     )
-    tables, words = plan_tables(plans), list(plan_in_words(plans))
+    tables, words = plan_tables(plans), [UNPROVEN] if len(plans) > 1 else []
     show(console, tables)
     say(console, words)
     if path is not None:

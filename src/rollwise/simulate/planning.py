@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from rollwise.config import PlanConfig, TrainConfig
 from rollwise.config.base import setting
@@ -27,9 +26,6 @@ from rollwise.tasks.recorded import rated, read_recorded
 
 SIGMA = 0.7
 """Of the logarithm of lengths, if it is not given."""
-
-Z_95: float = float(stats.norm.ppf(0.975))
-"""A difference counts from so many standard errors on."""
 
 
 @dataclass(frozen=True)
@@ -188,20 +184,3 @@ def plan_method(
     except ConfigError as error:
         raise ConfigError(f"method `{name}`: {error}") from None
     return summarise(found[config.warmup :])
-
-
-def best(plans: Mapping[str, Figures], price: str) -> tuple[str, str, bool]:
-    """Find the method with most signal for a price.
-
-    Args:
-        plans: Of at least two methods.
-        price: A name in `PRICES`.
-
-    Returns:
-        The best method, the next one, and whether their difference is more than the simulation's
-        own error: more than `Z_95` times its standard error over steps.
-    """
-    first, second = sorted(plans, key=lambda name: -plans[name][price].value)[:2]
-    one, other = plans[first][price], plans[second][price]
-    error = float(np.hypot(one.error, other.error))
-    return first, second, one.value - other.value > Z_95 * error

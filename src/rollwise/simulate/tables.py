@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rollwise.simulate.planning import best
 from rollwise.simulate.replaying import ReplayedMethod
 from rollwise.simulate.steps import Figures, Mean
 from rollwise.statistics import Estimate
@@ -84,44 +83,6 @@ def _cell(mean: Mean | Estimate, sign: str = "") -> str:
     if mean.low == mean.high:
         return value
     return f"{value}\n[{number(mean.low, sign)}, {number(mean.high, sign)}]"
-
-
-def plan_in_words(plans: Plans) -> Iterator[str]:
-    """Say which method has most signal per token and per second, and why; or that none has."""
-    if len(plans) < 2:
-        return
-    for cost in ("token", "second"):
-        price = "signal_per_1000_tokens" if cost == "token" else "signal_per_second"
-        first, second, is_clear = best(plans, price)
-        values = plans[first][price].value, plans[second][price].value
-        if not values[0] > 0:
-            yield f"No method has any signal per {cost}."
-        elif not is_clear:
-            yield (
-                f"Most signal per {cost}: no winner; {first} and {second} differ by no more than "
-                "the simulation's own error (more steps make it smaller)."
-            )
-        else:
-            more = f"{values[0] / values[1]:.2f} times" if values[1] > 0 else "all there is, to"
-            reason = _reason(plans[first], plans[second], second, cost)
-            yield f"Most signal per {cost}: {first}, {more} that of {second}: {reason}."
-
-
-def _reason(plan: Figures, other: Figures, name: str, cost: str) -> str:
-    """Split a signal per token into responses and what each is worth; per second, by speed too."""
-    ways = [
-        ("it trains on {} responses per 1,000 tokens", "trained", "tokens", 1000),
-        ("each is worth {}", "signal", "trained", 1),
-        ("{} tokens are drawn a second", "tokens", "seconds", 1),
-    ]
-    parts = []
-    for text, above, below, unit in ways if cost == "second" else ways[:2]:
-        mine, theirs = (
-            number(unit * each[above].value / each[below].value if each[below].value else 0.0)
-            for each in (plan, other)
-        )
-        parts.append(f"{text.format(mine)} ({name}: {theirs})")
-    return ", ".join(parts)
 
 
 def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[str]:
