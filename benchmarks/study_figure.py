@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from study import MAIN_SETS, METHODS, STUDY, slug
 
+from rollwise.commands.compare import file_name
 from rollwise.statistics.curves import Curve
 
 Floats = NDArray[np.float64]
@@ -42,7 +43,7 @@ STYLE = {
 
 def curves_of(problems: str) -> dict[str, list[Curve]]:
     """Read the recorded curves of a problem set, a list over seeds for each method."""
-    found, names = defaultdict(list), {slug(name): name for name in METHODS["methods"]}
+    found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}
     path = STUDY / slug(problems) / "curves.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
