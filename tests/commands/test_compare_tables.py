@@ -9,12 +9,16 @@ from rollwise.statistics.curves import Curve, compare_methods
 
 def accuracy(*ends):
     """The table of a method that ends at these accuracies, seed by seed; the baseline at 0.5."""
+    return tables(*ends)[0]
+
+
+def tables(*ends):
     costs = {name: np.array([0.0, 9.0]) for name in ("steps", "draws", "tokens", "seconds")}
     methods = {
         name: {seed: Curve(np.array([0.1, end]), costs) for seed, end in enumerate(found)}
         for name, found in (("base", [0.5] * len(ends)), ("other", ends))
     }
-    return comparison_tables(compare_methods(methods, "base", 0.3, {}))[0]
+    return comparison_tables(compare_methods(methods, "base", 0.3, {}))
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,21 @@ def accuracy(*ends):
 def test_a_difference_whose_interval_spans_0_is_not_shown(ends, verdict):
     _, _, rows = accuracy(*ends)
     assert (rows[1][0], rows[1][-1]) == ("other", verdict)
+
+
+@pytest.mark.parametrize(
+    ("ends", "reached", "cell"),
+    [
+        ((0.1, 0.2), "0/2", "not reached"),
+        ((0.2, 0.5), "1/2", "≥ 0.71"),  # the root of 1, all that was spent, and of a half
+        ((0.5, 0.5), "2/2", "0.50"),
+    ],
+)
+def test_a_target_that_was_not_reached_has_no_cost(ends, reached, cell):
+    _, header, rows = tables(*ends)[1]
+    assert header[:2] == ["method", "reached"]
+    assert rows[1][1] == reached
+    assert [shown.split()[0] if cell[0] == "0" else shown for shown in rows[1][2:]] == [cell] * 3
 
 
 def test_one_seed_is_one_seed():

@@ -5,7 +5,7 @@ from typing import Any
 
 from rollwise.reports.page import PlainTable
 from rollwise.statistics import Estimate
-from rollwise.statistics.curves import PROCESSOR, Comparison, label_of
+from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
 
 
 def comparison_tables(comparison: Comparison, narrow: bool = False) -> list[PlainTable]:
@@ -88,11 +88,18 @@ def _cost(comparison: Comparison, narrow: bool) -> PlainTable:
         [
             name,
             f"{result.reached['tokens'].runs}/{len(result.seeds)}",
-            *(_shown(result.reached[cost].share, 2) for cost in costs),
+            *(_cost_cell(result.reached[cost], len(result.seeds)) for cost in costs),
         ]
         for name, result in comparison.results.items()
     ]
     return title, ["method", "reached", *map(label_of, costs)], rows
+
+
+def _cost_cell(reached: Reached, seeds: int) -> str:
+    """Show a cost; `≥` where a run did not reach the target with all that it spent."""
+    if reached.runs == 0:
+        return "not reached"
+    return _shown(reached.share, 2) if reached.runs == seeds else f"≥ {reached.share.value:.2f}"
 
 
 def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> PlainTable:
