@@ -368,7 +368,7 @@ def profile() -> None:
     prompts = {key: rng.choices(range(2, 17), k=PROMPT) for key in range(1024 // DRAWS)}
     draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(DRAWS)]
     with torch_threads(1):
-        engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512, processes=1)
+        engine = TransformersEngine(model, tokenizer, NEW_TOKENS, batch_size=512)
         profiler = cProfile.Profile()
         for _ in range(2):  # the first one reserves memory
             engine.load_weights({})

@@ -1,4 +1,4 @@
-"""Continuous batching: what is filled again, kept, moved, and split over processes."""
+"""Continuous batching: what is filled again, kept and moved."""
 
 import copy
 
@@ -25,7 +25,7 @@ def input_shapes(engine):
 
 def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
     """With draws in line steps run on all rows but the few that are yet to be reported."""
-    engine = TransformersEngine(model, tokenizer, 40, batch_size=32, processes=1)
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=32)
     shapes = input_shapes(engine)
     draws = make_draws(40)
     engine.submit(draws, PROMPTS)
@@ -43,14 +43,14 @@ def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
 
 
 def test_no_row_is_computed_in_vain(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, 40, batch_size=16, processes=1)
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
     shapes = input_shapes(engine)
     lengths = [len(c.tokens) for c in complete(engine, make_draws(20)).values()]
     assert sum(rows for rows, width in shapes if width == 1) == sum(lengths) - len(lengths)
 
 
 def test_a_prompt_is_run_once_however_late_its_draws_come(model, tokenizer):
-    engine = TransformersEngine(model, tokenizer, LIMIT, processes=1)
+    engine = TransformersEngine(model, tokenizer, LIMIT)
     shapes = input_shapes(engine)
     complete(engine, make_draws(2))
     complete(engine, make_draws(2, seed=1))
@@ -75,7 +75,7 @@ def test_a_prompt_that_has_changed_is_run_again(model, tokenizer):
 
 def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
     monkeypatch.setattr("rollwise.engines.prefixes.KEPT_TOKENS", 40)
-    engine = TransformersEngine(model, tokenizer, LIMIT, processes=1)
+    engine = TransformersEngine(model, tokenizer, LIMIT)
     prompts = {key: PROMPTS["long"] for key in range(20)}
     for key in prompts:
         engine.submit(make_draws(1, [key]), prompts)
@@ -90,7 +90,7 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     endless.generation_config = GenerationConfig(eos_token_id=17)
     mute = copy.deepcopy(tokenizer)
     mute.eos_token = None
-    engine = TransformersEngine(endless, mute, 20, batch_size=4, processes=1)
+    engine = TransformersEngine(endless, mute, 20, batch_size=4)
     draws = make_draws(4, ["short"])
     engine.submit(draws, PROMPTS)
     engine._fill()
@@ -108,47 +108,17 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     assert as_tokens(done) == as_tokens(alone)
 
 
-@pytest.mark.parametrize("worth", [1, 8])
-@pytest.mark.parametrize("processes", [2, 3, 64])
-def test_processes_draw_the_same(processes, worth, model, tokenizer, monkeypatch):
-    monkeypatch.setattr("rollwise.engines.cpu.processes.WORTH_SPLITTING", worth)
-    draws = make_draws(10)
-    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT, processes=1), draws))
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=7, processes=processes)
-    slots = sorted(part.free_slots for part in engine._batch.parts)
-    assert slots == {2: [3, 4], 3: [2, 2, 3]}.get(processes, [1] * 7)
-    assert as_tokens(complete(engine, draws)) == wanted
-    assert engine.free_slots == 7
-
-
-def test_many_draws_are_split_over_the_processes_and_few_are_not(model, tokenizer, monkeypatch):
-    monkeypatch.setattr("rollwise.engines.cpu.processes.WORTH_SPLITTING", 3)
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=20, processes=2)
-    assert [engine._batch._shares(count) for count in (0, 1, 5, 6, 9, 20)] == [
-        [0, 0],
-        [1, 0],
-        [5, 0],
-        [3, 3],
-        [4, 5],
-        [10, 10],
-    ]
-    engine.submit(make_draws(4, ["short"]), PROMPTS)
-    engine._fill()
-    assert [engine._batch._shares(count) for count in (1, 5)] == [[0, 1], [0, 5]]
-
-
-def test_a_process_that_fails_leaves_no_draw_behind(model, tokenizer, monkeypatch):
-    """Memory is short once, in this process, while the other continues."""
+def test_memory_that_is_short_once_leaves_no_draw_behind(model, tokenizer, monkeypatch):
     draws = make_draws(10)
     wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16, processes=2)
-    advance = engine._batch.own.advance
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16)
+    draw = engine._batch.draw
 
-    def fail_once(steps):
-        monkeypatch.setattr(engine._batch.own, "advance", advance)
+    def fail_once():
+        monkeypatch.setattr(engine._batch, "draw", draw)
         raise torch.OutOfMemoryError("too much")
 
-    monkeypatch.setattr(engine._batch.own, "advance", fail_once)
+    monkeypatch.setattr(engine._batch, "draw", fail_once)
     assert as_tokens(complete(engine, draws)) == wanted
     assert engine.batch_size == 8
 
@@ -175,7 +145,7 @@ def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_memory_stays_flat_over_steps(compiled, model, tokenizer, monkeypatch):
     monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda _: compiled)
-    engine = TransformersEngine(model, tokenizer, 40, batch_size=16, processes=1)
+    engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
     sizes = []
     for step in range(4):
         complete(engine, make_draws(20, seed=step))
@@ -196,7 +166,7 @@ def test_memory_stays_flat_over_steps(compiled, model, tokenizer, monkeypatch):
 def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
     model, tokenizer, monkeypatch, caplog
 ):
-    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16, processes=1)
+    engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16)
     draws = make_draws(10)
     wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
     begin_step = PagedCache.begin_step

@@ -1,7 +1,5 @@
 """Our engines against the contract, and broken ones that it must catch."""
 
-import sys
-
 import pytest
 from tiny_models import LIMIT, PROMPTS, make_model
 from transformers import PreTrainedTokenizerFast
@@ -21,7 +19,7 @@ class TestContinuousBatching(EngineContract):
     prompts = PROMPTS
 
     def make(self):
-        return TransformersEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5, processes=1)
+        return TransformersEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5)
 
     def weights(self):
         return make_model(seed=1).state_dict()
@@ -30,12 +28,6 @@ class TestContinuousBatching(EngineContract):
 class TestUnchangedWeights(TestContinuousBatching):
     def weights(self):
         return {}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
-class TestProcesses(TestContinuousBatching):
-    def make(self):
-        return TransformersEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5, processes=2)
 
 
 class TestWholeBatches(TestContinuousBatching):

@@ -457,7 +457,7 @@ def test_surplus_episodes_are_cancelled_under_way():
 
 def test_the_built_in_engine_can_be_interrupted_and_draws_on():
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
-    engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5, processes=1)
+    engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
     key, prompt = next(iter(PROMPTS.items()))
     draws = [Draw(key, index, index) for index in range(7)]
     engine.submit(draws, {key: prompt})
@@ -497,7 +497,7 @@ class TestEpisodesByTheBuiltInEngine(EngineContract):
 
     def make(self):
         tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
-        engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5, processes=1)
+        engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
         return EpisodeEngine(
             engine,
             ThreeTurns(),

@@ -7,8 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
-from forked import children_of
-from trials import MOST_STARTS, SETTINGS, TIMES, Trial, alike, unlike
+from trials import MOST_STARTS, SETTINGS, TIMES, Trial, alike
 
 pytestmark = [
     pytest.mark.faults,
@@ -52,38 +51,6 @@ def ended_at_random(folders, wanted, chance, tally, name, number):
                 break
         trial.finish()
         yield trial
-
-
-SAID = {
-    signal.SIGKILL: "a process of the engine ended",
-    signal.SIGTERM: "nothing: it is for the command itself",
-    signal.SIGINT: "nothing: it is for the command itself",
-    signal.SIGSTOP: "(`stall_limit`)",
-}
-"""What a command says when a process of its engine gets a signal."""
-
-
-@pytest.mark.parametrize("number", SAID, ids=lambda number: number.name)
-def test_a_process_of_the_engine_dies(folders, wanted, chance, tally, monkeypatch, number):
-    """The run says so and ends, and the same command goes on from its checkpoint."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr("rollwise.engines.cpu.process_count", lambda device: 2)
-    _, work, _ = wanted("train")
-    done = 0
-    while done < TIMES:
-        trial = Trial("train", next(folders), stall_limit=2)
-        command = trial.start()
-        command.has_worked(chance.uniform(0, work))
-        lanes = children_of(command.pid)
-        if lanes:
-            os.kill(lanes[0], number)
-            done += 1
-        code, shown = command.end()
-        assert code == 0 or (code == 2 and SAID[number] in shown), shown
-        assert "Traceback" not in shown
-        tally.count(f"{number.name} of a forked process of the engine", bool(lanes))
-        trial.finish()
-        assert unlike(trial, wanted("train")[0]) == []
 
 
 # An end, or a refusal of the system, wherever a file takes its name or goes to the disk.

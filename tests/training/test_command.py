@@ -208,10 +208,9 @@ def test_a_state_of_another_sampler_is_refused(tmp_path, train, capsys):
     ],
 )
 def test_a_run_that_is_asked_to_stop_is_saved_and_resumes_to_the_same_end(
-    tmp_path, train, tiny_options, state_of, monkeypatch, number, code_wanted, said
+    tmp_path, train, tiny_options, state_of, number, code_wanted, said
 ):
     """All its processes get the signal, as from a terminal, and from most clusters."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # two processes draw, if there are two cores
     whole, folder = tmp_path / "whole", tmp_path / "run"
     settings = {"steps": "8", "evaluation__every": "0"}
     assert train(whole, **settings) == 0

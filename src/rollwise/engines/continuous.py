@@ -20,32 +20,13 @@ STEPS_AT_FIRST = 4
 """Steps between two reports until a response has ended."""
 
 
-class FlushInterval:
-    """How many steps to draw before the responses that have ended are reported.
-
-    About `REPORTED_SHARE` of the responses end in that many, judging by those that have ended
-    since the weights last changed. It depends on no clock, so a run can be repeated.
-
-    Attributes:
-        drawn: Tokens drawn, counting steps already begun in full.
-        responses: Responses that have ended.
-    """
-
-    def __init__(self) -> None:
-        self.drawn = self.responses = 0
-
-    def steps(self) -> int:
-        """Return the number of steps, at least 1."""
-        if not self.responses:
-            return STEPS_AT_FIRST
-        return max(1, round(REPORTED_SHARE * self.drawn / self.responses))
-
-
 class ContinuousBatch:
     """Responses that are drawn together, one token of each a step.
 
     Each is in a slot; a response that has ended or was cancelled leaves its slot to the next draw
-    while the others continue.
+    while the others continue. Responses that have ended are reported a few at a time: when about
+    `REPORTED_SHARE` of those running have, judging by how long they were since the weights last
+    changed. That depends on no clock, so a run can be repeated.
 
     Args:
         forward: Runs the model.
@@ -76,6 +57,7 @@ class ContinuousBatch:
         self._make_cache = make_cache
         self._longest, self._max_new_tokens = longest, max_new_tokens
         self._prompts = PrefixCache(forward, vocabulary, end_tokens.device)
+        self._tokens_drawn = self._responses_ended = 0
         self.open(slots)
 
     def open(self, slots: int) -> None:
@@ -99,9 +81,10 @@ class ContinuousBatch:
         """Slots without a response."""
         return len(self._free)
 
-    def forget_prompts(self) -> None:
-        """Forget the keys and values of prompts, because the weights have changed."""
+    def weights_changed(self) -> None:
+        """Forget the keys and values of prompts, and how long responses were."""
         self._prompts.clear()
+        self._tokens_drawn = self._responses_ended = 0
 
     @torch.inference_mode()
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
@@ -122,22 +105,18 @@ class ContinuousBatch:
         self._uniforms[slots] = torch.from_numpy(uniforms).to(self._uniforms.device)
         self._take(np.array(slots), torch.cat(logits))
 
-    def draw(self, interval: FlushInterval) -> list[Response]:
-        """Draw for as many steps as `interval` says; return the responses that have ended."""
-        steps = interval.steps()
-        interval.drawn += steps * len(self.drawing)
-        return self.advance(steps)
-
-    def draw_ahead(self, interval: FlushInterval) -> None:
-        """Do nothing; a batch in several processes continues to draw in the others."""
-
     @torch.inference_mode()
-    def advance(self, steps: int) -> list[Response]:
-        """Draw `steps` tokens of each response; return the responses that have ended."""
+    def draw(self) -> list[Response]:
+        """Draw for a few steps, one token of each response a step; return those that have ended."""
+        steps = STEPS_AT_FIRST
+        if self._responses_ended:
+            steps = round(REPORTED_SHARE * self._tokens_drawn / self._responses_ended) or 1
+        self._tokens_drawn += steps * len(self.drawing)
         for _ in range(steps):
             if len(self._ended) < len(self.drawing):
                 self._step()
         ended, self._ended = self._ended, []
+        self._responses_ended += len(ended)
         rows = zip(
             self._tokens[ended].tolist(),
             self._logprobs[ended].cpu().numpy(),

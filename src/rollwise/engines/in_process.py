@@ -1,7 +1,6 @@
 """What the built-in engines share: waiting draws, random numbers, sampling a token."""
 
 import math
-import mmap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -57,9 +56,7 @@ class InProcessEngine(Engine):
         self.batch_size = batch_size
         self.context = getattr(model.config, "max_position_embeddings", None) or math.inf
         ends = sorted(end_tokens(model.generation_config, tokenizer))
-        # Forked processes that draw share this memory, and see what `ignore_ends` changes in it.
-        self._end_tokens = torch.frombuffer(mmap.mmap(-1, 8 * len(ends)), dtype=torch.long)
-        self._end_tokens = self._end_tokens.copy_(torch.tensor(ends)).to(model.device)
+        self._end_tokens = torch.tensor(ends, device=model.device)
         self._waiting: dict[Draw, Sequence[int]] = {}
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:

@@ -15,8 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines import cpu
 from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
-from rollwise.engines.continuous import ContinuousBatch, FlushInterval
-from rollwise.engines.cpu.processes import SplitBatch
+from rollwise.engines.continuous import ContinuousBatch
 from rollwise.engines.engine import Engine
 from rollwise.engines.in_process import InProcessEngine, Response
 from rollwise.engines.kv_cache import BucketedCache, KVCache
@@ -58,9 +57,6 @@ class TransformersEngine(InProcessEngine):
     whether a model allows that; `make_built_in_engine` chooses accordingly. What is different on a
     CPU is in `rollwise.engines.cpu`.
 
-    Args:
-        processes: How many processes draw; by default `cpu.process_count`.
-
     Attributes:
         batch_size: The most responses drawn together; halved where the device runs out of memory.
     """
@@ -72,31 +68,21 @@ class TransformersEngine(InProcessEngine):
         max_new_tokens: int,
         temperature: float = 1.0,
         batch_size: int = 256,
-        processes: int | None = None,
     ) -> None:
         super().__init__(model, tokenizer, max_new_tokens, temperature, batch_size)
-        processes = min(batch_size, processes or cpu.process_count(model.device))
-        self._batch: ContinuousBatch | SplitBatch = (
-            self._make_batch(model, batch_size)
-            if processes == 1
-            else SplitBatch(model, self._make_batch, batch_size, processes)
-        )
-        self._ended: list[Response] = []
-        self._interval = FlushInterval()
-        self._interrupted = threading.Event()
-
-    def _make_batch(self, model: PreTrainedModel, slots: int) -> ContinuousBatch:
         longest = int(self.context) if math.isfinite(self.context) else 2**20
-        return ContinuousBatch(
+        self._batch = ContinuousBatch(
             ModelForward(model),
             vocabulary=model.config.get_text_config().vocab_size,
             make_cache=_cache_maker(model, longest),
-            slots=slots,
+            slots=batch_size,
             longest=longest,
-            max_new_tokens=self.max_new_tokens,
-            temperature=self.temperature,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
             end_tokens=self._end_tokens,
         )
+        self._ended: list[Response] = []
+        self._interrupted = threading.Event()
 
     @property
     def free_slots(self) -> int:
@@ -111,10 +97,8 @@ class TransformersEngine(InProcessEngine):
                     if self._interrupted.is_set():
                         break
                     self._fill()
-                    self._ended += self._batch.draw(self._interval)
-                    self._interval.responses += len(self._ended)
+                    self._ended += self._batch.draw()
                 self._interrupted.clear()
-                self._batch.draw_ahead(self._interval)
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
@@ -142,10 +126,9 @@ class TransformersEngine(InProcessEngine):
         Responses in flight start over, so that each comes from one set of weights.
         """
         super().load_weights(weights)
-        self._batch.forget_prompts()
+        self._batch.weights_changed()
         if self._batch.drawing:
             self._restart(self.batch_size)
-        self._interval = FlushInterval()
 
     def sleep(self) -> None:
         """On a GPU, drop the keys and values of all rows, if no response is in flight."""

@@ -1,12 +1,10 @@
 """The parts that make the built-in engine fast on a CPU; elsewhere it works without them.
 
-Attention over pages is compiled with Numba (`pages`, `kernels`), and responses are drawn in several
-processes (`processes`). This module decides what applies to a model; beside it, the rest of the
-engine imports `SplitBatch` alone.
+Attention over pages is compiled with Numba (`pages`, `kernels`). This module decides whether that
+applies to a model.
 """
 
 import os
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -31,15 +29,6 @@ def paged_cache(slots: int) -> "PagedCache":
     from rollwise.engines.cpu.pages import PagedCache  # Numba takes long to import
 
     return PagedCache(slots)
-
-
-def process_count(device: torch.device) -> int:
-    """Count the processes to draw with: one a core on a CPU under Linux, else 1.
-
-    Forking needs Linux, because system libraries elsewhere do not survive it, and operations of one
-    thread each, because only one thread survives it.
-    """
-    return core_share(device) if sys.platform == "linux" and torch.get_num_threads() == 1 else 1
 
 
 def core_share(device: torch.device) -> int:
