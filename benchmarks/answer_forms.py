@@ -1,11 +1,12 @@
 r"""How many right and wrong answers are accepted, in the forms in which people write them.
 
-References are those of MATH-500 and AIME 2024 where the data is at hand (../shared/data), and of
-other files that are named, whose rows have `answer`. Each is written in every form that suits it (a
-full stop in the box, `\mathbf`, digits in groups, powers of ten, units, …), which is right, and the
-same is done with wrong answers: a digit or the sign changed, ten times as much, a fraction turned
-over, a value left out, another problem's answer. The rival is Math-Verify alone: `parse` and
-`verify` of the response and of the reference in a box.
+References are those of MATH, MATH-500 and AIME 2024 where the data is at hand (../shared/data), and
+of other files that are named, whose rows have `answer`. Each is written in every form that suits it
+(a full stop in the box, `\mathbf`, digits in groups, powers of ten, units, …), which is right, and
+the same is done with wrong answers: a digit or the sign changed, ten times as much, a fraction
+turned over, a value left out, the entries of a matrix or tuple permuted, another unit or base, a
+letter or a factorial sign after a number, a space inside, another problem's answer. The rival is
+Math-Verify alone: `parse` and `verify` of the response and of the reference in a box.
 
     OMP_NUM_THREADS=1 python benchmarks/answer_forms.py [--quick] [--show] [FILE ...]
 """
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from math_verify import parse, verify
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +37,7 @@ FRACTION = re.compile(r"(-?)\\frac\{(\d+)\}\{(\d+)\}")
 LIST = re.compile(r"[^,()\[\]{}]+(?:,[^,()\[\]{}]+)+")
 TUPLE = re.compile(r"\(([^,()\[\]{}]+),([^,()\[\]{}]+)\)")
 WORDS = re.compile(r"\\text\{([A-Za-z ]{4,})\}")
+MATRIX = re.compile(r"(\\begin\{pmatrix\})(.*)(\\end\{pmatrix\})", re.DOTALL)
 
 Pair = tuple[str, str, str]
 """A form's name, a response, a reference."""
@@ -49,7 +52,8 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
     rng = random.Random(0)
-    references = read([DATA / "math500.jsonl", DATA / "aime24.jsonl", *arguments.files])
+    named = ("math_train.parquet", "math500.jsonl", "aime24.jsonl")
+    references = read([*(DATA / name for name in named), *arguments.files])
     references = [
         rng.sample(some, min(len(some), 10 if arguments.quick else 150)) for some in references
     ]
@@ -61,6 +65,7 @@ def main() -> None:
         for other in wrong_answers(answer, every, rng)
         for pair in rng.sample([*responses(other, answer)], 3)
     ]
+    wrong += [pair for answer in every for pair in misreadings(answer, rng)]
     figures = {}
     with MathGrader(timeout=20.0) as grader:
         for kind, pairs in (("right", right), ("wrong", wrong)):
@@ -76,7 +81,11 @@ def read(files: list[Path]) -> list[list[str]]:
     """Read the bare references of each file that is there, or take some that are made up."""
     found = []
     for file in filter(Path.exists, files):
-        rows = [json.loads(line)["answer"] for line in file.read_text().splitlines()]
+        if file.suffix == ".parquet":
+            column = pq.read_table(file, columns=["reward_model"])["reward_model"]
+            rows = sorted({str(row["ground_truth"]) for row in column.to_pylist()})
+        else:
+            rows = [json.loads(line)["answer"] for line in file.read_text().splitlines()]
         found.append([bare(str(row[0] if isinstance(row, list) else row)) for row in rows])
     return found or [list(MADE)]
 
@@ -114,7 +123,7 @@ def responses(answer: str, reference: str) -> Iterator[Pair]:
     if INTEGER.fullmatch(reference) or DECIMAL.fullmatch(reference):
         yield "reference: unit", box, rf"{reference} \mathrm{{~cm}}"
     yield "reference: solution", box, f"We add $1$ and get $\\boxed{{{reference}}}$ in $2$ steps."
-    if LIST.fullmatch(answer) and r"\pm" not in answer:
+    if LIST.fullmatch(answer) and r"\pm" not in answer and r"\!" not in answer:
         boxes = " or ".join(f"$\\boxed{{{one.strip()}}}$" for one in answer.split(","))
         yield "a box for each value", f"They are {boxes}.", reference
 
@@ -200,6 +209,36 @@ def wrong_answers(answer: str, every: list[str], rng: random.Random) -> Iterator
         other for other in rng.sample(every, min(len(every), 8)) if value(other) != value(answer)
     ]
     yield from others[:2]
+
+
+def misreadings(answer: str, rng: random.Random) -> Iterator[Pair]:
+    """Make wrong answers that become right if a sign is overlooked."""
+    found = []
+    if matrix := MATRIX.fullmatch(answer):
+        rows = [row.split("&") for row in matrix[2].split(r"\\")]
+        entries = [entry.strip() for row in rows for entry in row]
+        permuted = rng.sample(entries, len(entries))
+        if permuted != entries:
+            cells = iter(permuted)
+            body = r" \\ ".join(" & ".join(next(cells) for _ in row) for row in rows)
+            found.append(("matrix permuted", matrix[1] + body + matrix[3], answer))
+    if (pair := TUPLE.fullmatch(answer)) and pair[1].strip() != pair[2].strip():
+        found.append(("tuple as a set", rf"\{{{pair[1]}, {pair[2]}\}}", answer))
+        found.append(("half-open interval", f"[{pair[1]}, {pair[2]})", answer))
+    if INTEGER.fullmatch(answer):
+        found += [
+            ("letter", f"{answer}k", answer),
+            ("bold letter", rf"\mathbf{{{answer}k}}", answer),
+            ("unsolved equation", f"2x = {answer}", answer),
+            ("another unit", rf"{answer} \text{{ m}}", rf"{answer} \text{{ cm}}"),
+            ("cents for dollars", rf"{answer} \text{{ cents}}", rf"\${answer}"),
+            ("another base", f"{answer}_9", f"{answer}_8"),
+        ]
+        if len(answer) in (2, 3) and answer.isdigit():
+            found.append(("factorial", f"{answer}!", answer))
+            found.append(("a space inside", f"{answer[0]} {answer[1:]}", answer))
+    for name, content, reference in found:
+        yield name, f"It is $\\boxed{{{content}}}$.", reference
 
 
 def value(answer: str) -> str:

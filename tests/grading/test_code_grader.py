@@ -128,6 +128,12 @@ def test_hostile_programs_get_nothing_and_the_next_is_graded(grader, code):
     assert grader.failures == failures
 
 
+def test_a_program_cannot_end_what_iterates_over_its_results(grader):
+    code = "def is_even(n): raise StopIteration"
+    tests = json.dumps(["assert all(map(is_even, [2, 4]))"])
+    assert grader.grade([code], [tests]).tolist() == [0.0]
+
+
 def test_endless_programs_end_at_the_limit(grader):
     """Each kind of tests, with a program that computes; and one that sleeps."""
     programs = ["while True: pass"] * 3 + ["import time\ntime.sleep(3600)"]

@@ -1,223 +1,245 @@
-r"""The ways in which people write one final answer, brought to one that Math-Verify reads.
+r"""Whether two final answers are equal, whatever form people give them.
 
-A form is here only if it cannot turn a wrong answer into a right one: type (`\mathbf`, `\text`),
-spacing, grouping of digits, notation of numbers, marks around the answer, units after a number.
-Everything else is mathematics, which is Math-Verify's.
+Each is read as tokens (`answer_tokens`), and compared by what it certainly says: a number, words, a
+unit, the parts of a list, a set, an interval or a matrix, the right side of `x = 5`. All other
+mathematics is Math-Verify's.
 """
 
+import itertools
 import re
-from decimal import Decimal
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 
-from rollwise.grading.final_answers import LONGEST_BOX, closing_brace, final_boxes
+from rollwise.grading.answer_parts import (
+    Parts,
+    closes_last,
+    is_equals,
+    parts_of,
+    split,
+    split_list,
+)
+from rollwise.grading.answer_tokens import (
+    CLOSE,
+    OPEN,
+    SPACE,
+    Token,
+    Tokens,
+    closing,
+    render,
+    trimmed,
+)
+from rollwise.grading.answer_values import (
+    choice_of,
+    is_percentage,
+    number_of,
+    same_number,
+    split_base,
+    split_unit,
+    words_of,
+)
 
-# ---- References
+Compare = Callable[[Tokens, Tokens], bool]
+"""Whether two answers without any of our forms are mathematically equal."""
+
+MOST_UNORDERED = 12
+"""Parts of a list whose order does not count; longer ones are Math-Verify's."""
 
 
-def bare_reference(answer: str) -> str:
-    r"""Return what a reference says, without what data sets put around it.
+def are_equal(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+    """Say whether an answer is the reference; None if it cannot be told from the forms.
 
-    That is the last `\boxed{}` of a whole solution, and the one item of a list (`['$2$']`, as in
-    OlympiadBench).
+    Args:
+        found: The answer.
+        reference: The reference.
+        compare: Compares what is left of both as mathematics.
     """
-    answer = answer.strip()
-    if listed := _LIST_OF_ONE.fullmatch(answer):
-        answer = listed[2].strip()
-        if "\\" not in answer.replace(r"\\", ""):  # as Python and JSON write a backslash
-            answer = answer.replace(r"\\", "\\")
-    boxes = final_boxes(answer, 1)
-    return boxes[0] if boxes else answer
-
-
-_LIST_OF_ONE = re.compile(r"""\[\s*(['"])((?:(?!\1\s*,).)*)\1\s*\]""", re.DOTALL)
-
-
-def values_of(reference: str) -> int:
-    """Count the values of a bare reference such as `2, -3`: its commas outside of brackets, + 1."""
-    depth = commas = 0
-    for i, letter in enumerate(reference[:LONGEST_BOX]):
-        depth += (letter in "([{") - (letter in ")]}")
-        is_group = bool(_GROUP_OF_DIGITS.match(reference, i))
-        commas += letter == "," and depth == 0 and not is_group
-    return commas + 1
-
-
-_GROUP_OF_DIGITS = re.compile(r"(?<=\d),(?:\\!)?\d{3}(?!\d)")
-
-# ---- One form
-
-
-def tidied(text: str) -> str:
-    """Write an answer in the common form; only for texts of at most `LONGEST_BOX` characters."""
-    text = _without_delimiters(text.translate(_CHARACTERS).strip())
-    text = _GROUPED.sub(lambda found: _SEPARATORS.sub("", found[0]), text)
-    text = _unwrapped(_SIZES.sub(" ", text))
-    text = _SPACING.sub(" ", text)
-    text = _POINT_WITHOUT_DIGITS.sub("", text)
-    text = _SCIENTIFIC.sub(_with_power, text)
-    return _without_units(_without_marks(text))
-
-
-_CHARACTERS = str.maketrans(
-    {
-        **{"−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/"},
-        **{"π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≈": r"\approx "},
-        **{"∪": r"\cup ", "°": r"^\circ ", "½": r"\frac{1}{2}", "²": "^2", "³": "^3"},
-        **{"\u00a0": " ", "\u2009": " ", "\u202f": " ", "√": r"\sqrt ", "\n": " ", "\t": " "},
-    }
-)
-
-_FORMULA = re.compile(r"\$\$([^$]*)\$\$|\$([^$]*)\$|\\\(([^$]*?)\\\)|\\\[([^$]*?)\\\]")
-_BETWEEN = re.compile(r"\s*(?:,|;|and|or|,\s*and)?\s*")
-
-
-def _without_delimiters(text: str) -> str:
-    """Take away the dollars of an answer that is a formula, or several with commas between."""
-    outside = _FORMULA.split(text)[:: _FORMULA.groups + 1]
-    if not _FORMULA.search(text) or not all(map(_BETWEEN.fullmatch, (*outside[:-1], ""))):
-        return text
-    if not _TRAILING.fullmatch(outside[-1]):
-        return text
-    return _FORMULA.sub(lambda found: next(filter(None, found.groups()), ""), text).strip()
-
-
-_TRAILING = re.compile(r"[\s.,;:]*")
-
-_SEPARATOR = r"(?:\\[,;:! ]|\{,\}|,\\!|~|\{ \})"
-_SEPARATORS = re.compile(_SEPARATOR)
-_GROUPED = re.compile(rf"(?<![\d.,])[1-9]\d{{0,2}}(?:{_SEPARATOR}\d{{3}})+(?!\d)")
-_SPACING = re.compile(r"(?:\\[,;:! ]|\\q?quad\b|~|\s)+")
-_SIZES = re.compile(
-    r"\\(?:displaystyle|textstyle|scriptstyle|bf|bfseries|rm|it|large|Large|LARGE|huge|Huge|"
-    r"normalsize|small|bigl?|Bigl?|bigr|Bigr|color\s*\{\w*\}|textcolor\s*\{\w*\})(?![A-Za-z])"
-)
-_POINT_WITHOUT_DIGITS = re.compile(r"(?<=\d)\.(?=\s*[/}])")
-
-_TYPE = re.compile(
-    r"\\(mathbf|boldsymbol|bm|mathrm|mathit|mathsf|mathtt|text|textbf|textit|textrm|textsf|texttt|"
-    r"textnormal|emph|mbox|hbox|fbox|boxed|underline|operatorname\*?)\s*\{"
-)
-_WORD = re.compile(r"\s*[^\W\d_][^\d\\{}$=<>]+")
-_NUMBER_AND_WORD = re.compile(r"\s*([-+]?[\d.,]*\d)\s*([^\W\d_][^\d\\{}$=<>]*)")
-
-
-def _unwrapped(text: str) -> str:
-    r"""Take away commands that change the type of what they enclose; words stay in `\text{}`."""
-    parts, at = [], 0
-    while found := _TYPE.search(text, at):
-        end = closing_brace(text, found.end())
-        if end is None:
-            break
-        inner = _unwrapped(text[found.end() : end])
-        if both := _NUMBER_AND_WORD.fullmatch(inner):  # \text{5 cm}
-            inner = rf"{both[1]}\text{{ {both[2]}}}"
-        elif _WORD.fullmatch(inner):
-            inner = rf"\text{{{inner}}}"
-        elif found[1] in ("mathrm", "operatorname") and inner.strip("~ ").isalpha():
-            inner = rf"\mathrm{{{inner}}}"
-        parts += [text[at : found.start()], inner]
-        at = end + 1
-    return "".join([*parts, text[at:]])
-
-
-# ---- Numbers
-
-_TIMES = r"(?:\\times|\\cdot|\\ast|\*|[xX])"
-_SCIENTIFIC = re.compile(
-    r"(?<![\w.\\])(?P<digits>\d+(?:\.\d*)?|\.\d+)\s*(?:"
-    r"[eE]\s?(?P<e>[+-]?\d{1,4})(?!\w)|"
-    rf"{_TIMES}\s*10\s*\^\s*(?:\{{\s*(?P<braces>[+-]?\s?\d{{1,4}})\s*\}}|"
-    r"\(\s*(?P<brackets>[+-]?\d{1,4})\s*\)|(?P<power>[+-]?\d{1,4})(?!\w)))"
-)
-_POWER_OF_TEN = re.compile(r"(?P<sign>[+-]?)\s*10\s*\^\s*(?:\{\s*([+-]?\d{1,4})\s*\}|(\d))")
-_NUMBER = re.compile(
-    r"(?P<sign>[+-]?)\s*(?P<digits>\d{1,300}(?:\.\d{0,300})?|\.\d{1,300})"
-    r"(?:\s*\\cdot 10\^\{(?P<power>[+-]?\d{1,4})\})?"
-)
-
-
-def _with_power(found: re.Match[str]) -> str:
-    power = found["e"] or found["braces"] or found["brackets"] or found["power"]
-    return rf"{found['digits']} \cdot 10^{{{int(power.replace(' ', ''))}}}"
-
-
-def number_of(text: str) -> Fraction | None:
-    """Return the value of a tidied answer that is a number in digits; None for any other."""
-    if found := _POWER_OF_TEN.fullmatch(text):
-        value = Fraction(10) ** int(found[2] or found[3])
-    elif found := _NUMBER.fullmatch(text):
-        value = Fraction(Decimal(found["digits"])) * Fraction(10) ** int(found["power"] or 0)
-    else:
+    found, reference = without_marks(found), without_marks(reference)
+    if not found or not reference:
         return None
-    return -value if found["sign"] == "-" else value
-
-
-def same_number(first: Fraction, second: Fraction) -> bool:
-    """Whether two numbers are equal, or are when rounded as Math-Verify does, and 1e-5 apart."""
-    if first == second:
+    if render(found) == render(reference):
         return True
-    if abs(first - second) > max(abs(first), abs(second)) / 10**5:
-        return False
-    return first.denominator * second.denominator > 1 and round(first, 6) == round(second, 6)
+    words, wanted = words_of(found), words_of(reference)
+    if wanted is not None:
+        option = choice_of(found) if len(wanted) == 1 else None
+        if option or words is not None:
+            return wanted in (option, words)
+    if (verdict := _by_equations(found, reference, compare)) is not None:
+        return verdict
+    if (verdict := _by_parts(found, reference, compare)) is not None:
+        return verdict
+    return _by_values(found, reference, compare)
 
 
-# ---- Marks and units
+# ---- Marks around an answer
 
-_BEFORE = re.compile(
-    r"(?:\s|=|\\approx|\\simeq|\\sim|\\cong|\\doteq|\\therefore|\\implies|\\Rightarrow|"
-    r"\\text\{\s*(?:about|approximately|approx\.?)\s*\})+(?![A-Za-z])"
+_BEFORE = frozenset(
+    (
+        *("=", ":", r"\approx", r"\simeq", r"\sim", r"\cong", r"\doteq", r"\therefore"),
+        *(r"\implies", r"\Rightarrow", "about", "approximately", "approx"),
+    )
 )
-_AFTER = re.compile(r"(?:[\s.,;:!]|\\checkmark|\\blacksquare|\\square|\\qed)+\Z")
+_AFTER = frozenset((".", ",", ";", ":", r"\checkmark", r"\blacksquare", r"\square", r"\qed"))
 
 
-def _without_marks(text: str) -> str:
+def without_marks(tokens: Tokens) -> Tokens:
     """Take away what stands before and after an answer: "=", "about", a full stop."""
-    if found := _BEFORE.match(text):
-        text = text[found.end() :]
-    text = _AFTER.sub("", text[-LONGEST_BOX:])
-    if text.startswith(r"\text{") and text.endswith("}"):
-        text = re.sub(r"[\s.]+\}\Z", "}", text)
-    return text if text.count("{") or not text.endswith("}") else text.rstrip("}")
+    first, last = 0, len(tokens)
+    while first < last and (tokens[first] == SPACE or tokens[first].text.casefold() in _BEFORE):
+        first += 1
+    while first < last and (tokens[last - 1] == SPACE or tokens[last - 1].text in _AFTER):
+        last -= 1
+    if first and first < last and tokens[first].text == ".":  # approx.
+        first += 1
+    return trimmed(tokens[first:last])
 
 
-_UNIT = r"\\(?:text|mathrm)\{[^{}\d]*\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?"
-_UNITS = re.compile(rf"(?<=[\d}})])\s*(?:{_UNIT}(?:\s|/|\\cdot|\\times|\()*+)+\)?\Z")
-_NAMES = (
-    "dollars?|cents?|degrees?|radians?|percent|units?|square units?|cubic units?|hours?|minutes?|"
-    "seconds?|days?|weeks?|months?|years?|meters?|metres?|feet|foot|inches|inch|yards?|miles?|"
-    "pounds?|ounces?|grams?|liters?|litres?|gallons?|people|students?|ways|points?|times|"
-    "cm|mm|km|kg|mph|ft|sec|min|hrs?|mL"
-)
-_PLAIN_UNITS = re.compile(rf"(?<=[\d}})])\s+(?!percent)(?:{_NAMES})\Z")
-_QUESTIONED = re.compile(r"\\text\{\s*(?:and|or|if|for|mod|base|hundred|thousand|million|billion)")
+# ---- Equations
 
 
-def _without_units(text: str) -> str:
-    """Take away units after a number, or an expression that ends in a bracket."""
-    text = _PLAIN_UNITS.sub("", text)
-    found = _UNITS.search(text)
-    if found and found.start() and not _QUESTIONED.search(text, found.start()):
-        if "percent" in found[0]:
-            return text
-        text = text[: found.start()]
-    return text.strip()
-
-
-# ---- Words
-
-_TEXT = re.compile(r"(?:\\(?:text|mathrm)\{)?\s*\(?([^\W\d_](?:[^\W\d_]|[ '-])*)\)?\s*\}?")
-
-
-def words_of(text: str) -> str | None:
-    r"""Return a tidied answer in words (`\text{East}`, `(B)`), in small letters if not one letter.
-
-    Names of variables are no words: `xy` is a product, so only what is in `\text{}` or has at least
-    four letters counts, beside single letters.
-    """
-    found = _TEXT.fullmatch(text)
-    if found is None:
+def _by_equations(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+    """Compare the right sides of `x = 5`; None if neither answer is an equation."""
+    if any(len(split_list(answer)) > 1 for answer in (found, reference)):
         return None
-    words = found[1].strip()
-    if len(words) == 1:
-        return words
-    return words.casefold() if "\\" in text or len(words) > 3 else None
+    sides, wanted = (split(answer, is_equals) for answer in (found, reference))
+    if len(sides) == len(wanted) == 1:
+        return None
+    if len(wanted) == 1:
+        return _is_solved(sides[0]) and are_equal(sides[-1], reference, compare)
+    if len(sides) == 1:
+        if _is_solved(wanted[0]):
+            return are_equal(found, wanted[-1], compare)
+        return False if number_of(found) is not None else None
+    if render(sides[0]) == render(wanted[0]):
+        return are_equal(sides[-1], wanted[-1], compare)
+    if all(len(side) == 1 for side in (sides[0], wanted[0])) and number_of(wanted[-1]) is not None:
+        return False  # y = 5 for x = 5
+    return None
+
+
+def _is_solved(side: Tokens) -> bool:
+    """Whether a left side names what is asked for, as in `f(2) = 5`, unlike `2x = 10`."""
+    if not any(token.kind == "letter" for token in side):
+        return True
+    depth, i = 0, 0
+    while i < len(side):
+        if side[i].text == "_" and i + 1 < len(side):
+            i = closing(side, i + 1) if side[i + 1] == OPEN else i + 1
+        elif render(side[i : i + 5]) == "^{-1}":
+            i += 4
+        depth += (side[i].text in ("(", "[", r"\{")) - (side[i].text in (")", "]", r"\}"))
+        if side[i].kind == "number" and depth == 0 and side[i - 1].text not in ("_", r"\angle"):
+            return False
+        i += 1
+    return True
+
+
+# ---- Answers with several parts
+
+
+def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+    """Compare answers of several parts one by one; None if it cannot be told."""
+    parts, wanted = parts_of(found), parts_of(reference)
+    if any(token.text == r"\pm" for token in (*found, *reference)):
+        return None
+    if parts is None or wanted is None:
+        if wanted is not None and wanted.kind == "()" and _is_changed(found):
+            return False
+        several, other = (parts, reference) if parts else (wanted, found)
+        is_list = several is not None and several.kind == "list"
+        return False if is_list and number_of(split_unit(other)[0]) is not None else None
+    is_ordered = _order_counts(parts.kind, wanted.kind)
+    if is_ordered is None:
+        return False if _can_never_be(parts, wanted) else None
+    if [len(row) for row in parts.rows] != [len(row) for row in wanted.rows]:
+        return False
+    if is_ordered:
+        pairs = zip(parts.items, wanted.items, strict=True)
+        return all(are_equal(one, other, compare) for one, other in pairs)
+    if len(wanted.items) > MOST_UNORDERED:
+        return None
+    left = list(wanted.items)
+    for one in parts.items:
+        same = next((other for other in left if are_equal(one, other, compare)), None)
+        if same is None:
+            return False
+        left.remove(same)
+    return True
+
+
+def _is_changed(tokens: Tokens) -> bool:
+    """Whether a bracket has more around it than a name, as in -(1, 2), unlike P(1, 2)."""
+    start = next((i for i, token in enumerate(tokens) if token.text == "("), 0)
+    is_named = all(token.kind == "letter" for token in tokens[:start])
+    return tokens[start].text == "(" and not (is_named and closes_last(tokens[start:]))
+
+
+_UNORDERED = ("list", "union", r"\{\}")
+
+
+def _order_counts(kind: str, wanted: str) -> bool | None:
+    """Say whether parts are compared in their order; None if the kinds are not comparable."""
+    if kind == wanted or {kind, wanted} == {"()", r"\langle\rangle"}:
+        return kind not in _UNORDERED
+    if {kind, wanted} == {"list", r"\{\}"}:
+        return False
+    if {kind, wanted} == {"list", "()"}:  # (3, 5) for 3, 5
+        return wanted == "()"
+    return None
+
+
+def _can_never_be(parts: Parts, wanted: Parts) -> bool:
+    if wanted.kind[0] in "([" and parts.kind == r"\{\}":
+        return True
+    kinds = {parts.kind, wanted.kind}
+    return kinds <= {"()", "[]", "(]", "[)"} and len(wanted.items) == 2
+
+
+# ---- Answers with one value
+
+
+def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+    """Compare numbers exactly, unless their units or bases differ, and all else as mathematics."""
+    (value, unit), (wanted, wanted_unit) = split_unit(found), split_unit(reference)
+    if unit and wanted_unit and unit != wanted_unit:
+        return False
+    (value, base), (wanted, wanted_base) = split_base(value), split_base(wanted)
+    if base and wanted_base and base != wanted_base:
+        return False
+    shares = is_percentage(value), is_percentage(wanted)
+    number, target = (
+        number_of(trimmed(side[:-1]) if is_share else side)
+        for side, is_share in zip((value, wanted), shares, strict=True)
+    )
+    if number is not None and target is not None:
+        if shares == (False, True):  # 12.5 and 0.125 are 12.5%
+            return same_number(number, target) or same_number(number, target / 100)
+        if shares == (True, False):  # Math-Verify knows of some problems that ask for 10 with 10%
+            return same_number(number / 100, target) or None
+        return same_number(number, target)
+    if not value or not wanted or any(map(_is_ambiguous, (value, wanted))):
+        return False
+    return compare(in_radians(value), in_radians(wanted)) or None
+
+
+def _is_ambiguous(tokens: Tokens) -> bool:
+    r"""Whether Math-Verify would take a number out of what is not one: 3 4, `\text{2k}`."""
+    followed = itertools.pairwise(tokens)
+    glued = any(one.kind == "number" and after.kind == "words" for one, after in followed)
+    return glued or bool(re.search(r"\d \d", render(tokens)))
+
+
+def in_radians(tokens: Sequence[Token]) -> Tokens:
+    r"""Write the degrees of an angle within an expression as radians: `\sin 30^\circ`."""
+    done: list[Token] = []
+    for token in tokens:
+        if token.text == r"\degree" and done and done[-1].kind == "number":
+            fraction = (
+                Token("command", r"\frac"),
+                OPEN,
+                done.pop(),
+                Token("command", r"\pi"),
+                CLOSE,
+            )
+            done += [*fraction, OPEN, Token("number", "180"), CLOSE]
+        else:
+            done.append(token)
+    return tuple(done)

@@ -1,47 +1,16 @@
-r"""Finding the final answer in a response to a problem of mathematics, in linear time.
-
-Math-Verify looks for an answer by rules in order of priority (its `parser.py`): a "final answer is
-… I hope"; then, whichever ends last, a `\boxed{}` or the formula after "final answer … is"; then
-the formula or number after "answer"; then any. It takes the first match that it can parse.
-"""
+r"""Finding the final answer in a response to a problem of mathematics, in linear time."""
 
 import re
 
+from rollwise.grading.answer_tokens import closing_brace
+
 LONGEST_BOX = 1000
 """Characters of a box that is graded alone; a response with a longer box is read whole."""
-
-_DELIMITER = r"(?:\$\$?|\\\(|\\\[|\\\)|\\\])"
-_WORDS = r"[^$\\{}\[\]%\d]"
-_BOXES = re.compile(r"\\f?box")
-_PHRASE = re.compile(r"(?i:final answer)")
-_LEADS_TO_BOX = re.compile(rf"{_WORDS}*+{_DELIMITER}?\s*")
-_UNREADABLE = re.compile(r"\$|\\[()\[\]]|\\f?box|(?i:answer)|\sis\b")
-_QUIET = re.compile(rf"[\s.,;:!]*+{_DELIMITER}?+(?!\s*+(?:[Pp]ercent|[Pp]ct)){_WORDS}*+", re.DOTALL)
 
 
 def boxed(content: str) -> str:
     r"""Put `content` into a `\boxed{}`."""
     return f"\\boxed{{{content}}}"
-
-
-def box_of(response: str) -> str | None:
-    r"""Return the content of a response's `\boxed{}` if Math-Verify reads that and nothing else.
-
-    It does if there is a single box, no formula, number or percentage comes after it, and no "final
-    answer is" points elsewhere: then every match of the box's priority or a higher one contains the
-    box, and is reduced to its content. Otherwise, None.
-    """
-    start = response.find(r"\boxed{")
-    if start < 0 or len(_BOXES.findall(response)) > 1:
-        return None
-    end = closing_brace(response, start + len(r"\boxed{"))
-    if end is None:
-        return None
-    content, before = response[start + len(r"\boxed{") : end].strip(), response[:start]
-    if not content or _UNREADABLE.search(content):
-        return None
-    alone = _QUIET.fullmatch(response, end + 1) and _leads_only_to_its_end(before)
-    return content if alone else None
 
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\b\s*(?:\{|(?P<bare>[^\s${}\\]+))?")
@@ -68,7 +37,7 @@ def final_boxes(text: str, count: int) -> list[str] | None:
     for box in reversed(list(_BOX.finditer(text))[-_TRIED:]):
         content, end = box["bare"], box.end()
         if content is None:
-            closed = closing_brace(text, end) if box[0].endswith("{") else None
+            closed = closing_brace(text, end, LONGEST_BOX) if box[0].endswith("{") else None
             if closed is None:
                 if not found and len(text) - end > LONGEST_BOX:
                     return None
@@ -85,22 +54,31 @@ def final_boxes(text: str, count: int) -> list[str] | None:
     return found or None
 
 
-def closing_brace(text: str, start: int) -> int | None:
-    """Find the brace that closes the one before `start`, within `LONGEST_BOX` characters."""
-    depth = 1
-    for i in range(start, min(len(text), start + LONGEST_BOX)):
-        depth += (text[i] == "{") - (text[i] == "}")
-        if depth == 0:
-            return i
-    return None
+def bare_reference(answer: str) -> str:
+    r"""Return what a reference says, without what data sets put around it.
+
+    That is the last `\boxed{}` of a whole solution, and the one item of a list (`['$2$']`, as in
+    OlympiadBench).
+    """
+    answer = answer.strip()
+    if listed := _LIST_OF_ONE.fullmatch(answer):
+        answer = listed[2].strip()
+        if "\\" not in answer.replace(r"\\", ""):  # as Python and JSON write a backslash
+            answer = answer.replace(r"\\", "\\")
+    boxes = final_boxes(answer, 1)
+    return boxes[0] if boxes else answer
 
 
-def _leads_only_to_its_end(before: str) -> bool:
-    """Whether "final answer" occurs nowhere in `before`, or once, with only words after it."""
-    phrases = list(_PHRASE.finditer(before))
-    if not phrases:
-        return True
-    return len(phrases) == 1 and bool(_LEADS_TO_BOX.fullmatch(before, phrases[0].end()))
+_LIST_OF_ONE = re.compile(r"""\[\s*(['"])((?:(?!\1\s*,).)*)\1\s*\]""", re.DOTALL)
+_TAGS = ("<answer>", "</answer>")
+
+
+def tagged_answer(response: str) -> str | None:
+    """Return what the last `<answer>` tags of a response hold; None without them, or if long."""
+    end = response.rfind(_TAGS[1])
+    start = response.rfind(_TAGS[0], 0, max(end, 0))
+    content = response[start + len(_TAGS[0]) : end].strip()
+    return content if start >= 0 and 0 < len(content) <= LONGEST_BOX else None
 
 
 _PLAIN = re.compile(r"(?:[\d.,()+\-/={} ]|\\frac|\\sqrt|\\pi){1,60}")

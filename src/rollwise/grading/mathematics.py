@@ -10,26 +10,22 @@ import signal
 import warnings
 from typing import Any, Literal
 
-from rollwise.grading.answer_forms import (
-    bare_reference,
-    number_of,
-    same_number,
-    tidied,
-    values_of,
-    words_of,
-)
+from rollwise.grading.answer_forms import are_equal
+from rollwise.grading.answer_parts import split_list
+from rollwise.grading.answer_tokens import Tokens, Unreadable, render, tokenize
 from rollwise.grading.final_answers import (
     LONGEST_BOX,
-    box_of,
+    bare_reference,
     boxed,
     final_boxes,
     minerva_answer,
     minerva_normalised,
     plainly_different,
     plainly_equal,
+    tagged_answer,
 )
 from rollwise.grading.limits import GradeFunction, Limits
-from rollwise.grading.worker_grader import NeedsWholeResponse, WorkerGrader
+from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import one_of
 
 Convention = Literal["last_box", "math_verify", "minerva"]
@@ -84,25 +80,6 @@ def _reference(answer: str) -> list[Any]:
 _BOX, _WHOLE = "B", "W"
 
 
-def _verify_part(text: str, answer: str) -> float:
-    r"""Do the same as `verify_math`, for a whole response or the `\boxed{}` that `box_of` found.
-
-    Raises:
-        NeedsWholeResponse: Math-Verify cannot read the box as mathematics; in the whole response
-            it would look for another answer.
-    """
-    from math_verify import verify
-
-    if text[0] == _WHOLE:
-        return verify_math(text[1:], answer)
-    found = _read_box(text[1:])
-    if verify(_reference(answer), found, timeout_seconds=None):
-        return 1.0
-    if _is_unread(found):
-        raise NeedsWholeResponse
-    return 0.0
-
-
 @functools.lru_cache(maxsize=1024)
 def _read_box(content: str) -> list[Any]:
     """Parse a box alone; some answers (1/2, 90°) come up for many references."""
@@ -118,10 +95,10 @@ def _is_unread(found: list[Any]) -> bool:
 
 
 def verify_answer(found: str, answer: str) -> float:
-    r"""Give 1.0 to a final answer that equals the reference, in any form that `tidied` knows.
+    r"""Give 1.0 to a final answer that equals the reference, in any form that people give it.
 
-    Two numbers in digits are compared by value, words as words, and all else by Math-Verify, which
-    may read each side as it is written or in its common form.
+    Numbers, words, units and the parts of lists, intervals and matrices are compared by
+    `are_equal`, and all else by Math-Verify, as it is written and without its looks.
 
     Args:
         found: The answer alone, without its `\boxed{}`.
@@ -130,64 +107,48 @@ def verify_answer(found: str, answer: str) -> float:
     Raises:
         ValueError: Nothing can be read from `answer`.
     """
-    if len(found) > LONGEST_BOX or len(answer) > LONGEST_BOX:
-        return verify_math(boxed(found), bare_reference(answer))
-    first, second = tidied(found), _tidied_reference(answer)
-    number, wanted = number_of(first), number_of(second.removesuffix("%").rstrip("\\ "))
-    if number is not None and wanted is not None:
-        is_same = same_number(number, wanted)
-        if is_same or not second.endswith("%"):  # 12.5% is also 0.125, which Math-Verify knows
-            return float(is_same)
-    if first and _squeezed(first) == _squeezed(second):
-        return 1.0
-    words = words_of(first)
-    if words is not None and words == words_of(second):
-        return 1.0
-    return _verify_readings(first, found, answer)
+    reference = bare_reference(answer)
+    if len(found) <= LONGEST_BOX and len(reference) <= LONGEST_BOX:
+        with contextlib.suppress(Unreadable):
+            verdict = are_equal(tokenize(found), _tokens(reference), _equal_by_math_verify)
+            if not verdict and len(split_list(_tokens(reference))) > 1:  # 1,234 may be two values
+                tokens = tokenize(found, commas_group=False)
+                verdict = are_equal(tokens, _tokens(reference), _equal_by_math_verify)
+            if verdict is not None:
+                return float(verdict)
+    return _as_written(found, reference)
 
 
-def _verify_readings(first: str, found: str, answer: str) -> float:
-    """Ask Math-Verify, with an answer in its common form, and as it is."""
+def _equal_by_math_verify(found: Tokens, reference: Tokens) -> bool:
+    """Compare two answers whose looks have been taken away."""
+    from math_verify import verify
+
+    first, second = _read_box(render(found)), _read_box(render(reference))
+    if _is_unread(first) or _is_unread(second):
+        return False
+    return bool(verify(second, first, timeout_seconds=None))
+
+
+def _as_written(found: str, reference: str) -> float:
+    """Ask Math-Verify about an answer as it is written.
+
+    It takes a number inside of what it cannot read, but not from the reference: whoever says that
+    number has not said the reference.
+    """
     from math_verify import parse, verify
 
-    references = _references(answer)
-    readings = _read_box(first)
-    if verify(references, readings, timeout_seconds=None):
-        return 1.0
-    if _squeezed(found) != _squeezed(first):
-        readings = _read_box(found)
-        if verify(references, readings, timeout_seconds=None):
-            return 1.0
-    if _is_unread(readings):  # then it looks for a number or formula inside
+    readings = _read_box(found)
+    if _is_unread(readings):
         readings = parse(boxed(found), parsing_timeout=None)
-        return float(verify(references, readings, timeout_seconds=None))
-    return 0.0
-
-
-def _squeezed(text: str) -> str:
-    return _SHORT_FRACTIONS.sub(r"\\frac", text).replace(" ", "")
-
-
-_SHORT_FRACTIONS = re.compile(r"\\[dtc]frac")
+    references = _reference(reference)
+    if _is_unread(_read_box(reference)):
+        references = [reading for reading in references if isinstance(reading, str)]
+    return float(verify(references, readings, timeout_seconds=None))
 
 
 @functools.lru_cache(maxsize=1024)
-def _tidied_reference(answer: str) -> str:
-    return tidied(bare_reference(answer))
-
-
-@functools.lru_cache(maxsize=1024)
-def _references(answer: str) -> list[Any]:
-    """Parse a reference as it is and in its common form."""
-    bare, common = bare_reference(answer), _tidied_reference(answer)
-    try:
-        readings = _reference(bare)
-    except ValueError:
-        return _reference(common)
-    if common and common != bare:
-        with contextlib.suppress(ValueError):
-            return [*_reference(common), *readings]
-    return readings
+def _tokens(reference: str) -> Tokens:
+    return tokenize(reference)
 
 
 def _verify_last_box(text: str, answer: str) -> float:
@@ -196,29 +157,41 @@ def _verify_last_box(text: str, answer: str) -> float:
         return verify_answer(text[1:], answer)
     from math_verify import parse, verify
 
-    if len(answer) > LONGEST_BOX:
-        return verify_math(text[1:], bare_reference(answer))
     found = parse(text[1:], parsing_timeout=None)
-    return float(verify(_references(answer), found, timeout_seconds=None))
+    return float(verify(_reference(bare_reference(answer)), found, timeout_seconds=None))
 
 
 @functools.lru_cache(maxsize=4096)
 def _values_wanted(answer: str) -> int:
-    return values_of(bare_reference(answer))
+    reference = bare_reference(answer)
+    if len(reference) > LONGEST_BOX:
+        return 1
+    try:
+        return len(split_list(_tokens(reference)))
+    except Unreadable:
+        return 1
 
 
 def last_answer(response: str, answer: str) -> str | None:
     r"""Return the content of the last box; None if there is none, or a very long one.
 
-    If the reference has several values and the last box has one, those of as many of the last boxes
-    are joined: "$\boxed{2}$ or $\boxed{-3}$".
+    If the reference has several values and the last boxes have one each, as many of them are
+    joined: "$\boxed{2}$ or $\boxed{-3}$". Without a box, it is what `<answer>` tags hold.
     """
     wanted = _values_wanted(answer)
     boxes = final_boxes(response, wanted)
     if boxes is None:
-        return None
-    joined = 1 < wanted == len(boxes) and all(values_of(box) == 1 for box in boxes)
-    return ", ".join(boxes) if joined and r"\pm" not in boxes[-1] else boxes[-1]
+        return tagged_answer(response)
+    joined = 1 < wanted == len(boxes) and not any(_has_several(box) for box in boxes)
+    return ", ".join(boxes) if joined else boxes[-1]
+
+
+def _has_several(box: str) -> bool:
+    try:
+        tokens = tokenize(box)
+    except Unreadable:
+        return True
+    return len(split_list(tokens)) > 1 or any(token.text == r"\pm" for token in tokens)
 
 
 def verify_minerva(found: str, answer: str) -> float:
@@ -276,7 +249,7 @@ def _load(convention: Convention, timeout: float) -> GradeFunction:
 
 _FUNCTIONS: dict[Convention, GradeFunction] = {
     "last_box": _verify_last_box,
-    "math_verify": _verify_part,
+    "math_verify": verify_math,
     "minerva": verify_minerva,
 }
 
@@ -329,13 +302,11 @@ class MathGrader(WorkerGrader):
                 self._warned = True
                 logger.warning(_NO_PHRASE)
             return 0.0 if found is None else found
-        by_last_box = self.convention == "last_box"
-        content = last_answer(response, answer) if by_last_box else box_of(response)
+        if self.convention == "math_verify":
+            return response
+        content = last_answer(response, answer)
         if content is None:
-            return self._whole(response)
+            return _WHOLE + response
         if plainly_equal(content, answer):
             return 1.0
         return 0.0 if plainly_different(content, answer) else _BOX + content
-
-    def _whole(self, response: str) -> str:
-        return response if self.convention == "minerva" else _WHOLE + response

@@ -248,7 +248,9 @@ def run_tests(first: dict[str, Any], channel: Channel) -> None:
                 return decode(reply["value"])
             kind: Any = getattr(builtins, str(reply["error"]), None)
             is_error = isinstance(kind, type) and issubclass(kind, Exception)
-            raise kind() if is_error else RuntimeError(reply["error"])
+            if not is_error or kind is StopIteration:  # that would end `all(map(f, ...))` early
+                raise RuntimeError(reply["error"])
+            raise kind()
 
         return call
 

@@ -28,10 +28,6 @@ MAX_WORKERS = 16
 """The most worker processes by default; each takes about 100 MB."""
 
 
-class NeedsWholeResponse(Exception):
-    """Raised by a grade function that cannot judge by the part of a response that it was given."""
-
-
 class WorkerGrader(Grader):
     """A grader whose function runs in worker processes; any thread may use it.
 
@@ -120,10 +116,6 @@ class WorkerGrader(Grader):
         """Return the part of a response that decides its reward, or the reward if it is plain."""
         return response
 
-    def _whole(self, response: str) -> str:
-        """Return what is graded if a part of the response was not enough."""
-        return response
-
     def _grade_part(self, request: "_Request", text: str) -> None:
         """Look the result up, wait for a running job, or begin a job."""
         key = _digest(text, request.answer)
@@ -136,10 +128,10 @@ class WorkerGrader(Grader):
                     self._being_graded[key].append(request)
                     return
                 self._being_graded[key] = [request]
-                wanted, finish = partial(self._is_wanted, key), partial(self._finish_job, key, text)
+                wanted, finish = partial(self._is_wanted, key), partial(self._finish_job, key)
                 self._running_pool().put(Job(text, request.answer, wanted, finish))
                 return
-        self._finish(request, text, result)
+        self._finish(request, result)
 
     def _is_wanted(self, key: bytes) -> bool:
         with self._lock:
@@ -148,25 +140,16 @@ class WorkerGrader(Grader):
                 del self._being_graded[key]
             return wanted
 
-    def _finish_job(self, key: bytes, text: str, result: Result | Exception) -> None:
+    def _finish_job(self, key: bytes, result: Result | Exception) -> None:
         """Take the result of a job; called by the pool's threads."""
         with self._lock:
             requests = self._being_graded.pop(key)
             if not isinstance(result, Exception):
                 self._results.put(key, result)
         for request in requests:
-            try:
-                self._finish(request, text, result)
-            except RuntimeError as error:  # closed meanwhile
-                request.finish(error)
+            self._finish(request, result)
 
-    def _finish(self, request: "_Request", text: str, result: Result | Exception) -> None:
-        if isinstance(result, Failure) and result.kind == NeedsWholeResponse.__name__:
-            whole = self._whole(request.response)
-            if text != whole:
-                self._grade_part(request, whole)
-                return
-            result = 0.0
+    def _finish(self, request: "_Request", result: Result | Exception) -> None:
         if isinstance(result, Failure):
             self._count(result, len(request.futures))
             result = 0.0

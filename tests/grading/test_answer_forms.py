@@ -1,0 +1,273 @@
+"""The forms in which people write answers: what is equal, and what must never be."""
+
+import contextlib
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.grading.answer_forms import are_equal
+from rollwise.grading.answer_tokens import Unreadable, render, tokenize
+from rollwise.grading.answer_values import number_of
+from rollwise.grading.mathematics import verify_answer
+
+MATH = Path(__file__).parents[3] / "shared" / "data" / "math_train.parquet"
+
+
+@pytest.fixture(scope="module")
+def references():
+    """Return the different answers of MATH."""
+    if not MATH.exists():
+        pytest.skip(f"needs the MATH data at {MATH}")
+    column = pq.read_table(MATH, columns=["reward_model"])["reward_model"].to_pylist()
+    return sorted({row["ground_truth"] for row in column})
+
+
+def by_forms(found, answer):
+    """Compare by our forms alone, without Math-Verify."""
+    return are_equal(tokenize(found), tokenize(answer), lambda found, reference: False)
+
+
+RIGHT = [
+    ("4.", "4"),
+    (r"\approx 10", "10"),
+    (r"\frac{4}{3}.", r"\frac43"),
+    (r"\mathbf{12}", "12"),
+    (r"\boldsymbol{\frac{1}{2}}", r"\frac{1}{2}"),
+    (r"\text{1.75}", "1.75"),
+    (r"\text{5 cm}", "5"),
+    (r"1\,525", "1525"),
+    (r"\$1{,}525.50", "1525.5"),
+    ("4.5E33", "4.5e33"),
+    (r"4.5 \times 10^{33}", "4.5e33"),
+    (r"4.5\cdot10^{33}", "4.5e33"),
+    ("4.5*10^(33)", "4.5e33"),
+    ("4.5 × 10^33", "4.5e33"),
+    ("4.5e33", r"4.5 \times 10^{33}"),
+    (r"4.5\times10^{33}\ \mathrm{erg}\,\mathrm{s}^{-1}", "4.5e33"),
+    (r"6 \times 10^{-3}", "0.006"),
+    (r"10^{-3}", "1e-3"),
+    ("2", "['2']"),
+    (r"\frac{1}{4}, 64", r"['$64,\\frac{1}{4}$']"),
+    ("(3,2), (1,1)", "$(1,1)$, $(3,2)$"),
+    ("10", r"10 \mathrm{~cm}"),
+    (r"2\sqrt{3}\,\text{cm}^2", r"2\sqrt3"),
+    ("12 dollars", "12"),
+    ("12.5", r"12.5\%"),
+    ("0.125", r"12.5\%"),
+    ("EAST", r"\text{East}"),
+    (r"\textbf{(B)}", "B"),
+    ("\u22125", "-5"),
+    ("-1/3", "-1./3"),
+    (r"\angle ABC = 90^\circ", "90"),
+    (r"9^{9^{9^{9}}}", r"9^{9^{9^{9}}}"),
+    ("1.6", "$$s = 3600 = \\boxed{1.6} \\mathrm{~cm}$$"),
+    # Right, and refused by Math-Verify
+    (r"0.\overline{3}", "1/3"),
+    (r"0.1\overline{6}", r"\frac{1}{6}"),
+    ("x > 2", r"(2,\infty)"),
+    (r"-1 \le x < 3", "[-1,3)"),
+    (r"x \in [2, \infty)", r"[2,\infty)"),
+    (r"6-5\mathrm{i}", "6-5i"),
+    (r"\varnothing", r"\emptyset"),
+    (r"\textbf{(B) } 5", "B"),
+    ("1 1/2", "3/2"),
+    (r"1\frac{1}{2}", "1.5"),
+    (r"\sin 30^\circ", r"\frac{1}{2}"),
+    ("\u221a15", r"\sqrt{15}"),
+    ("6!", "720"),
+    ("1 234", "1234"),
+    (r"x \equiv 3 \pmod 7", r"x \equiv 3 \pmod{7}"),
+    ("100,200", "100, 200"),
+    ("f(2) = 5", "5"),
+    ("5", "x=5"),
+    ("3, 2", r"\{2, 3\}"),
+    ("x = 2 \\text{ or } x = 3", "2, 3"),
+    ("45 \\text{ square units}", "45"),
+    ("101_2", "101"),
+    (
+        r"\begin{pmatrix} 1 & 2 \\ 3 & 0.5 \end{pmatrix}",
+        r"\begin{pmatrix} 1&2\\[2pt] 3&\frac12 \end{pmatrix}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "answer"), RIGHT)
+def test_forms_that_people_use(found, answer):
+    assert verify_answer(found, answer) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        ("4.5e32", "4.5e33"),
+        (r"1.6 \times 10^{-19}", r"9.1 \times 10^{-31}"),  # both round to 0
+        ("4.5e33", "-4.5e33"),
+        ("0.0000012", "0.0000014"),
+        ("1234567.1", "1234567.2"),
+        (r"1\,525", "1, 525, 7"),
+        (r"12.5\%", "12.5"),
+        (r"\mathbf{12}", "13"),
+        (r"\text{West}", r"\text{East}"),
+        ("(A)", "B"),
+        (r"5 \text{ million}", "5000"),
+        ("(1,2)", "(2,1)"),
+        ("2", "2, 3"),
+        ("", "4"),
+        (".", "4"),
+        # What looks like the reference once a sign is overlooked
+        (r"\begin{pmatrix} 2 \\ 5 \end{pmatrix}", r"\begin{pmatrix} 5 \\ 2 \end{pmatrix}"),
+        ("42!", "42"),
+        (r"\mathbf{2k}", "2"),
+        (r"\text{2k}", "2"),
+        ("\u221a15", "5"),
+        ("1 1/2", "11/2"),
+        ("1, 234", "1,234"),
+        (r"\$15, 000", r"\$15,\!000"),
+        ("3 4", "34"),
+        ("5\u20137", "-2"),
+        ("52_9", "52_8"),
+        (r"5 \text{ cents}", r"\$5"),
+        (r"5 \text{ m}", r"5 \text{ cm}"),
+        (r"\{15,-29\}", "(15,-29)"),
+        (r"-\left( \frac{1}{2}, 3 \right)", r"\left( \frac{1}{2}, 3 \right)"),
+        ("2x = 10", "10"),
+        ("x^2 = 9", "9"),
+        ("y = 5", "x = 5"),
+        ("4", "x^2 + y^2 = 4"),
+        ("[1, 2)", "(1, 2]"),
+        ("x > 2", r"[2,\infty)"),
+        ("3", r"x \equiv 3 \pmod{7}"),
+        ("2, 2, 3", "2, 3, 3"),
+        ("(A) 5", "B"),
+    ],
+)
+def test_what_stays_wrong_in_any_form(found, answer):
+    assert verify_answer(found, answer) == 0.0
+
+
+def test_a_long_solution_as_reference_loses_no_form():
+    solution = "We add. " * 200 + r"It is $\boxed{4.5 \times 10^{33}}$."
+    assert verify_answer("4.5E33", solution) == 1.0
+    assert verify_answer("4.5E32", solution) == 0.0
+
+
+def test_no_permutation_of_a_matrix_is_the_matrix(references):
+    tried = 0
+    for answer in references:
+        matrix = re.fullmatch(r"(\\begin\{pmatrix\})(.*)(\\end\{pmatrix\})", answer, re.DOTALL)
+        rows = [row.split("&") for row in matrix[2].split(r"\\")] if matrix else []
+        entries = [entry.strip() for row in rows for entry in row]
+        turned = entries[1:] + entries[:1]
+        if turned == entries or "" in entries:
+            continue
+        cells = iter(turned)
+        body = r" \\ ".join(" & ".join(next(cells) for _ in row) for row in rows)
+        assert not by_forms(matrix[1] + body + matrix[3], answer), answer
+        assert by_forms(answer.replace(" ", "  "), answer)
+        tried += 1
+    assert tried > 100
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["{}!", "{}k", r"\mathbf{{{}k}}", r"\text{{{}k}}", "2x = {}", "x^2 = {}", "-{}", "{}0", "1{}"],
+)
+def test_what_changes_a_number_is_never_overlooked(references, change):
+    numbers = [answer for answer in references if re.fullmatch(r"[1-9]\d{1,8}", answer)]
+    assert len(numbers) > 500
+    for answer in numbers:
+        assert not by_forms(change.format(answer), answer)
+
+
+def test_another_digit_is_another_answer(references):
+    """Whatever stands around the digit; what is not told apart is left to Math-Verify."""
+    for answer in references:
+        for place in list(re.finditer(r"\d", answer))[:3]:
+            other = answer[: place.start()] + str(9 - int(place[0])) + answer[place.end() :]
+            if "units}" not in answer:
+                assert not by_forms(other, answer), (other, answer)
+
+
+def test_each_reference_is_itself(references):
+    for answer in filter(str.strip, references):
+        assert by_forms(answer, answer), answer
+
+
+PIECES = (
+    *(
+        "5",
+        "12",
+        "3.5",
+        "1,234",
+        "x",
+        "=",
+        "-",
+        "^",
+        "_",
+        "!",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        ",",
+        " ",
+        "$",
+    ),
+    *(
+        r"\frac",
+        r"\sqrt{2}",
+        r"\text{ cm}",
+        r"\mathbf{",
+        r"\left",
+        r"\%",
+        r"\\",
+        r"\{",
+        r"\circ",
+        "\\",
+    ),
+    *(
+        "\u221a",
+        "\u2212",
+        "\u2013",
+        r"\overline{3}",
+        r"\begin{pmatrix}",
+        r"\end{pmatrix}",
+        "e9",
+        " or ",
+    ),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_any_text_is_read_once(text):
+    """What was read and rendered is read as the same, and nothing else is raised."""
+    with contextlib.suppress(Unreadable):
+        rendered = render(tokenize(text))
+        again = tokenize(rendered)
+        number_of(again)
+        assert render(again) == rendered
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    digits=st.decimals("0.001", "9.999", places=3),
+    power=st.integers(-30, 30),
+    shift=st.integers(-3, 3),
+)
+def test_a_number_has_one_value_in_all_of_its_notations(digits, power, shift):
+    value = number_of(tokenize(f"{digits}e{power}"))
+    moved = digits.scaleb(shift)
+    for form in (
+        "{0:f}e{1}",
+        r"{0:f} \times 10^{{{1}}}",
+        r"{0:f}\cdot 10^{{{1}}}",
+        "{0:f} * 10^({1})",
+    ):
+        assert number_of(tokenize(form.format(moved, power - shift))) == value
+    assert number_of(tokenize(f"-{digits}E{power}")) == -value
