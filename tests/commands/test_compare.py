@@ -341,6 +341,16 @@ def test_plugins_of_a_method_lie_beside_the_file(tmp_path, write):
     assert "plugin_folder" not in read_toml(write("steps = 1\n[methods.a]\n"))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"methods": {" ": {}}}, "a name is empty"), ({"methods": {"a": {"seeds": True}}}, "is True")],
+)
+def test_a_method_needs_a_name_and_a_number_of_seeds(given, said):
+    with pytest.raises((ConfigError, ValueError), match=said):
+        config = make_settings(CompareConfig, {"steps": 1, **given})
+        config.seeds_of("a")
+
+
 class Interrupted:
     """A pool whose runs take long, and whose command gets SIGTERM while it waits for them."""
 

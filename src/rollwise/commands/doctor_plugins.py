@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator
 from inspect import isawaitable
-from pathlib import Path
 from typing import Any
 
 from rollwise.commands.check import Check
@@ -16,6 +15,7 @@ from rollwise.grading.settings import FunctionSettings, PluginGrader
 from rollwise.plugins import calling, is_plugin, plugin_folders, wrong_result
 from rollwise.signals import raised_after
 from rollwise.tasks import Problem, make_built_in, read_source
+from rollwise.tasks.tables import is_path
 
 SECONDS = 60.0
 """How long an environment may take to answer."""
@@ -31,7 +31,7 @@ def try_plugins(config: TrainConfig) -> Iterator[Check]:
     own_environment = is_plugin(config.episode.type)
     data = config.data
     built_in = data.train in BUILT_IN_NAMES
-    if not (own_grader or own_environment) or not (built_in or Path(data.train).is_file()):
+    if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
         return
     read = make_built_in(data, 1, 0) if built_in else read_source(data.train, data, "").problems
     if not read:
