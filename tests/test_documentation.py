@@ -2,12 +2,13 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from rollwise.cli import parse
+from rollwise.cli import main, parse
 from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
@@ -16,6 +17,7 @@ from rollwise.config import (
     TrainConfig,
     setting_names,
 )
+from rollwise.config.choices import CHOICES
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
@@ -39,6 +41,29 @@ def test_its_python_runs(root, page):
     assert found
     for block in found:
         exec(compile(block, page, "exec"), {"__name__": "documentation"})
+
+
+def shown_plugins():
+    """Page, section, class and block of each class in the documentation that inherits a part."""
+    root = Path(__file__).parents[1]
+    parents = {choice.parent.partition(":")[2]: name for name, choice in CHOICES.items()}
+    parents |= {"FixedSetSampler": "prompts", "RewardRule": "exit"}
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        for block in blocks(page, "python"):
+            for kind, parent in re.findall(r"^class (\w+)\((?:\w+\.)*(\w+)\)", block, re.MULTILINE):
+                if parent in parents:
+                    yield pytest.param(parents[parent], kind, block, id=f"{page.name}:{kind}")
+
+
+@pytest.mark.parametrize(("section", "kind", "block"), [*shown_plugins()])
+def test_a_class_that_it_shows_trains_as_a_plugin(tmp_path, monkeypatch, section, kind, block):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / f"shown_{kind.lower()}.py").write_text(block)
+    run = ["train", "--plugin_folder", str(tmp_path), "--output", str(tmp_path / "run")]
+    run += [f"--{section}.{CHOICES[section].tag}", f"shown_{kind.lower()}:{kind}"]
+    run += ["--prompts.batch_size", "4", "--data.problems", "16", "--engine.max_new_tokens", "12"]
+    run += ["--evaluation.problems", "2", "--evaluation.samples", "2", "--steps"]
+    assert main([*run, "1"]) == main([*run, "2"]) == 0
 
 
 def test_every_command_of_the_documents_is_one(root, monkeypatch):

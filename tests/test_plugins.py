@@ -15,8 +15,10 @@ from rollwise.environments import Opening, Turn
 from rollwise.errors import ConfigError
 from rollwise.models.loading import model_path
 from rollwise.plugins import load_plugin
+from rollwise.prompts import PromptSampler
 from rollwise.prompts.testing import PromptSamplerContract
 from rollwise.records import RunFolder
+from rollwise.records.states import load_sampler, save_sampler
 from rollwise.sampling import RolloutSession, Streamed
 from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.testing import check_exit_rule, check_objective, check_schedule
@@ -25,6 +27,17 @@ EXAMPLES = Path(__file__).parents[1] / "examples/plugins"
 
 TINY = ["--steps", "1", "--prompts.batch_size", "8", "--data.problems", "16"]
 TINY += ["--evaluation.problems", "2", "--evaluation.samples", "2", "--engine.max_new_tokens", "24"]
+
+
+class InOrder(PromptSampler):
+    def __init__(self, keys, batch_size, seed=0):
+        self.keys = keys
+
+    def ask(self, count=None, exclude=()):
+        return self.keys
+
+    def tell(self, keys, correct, drawn):
+        pass
 
 
 @pytest.mark.parametrize("name", ["confident", "own_choice", "own_lesson"])
@@ -138,6 +151,19 @@ def mine(tmp_path, monkeypatch):
         "@dataclass(frozen=True)\n"
         "class NoRule:\n"
         "    least: int = 1\n"
+        "@dataclass(frozen=True)\n"
+        "class NoParent(NoRule):\n"
+        "    satisfied = AnyCorrect.satisfied\n"
+        "@dataclass(frozen=True)\n"
+        "class BadDefault(AnyCorrect):\n"
+        "    least: int = 'few'\n"
+        "@dataclass(frozen=True)\n"
+        "class NotMade(AnyCorrect):\n"
+        "    def __post_init__(self):\n"
+        "        raise KeyError('colour')\n"
+        "@dataclass(frozen=True)\n"
+        "class Untyped(AnyCorrect):\n"
+        "    other: 'Colour' = 1\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -147,10 +173,18 @@ def mine(tmp_path, monkeypatch):
     ("settings", "message"),
     [
         ({"type": "nowhere_at_all:Rule"}, "`exit.type`: 'nowhere_at_all:Rule': no module"),
-        ({"type": "mine_for_plugins:Nothing"}, "which has AnyCorrect, NoRule, NoTell"),
+        ({"type": "mine_for_plugins:Nothing"}, "which has AnyCorrect, BadDefault"),
         ({"type": "mine_for_plugins:NoRule"}, "should be a dataclass with `satisfied`"),
         ({"least": "few"}, "`exit.least`: should be a valid integer"),
-        ({"most": 1}, "there is no setting `exit.most`"),
+        (
+            {"most": 1},
+            "`exit.most` of `mine_for_plugins:AnyCorrect`, which has `exit.give_up_below`, "
+            "`exit.least`",
+        ),
+        ({"type": "mine_for_plugins:NoParent"}, "that inherits from `rollwise.ExitRule`; it does"),
+        ({"type": "mine_for_plugins:BadDefault"}, "`exit.least`: should be a valid integer"),
+        ({"type": "mine_for_plugins:NotMade"}, "`exit`: KeyError: `colour`"),
+        ({"type": "mine_for_plugins:Untyped"}, "is unknown: name 'Colour' is not defined"),
     ],
 )
 def test_what_is_wrong_with_a_plugin_is_said_in_a_sentence(mine, settings, message):
@@ -163,7 +197,20 @@ def test_what_is_wrong_with_a_plugin_is_said_in_a_sentence(mine, settings, messa
 def test_a_class_that_lacks_a_method_is_told_so(mine):
     with pytest.raises(ConfigError) as error:
         make_config({"prompts": {"type": "mine_for_plugins:NoTell"}})
-    assert str(error.value) == "`prompts.type` 'mine_for_plugins:NoTell' lacks `tell`"
+    assert str(error.value).endswith("inherits from `rollwise.PromptSampler`; it lacks `tell`")
+
+
+def test_a_state_that_a_sampler_cannot_load_is_named(tmp_path):
+    class Strict(InOrder):
+        def load_state_dict(self, state):
+            self.queue = state["queue"]
+
+    sampler = Strict(["a"], 1)
+    save_sampler(tmp_path, sampler)
+    with pytest.raises(
+        ValueError, match=r":.*Strict: its `load_state_dict` raised KeyError: 'queue'"
+    ):
+        load_sampler(tmp_path, sampler)
 
 
 def test_unbiased_estimates_need_a_rule_of_counts(example):

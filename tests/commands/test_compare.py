@@ -17,11 +17,11 @@ import pytest
 from forked import Command
 
 from rollwise.commands import compare_runs
-from rollwise.commands.compare_runs import PlannedRun, share_done
+from rollwise.commands.compare_runs import PlannedRun, Records, share_done, train_missing
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
-from rollwise.signals import Terminated
+from rollwise.signals import Terminated, raised_after
 
 TOML = """
 steps = 2
@@ -341,20 +341,63 @@ def test_plugins_of_a_method_lie_beside_the_file(tmp_path, write):
     assert "plugin_folder" not in read_toml(write("steps = 1\n[methods.a]\n"))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"methods": {" ": {}}}, "a name is empty"), ({"methods": {"a": {"seeds": True}}}, "is True")],
+)
+def test_a_method_needs_a_name_and_a_number_of_seeds(given, said):
+    with pytest.raises((ConfigError, ValueError), match=said):
+        config = make_settings(CompareConfig, {"steps": 1, **given})
+        config.seeds_of("a")
+
+
 class Interrupted:
     """A pool whose runs take long, and whose command gets SIGTERM while it waits for them."""
 
-    def shutdown(self, cancel_futures):
-        raise Terminated(signal.SIGTERM)
+    def shutdown(self, cancel_futures, wait=True):
+        if wait:
+            raise Terminated(signal.SIGTERM)
 
 
-def test_runs_stop_where_the_command_is_ended_while_it_waits_for_them():
-    run = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+def deaf_at_first(heard):
+    """Take the first SIGTERM as a run does; what comes then does not end by itself."""
+
+    def hear(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, hear)
+    heard.set()
+    while True:
+        time.sleep(600)
+
+
+def test_runs_stop_where_the_command_is_ended_while_it_waits_for_them(monkeypatch):
+    monkeypatch.setattr(compare_runs, "SECONDS_BETWEEN_LOOKS", 0.1)
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    run = context.Process(target=deaf_at_first, args=(ready,))
     run.start()
-    with pytest.raises(Terminated):
-        compare_runs._wait_for_runs(Interrupted())
+    ready.wait()
+    with raised_after(60, TimeoutError("it waits")), pytest.raises(Terminated):
+        compare_runs._wait_for_runs(Interrupted(), stop=False)
     run.join()
     assert run.exitcode == -signal.SIGTERM
+
+
+def sleeps(path, settings):
+    time.sleep(600)
+
+
+def test_runs_stop_where_a_signal_ends_who_watches_them(tmp_path, monkeypatch):
+    """Ctrl-C between two looks raises in the command, not in what trains."""
+    monkeypatch.setattr(compare_runs, "_train", sleeps)
+    monkeypatch.setattr(compare_runs, "SECONDS_BETWEEN_LOOKS", 0.1)
+    runs = [PlannedRun(name, {"steps": 1}) for name in "ab"]
+    training = train_missing(runs, Records(tmp_path), 2)
+    assert [next(training), next(training)] == [0, 0]
+    with raised_after(60, TimeoutError("it waits")):
+        training.close()
+    assert not multiprocessing.active_children()
 
 
 def test_no_run_begins_in_a_process_where_one_was_stopped(tmp_path, monkeypatch):

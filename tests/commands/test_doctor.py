@@ -153,6 +153,51 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
     assert code == bool(wanted)
 
 
+PLUGINS = """
+from dataclasses import dataclass
+from rollwise.environments import EpisodeEnvironment, Turn
+@dataclass
+class Good:
+    def grade(self, response, answer):
+        return float(response == answer)
+def short(response):
+    return 1.0
+def wordy(response, answer):
+    return "yes"
+@dataclass(frozen=True)
+class Game(EpisodeEnvironment):
+    fails: str = ""
+    def begin(self, opening):
+        return {}[self.fails] if self.fails == "begin" else self
+    def step(self, reply):
+        return reply if self.fails else Turn(done=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "state", "said"),
+    [
+        ("[grading]\ntype = 'doctored:Good'", "works", "reward 1"),
+        ("[grading]\ntype = 'doctored:short'", "broken", "takes 1 positional argument but 2"),
+        ("[grading]\ntype = 'doctored:wordy'", "broken", "must be real number, not str"),
+        ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
+        ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
+        ("[episode]\ntype = 'doctored:Game'\nfails = 'step'", "broken", "must return a rollwise"),
+    ],
+)
+def test_a_grader_and_an_environment_of_the_users_are_called_once(
+    capsys, tmp_path, monkeypatch, settings, state, said
+):
+    (tmp_path / "doctored.py").write_text(PLUGINS)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "doctored", raising=False)
+    (tmp_path / "settings.toml").write_text(settings)
+    code, found = run(capsys, tmp_path / "settings.toml", "--json")
+    [called] = [c for c in json.loads(found)["checks"] if c["name"] == "your own, called once"]
+    assert called["state"] == state and said in called["detail"]
+    assert code == (state != "works")
+
+
 def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text("[methods.a]\nexit = {type = 'balanced'}")

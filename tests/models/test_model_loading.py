@@ -1,5 +1,6 @@
 """Loading a model: what is taken, what is refused, and what each error says."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -230,3 +231,43 @@ def test_a_device_that_is_not_here_is_named(name):
 def test_auto_is_a_gpu_where_there_is_one():
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert pick_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [
+        ("config.json", "hidden_size", "wide"),
+        ("config.json", "num_attention_heads", 0),
+        ("config.json", "max_position_embeddings", -1),
+        ("config.json", "vocab_size", True),
+        ("generation_config.json", "eos_token_id", "end"),
+        ("generation_config.json", "eos_token_id", [1, -1]),
+        ("generation_config.json", "eos_token_id", 18),
+    ],
+)
+def test_a_size_or_an_end_token_that_is_none_is_named_with_its_file(copy, file, name, value):
+    path = copy / file
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps(held | {name: value}))
+    said = refusal(copy)
+    assert f"`{name}` in {path} must be" in said and f"got {value!r}" in said
+
+
+def test_what_the_library_raises_of_a_config_is_one_error(copy):
+    path = copy / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 7}))
+    assert f"could be loaded in the folder {copy}" in refusal(copy)
+
+
+def test_weights_that_are_not_finite_are_refused(copy):
+    weights = safetensors.torch.load_file(copy / "model.safetensors")
+    weights["model.norm.weight"][3] = float("nan")
+    safetensors.torch.save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    assert refusal(copy).endswith(f"in {copy} hold NaN or infinity: model.norm.weight")
+
+
+def test_a_model_without_all_tokens_of_its_tokenizer_is_refused(copy):
+    model, _ = load(copy)
+    model.resize_token_embeddings(9)
+    model.save_pretrained(copy)
+    assert f"{copy} has 9 tokens, fewer than the 17 of its tokenizer" in refusal(copy)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.errors import DataError
-from rollwise.tasks import Problem, ProblemSet, read_problems
+from rollwise.errors import ConfigError, DataError
+from rollwise.tasks import Problem, ProblemSet, find_benchmarks, read_problems
 from rollwise.tasks.problem import problem_key
 
 REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
@@ -552,3 +552,28 @@ def test_the_real_math500():
 
 def test_the_real_aime24():
     assert read_problems(real("aime24.jsonl")).counts["kept"] == 30
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_two_columns_of_one_name_are_refused(tmp_path, suffix):
+    path = tmp_path / f"sums{suffix}"
+    if suffix == ".jsonl":
+        path.write_text('{"problem": "1+1?", "answer": "2", "answer": "3"}\n')
+    else:
+        columns = [pa.array(["1+1?"]), pa.array(["2"]), pa.array(["3"])]
+        pq.write_table(pa.table(columns, names=["problem", "answer", "answer"]), path)
+    with pytest.raises(DataError, match=rf"{path}.*'answer'"):
+        read_problems(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("x" * 10**7, "characters; a path"), ("a/" + "y" * 300, "characters"), ("a\0b", "a NUL")],
+)
+def test_a_name_that_no_file_can_have_is_refused_in_short(name, said):
+    with pytest.raises(DataError) as of_source:
+        read_problems(name)
+    with pytest.raises(ConfigError) as of_benchmark:
+        find_benchmarks([f"mine={name}"])
+    for error in (of_source, of_benchmark):
+        assert said in str(error.value) and len(str(error.value)) < 300

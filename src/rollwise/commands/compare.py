@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -180,9 +181,12 @@ def _train(
         if missing := sum(records.curve(run) is None for run in planned):
             at_a_time = min(workers, missing)
             console.print(f"{what}: {missing} of {len(planned)} runs, {at_a_time} at a time")
-        with Progress(*Progress.get_default_columns(), console=console) as bar:
+        with (
+            Progress(*Progress.get_default_columns(), console=console) as bar,
+            closing(train_missing(planned, records, workers)) as states,
+        ):
             task = bar.add_task(what, total=len(planned))
-            for done in train_missing(planned, records, workers):
+            for done in states:
                 bar.update(task, completed=done)
     curves = {name: records.curve(run) for name, run in runs.items()}
     return {name: curve for name, curve in curves.items() if curve is not None}

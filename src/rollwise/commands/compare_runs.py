@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
-from rollwise.errors import RunError
+from rollwise.errors import RollwiseError, RunError
 from rollwise.files import write_text
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
@@ -129,7 +129,7 @@ class Records:
         write_text(self._file, text)
 
 
-def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Iterator[float]:
+def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:
     """Train the runs that are not recorded, several at a time.
 
     Yields from time to time how many runs are done; those under way count in part.
@@ -156,13 +156,12 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
             initializer=_end_with_parent,
             initargs=(os.getpid(),),
         ) as pool:
-            with held_back():  # processes start here
-                futures: dict[Future[bool], PlannedRun] = {
-                    pool.submit(_train, records.path / run.name, run.settings): run
-                    for run in missing
-                }
+            stop = True  # also where a signal ends who asks for these figures
             try:
-                left = dict(futures)
+                left: dict[Future[bool], PlannedRun] = {}
+                with held_back():  # processes start here
+                    for run in missing:
+                        left[pool.submit(_train, records.path / run.name, run.settings)] = run
                 while left:
                     ended, _ = wait(left, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
                     for future in ended:
@@ -170,9 +169,10 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
                             raise KeyboardInterrupt
                         records.add(left.pop(future))
                     under_way = sum(share_done(records.path, run) for run in left.values())
-                    yield recorded + len(futures) - len(left) + under_way
-            except KeyboardInterrupt:
-                _stop_runs()
+                    yield recorded + len(missing) - len(left) + under_way
+                stop = False
+            except RollwiseError:
+                stop = False
                 raise
             except BrokenProcessPool:
                 raise RunError(
@@ -180,7 +180,7 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
                     "trains what is missing (fewer at a time with --workers)"
                 ) from None
             finally:
-                _wait_for_runs(pool)
+                _wait_for_runs(pool, stop)
     finally:
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
@@ -196,18 +196,34 @@ def share_done(path: Path, run: PlannedRun) -> float:
     return float(min(1.0, spent[budget] / run.settings[budget]))
 
 
-def _stop_runs() -> None:
-    """Let each run under way stop after its step, with a checkpoint."""
-    for process in multiprocessing.active_children():
-        process.terminate()
-
-
-def _wait_for_runs(pool: ProcessPoolExecutor) -> None:
-    """Wait until the runs under way are done, as after one of them has failed, or stopped."""
+def _wait_for_runs(pool: ProcessPoolExecutor, stop: bool) -> None:
+    """Wait until the runs under way are done, or, at Ctrl-C or if `stop`, have stopped."""
     try:
-        pool.shutdown(cancel_futures=True)
+        if not stop:
+            pool.shutdown(cancel_futures=True)
     except KeyboardInterrupt:
-        _stop_runs()
+        stop = True
+        raise
+    finally:
+        if stop:
+            _stop_runs(pool)
+
+
+def _stop_runs(pool: ProcessPoolExecutor) -> None:
+    """Let each run under way stop after its step, with a checkpoint; Ctrl-C ends them at once.
+
+    The signal is sent until they have ended: a process that is done with its run waits for another
+    one, and it may wait for a lock that a process held when it died. A run takes the signal once.
+    """
+    pool.shutdown(wait=False, cancel_futures=True)
+    try:
+        while left := multiprocessing.active_children():
+            for process in left:
+                process.terminate()
+            left[0].join(SECONDS_BETWEEN_LOOKS)
+    except KeyboardInterrupt:
+        for process in multiprocessing.active_children():
+            process.kill()
         raise
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.commands.check import EXTRAS, TRACKERS, Check, State, checks
+from rollwise.commands.doctor_plugins import try_plugins
 from rollwise.config import (
     CommandConfig,
     CompareConfig,
@@ -26,7 +27,7 @@ from rollwise.config import (
     make_settings,
     read_toml,
 )
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, RollwiseError
 
 WIDTH = 80
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
@@ -105,7 +106,10 @@ def _found(
 ) -> list[Check]:
     """Say that a file is valid, and check what its runs need, and the files that they name."""
     found = [check for check in checks() if (check.part, check.name) in needed]
-    found += [check for run in runs for check in _files(run)]
+    for run in runs:
+        found += _files(run)
+        if isinstance(run, TrainConfig):
+            found += try_plugins(run)
     return [Check("settings", path.name, "works", detail), *dict.fromkeys(found)]
 
 
@@ -230,7 +234,7 @@ def examine(
     else:
         try:
             found = of_file(path, try_it, read_for_verl)
-        except ConfigError as error:
+        except RollwiseError as error:
             found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
     well = is_well(found, of_settings=path is not None)
     about = machine()

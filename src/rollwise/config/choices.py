@@ -28,7 +28,6 @@ from rollwise.sampling import (
     SCHEDULES,
     ExitRule,
     GiveUp,
-    Objective,
     as_exit_rule,
 )
 from rollwise.sampling.draws import Key
@@ -205,13 +204,6 @@ class AdvantageSection(Chosen):
         make_objective(given[cls.tag], **foreign)
         return {name: value for name, value in given.items() if name not in foreign}
 
-    def make(self) -> Objective:
-        """Build the objective."""
-        made = super().make()
-        if not isinstance(made, Objective):
-            raise ValueError(f"{self.objective} must inherit from rollwise.Objective")
-        return made
-
 
 class EngineSection(Typed):
     """How responses are drawn."""
@@ -273,6 +265,7 @@ CHOICES = {
             {name: load_plugin(place, ()) for name, place in BACKENDS.items()},
             "local",
             verbs=("open",),
+            parent="rollwise.training.settings:BackendSettings",
         ),
         Choice(
             "prompts",
@@ -280,6 +273,7 @@ CHOICES = {
             "uniform",
             PromptSection,
             verbs=("ask",),
+            parent="rollwise:PromptSampler",
             given=("keys", "batch_size", "seed", "levels", "belief"),
         ),
         Choice(
@@ -288,10 +282,25 @@ CHOICES = {
             "own",
             BeliefSection,
             verbs=("believe",),
+            parent="rollwise.beliefs:Belief",
             given=("total", "features"),
         ),
-        Choice("exit", EXIT_RULES, "balanced", ExitSection, verbs=("satisfied", "satisfied_by")),
-        Choice("schedule", SCHEDULES, "rounds", ScheduleSection, verbs=("dispatcher",)),
+        Choice(
+            "exit",
+            EXIT_RULES,
+            "balanced",
+            ExitSection,
+            verbs=("satisfied", "satisfied_by"),
+            parent="rollwise:ExitRule",
+        ),
+        Choice(
+            "schedule",
+            SCHEDULES,
+            "rounds",
+            ScheduleSection,
+            verbs=("dispatcher",),
+            parent="rollwise:Schedule",
+        ),
         Choice("allocation", {"none": NoAllocation} | ALLOCATIONS, "none", verbs=("counts",)),
         Choice(
             "advantage",
@@ -299,10 +308,25 @@ CHOICES = {
             "reference",
             AdvantageSection,
             verbs=("advantages",),
+            parent="rollwise:Objective",
             carries=True,
         ),
-        Choice("engine", ENGINES, "transformers", EngineSection, verbs=("open",)),
-        Choice("episode", ENVIRONMENTS, "none", EpisodeSection, verbs=("begin",)),
+        Choice(
+            "engine",
+            ENGINES,
+            "transformers",
+            EngineSection,
+            verbs=("open",),
+            parent="rollwise.engines:EngineSettings",
+        ),
+        Choice(
+            "episode",
+            ENVIRONMENTS,
+            "none",
+            EpisodeSection,
+            verbs=("begin",),
+            parent="rollwise.environments:EpisodeEnvironment",
+        ),
         Choice(
             "grading",
             GRADERS,

@@ -83,7 +83,7 @@ class CompareConfig(CommandConfig):
     def _is_complete(self) -> Self:
         if bool(self.methods) == bool(self.folders):
             raise ValueError("give either `methods` to train or `folders` of runs that exist")
-        if "" in self.methods:
+        if not all(name.strip() for name in self.methods):
             raise ValueError("`methods` must be named, as [methods.NAME]; a name is empty")
         if self.folders:
             if self.rewards is not None:
@@ -124,7 +124,7 @@ class CompareConfig(CommandConfig):
             ValueError: Its own number of seeds is none.
         """
         seeds = self.methods[method].get("seeds", self.seeds)
-        if not isinstance(seeds, int) or seeds < 1:
+        if type(seeds) is not int or seeds < 1:
             raise ValueError(f"`methods.{method}.seeds` must be at least 1; it is {seeds!r}")
         return seeds
 

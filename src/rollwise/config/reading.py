@@ -104,7 +104,7 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
         problems = error.errors()
         # A bad value also spoils the defaults that depend on it; of those the user knows nothing.
         own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
-        raise ConfigError("\n".join(_explain(kind, p) for p in own or problems)) from None
+        raise ConfigError("\n".join(_explain(whole, p) for p in own or problems)) from None
 
 
 def _refuse_truth_values(kind: type[CommandConfig], given: Mapping[str, Any]) -> None:
@@ -140,6 +140,13 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
 def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
     """Say that there is no such setting, or none of this kind, and what may have been meant."""
     names = list(setting_names(kind))
+    if is_plugin(of_kind):
+        section = key.partition(".")[0]
+        tag = CHOICES[section].tag
+        kinds = sections_of(kind.model_fields[section].annotation)
+        [chosen_kind] = [each for each in kinds if each.model_fields[tag].default == of_kind]
+        own = ", ".join(f"`{section}.{name}`" for name in chosen_kind.model_fields if name != tag)
+        return f"there is no setting `{key}` of `{of_kind}`, which has {own or 'none'}"
     if key in names:
         return f"`{key}` is not a setting of type `{of_kind}`"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.errors import PydanticSchemaGenerationError
 
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, RollwiseError, one_line
 from rollwise.plugins import is_plugin, load_plugin, plugin_folders
 
 AT_A_TIME = 2**20
@@ -59,8 +59,12 @@ class Chosen(Section):
         try:
             if self.kind is not None:
                 self._try()
-        except TypeError as error:  # a class of the user's may raise it for a bad value
-            raise ValueError(str(error)) from None
+        except (RollwiseError, ValueError):
+            raise
+        except Exception as error:  # a class of the user's may raise anything for a bad value
+            if not (isinstance(error, TypeError) or is_plugin(getattr(self, self.tag))):
+                raise
+            raise ValueError(str(error) if type(error) is TypeError else one_line(error)) from None
         return self
 
 
@@ -80,6 +84,7 @@ class Choice:
         default: The kind that is taken where nothing is said.
         base: What all kinds have in common.
         verbs: The methods of which a class of the user's needs at least one.
+        parent: The `module:Class` that a class of the user's must inherit from; "" for any.
         given: Fields that are no settings, for they are given to every kind.
         of_function: Makes a kind of the name of a function, where the user may name one.
         carries: Where another kind is named on the command line, settings of the file stay that
@@ -91,6 +96,7 @@ class Choice:
     default: str
     base: type[Chosen] = Typed
     verbs: tuple[str, ...] = ()
+    parent: str = ""
     given: tuple[str, ...] = ()
     of_function: Callable[[str], type] | None = None
     carries: bool = False
@@ -147,16 +153,20 @@ class Choice:
         return found
 
     def _check(self, plugin: str, found: Any) -> None:
-        """Refuse what is no dataclass with the verb that this section needs."""
+        """Refuse what is no dataclass with the verb and the parent that this section needs."""
         verbs = " or ".join(f"`{verb}`" for verb in self.verbs)
-        lacks = f"`{self.name}.{self.tag}`: {plugin!r} should be a dataclass with {verbs}; it "
+        parent = self.parent.replace(":", ".")
+        wanted = f"{verbs} that inherits from `{parent}`" if parent else verbs
+        lacks = f"`{self.name}.{self.tag}`: {plugin!r} should be a dataclass with {wanted}; it "
         if not inspect.isclass(found):
             raise ConfigError(f"{lacks}is a {type(found).__name__}")
         if not any(callable(getattr(found, verb, None)) for verb in self.verbs):
-            raise ConfigError(f"{lacks}has {'none of them' if len(self.verbs) > 1 else 'none'}")
+            raise ConfigError(f"{lacks}has no {verbs}")
+        if self.parent and not issubclass(found, load_plugin(self.parent, ())):
+            raise ConfigError(f"{lacks}does not inherit from it")
         if undefined := sorted(getattr(found, "__abstractmethods__", ())):
             named = " and ".join(f"`{verb}`" for verb in undefined)
-            raise ConfigError(f"`{self.name}.{self.tag}` {plugin!r} lacks {named}")
+            raise ConfigError(f"{lacks}lacks {named}")
         if not dataclasses.is_dataclass(found):
             raise ConfigError(f"{lacks}is no dataclass")
         taken = {*self.base.model_fields, self.tag} - {*self.given}
@@ -181,7 +191,12 @@ loaded, for seconds in all once transformers is."""
 def _section(choice: Choice, name: str, kind: type) -> type[Chosen]:
     """Make the section for one kind; the same one for the same kind."""
     own: dict[str, Any] = {}
-    hints = get_type_hints(kind)
+    try:
+        hints = get_type_hints(kind)
+    except NameError as error:
+        raise ConfigError(
+            f"`{choice.name}.{choice.tag}`: the type of a field of {name!r} is unknown: {error}"
+        ) from None
     for field in settings_of(choice, kind):
         own[field.name] = hints[field.name], _field_info(field)
     summary = next(iter((kind.__doc__ or "").strip().splitlines()), "")
@@ -206,7 +221,7 @@ def _field_info(field: dataclasses.Field[Any]) -> Any:
         default["default"] = field.default
     elif field.default_factory is not dataclasses.MISSING:
         default["default_factory"] = field.default_factory
-    return Field(description=field.metadata.get("help", ""), **default)
+    return Field(description=field.metadata.get("help", ""), validate_default=True, **default)
 
 
 def chosen() -> Any:

@@ -52,13 +52,13 @@ class FunctionGrader(WorkerGrader):
         settings: Mapping[str, Any] | None = None,
         folder: str | None = None,
     ) -> None:
-        load = _Load(name, plugin_folders(folder), chat, dict(settings or {}))
+        load = LoadFunction(name, plugin_folders(folder), chat, dict(settings or {}))
         load()
         super().__init__(load, Limits(wall=timeout), workers)
 
 
 @dataclass(frozen=True)
-class _Load:
+class LoadFunction:
     """Finds a function or class by its name, in `folders` first."""
 
     name: str
@@ -67,6 +67,7 @@ class _Load:
     settings: dict[str, Any]
 
     def __call__(self) -> GradeFunction:
+        """Return what grades a response with an answer."""
         found = load_plugin(self.name, self.folders, "grading function")
         if inspect.isclass(found):
             found = self._method(found)

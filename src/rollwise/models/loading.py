@@ -1,6 +1,7 @@
 """Load the model that is trained, and its tokenizer."""
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -20,7 +21,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
 from rollwise.config import BUILT_IN_NAMES, ModelSettings
-from rollwise.errors import ModelError
+from rollwise.errors import ModelError, is_out_of_memory
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
@@ -69,6 +70,7 @@ def load_model(
     tokenizer = load_tokenizer(path)
     frozen = settings.frozen_dtype if settings.lora_rank else "float32"
     model = _load_weights(base, getattr(torch, frozen))
+    _check_loaded(model, tokenizer, base)
     model.to(pick_device(settings.device))
     if settings.lora_rank:
         model = _add_adapters(model, settings, checkpoint)
@@ -176,6 +178,61 @@ def _load_weights(path: str, dtype: torch.dtype) -> PreTrainedModel:
     return model
 
 
+SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "max_position_embeddings",
+)
+"""What `config.json` says of a model's size."""
+
+
+def _check_sizes(config: Path) -> None:
+    """Refuse sizes in a `config.json` that no model can have.
+
+    Raises:
+        ModelError: Names the file and the size.
+    """
+    try:
+        shape = json.loads(config.read_text(encoding="utf-8"))
+        parts = [shape, shape.get("text_config") or {}]
+        found = [(name, part[name]) for part in parts for name in SIZES if name in part]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return  # not there, or broken: loading says so
+    for name, size in found:
+        if size is not None and (type(size) is not int or size < 1):
+            raise ModelError(
+                f"model.path: `{name}` in {config} must be an integer of at least 1, got {size!r}"
+            )
+
+
+def _check_loaded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: str) -> None:
+    """Refuse a model whose weights are not finite, or that lacks tokens of its tokenizer.
+
+    Raises:
+        ModelError: Says what is wrong with the model in `path`.
+    """
+    for name, weights in model.named_parameters():
+        if not weights.sum().isfinite() and not weights.isfinite().all():
+            raise ModelError(f"model.path: the weights in {path} hold NaN or infinity: {name}")
+    size = model.get_input_embeddings().weight.shape[0]
+    if (last := max(tokenizer.get_vocab().values())) >= size:
+        raise ModelError(
+            f"model.path: the model in {path} has {size} tokens, fewer than the {last + 1} of its "
+            "tokenizer"
+        )
+    ends = model.generation_config.eos_token_id if model.generation_config else None
+    for end in ends if isinstance(ends, list) else [ends]:
+        if end is not None and (type(end) is not int or not 0 <= end < size):
+            raise ModelError(
+                f"model.path: `eos_token_id` in {path}/generation_config.json must be a token from "
+                f"0 to {size - 1}, or a list of such, got {ends!r}"
+            )
+
+
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model in a folder or on the hub.
 
@@ -200,9 +257,12 @@ def _from_pretrained(kind: Any, path: str, **options: Any) -> Any:
     looks_local = path.startswith((".", "/", "~")) or Path(path).is_dir()
     if looks_local and not Path(path).is_dir():
         raise ModelError(f"model.path: there is no folder {path}")
+    _check_sizes(Path(path) / "config.json")
     try:
         return kind.from_pretrained(path, trust_remote_code=False, **options)
-    except _NOT_LOADED as error:
+    except Exception as error:  # its files may say anything, and so may the library of them
+        if is_out_of_memory(error):
+            raise
         place = "in the folder" if looks_local else "on the hub under the name"
         hint = (
             "a folder needs config.json, safetensors weights and tokenizer files"

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from rollwise.errors import one_line
+from rollwise.plugins import plugin_name
 from rollwise.prompts import PromptSampler
 
 
@@ -36,5 +38,12 @@ def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
     """
     state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
-    sampler.load_state_dict({**arrays, **state["sampler"]})
+    held = {**arrays, **state["sampler"]}
+    try:
+        sampler.load_state_dict(held)
+    except (KeyError, TypeError, OverflowError) as error:
+        raise ValueError(
+            f"the state does not fit the sampler {plugin_name(sampler)}: its `load_state_dict` "
+            f"raised {one_line(error)}; the state has {', '.join(sorted(held)) or 'nothing'}"
+        ) from error
     return state

@@ -1,6 +1,7 @@
 """Rows of a parquet file, a JSON Lines file or a data set on the hub."""
 
 import json
+import os
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import DataError, half_of_a_pair, one_line
+
+LONGEST_PATH, LONGEST_NAME = 4096, 255
+"""Bytes of a path, and of each part of it."""
 
 FILE_SUFFIXES = (".parquet", ".jsonl", ".json")
 
@@ -69,9 +73,29 @@ class Table:
 
 def is_path(source: str | Path) -> bool:
     """Whether a source is a file, existing or not, rather than a data set on the hub."""
+    check_name(source)
     path = Path(source).expanduser()
     begins_as_path = isinstance(source, Path) or source.startswith((".", "/", "~"))
     return begins_as_path or path.suffix.lower() in FILE_SUFFIXES or path.exists()
+
+
+def check_name(source: str | Path) -> None:
+    """Refuse a name that neither a file nor a data set can have.
+
+    Raises:
+        DataError: It is longer than a path, or a part of it than a file's name, or has a NUL.
+    """
+    text = str(source)
+    shown = text[:80]
+    if "\0" in text:
+        raise DataError(f"{shown!r}: a name with a NUL, which no file can have")
+    if len(os.fsencode(text)) > LONGEST_PATH or any(
+        len(os.fsencode(part)) > LONGEST_NAME for part in text.split("/")
+    ):
+        raise DataError(
+            f"{shown!r}...: a name of {len(text):,} characters; a path has at most {LONGEST_PATH:,} "
+            f"bytes, and each part of it {LONGEST_NAME}"
+        )
 
 
 def read_table(source: str | Path, split: str, subset: str | None, wanted: set[str]) -> Table:
@@ -104,6 +128,8 @@ def _read_parquet(path: Path, wanted: set[str]) -> Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             columns = list(file.schema_arrow.names)
+            if twice := sorted({name for name in columns if columns.count(name) > 1}):
+                raise DataError(f"{path}: there are two columns of the name {twice[0]!r}")
             rows = file.read(columns=[name for name in columns if name in wanted]).to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as parquet: {one_line(error)}") from error
@@ -123,7 +149,7 @@ def _read_json_lines(path: Path) -> Table:
 
 def _read_line(place: str, line: bytes) -> Row:
     try:
-        cells = json.loads(line)
+        cells = json.loads(line, object_pairs_hook=_once_each)
         half = half_of_a_pair(json.dumps(cells, ensure_ascii=False)) if b"\\u" in line else ""
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: broken JSON: {one_line(error)}") from error
@@ -132,6 +158,17 @@ def _read_line(place: str, line: bytes) -> Row:
     if half:
         raise DataError(f"{place}: {half} is half of a surrogate pair, which is no character")
     return Row(place, cells)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dictionary of what each name stands before; JSON allows a name twice."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(
+            f"the name {next(n for n in names if names.count(n) > 1)!r} is there twice"
+        )
+    return made
 
 
 def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Table:
