@@ -93,8 +93,8 @@ def check_name(source: str | Path) -> None:
         len(os.fsencode(part)) > LONGEST_NAME for part in text.split("/")
     ):
         raise DataError(
-            f"{shown!r}...: a name of {len(text):,} characters; a path has at most {LONGEST_PATH:,} "
-            f"bytes, and each part of it {LONGEST_NAME}"
+            f"{shown!r}...: a name of {len(text):,} characters; a path has at most "
+            f"{LONGEST_PATH:,} bytes, and each part of it {LONGEST_NAME}"
         )
 
 
