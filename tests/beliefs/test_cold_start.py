@@ -100,6 +100,20 @@ def test_weights_are_the_posterior_of_what_was_seen():
     assert features.dot(np.array([2])) == pytest.approx([LONGEST_STEP])
 
 
+@pytest.mark.parametrize("said", [0.4, 2.5], ids=["too little", "too much"])
+def test_what_weights_say_is_scaled_to_what_is_seen(said):
+    """Weights that say `said` times the truth, and do not learn."""
+    features = Features({"pass_rate": logistic(LOGITS).tolist()})
+    rng, truth = np.random.default_rng(1), features.dot(slice(None)) * 2
+    for _ in range(200):
+        features.feature_weights[:] = said
+        places = rng.choice(400, 32, replace=False)
+        expected = logistic(features.dot(places))
+        surprise = (rng.random(32) < logistic(truth[places])) - expected
+        features.learn(places, surprise, expected * (1 - expected))
+    assert features.feature_scale[0] * said == pytest.approx(1.0, abs=0.2)
+
+
 def test_the_weights_of_useless_columns_vanish():
     """Of 40 labels that say nothing, and as many that say much."""
     label = RNG.integers(40, size=400)
@@ -108,7 +122,7 @@ def test_the_weights_of_useless_columns_vanish():
         belief = believing(source=label.tolist())
         for step in drawn(steps=60, logits=logits):
             belief.learn(*step)
-        spread[name] = belief.features.feature_weights.std()
+        spread[name] = belief.features.dot(slice(None)).std()
     assert spread["useless"] < 0.4 < 1 < spread["useful"]
 
 

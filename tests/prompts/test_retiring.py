@@ -82,6 +82,39 @@ def test_a_retired_prompt_that_fails_comes_back():
     assert not sampler.retired.any()
 
 
+@pytest.mark.parametrize("name", WRAPPED)
+def test_no_prompt_is_asked_more_often_than_its_visits(name):
+    sampler, visits = Retiring(WRAPPED[name](), pass_rate=None, max_visits=2), [0] * 20
+    for _ in range(10):
+        assert not sampler.exhausted
+        batch = sampler.ask()
+        for key in batch:
+            visits[key] += 1
+        solve(sampler, batch, times=1)
+    assert visits == [2] * 20
+    assert sampler.exhausted
+    assert sampler.ask() == []
+
+
+def test_mastered_prompts_do_not_fill_up_beyond_their_visits():
+    sampler = Retiring(Uniform(range(20), 4), max_visits=2)
+    solve(sampler, list(range(17)))
+    assert sorted(sampler.ask()) == [17, 18, 19]
+
+
+def test_a_prompt_without_draws_was_not_visited():
+    sampler = Retiring(Uniform("ab", 2), pass_rate=None, max_visits=1)
+    sampler.tell(["a", "b"], [0, 1], [0, 1])
+    assert sampler.ask() == ["a"]
+
+
+def test_visits_are_counted_on_after_resuming():
+    before, after = (Retiring(Uniform("ab", 1), None, 2, max_visits=1) for _ in range(2))
+    solve(before, ["a"], times=1)
+    after.load_state_dict(before.state_dict())
+    assert after.ask() == ["b"]
+
+
 def test_what_the_caller_excludes_is_left_out_as_well():
     sampler = Retiring(Uniform(range(20), 4))
     solve(sampler, list(range(17)))
@@ -111,6 +144,9 @@ def test_what_cannot_be_wrapped_is_refused():
     for visits, message in ((0, "at least 1, got 0"), (256, "at most 255, got 256")):
         with pytest.raises(ValueError, match=f"^visits must be {message}$"):
             Retiring(Uniform("ab", 1), visits=visits)
+
+    with pytest.raises(ValueError, match="^max_visits must be at least 1, got 0$"):
+        Retiring(Uniform("ab", 1), max_visits=0)
 
 
 def test_a_state_of_another_wrapped_sampler_is_refused():

@@ -180,6 +180,7 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of)
         {"type": "cdas", "form": "calibrated", "revisit_share": "0.25"},
         {"type": "posterior"},
         {"type": "prioritized", "retire_at": "0.9", "retire_after": "1"},
+        {"type": "worth", "visits": "1"},
         {"type": "curriculum", "min_level": "3", "uniform_steps": "3"},
     ],
     ids=lambda sampler: sampler["type"],
@@ -191,6 +192,20 @@ def test_every_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state
     assert train(tmp_path / "run", **changed | {"steps": "2"}) == 0
     assert train(tmp_path / "run", "--resume", **changed) == 0
     assert state_of(tmp_path / "run") == state_of(tmp_path / "whole")
+
+
+def test_a_run_ends_when_every_prompt_has_had_its_visits(tmp_path, train, metrics_of):
+    folder = tmp_path / "run"
+    assert (
+        train(folder, steps="9", prompts__visits="1", prompts__batch_size="8", data__problems="20")
+        == 0
+    )
+    lines = metrics_of(folder)
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    assert "heldout" in lines[-1]
+    visited = [row["key"] for row in RunFolder(folder).read_visits().to_pylist()]
+    assert len(visited) == len(set(visited)) == 20
+    assert (folder / "summary.json").exists()
 
 
 def test_a_state_of_another_sampler_is_refused(tmp_path, train, capsys):

@@ -37,7 +37,19 @@ LONGEST_STEP = 1.0
 LEAST_VARIANCE, MOST_VARIANCE = 0.01, 4.0
 """Bounds of τ²."""
 
-_KEPT = ("feature_weights", "feature_information", "feature_evidence", "feature_variances")
+SCALE_INFORMATION, SCALE_MEMORY = 20.0, 0.98
+"""How much information a scale of 1 counts as, and what a step keeps of that of earlier steps."""
+
+LEAST_SCALE, MOST_SCALE = 0.05, 3.0
+"""Bounds of the scale."""
+
+_KEPT = (
+    "feature_weights",
+    "feature_information",
+    "feature_evidence",
+    "feature_variances",
+    "feature_scale",
+)
 
 
 @dataclass(frozen=True)
@@ -201,6 +213,10 @@ class Features:
     are forgotten slowly (`MEMORY`), because the policy learns and columns may mislead. A step costs
     O(d²·P + d³) for d weights.
 
+    **Scale.** Weights say too much while they rest on few visits, and too little once they are
+    shrunk. A factor c on w·φ takes a Newton step at each step for the slope of the surprises on
+    c·w·φ, before the weights learn from them: so first visits are calibrated.
+
     Args:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
 
@@ -211,6 +227,7 @@ class Features:
         feature_information: Λ, shape (d, d).
         feature_evidence: h, shape (d,).
         feature_variances: τ² of each column, shape (C,).
+        feature_scale: c and the information that it rests on, shape (2,).
 
     Raises:
         ValueError: A column is empty, of another length than the others, or has bad vectors.
@@ -232,18 +249,19 @@ class Features:
         count = len(self.feature_weights)
         self.feature_information = np.zeros((count, count))
         self.feature_evidence = np.zeros(count)
+        self.feature_scale = np.array([1.0, SCALE_INFORMATION])
 
     def dot(self, places: Places | slice) -> Floats | float:
-        """Return w·φ of some prompts, shape (P,)."""
+        """Return c·w·φ of some prompts, shape (P,)."""
         found: Floats | float = 0.0
         begin = 0
         for column in self._columns.values():
             found = found + column.dot(places, self.feature_weights[begin : begin + column.width])
             begin += column.width
-        return found
+        return float(self.feature_scale[0]) * found
 
     def learn(self, places: Places, surprise: Floats, information: Floats) -> None:
-        """Move the weights.
+        """Move the weights and their scale.
 
         Args:
             places: Which prompts, shape (P,).
@@ -252,6 +270,7 @@ class Features:
         """
         if not self._columns:
             return
+        self._rescale(self.dot(places), surprise, information)
         phi_PD = np.concatenate([column.rows(places) for column in self._columns.values()], axis=1)
         seen = information * (phi_PD @ self.feature_weights) + surprise
         self.feature_information *= MEMORY
@@ -265,6 +284,17 @@ class Features:
         squares = (self.feature_weights - self._mean) ** 2 + np.diag(covariance)
         variances = np.add.reduceat(squares, starts) / self._widths
         self.feature_variances = np.clip(variances, LEAST_VARIANCE, MOST_VARIANCE)
+
+    def _rescale(self, said: Floats | float, surprise: Floats, information: Floats) -> None:
+        """Move the scale by what was said of some prompts, c·w·φ, shape (P,)."""
+        if not information.any():
+            return
+        said = said - np.average(said, weights=information)
+        scale, known = self.feature_scale
+        known = SCALE_MEMORY * known + (1 - SCALE_MEMORY) * SCALE_INFORMATION
+        known += (information * said**2).sum()
+        scale *= np.exp(np.clip((surprise * said).sum() / known, -0.5, 0.5))
+        self.feature_scale = np.array([np.clip(scale, LEAST_SCALE, MOST_SCALE), known])
 
     def state(self) -> State:
         """Return what was learned, and of which columns; copies."""

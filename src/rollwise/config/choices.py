@@ -145,6 +145,8 @@ class PromptSection(Typed):
     others are left."""
     retire_after: int = Field(2, ge=1, le=255)
     """Visits in a row that retire a prompt, if `retire_at` is set."""
+    visits: int | None = Field(None, ge=1)
+    """Visits of a prompt, at most; training ends when every prompt has had them."""
 
     @property
     def takes_belief(self) -> bool:
@@ -171,9 +173,9 @@ class PromptSection(Typed):
         taken = inspect.signature(self.kind).parameters
         wanted = {name: value for name, value in offered.items() if name in taken}
         sampler: PromptSampler = self.kind(**wanted, **self.own())
-        if self.retire_at is None:
+        if self.retire_at is None and self.visits is None:
             return sampler
-        return Retiring(sampler, self.retire_at, self.retire_after, keys)
+        return Retiring(sampler, self.retire_at, self.retire_after, self.visits, keys)
 
     def _try(self) -> None:
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)

@@ -1,4 +1,4 @@
-"""Leave out prompts that the model has mastered."""
+"""Leave out prompts that the model has mastered, or that were visited often enough."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +29,8 @@ class Retiring(PromptSampler):
     With few responses a visit, a prompt may be solved by chance: with a true pass rate of 0.7 and 4
     responses, every fourth visit is. Two in a row happen by chance once in seventeen times.
 
+    With `max_visits`, a prompt is asked for so many visits and never again, mastered or not.
+
     Args:
         sampler: Chooses among the prompts left; any `PromptSampler`.
         keys: The prompts, each once; not needed if the wrapped sampler has an attribute `keys`.
@@ -39,18 +41,23 @@ class Retiring(PromptSampler):
     """
 
     sampler: PromptSampler
-    pass_rate: float = setting(0.9, "From this pass rate on a visit counts as solved.")
+    pass_rate: float | None = setting(
+        0.9, "From this pass rate on a visit counts as solved; none: prompts are not mastered."
+    )
     visits: int = setting(2, "Solved visits in a row that retire a prompt, at most 255.")
+    max_visits: int | None = setting(None, "Visits after which a prompt is never asked again.")
     keys: Sequence[Key] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampler, PromptSampler):
             raise TypeError(f"sampler must be a PromptSampler, got {type(self.sampler).__name__}")
-        if not 0 < self.pass_rate <= 1:
+        if self.pass_rate is not None and not 0 < self.pass_rate <= 1:
             raise ValueError(f"pass_rate must lie above 0, at most 1, got {self.pass_rate}")
         at_least("visits", self.visits, 1)
         if self.visits > np.iinfo(np.uint8).max:
             raise ValueError(f"visits must be at most 255, got {self.visits}")
+        if self.max_visits is not None:
+            at_least("max_visits", self.max_visits, 1)
         keys = self.keys if len(self.keys) else getattr(self.sampler, "keys", ())
         if not len(keys):
             raise TypeError(
@@ -60,6 +67,7 @@ class Retiring(PromptSampler):
         self.place = number(keys)
         self.keys = tuple(self.place)
         self._solved = np.full(len(self.keys), 0, dtype=np.uint8)
+        self._visits = np.full(len(self.keys), 0, dtype=np.int32)
         self._recalled = 0
 
     @property
@@ -77,6 +85,11 @@ class Retiring(PromptSampler):
         """Which prompts are retired, shape (P,), in key order."""
         return self._solved >= self.visits
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether every prompt has had `max_visits`."""
+        return self.max_visits is not None and bool((self._visits >= self.max_visits).all())
+
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
         """Choose among the prompts that are not retired; fill up with retired ones.
 
@@ -84,20 +97,27 @@ class Retiring(PromptSampler):
         retired ones come only when no others are left.
         """
         count = self.batch_size if count is None else count
-        left_out = set(exclude)
-        retired = {self.keys[place] for place in np.flatnonzero(self.retired).tolist()}
+        left_out, retired = set(exclude), self._keys_of(self.retired)
+        if self.max_visits is not None:
+            left_out |= self._keys_of(self._visits >= self.max_visits)
         batch, recalled = self.sampler.ask(count, exclude=left_out | retired), []
         missing = not batch if count is None else min(count, len(self.keys)) > len(batch)
-        if missing and retired:
+        if missing and retired - left_out:
             further = None if count is None else count - len(batch)
             recalled = self.sampler.ask(further, exclude=left_out | (self.place.keys() - retired))
         self._recalled = len(recalled)
         return batch + recalled
 
+    def _keys_of(self, mask: Mask) -> set[Key]:
+        return {self.keys[place] for place in np.flatnonzero(mask).tolist()}
+
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
         """Pass results to the wrapped sampler, and count each prompt's solved visits in a row."""
         places, positives, draws = counts_by_place(self.place, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
+        self._visits[places] += 1
+        if self.pass_rate is None:
+            return
         solved = positives >= self.pass_rate * draws
         streak = np.minimum(self._solved[places], 254) + 1
         self._solved[places] = np.where(solved, streak, 0)
@@ -121,6 +141,7 @@ class Retiring(PromptSampler):
             "prompts": len(self.keys),
             "fingerprint": self.fingerprint,
             "solved": self._solved.copy(),
+            "visits": self._visits.copy(),
             **{_WRAPPED + name: value for name, value in self.sampler.state_dict().items()},
         }
 
@@ -132,8 +153,9 @@ class Retiring(PromptSampler):
         """
         check_same_prompts(state, self)
         solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
+        visits = array_from_state(state, "visits", self._visits.shape, np.int32)
         self.sampler.load_state_dict(part_of_state(state, _WRAPPED))
-        self._solved = solved
+        self._solved, self._visits = solved, visits
 
     def metrics(self) -> dict[str, float]:
         """Return those of the wrapped sampler, the share retired, and how many were recalled."""

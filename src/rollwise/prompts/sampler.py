@@ -53,6 +53,11 @@ class PromptSampler(ABC):
             drawn: The number of all responses of each, shape (P,); 0 if all were lost.
         """
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether no prompt is ever asked again, so that training ends; by default never."""
+        return False
+
     def state_dict(self) -> State:
         """Return all that is needed to resume, flat, of arrays and scalars; by default nothing."""
         return {}

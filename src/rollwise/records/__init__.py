@@ -1,8 +1,17 @@
 """What a run leaves: its folder with settings, metrics and responses, and what goes to trackers."""
 
 from rollwise.records.folder import RunFolder
+from rollwise.records.history import offsets_in_earlier_runs
 from rollwise.records.metrics import Row, read_lines
 from rollwise.records.settings import flatten, refuse_changes
 from rollwise.records.trackers import Trackers
 
-__all__ = ["Row", "RunFolder", "Trackers", "flatten", "read_lines", "refuse_changes"]
+__all__ = [
+    "Row",
+    "RunFolder",
+    "Trackers",
+    "flatten",
+    "offsets_in_earlier_runs",
+    "read_lines",
+    "refuse_changes",
+]

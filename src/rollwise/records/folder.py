@@ -256,6 +256,14 @@ class RunFolder:
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         self._write_metrics(kept)
         self._samples.discard_after(step)
+        self.discard_visits_after(step)
+
+    def discard_visits_after(self, step: int) -> None:
+        """Remove the rows of `visits/` that were written after `step`.
+
+        Raises:
+            RunError: A file cannot be read or rewritten.
+        """
         self._visits.discard_after(step)
 
     def write_summary(self, summary: Row) -> None:

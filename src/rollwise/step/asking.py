@@ -27,8 +27,9 @@ def ask(
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise TypeError(f"{said} {answer!r}, which is no list of keys")
     keys = list(answer)
-    if not (keys or exclude):
-        raise ValueError(f"{said} no prompts for a step")
+    if not keys and (sampler.exhausted or not exclude):
+        why = ": each has had all its visits" if sampler.exhausted else ""
+        raise ValueError(f"{said} no prompts for a step{why}")
     seen: set[Any] = set(exclude)
     for key in keys:
         if not isinstance(key, str | Integral):

@@ -79,8 +79,8 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is at its end: by steps, tokens or seconds, whichever comes first."""
-        return self._share_done >= 1.0
+        """Whether the run is at its end: by steps, tokens, seconds or visits, the first of them."""
+        return self._share_done >= 1.0 or self.sampler.exhausted
 
     @property
     def expected_steps(self) -> int | None:

@@ -14,9 +14,11 @@ from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct
 from trl import GRPOTrainer
 
 import rollwise as rw
+from rollwise.beliefs import Features, LogitKalman
 from rollwise.errors import RunError
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
+from rollwise.records import RunFolder, offsets_in_earlier_runs
 
 pytestmark = pytest.mark.trl
 
@@ -295,6 +297,39 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
     np.testing.assert_array_equal(
         resumed.prompt_sampler.difficulty, whole.prompt_sampler.difficulty
     )
+
+
+def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 2}
+    make_trainer(max_steps=2, **options).train()
+    first = make_trainer(max_steps=3, **options)
+    first.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    rows = RunFolder(tmp_path).read_visits().to_pylist()
+    assert [row["step"] for row in rows] == [step for step in (1, 2, 3) for _ in range(PROMPTS)]
+    assert rows[0]["question"] == PROBLEMS[int(rows[0]["key"])].messages[0]["content"]
+    last = [row["drawn"] for row in rows if row["step"] == 3]
+    assert sum(last) == logged(first, "rollwise/draws")[-1]
+
+    history = offsets_in_earlier_runs([str(tmp_path)], range(len(PROBLEMS)))
+    known = {key for key, offset in enumerate(history) if offset is not None}
+    assert known == {int(row["key"]) for row in rows}
+
+    def by_history(keys, **given):
+        belief = LogitKalman(len(keys), features=Features({"history": history}))
+        return rw.Worth(keys, belief=belief, **given)
+
+    second = make_trainer(AdaptiveSampling(prompt_sampler=by_history), folder=tmp_path / "second")
+    second.train()
+    assert second.sampling_steps == 2
+
+
+def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):
+    def once(**given):
+        return rw.Retiring(rw.Uniform(**given), pass_rate=None, max_visits=1)
+
+    trainer = make_trainer(AdaptiveSampling(prompt_sampler=once), max_steps=20)
+    trainer.train()
+    assert trainer.sampling_steps == trainer.state.global_step == len(PROBLEMS) / PROMPTS
 
 
 def test_a_checkpoint_without_the_sampler_s_state_is_refused(make_trainer, tmp_path):

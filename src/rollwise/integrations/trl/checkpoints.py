@@ -1,4 +1,4 @@
-"""What TRL's checkpoints hold beside TRL's own: the prompt sampler's state."""
+"""What a run of TRL keeps beside what TRL keeps: the prompt sampler's state, and `visits/`."""
 
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,27 @@ FOLDER = "rollwise"
 
 
 class StateKeeper(TrainerCallback):
-    """Writes the state of the sampler into each checkpoint that the trainer writes."""
+    """Writes the sampler's state into each checkpoint of the trainer, and what was drawn so far."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """End training where the sampler has no prompts left."""
+        control.should_training_stop |= self._trainer.prompt_sampler.exhausted
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Write `rollwise/` into the newest checkpoint, from one process."""
         if args.should_save:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             own = self._trainer
+            own.folder.flush_samples()
             save_state(checkpoint, own.prompt_sampler, own.sampling_steps)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Write the visits since the last checkpoint, from one process."""
+        if args.should_save:
+            self._trainer.folder.flush_samples()
 
 
 def save_state(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from rollwise.integrations.trl.requirements import (
     takes_own_engine,
 )
 from rollwise.integrations.trl.rows import Row, make_rows
+from rollwise.records import RunFolder
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Step, take_step
@@ -39,7 +41,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     At each generation step it asks its prompt sampler for prompts, draws responses until each
     prompt has enough signal, and passes groups with their advantages to TRL. Their size is
     `num_generations`, or that of `sampling`, which the attribute `num_generations` then has too.
-    The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
+    The sampler gets the pass rates before it is asked again, and `visits/` in the output folder gets
+    a row for each prompt of each step, which a later run can begin from. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
 
     Args:
@@ -72,6 +75,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             seed=self.args.seed,
         )
         self.sampling_steps = 0
+        self.folder = RunFolder(Path(self.args.output_dir))
         self._prompts: _Prompts = _Prompts(self)
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
@@ -111,6 +115,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
+        self._keep_visits(step)
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
@@ -191,11 +196,22 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         for name, value in _flat(step.metrics):
             self._metrics["train"][f"rollwise/{name}"].append(value)
 
+    def _keep_visits(self, step: Step) -> None:
+        """Keep what a step found of each prompt for `visits/`, in one process."""
+        if not self.args.should_save:
+            return
+        for row, group in zip(step.visits, step.groups, strict=True):
+            prompt = self.train_dataset[group.pool.key]["prompt"]
+            question = prompt if isinstance(prompt, str) else str(prompt[-1]["content"])
+            self.folder.keep_visit(self.sampling_steps, row, question)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self.sampling_steps = load_state(checkpoint, self.prompt_sampler)
+        if self.args.should_save:
+            self.folder.discard_visits_after(self.sampling_steps)
 
 
 class _Prompts(dict[Key, Sequence[int]]):

@@ -109,7 +109,7 @@ class PoolTrainer:
             raise RunError(
                 f"verl asks for {wanted} prompts, and {len(keys)} are left: of {len(self.places)} "
                 f"in the data set {len(busy)} are under way; give more problems, or set a smaller "
-                "`prompts.batch_size`"
+                "`prompts.batch_size` or more `prompts.visits`"
             )
         rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
