@@ -145,7 +145,7 @@ def test_what_cannot_be_wrapped_is_refused():
         with pytest.raises(ValueError, match=f"^visits must be {message}$"):
             Retiring(Uniform("ab", 1), visits=visits)
 
-    with pytest.raises(ValueError, match="^max_visits must be at least 1, got 0$"):
+    with pytest.raises(ValueError, match=r"^max_visits must be at least 1, got 0$"):
         Retiring(Uniform("ab", 1), max_visits=0)
 
 

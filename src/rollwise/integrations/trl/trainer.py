@@ -41,9 +41,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     At each generation step it asks its prompt sampler for prompts, draws responses until each
     prompt has enough signal, and passes groups with their advantages to TRL. Their size is
     `num_generations`, or that of `sampling`, which the attribute `num_generations` then has too.
-    The sampler gets the pass rates before it is asked again, and `visits/` in the output folder gets
-    a row for each prompt of each step, which a later run can begin from. The rows of TRL's data loader and
+    The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
+
+    The folder `visits/` in the output folder gets a row for each prompt of each step. A later run
+    can begin from them (`rollwise.records.offsets_in_earlier_runs`).
 
     Args:
         sampling: Which prompts, how many responses, what is learned; by default Reinforce-Ada.
