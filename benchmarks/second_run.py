@@ -31,7 +31,9 @@ def second_runs(folder: Path, tokens: int, seeds: int, workers: int) -> None:
     base = merge(BASE, settings_of(BIMODAL, folder / "problems"))
     first = folder / "first"
     given = flatten(base | {"tokens": tokens, "seed": FIRST_SEED}, ".")
-    options = [f"--{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in given.items()]
+    options = [
+        f"--{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in given.items()
+    ]
     if rollwise(["train", *options, "--output", str(first)]):
         raise SystemExit(1)
     methods = {"from nothing": {}, "with history": {"belief": {"history": [str(first)]}}}
