@@ -22,7 +22,7 @@ from rollwise.config import (
     sections_of,
     setting_names,
 )
-from rollwise.config.step import make_sampler
+from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError
 from rollwise.models.saved import list_checkpoints
 from rollwise.sampling import OBJECTIVES, Balanced, FixedCount, PositiveFocused, Rounds
@@ -82,6 +82,8 @@ def test_with_no_method_named_single_responses_teach():
     assert (learner.old_logprobs, config.step.response_cap) == ("engine", 1.0)
     assert make_config({"engine": {"type": "vllm"}}).learner.old_logprobs == "learner"
     assert make_config({"step": {"response_cap": 0.0}}).step.response_cap == 0
+    tinker = {"backend": {"type": "tinker"}, "model": {"path": "Qwen/Qwen3-8B"}}
+    assert step_recipe(make_config(tinker)) == step_recipe(config)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,6 @@ def test_with_no_method_named_single_responses_teach():
         {"advantage": {"objective": "reference"}},
         {"belief": {"type": "own"}},
         {"grading": {"type": "function", "function": "graders:half_credit"}},
-        {"backend": {"type": "tinker"}, "model": {"path": "Qwen/Qwen3-8B"}},
         {"data": {"train": "tool-sums"}, "episode": {"type": "calculator"}},
     ],
 )

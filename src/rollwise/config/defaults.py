@@ -55,15 +55,13 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
 def _names_a_method(given: Mapping[str, Any]) -> bool:
     """Say whether anything is given that single responses do not fit.
 
-    A belief knows rewards of 0 and 1 alone, and backends other than `local` cannot cap responses.
+    A belief knows rewards of 0 and 1 alone.
     """
-    backend = CHOICES["backend"]
     source = ENVIRONMENT if setting(given, "data", "environment", "") else BUILT_IN
     grading = grading_defaults(given, setting(given, "data", "train", source))
     return (
         any(set(given.get(section) or ()) - OF_THE_DATA for section in METHOD)
         or setting(given, "prompts", "type", None) is not None
-        or setting(given, "backend", backend.tag, backend.default) != backend.default
         or grading["type"] not in RIGHT_OR_WRONG
         or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any
     )

@@ -226,9 +226,16 @@ AttentionInterface.register(ATTENTION, _attention)
 
 
 def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> PreTrainedModel:
-    """Copy a model's structure, to run it another way; weights and buffers are shared."""
+    """Copy a model's structure, to run it another way; weights and buffers are shared.
+
+    A `forward` that somebody has put in the place of a model's own, as TRL does, is left out: the
+    copy of it would run the original. What `accelerate` hooks into a model stays.
+    """
     tensors = itertools.chain(model.parameters(), model.buffers())
     twin: PreTrainedModel = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
+    for part in twin.modules():
+        if isinstance(part, PreTrainedModel) and not hasattr(part, "_hf_hook"):
+            vars(part).pop("forward", None)
     if attention is not None:
         twin.set_attn_implementation(attention)
     return twin

@@ -7,12 +7,13 @@ from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode, Span, Usage
 from rollwise.step.groups import Example, Response, TrainedGroup, make_group
 from rollwise.step.outcomes import Completion, LostDraw, Outcome, PlayedEpisode, Prompts, Result
-from rollwise.step.recipe import StepRecipe
+from rollwise.step.recipe import SINGLE_RESPONSES, StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 from rollwise.step.session import grade_with, run_session
 from rollwise.step.step import Step, learn_from, take_step
 
 __all__ = [
+    "SINGLE_RESPONSES",
     "Completion",
     "Episode",
     "Example",

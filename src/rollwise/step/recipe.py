@@ -249,3 +249,17 @@ class StepRecipe:
             budgets=budgets,
             total_draws=self.total_draws,
         )
+
+
+SINGLE_RESPONSES: Mapping[str, Any] = {
+    "exit_rule": FixedCount(1),
+    "schedule": Rounds(1, rounds=1),
+    "group_size": 1,
+    "strategy": "all",
+    "zero_variance": "keep",
+    "objective": "linear",
+    "baseline": "belief",
+    "response_cap": 1.0,
+}
+"""The recipe that every trainer follows by default: one response a prompt, compared with what was
+expected of the prompt. It goes with the prompt sampler `Worth`, and averages by response."""

@@ -51,6 +51,7 @@ def train(train_at_tinker):
 
 def settings(**learner):
     backend = {"type": "tinker", "loss": learner.pop("loss", "ppo")}
+    learner = {"mini_batches": 1, "average": "tokens"} | learner
     return make_config({"backend": backend, "model": {"lora_rank": 4}, "learner": learner})
 
 

@@ -1,5 +1,7 @@
 """Single responses under TRL: one a prompt, compared with a belief, and bounded in their update."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,9 @@ pytest.importorskip("trl")
 
 
 import rollwise as rw
-from rollwise.integrations.trl import AdaptiveSampling
+from rollwise.config import make_config
+from rollwise.config.step import step_recipe
+from rollwise.integrations.trl import single_responses
 from rollwise.sampling.baselines import shifted_prior
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.response_cap import gradient_size
@@ -20,16 +24,7 @@ RATIO = 2.0
 
 
 def single(**changed):
-    settings = {
-        "prompt_sampler": rw.Worth,
-        "exit_rule": rw.FixedCount(1),
-        "schedule": rw.Rounds(1, rounds=1),
-        "group_size": 1,
-        "strategy": "all",
-        "objective": "linear",
-        "baseline": "belief",
-    }
-    return AdaptiveSampling(**settings | changed)
+    return single_responses(**{"response_cap": 0.0} | changed)
 
 
 @pytest.fixture
@@ -44,6 +39,20 @@ def make_single(make_trainer):
 
 def logged(trainer, name):
     return [line[name] for line in trainer.state.log_history if name in line]
+
+
+def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer):
+    default = replace(step_recipe(make_config()), objective="linear", baseline="belief")
+    options = {"per_device_train_batch_size": ROWS, "scale_rewards": "group", "seed": 0}
+    trainer = make_trainer(given={"sampling": None}, loss_type="grpo", **options)
+    assert trainer._recipe == default
+    assert trainer._recipe.resolved_objective == step_recipe(make_config()).resolved_objective
+    assert isinstance(trainer.prompt_sampler, rw.Worth)
+    trainer.train()
+    assert logged(trainer, "rollwise/draws") == [ROWS] * 2
+
+    trainer = make_trainer(given={"sampling": None}, loss_type="grpo", top_p=0.9, **options)
+    assert trainer._recipe == replace(default, response_cap=0.0)
 
 
 def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_single, watch):

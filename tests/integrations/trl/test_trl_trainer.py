@@ -15,6 +15,7 @@ from trl import GRPOTrainer
 
 import rollwise as rw
 from rollwise.beliefs import Features, LogitKalman
+from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import RunError
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
@@ -112,6 +113,10 @@ def test_every_draw_is_counted(make_trainer):
     assert logged(trainer, "rollwise/prompts") == [PROMPTS, PROMPTS]
     assert all(value > 0 for value in logged(trainer, "rollwise/seconds/sampling"))
     assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
+
+
+def test_rollwise_s_engine_draws_by_continuous_batching(make_trainer):
+    assert isinstance(make_trainer()._engine._engine, TransformersEngine)
 
 
 def test_trl_s_own_generation_has_no_entropy_to_show(make_trainer):

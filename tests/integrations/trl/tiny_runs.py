@@ -4,7 +4,7 @@ from datasets import Dataset
 from trl import GRPOConfig
 
 from rollwise.config import ModelSettings
-from rollwise.integrations.trl import AdaptiveGRPOTrainer
+from rollwise.integrations.trl import AdaptiveGRPOTrainer, AdaptiveSampling
 from rollwise.models.loading import load_model
 from rollwise.tasks import make_running_sums
 
@@ -54,5 +54,5 @@ def build(
         "processing_class": tokenizer,
         "args": make_arguments(folder, **changed),
     }
-    own = {"sampling": sampling} if trainer is AdaptiveGRPOTrainer else {}
+    own = {"sampling": sampling or AdaptiveSampling()} if trainer is AdaptiveGRPOTrainer else {}
     return trainer(**options | own | dict(given))

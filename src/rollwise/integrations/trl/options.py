@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from rollwise.prompts import PromptSampler, Uniform
+from rollwise.prompts import PromptSampler, Uniform, Worth
 from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.objectives import make_objective
-from rollwise.step import StepRecipe
+from rollwise.step import SINGLE_RESPONSES, StepRecipe
 from rollwise.step.recipe import Average
 
 EngineName = Literal["auto", "rollwise", "trl"]
@@ -84,7 +84,9 @@ class AdaptiveSampling(StepRecipe):
         size = self.group_size or num_generations
         average = "responses" if loss_type in AVERAGED_BY_RESPONSE else "tokens"
         given |= {"group_size": size, "average": average, "seed": seed}
-        recipe = StepRecipe(**given | {"scale_by_std": self._scales_by_std(scale_rewards)})
+        if size > 1:  # one response has no standard deviation
+            given["scale_by_std"] = self._scales_by_std(scale_rewards)
+        recipe = StepRecipe(**given)
         schedule = recipe.resolved_schedule
         if self.strategy == "all" and schedule.max_samples > size:
             raise ValueError(
@@ -118,3 +120,15 @@ class AdaptiveSampling(StepRecipe):
         except ValueError as error:
             raise ValueError(f"{error}: set scale_rewards='none' in GRPOConfig") from None
         return scale_by_std
+
+
+def single_responses(**changed: Any) -> AdaptiveSampling:
+    """Return the default, that of `rollwise train`: single responses compared with a belief.
+
+    A generation step has `generation_batch_size` prompts, chosen by what a response to each is
+    worth. `num_generations` matters to evaluation alone.
+
+    Args:
+        **changed: Arguments of `AdaptiveSampling` that shall differ.
+    """
+    return AdaptiveSampling(**{**SINGLE_RESPONSES, "prompt_sampler": Worth, **changed})

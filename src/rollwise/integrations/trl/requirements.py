@@ -60,7 +60,7 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
             f"train_dataset must hold the prompts of a step, {prompts} (generation_batch_size, "
             f"{rows}, over the size of a group, {size}); it has {len(trainer.train_dataset)}"
         )
-    if recipe.response_cap and not (takes_own_engine(trainer, sampling) or trainer.use_vllm):
+    if recipe.response_cap and not reports_logprobs(trainer, sampling):
         raise ValueError(
             "response_cap needs the log-probability of each token, which rollwise's engine and "
             "vLLM report, and TRL's own generation does not; set response_cap=0"
@@ -80,6 +80,11 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
 def takes_own_engine(trainer: Any, sampling: AdaptiveSampling) -> bool:
     """Say whether rollwise's engine draws, rather than TRL's own generation."""
     return sampling.engine != "trl" and not beyond_own_engine(trainer)
+
+
+def reports_logprobs(trainer: Any, sampling: AdaptiveSampling) -> bool:
+    """Say whether what draws the responses reports the log-probability of each token."""
+    return takes_own_engine(trainer, sampling) or trainer.use_vllm
 
 
 def beyond_own_engine(trainer: Any) -> list[str]:

@@ -20,10 +20,11 @@ from rollwise.engines.transformers import make_built_in_engine
 from rollwise.grading.grader import finished
 from rollwise.integrations.trl.checkpoints import StateKeeper, load_state
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
-from rollwise.integrations.trl.options import AdaptiveSampling
+from rollwise.integrations.trl.options import AdaptiveSampling, single_responses
 from rollwise.integrations.trl.requirements import (
     check_arguments,
     check_settings,
+    reports_logprobs,
     takes_own_engine,
 )
 from rollwise.integrations.trl.rows import Row, make_rows
@@ -48,7 +49,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     can begin from them (`rollwise.records.offsets_in_earlier_runs`).
 
     Args:
-        sampling: Which prompts, how many responses, what is learned; by default Reinforce-Ada.
+        sampling: Which prompts, how many responses, what is learned; by default
+            `single_responses()`.
         *args: Those of `GRPOTrainer`.
         **kwargs: Those of `GRPOTrainer`.
 
@@ -59,7 +61,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
         check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
-        sampling = AdaptiveSampling() if sampling is None else sampling
+        sampling = self._default() if sampling is None else sampling
         self._recipe = sampling.recipe(
             self.args.num_generations,
             self.args.scale_rewards,
@@ -82,6 +84,13 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
         self.add_callback(StateKeeper(self))
+
+    def _default(self) -> AdaptiveSampling:
+        """Return single responses, bounded where what draws them reports log-probabilities."""
+        sampling = single_responses()
+        if reports_logprobs(self, sampling):
+            return sampling
+        return replace(sampling, response_cap=0.0)
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
@@ -122,7 +131,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
         grading_before = self._engine.grading
-        cost = run_session(session, self._engine, self._prompts, self._totals)
+        with self.accelerator.autocast():
+            cost = run_session(session, self._engine, self._prompts, self._totals)
         grading = self._engine.grading - grading_before
         return replace(cost, sampling=cost.sampling - grading, grading=cost.grading + grading)
 
