@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer`, with one line changed: adaptive sampling on the built-in task, on a CPU.
+"""TRL's `GRPOTrainer`, with one line changed: single responses on the built-in task, on a CPU.
 
 python examples/trl_running_sums.py [--steps N]
 """
@@ -23,7 +23,7 @@ def is_correct(completions: list[str], answer: list[str], **others: object) -> l
 def main() -> None:
     """Train the built-in model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=160, help="updates, eight for each 256 draws")
     parser.add_argument("--output", default="runs/trl")
     arguments = parser.parse_args()
 
@@ -38,12 +38,14 @@ def main() -> None:
         args=GRPOConfig(
             output_dir=arguments.output,
             max_steps=arguments.steps,
-            per_device_train_batch_size=256,  # 64 prompts of 4 responses
-            num_generations=4,
+            per_device_train_batch_size=32,
+            steps_per_generation=8,  # 256 prompts, one response to each, an update for every 32
+            num_generations=2,  # of evaluation alone
             max_completion_length=48,
-            learning_rate=2e-4,
+            learning_rate=1.4e-4,
+            warmup_steps=40,
             epsilon_high=0.28,
-            scale_rewards="none",  # as Reinforce-Ada has it
+            loss_type="grpo",  # averages by response
             logging_steps=1,
             save_strategy="no",
             report_to="none",

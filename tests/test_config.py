@@ -78,7 +78,7 @@ def test_with_no_method_named_single_responses_teach():
     assert config.exit.make() == FixedCount(1)
     assert config.advantage.make() == Linear(baseline="belief")
     learner = config.learner
-    assert (learner.average, learner.mini_batches) == ("responses", 8)
+    assert (learner.average, learner.mini_batches, learner.warmup_updates) == ("responses", 8, 40)
     assert (learner.old_logprobs, config.step.response_cap) == ("engine", 1.0)
     assert make_config({"engine": {"type": "vllm"}}).learner.old_logprobs == "learner"
     assert make_config({"step": {"response_cap": 0.0}}).step.response_cap == 0

@@ -28,7 +28,7 @@ def test_the_other_code_of_the_page_runs(blocks):
 @pytest.mark.slow
 def test_the_example_trains(root, tmp_path):
     pytest.importorskip("trl")
-    command = [sys.executable, str(root / "examples/trl_running_sums.py"), "--steps", "2"]
+    command = [sys.executable, str(root / "examples/trl_running_sums.py"), "--steps", "16"]
     run = subprocess.run(
         [*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=1800
     )
