@@ -41,14 +41,13 @@ objective has too.
 Some defaults depend on other settings:
 
 - With none of `exit`, `schedule`, `allocation`, `group`, `advantage`, `belief`, `prompts.type` and
-  `episode.type` given, on the local backend and with a grader whose
-  rewards are 0 and 1 (`exact`, `math`, `code`), the run learns from [single responses](belief.md):
-  `prompts.type` is `worth`, `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1,
-  `advantage.baseline` `belief`, `step.response_cap` 1, `learner.average` `responses`,
-  `learner.mini_batches` 8, and
-  `learner.old_logprobs` `engine` with the built-in engine. Otherwise the defaults are those of the
-  tables, which are Reinforce-Ada's: `--exit.type balanced` gives them, `--exit.type fixed_count`
-  GRPO.
+  `episode.type` given, and with a grader whose rewards are 0 and 1 (`exact`, `math`, `code`), the
+  run learns from [single responses](belief.md): `prompts.type` is `worth`, `prompts.batch_size`
+  256, `exit.type` `fixed_count`, `exit.samples` 1, `advantage.baseline` `belief`,
+  `step.response_cap` 1, `learner.average` `responses`, `learner.mini_batches` 8,
+  `learner.warmup_updates` 40, and `learner.old_logprobs` `engine` with the built-in engine.
+  Otherwise the defaults are those of the tables, which are Reinforce-Ada's: `--exit.type balanced`
+  gives them, `--exit.type fixed_count` GRPO.
 - With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
   `learner.learning_rate` 2e-4 (1.4e-4 with `advantage.baseline` `belief`), `engine.max_new_tokens`
   48 and `engine.batch_size` 512.
