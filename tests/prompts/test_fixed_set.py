@@ -12,7 +12,7 @@ from rollwise.prompts import CDAS, Curriculum, FixedSetSampler, Posterior, Prior
 class FirstOfAll(FixedSetSampler):
     """The least that a sampler of one's own must write."""
 
-    def _choose(self, count, exclude):
+    def choose(self, count, exclude):
         allowed = np.ones(len(self.keys), dtype=bool) if exclude is None else ~exclude
         return np.flatnonzero(allowed)[:count]
 

@@ -86,8 +86,8 @@ class TwicePerBatch(Uniform):
 
 
 class ForgetsItsPosition(Uniform):
-    def _load_own_state(self, state):
-        super()._load_own_state({**state, "position": 0})
+    def load_own_state(self, state):
+        super().load_own_state({**state, "position": 0})
 
 
 class Credulous(Prioritized):
@@ -104,7 +104,7 @@ class SharedRates(LatestPassRate):
 
 
 class SharesItsArrays(Uniform):
-    def _make_belief(self):
+    def make_belief(self):
         return SharedRates(len(self.keys))
 
 
@@ -119,12 +119,12 @@ class DividesByNoDraws(Uniform):
 
 
 class Keeps(Uniform):
-    def _own_state(self):
-        return {**super()._own_state(), "history": np.zeros(self.asks)}
+    def own_state(self):
+        return {**super().own_state(), "history": np.zeros(self.asks)}
 
 
 class Restless(Prioritized):
-    def _rng(self):
+    def rng(self):
         return np.random.default_rng()
 
 

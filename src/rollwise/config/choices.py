@@ -175,7 +175,7 @@ class PromptSection(Typed):
         sampler: PromptSampler = self.kind(**wanted, **self.own())
         if self.retire_at is None and self.visits is None:
             return sampler
-        return Retiring(sampler, self.retire_at, self.retire_after, self.visits, keys)
+        return Retiring(sampler, self.retire_at, self.retire_after, keys, self.visits)
 
     def _try(self) -> None:
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)

@@ -62,7 +62,7 @@ class CDAS(RatingSettings, FixedSetSampler):
             )
         share("revisit_share", self.revisit_share)
 
-    def _make_belief(self) -> Belief:
+    def make_belief(self) -> Belief:
         return self.ratings(len(self.keys))
 
     def _never_told(self) -> NDArray[np.unsignedinteger]:
@@ -86,7 +86,7 @@ class CDAS(RatingSettings, FixedSetSampler):
             raise AttributeError(f"the belief {type(self.belief).__name__} rates no difficulty")
         return self.belief
 
-    def _choose(self, count: int, exclude: Mask | None) -> Places:
+    def choose(self, count: int, exclude: Mask | None) -> Places:
         first = self._warm_up(count, exclude)
         taken = _with(exclude, first, len(self.keys))
         stale = np.empty(0, dtype=np.int64)
@@ -121,8 +121,8 @@ class CDAS(RatingSettings, FixedSetSampler):
         walk.position = position
         return walk
 
-    def _learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        super()._learn(places, correct, drawn)
+    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+        super().learn(places, correct, drawn)
         self._tells += 1
         if self._told.size:
             told = self._told[places]
@@ -134,7 +134,7 @@ class CDAS(RatingSettings, FixedSetSampler):
         """Return the belief's metrics, and whether the warm-up is in progress."""
         return {**super().metrics(), "warming_up": float(self._walk is not None)}
 
-    def _own_state(self) -> State:
+    def own_state(self) -> State:
         walk = self._walk
         state: State = {
             "tells": self._tells,
@@ -144,7 +144,7 @@ class CDAS(RatingSettings, FixedSetSampler):
         arrays = {"told": self._told, "last_told": self._last_told}
         return state | {name: array.copy() for name, array in arrays.items() if array.size}
 
-    def _load_own_state(self, state: State) -> None:
+    def load_own_state(self, state: State) -> None:
         total = len(self.keys)
         self._tells = int(from_state(state, "tells"))
         epoch, position = from_state(state, "warmup_epoch"), from_state(state, "warmup_position")

@@ -58,7 +58,7 @@ class Curriculum(CountingSampler):
         self.hard_only = False
         self._walk = Epochs(len(self.keys), self.seed)
 
-    def _choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
+    def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
         if not self.hard_only and self._switches():
             self.hard_only = True
             self._walk = Epochs(len(self._hard), self.seed)
@@ -72,11 +72,11 @@ class Curriculum(CountingSampler):
             return self.asks >= self.uniform_steps
         return self._walk.progress >= self.uniform_epochs
 
-    def _own_state(self) -> State:
+    def own_state(self) -> State:
         own: State = {"hard_only": int(self.hard_only), "hard": len(self._hard)}
         return own | self._walk.state()
 
-    def _load_own_state(self, state: State) -> None:
+    def load_own_state(self, state: State) -> None:
         hard = int(from_state(state, "hard"))
         if hard != len(self._hard):
             raise ValueError(

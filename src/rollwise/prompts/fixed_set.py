@@ -25,9 +25,9 @@ _BELIEF = "belief."
 class FixedSetSampler(PromptSampler):
     """A sampler over a fixed set of prompts, which chooses given a belief.
 
-    Write `_choose`, which refers to prompts by their places in the order of the keys, and asks
+    Write `choose`, which refers to prompts by their places in the order of the keys, and asks
     `self.belief` what is expected of them. If a sampler keeps more than its belief, write
-    `_own_state`, `_load_own_state` and `metrics` too. The fields of a subclass that have a `help`
+    `own_state`, `load_own_state` and `metrics` too. The fields of a subclass that have a `help`
     are its settings.
 
     Args:
@@ -66,7 +66,7 @@ class FixedSetSampler(PromptSampler):
                 f"batch_size must be at most the number of prompts ({len(self.keys)}), "
                 f"got {self.batch_size}"
             )
-        self.belief = self._make_belief() if self.belief is None else self.belief
+        self.belief = self.make_belief() if self.belief is None else self.belief
         if self.belief.total != len(self.keys):
             raise ValueError(
                 f"belief must be of as many prompts as there are ({len(self.keys)}), "
@@ -85,7 +85,7 @@ class FixedSetSampler(PromptSampler):
         """
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
-        places = self._choose(min(count, len(self.keys)), mask_of(self.place, exclude))
+        places = self.choose(min(count, len(self.keys)), mask_of(self.place, exclude))
         self.asks += 1
         return [self.keys[place] for place in places.tolist()]
 
@@ -105,7 +105,7 @@ class FixedSetSampler(PromptSampler):
         """
         places, positives, draws = counts_by_place(self.place, keys, correct, drawn)
         if places.size:
-            self._learn(places, positives, draws)
+            self.learn(places, positives, draws)
 
     def metrics(self) -> dict[str, float]:
         """Return figures worth a plot; by default those of the belief."""
@@ -143,7 +143,7 @@ class FixedSetSampler(PromptSampler):
             "prompts": len(self.keys),
             "fingerprint": self.fingerprint,
             "asks": self.asks,
-            **self._own_state(),
+            **self.own_state(),
             "belief": type(self.belief).__name__,
             **{_BELIEF + name: value for name, value in self.belief.state_dict().items()},
         }
@@ -156,7 +156,7 @@ class FixedSetSampler(PromptSampler):
         """
         check_same_prompts(state, self)
         resumed = copy.copy(self)
-        resumed._load_own_state(state)
+        resumed.load_own_state(state)
         resumed.asks = int(state.get("asks", 0))
         self.belief.load_state_dict(self._belief_state(state))
         vars(self).update(vars(resumed))
@@ -169,25 +169,25 @@ class FixedSetSampler(PromptSampler):
         return part_of_state(state, _BELIEF)
 
     @abstractmethod
-    def _choose(self, count: int, exclude: Mask | None) -> Places | NDArray[np.int32]:
+    def choose(self, count: int, exclude: Mask | None) -> Places | NDArray[np.int32]:
         """Choose the places of `count` prompts, each once, none of them excluded."""
 
-    def _make_belief(self) -> Belief:
+    def make_belief(self) -> Belief:
         """Make the default belief."""
         return self.belief_kind(len(self.keys))
 
-    def _learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         """Take in the counts of some prompts, shape (P,) each, all with draws."""
         self.belief.learn(places, correct, drawn)
 
-    def _own_state(self) -> State:
+    def own_state(self) -> State:
         """Return what is needed to resume besides the asks and the belief; copies."""
         return {}
 
-    def _load_own_state(self, state: State) -> None:
+    def load_own_state(self, state: State) -> None:
         """Set attributes from a state; change nothing in place, so that a failure changes none."""
 
-    def _rng(self) -> np.random.Generator:
+    def rng(self) -> np.random.Generator:
         """Return the random numbers of this ask."""
         return np.random.default_rng((self.seed, self.asks))
 
@@ -198,7 +198,7 @@ class CountingSampler(FixedSetSampler):
 
     decay: float = setting(0.5, DECAY_HELP)
 
-    def _make_belief(self) -> Belief:
+    def make_belief(self) -> Belief:
         return DecayedBeta(len(self.keys), decay=self.decay)
 
 

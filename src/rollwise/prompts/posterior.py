@@ -32,12 +32,12 @@ class Posterior(CountingSampler):
         share("target", self.target)
         at_least("candidates", self.candidates, self.batch_size)
 
-    def _make_belief(self) -> Belief:
+    def make_belief(self) -> Belief:
         prior = {"prior_correct": self.prior_correct, "prior_incorrect": self.prior_incorrect}
         return DecayedBeta(len(self.keys), decay=self.decay, **prior)
 
-    def _choose(self, count: int, exclude: Mask | None) -> Places:
-        rng = self._rng()
+    def choose(self, count: int, exclude: Mask | None) -> Places:
+        rng = self.rng()
         places = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
         theta = rng.beta(*self.belief.priors(places).T)
         return places[np.argsort((theta - self.target) ** 2, kind="stable")[:count]]

@@ -37,8 +37,8 @@ class Prioritized(FixedSetSampler):
         super().__post_init__()
         share("unvisited", self.unvisited)
 
-    def _choose(self, count: int, exclude: Mask | None) -> Places:
-        rng = self._rng()
+    def choose(self, count: int, exclude: Mask | None) -> Places:
+        rng = self.rng()
         times: NDArray[np.float64] = rng.standard_exponential(len(self.keys))
         expected = self.belief.mean(slice(None))
         with np.errstate(divide="ignore", invalid="ignore"):

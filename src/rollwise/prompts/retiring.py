@@ -45,8 +45,8 @@ class Retiring(PromptSampler):
         0.9, "From this pass rate on a visit counts as solved; none: prompts are not mastered."
     )
     visits: int = setting(2, "Solved visits in a row that retire a prompt, at most 255.")
-    max_visits: int | None = setting(None, "Visits after which a prompt is never asked again.")
     keys: Sequence[Key] = field(default=(), repr=False)
+    max_visits: int | None = setting(None, "Visits after which a prompt is never asked again.")
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampler, PromptSampler):

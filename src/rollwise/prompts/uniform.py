@@ -28,13 +28,13 @@ class Uniform(CountingSampler):
         """The number of this epoch, from 0."""
         return self._walk.epoch
 
-    def _choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
+    def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
         return self._walk.take(count, None if exclude is None else exclude.__getitem__)
 
-    def _own_state(self) -> State:
+    def own_state(self) -> State:
         return self._walk.state()
 
-    def _load_own_state(self, state: State) -> None:
+    def load_own_state(self, state: State) -> None:
         self._walk = Epochs.from_state(state, len(self.keys), self.seed)
 
     def metrics(self) -> dict[str, float]:

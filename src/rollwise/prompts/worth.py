@@ -60,8 +60,8 @@ class Worth(FixedSetSampler):
         worth: NDArray[np.float64] = (slope**2 * known * (1.0 - known)) ** self.power
         return worth
 
-    def _choose(self, count: int, exclude: Mask | None) -> Places:
-        rng = self._rng()
+    def choose(self, count: int, exclude: Mask | None) -> Places:
+        rng = self.rng()
         places = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
         if not len(places):
             return places
