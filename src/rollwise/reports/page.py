@@ -10,12 +10,14 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
@@ -30,7 +32,25 @@ DIGITS = 4
 """Significant digits of the figures of a chart."""
 
 PlainTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""Title, header and rows of a table of text."""
+"""Title, header and rows of a table of text; a cell of a page may be a `Link`."""
+
+
+class Link(str):
+    """A text that leads to another page.
+
+    Args:
+        text: What is shown.
+        target: The page.
+        folder: That of the page with the link.
+    """
+
+    href: str
+
+    def __new__(cls, text: str, target: Path, folder: Path) -> "Link":
+        link = super().__new__(cls, text)
+        link.href = quote(os.path.relpath(target, folder))
+        return link
+
 
 _TRICKY = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -43,9 +63,8 @@ def write_page(
     template: str,
     title: str,
     data: Mapping[str, Any],
-    scripts: Sequence[str] = ("charts.js",),
+    scripts: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
-    has_prompts: bool = False,
     **content: Any,
 ) -> Path:
     """Write `report.html` into a folder, from a template of `parts/`.
@@ -54,10 +73,9 @@ def write_page(
         folder: The folder.
         template: The template's name; it extends `base.html`.
         title: Of the page.
-        data: What its script reads: `charts`, `grids` and others.
-        scripts: Of `parts/`, in this order, after uPlot.
+        data: What its script reads: `charts`, `grids` and others, such as `prompts`.
+        scripts: Of `parts/`, in this order, after uPlot and the charts.
         facts: What the header says, by name.
-        has_prompts: Whether its script shows prompts as well as charts.
         content: What the template shows.
 
     Raises:
@@ -65,7 +83,13 @@ def write_page(
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
     script = "\n".join(
-        [part("vendor/uplot/uPlot.iife.min.js"), *(part(f"parts/{name}") for name in scripts)]
+        part(name)
+        for name in (
+            "vendor/uplot/uPlot.iife.min.js",
+            "parts/common.js",
+            "parts/charts.js",
+            *(f"parts/{name}" for name in scripts),
+        )
     )
     page = _environment().get_template(template)
     text = page.render(
@@ -76,7 +100,7 @@ def write_page(
         script=Markup(script),
         data=Markup(as_json(data)),
         version=rollwise.__version__,
-        has_prompts=has_prompts,
+        has_prompts=bool(data.get("prompts")),
         **content,
     )
     target = folder / "report.html"

@@ -28,9 +28,11 @@ class RunCharts:
 
     Args:
         lines: Its metrics, at least one line.
+        points: The most points of a line.
     """
 
     lines: Sequence[Row]
+    points: int = MOST_POINTS
     charts: list[Chart] = field(default_factory=list)
     grids: dict[str, dict[str, Any]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -39,7 +41,7 @@ class RunCharts:
         self.steps = [row for row in self.lines if row["step"] > 0]
         numbers = np.arange(len(self.steps))
         self._spans = (
-            np.array_split(numbers, min(len(numbers), MOST_POINTS)) if len(numbers) else []
+            np.array_split(numbers, min(len(numbers), self.points)) if len(numbers) else []
         )
         self.smoothed = min(len(numbers), max(SMOOTHED, len(numbers) // 100))
         self._cost = _costs(self.lines)
@@ -79,23 +81,26 @@ class RunCharts:
 
     def figure(self, label: str, values_S: Floats, colour: int = 0) -> list[dict[str, Any]]:
         """Draw a figure of each step faintly, and its moving mean."""
-        plain = line(label, self.averaged(values_S), style="faint", colour=colour)
+        plain = line(label, self.averaged(values_S), style="points", colour=colour)
         if len(values_S) < 3:
-            return [plain | {"style": "points"}]
+            return [plain]
         smooth = self.averaged(moving_mean(values_S, self.smoothed))
         name = f"{label}, mean of {self.smoothed} steps"
-        return [plain, line(name, smooth, colour=colour, group=label)]
+        own = {"label": "of the step", "style": "faint", "group": name}
+        return [plain | own, line(name, smooth, colour=colour)]
 
     def _add_steps(self) -> None:
         ends = [int(span[-1]) for span in self._spans]
         first = len(self.lines) - len(self.steps)
         if len(self.steps) > 2:
-            self.remarks.append(f"Thick lines are means of {self.smoothed} steps.")
-        self.grids["steps"] = {name: cost[first:][ends] for name, cost in self._cost.items()}
-        if len(self.steps) > MOST_POINTS:
             self.remarks.append(
-                f"Each point of a chart is the mean of about {len(self.steps) / MOST_POINTS:.0f} "
-                f"steps: the run has {len(self.steps):,}, and {MOST_POINTS} points are shown."
+                f"Thick lines are means of {self.smoothed} steps, thin ones single steps."
+            )
+        self.grids["steps"] = {name: cost[first:][ends] for name, cost in self._cost.items()}
+        if len(self.steps) > self.points:
+            self.remarks.append(
+                f"Each point of a chart is the mean of about {len(self.steps) / self.points:.0f} "
+                f"steps: the run has {len(self.steps):,}, and {self.points} points are shown."
             )
 
     def _add_evaluations(self) -> None:
@@ -168,11 +173,13 @@ def _draws(run: RunCharts) -> Chart | None:
             for r in range(rounds)
         ]
         title = "Draws of a prompt, by round"
-        return chart("draws", title, lines, low=0, stacked=True)
+        about = "A draw is one response; each round draws for the prompts that have not ended."
+        return chart("draws", title, lines, about=about, low=0, stacked=True)
     surplus = _per_prompt(run, [row["surplus_draws"] for row in run.steps])
     lines = run.figure("all", run.values("draws_per_prompt"))
     lines += run.figure("surplus", surplus, colour=1)
-    return chart("draws", "Draws of a prompt", lines, low=0)
+    about = "A draw is one response. Surplus draws came after their prompt had ended: not used."
+    return chart("draws", "Draws of a prompt", lines, about=about, low=0)
 
 
 def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
@@ -194,9 +201,9 @@ def _exits(run: RunCharts) -> Chart:
         for reason, colour in (("satisfied", 2), ("exhausted", 1), ("futile", 7))
     ]
     about = (
-        "Why sampling of a prompt ended: the exit rule was met, the draws were spent, or it was "
+        "Why sampling of a prompt ended. Satisfied: the exit rule was met; exhausted: its draws were "
+        "spent before; futile: it was given up, because meeting the rule had become unlikely."
     )
-    about += "given up."
     return chart("exits", "Exits", lines, about=about, unit="share", low=0, high=1, stacked=True)
 
 
@@ -217,7 +224,9 @@ def _competence(run: RunCharts) -> Chart | None:
         line("difficulty: median, 10 to 90 %", middle, low=low, high=high, colour=1),
         line("competence", run.averaged(run.values("competence"))),
     ]
-    return chart("competence", "Difficulty of the prompts, competence of the model", lines)
+    about = "Both on one scale of logits, as the prompt sampler rates them."
+    title = "Difficulty of the prompts, competence of the model"
+    return chart("competence", title, lines, about=about)
 
 
 def _calibration(
@@ -246,7 +255,7 @@ def _calibration(
             rates = [_mean(part.reshape(-1, 2)[which == place, 1]) for place in range(BINS)]
             span = f"steps {first} to {last}" if first != last else f"step {first}"
             lines.append(line(span, rates, colour=colour, points=True))
-        return chart(name, title, lines, name, about=about, unit="share", low=0, high=1)
+        return chart(name, title, lines, name, about=about, low=0, high=1)
 
     return make
 
@@ -295,16 +304,31 @@ STEP_CHARTS: Sequence[Callable[[RunCharts], Chart | None]] = (
         unit="share",
         low=0,
     ),
-    _simple("entropy", "Entropy", ("entropy", "nats a token"), low=0),
+    _simple(
+        "entropy",
+        "Entropy",
+        ("entropy", "nats a token"),
+        about="How uncertain the model is of its next token; near 0 all responses are alike.",
+        low=0,
+    ),
     _simple(
         "clipping",
         "Clipping",
         ("clip_fraction", "clipped tokens"),
         ("importance_truncated", "importance weights at the cap"),
+        about="Clipped tokens teach nothing: the policy has moved too far from the one that drew "
+        "them. An importance weight is a token's probability under the learner over that under the "
+        "engine; more than `learner.importance_cap` is cut to it.",
         unit="share",
         low=0,
     ),
-    _simple("gradient", "Norm of the gradient", ("grad_norm", "norm"), low=0),
+    _simple(
+        "gradient",
+        "Norm of the gradient",
+        ("grad_norm", "norm"),
+        about="Before it is cut to `learner.max_grad_norm`.",
+        low=0,
+    ),
     _competence,
     _calibration(
         "pass_rate_by_expected",

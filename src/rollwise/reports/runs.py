@@ -1,0 +1,148 @@
+"""Write the report of a folder of runs: one table and one set of charts of all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rollwise.errors import RunError
+from rollwise.files import is_locked
+from rollwise.records import Row, RunFolder, flatten
+from rollwise.reports.charts import Chart
+from rollwise.reports.facts import differing, method, version_fact
+from rollwise.reports.findings import findings
+from rollwise.reports.page import Link, write_page
+from rollwise.reports.report import write_report
+from rollwise.reports.run_charts import RunCharts
+
+OVERLAID = ("heldout", "reward", "belief", "response_tokens", "truncated", "entropy", "gradient")
+"""The charts that are drawn of all runs together: those of one figure."""
+
+ALL_POINTS, FEWEST_POINTS, MOST_POINTS = 4000, 20, 200
+"""Points of a chart's lines together; those of one line, at least and at most."""
+
+MOST_SETTINGS = 20
+"""Columns for settings in which runs differ."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    name: str
+    folder: RunFolder
+    config: Row
+    lines: Sequence[Row]
+
+    @classmethod
+    def read(cls, name: str, path: Path) -> "_Run":
+        folder = RunFolder(path)
+        return cls(name, folder, folder.read_config(), folder.read_metrics())
+
+
+def write_reports(path: Path) -> Path:
+    """Write the report of a run, or of all runs within a folder, whose own are brought up to date.
+
+    Raises:
+        RunError: There is no run in the folder, or the report cannot be written.
+    """
+    if RunFolder(path).has_config or not (found := _runs_within(path)):
+        return write_report(path, goes_on=is_locked(path))
+    runs, remarks = [], []
+    for name, folder in found.items():
+        try:
+            runs.append(_Run.read(name, folder))
+        except RunError as error:
+            remarks.append(f"Left out is {name}: {error}.")
+    if not runs:
+        raise RunError(f"none of the runs in {path} can be read: {remarks[0]}")
+    shown = differing([run.config for run in runs])
+    if len(shown) > MOST_SETTINGS:
+        remarks.append(f"Of {len(shown)} settings that differ, {MOST_SETTINGS} are shown.")
+    charts, grids = _overlaid(runs)
+    header = ["run", "state", "warnings", "held-out before", "after", "best", "steps", "tokens"]
+    rows = [_row(run, path, shown[:MOST_SETTINGS]) for run in runs]
+    table = ("", [*header, "minutes", "started", "method", *shown[:MOST_SETTINGS]], rows)
+    return write_page(
+        path,
+        "methods.html",
+        path.resolve().name,
+        data={"charts": charts, "grids": grids},
+        facts={"runs": str(len(runs)), "version": version_fact()},
+        heading="How they went",
+        about="Each line is a run. Curves of steps are moving means, as in its own report.",
+        sentences=remarks,
+        tables=[table],
+        notes=[],
+    )
+
+
+def _runs_within(path: Path) -> dict[str, Path]:
+    """Find the runs below a folder, by their names in it; checkpoints hold copies, not runs."""
+    found = {
+        file.parent.relative_to(path).as_posix(): file.parent
+        for file in sorted(path.rglob("metrics.jsonl"))
+        if "checkpoints" not in file.relative_to(path).parts
+    }
+    return {name: folder for name, folder in found.items() if RunFolder(folder).has_config}
+
+
+def run_link(text: str, run: Path | None, page: Path) -> str:
+    """Link to a run's report, which is written if it is missing or older than the run's metrics.
+
+    Args:
+        text: What is shown.
+        run: Its folder, if it is known.
+        page: The folder of the page with the link.
+
+    Returns:
+        The text alone where the run is gone, or cannot have a report.
+    """
+    if run is None or not (metrics := run / "metrics.jsonl").exists():
+        return text
+    report = run / "report.html"
+    if not report.exists() or report.stat().st_mtime < metrics.stat().st_mtime:
+        try:
+            write_report(run, goes_on=is_locked(run))
+        except RunError:
+            return text
+    return Link(text, report, page)
+
+
+def _row(run: _Run, page: Path, settings: Sequence[str]) -> list[str]:
+    last, flat = run.lines[-1], flatten(run.config, ".")
+    evaluated = [next(iter(each["heldout"].values())) for each in run.lines if "heldout" in each]
+    accuracies = [f"{figure['value']:.3f}" for figure in evaluated] or ["–"]
+    ended = run.folder.read_summary() is not None
+    return [
+        run_link(run.name, run.folder.path, page),
+        "ended" if ended else "goes on" if is_locked(run.folder.path) else "stopped",
+        str(len(findings(run.lines, run.config))),
+        accuracies[0],
+        accuracies[-1],
+        max(accuracies),
+        str(last["step"]),
+        f"{sum(line.get('tokens', 0) for line in run.lines):,}",
+        f"{last['elapsed'] / 60:.1f}",
+        run.folder.read_started().get("date", "–"),
+        method(run.config),
+        *(str(flat.get(name, "–")) for name in settings),
+    ]
+
+
+def _overlaid(runs: Sequence[_Run]) -> tuple[list[Chart], dict[str, Any]]:
+    """Draw the same figure of all runs in one chart, each over a grid of its own."""
+    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(runs)))
+    charts: dict[str, Chart] = {}
+    grids: dict[str, Any] = {}
+    for colour, run in enumerate(runs):
+        made = RunCharts(run.lines, points)
+        for each in made.charts:
+            if each["id"] not in OVERLAID:
+                continue
+            grid = f"{each['grid']} of {run.name}"
+            grids[grid] = made.grids[each["grid"]]
+            kept = next(line for line in each["lines"] if "group" not in line)
+            line = {name: kept[name] for name in kept.keys() - {"low", "high"}}
+            line |= {"label": run.name, "colour": colour, "grid": grid}
+            chart = charts.setdefault(each["id"], each | {"lines": [], "grid": grid})
+            chart["lines"].append(line)
+    return list(charts.values()), grids
