@@ -112,7 +112,7 @@ def _charts(
             theirs = [others.get(f"{of}@{k}") for k in ks]
             if any(theirs):
                 lines.append(_line(f"{label}, baseline", theirs, colour) | {"style": "dashed"})
-        yield chart(f"{name}-{place}", title, lines, "k", low=0, high=1, xpower=2)
+        yield chart(f"{name}-{place}", lines, "k", title=title, low=0, high=1, xpower=2)
 
 
 def _line(

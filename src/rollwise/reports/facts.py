@@ -25,14 +25,13 @@ def run_facts(
         started: When and where it started; may be empty.
     """
     return {
-        **{name: started.get(name, "not recorded") for name in ("date", "host", "device")},
+        **started,
         "model": config["model"]["path"],
         "data": _data(config),
         "method": method(config),
         "seed": str(config["seed"]),
         "versions": ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
         or "not recorded",
-        "commit": started.get("commit", "not recorded: not started in a git repository"),
         "command": command("train", TrainConfig, config),
     }
 

@@ -64,6 +64,4 @@ def ledger_chart(run: RunCharts) -> Chart | None:
             lines.append(line(name.replace("_", " "), values, colour=COLOURS[colour]))
     if len(lines) < 2:
         return None
-    title, about = "Where the tokens of a step went", "The words are those of the table above."
-    shape = {"unit": "share", "low": 0, "high": 1, "stacked": True, "wide": True}
-    return chart("ledger", title, lines, about=about, **shape)
+    return chart("ledger", lines)

@@ -19,16 +19,16 @@ POINTS = 60
 
 SIGNAL = (
     "Signal of a step against what it costs",
-    "Signal is (M / N)²: M = Σ A·(r − p), with the advantage A, the reward r and the true pass rate "
-    "p of each response trained on, is how far the step moves along the gradient of the expected "
-    "reward, and N = √(Σ A²) the size of the noise around it. Whether it predicts what training "
-    "gains has not been shown. A line from the origin joins equal signal for what is spent: steeper "
-    "is more. Bars are the standard errors, or 95 % intervals, of the table below.",
+    "Signal is (M / N)². M = Σ A·(r − p), with the advantage A, the reward r and the true pass "
+    "rate p of each response trained on, is how far the step moves along the gradient of the "
+    "expected reward; N = √(Σ A²) is the size of the noise around it. Whether signal predicts what "
+    "training gains has not been shown. A line from the origin joins equal signal for what is "
+    "spent: steeper is more. Bars are the standard errors, or 95 % intervals, of the table below.",
 )
 ACCURACY = (
     "Held-out accuracy against what it cost",
-    "Thin lines are single runs, thick lines means over seeds; from three seeds on, bands are their "
-    "95 % intervals. Seconds are those of sampling and learning.",
+    "Thin lines are single runs, thick lines means over seeds; from three seeds on, bands are "
+    "their 95 % intervals. Seconds are those of sampling and learning.",
 )
 """Heading of the charts, and what they show."""
 
@@ -157,7 +157,8 @@ def _signal_against(
         bars = {"left": at.low, "right": at.high, "low": signal.low, "high": signal.high}
         values = np.where(spent == at.value, signal.value, np.nan)
         lines.append(line(name, values, style="points", colour=colour, bars=bars))
-    return chart(f"signal-{cost}", f"Signal against {cost}", lines, cost, low=0, fromzero=True)
+    title = f"Signal against {cost}"
+    return chart(f"signal-{cost}", lines, cost, title=title, low=0, fromzero=True)
 
 
 def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) -> Chart:
@@ -185,4 +186,5 @@ def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) 
         lines.append(line(name, values, colour=colour, **band))
     target = np.full(POINTS, comparison.target)
     lines.append(line("target", target, style="dashed", colour=7))
-    return chart(cost, f"Held-out accuracy against {label}", lines, f"{label} spent", low=0)
+    title = f"Held-out accuracy against {label}"
+    return chart(f"accuracy-{cost}", lines, f"{label} spent", title=title, low=0)

@@ -36,20 +36,16 @@ PlainTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 class Link(str):
-    """A text that leads to another page.
-
-    Args:
-        text: What is shown.
-        target: The page.
-        folder: That of the page with the link.
-    """
+    """A text that leads to another page, at `href`."""
 
     href: str
 
-    def __new__(cls, text: str, target: Path, folder: Path) -> "Link":
-        link = super().__new__(cls, text)
-        link.href = quote(os.path.relpath(target, folder))
-        return link
+
+def link_to(target: Path, text: str, folder: Path) -> Link:
+    """Make a link to a page, relative to the folder of the page that has it."""
+    link = Link(text)
+    link.href = quote(os.path.relpath(target, folder))
+    return link
 
 
 _TRICKY = re.compile(
@@ -146,6 +142,7 @@ def _environment() -> jinja2.Environment:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["shown"] = shown
+    environment.tests["numeric"] = re.compile(r"[≥±+−-]?[\d.]|–?$").match
     return environment
 
 

@@ -1,13 +1,22 @@
 """The charts of a run, by what its metrics have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rollwise.records import Row
-from rollwise.reports.charts import SMOOTHED, Chart, Floats, chart, evenly, line, moving_mean
+from rollwise.reports.charts import (
+    SMOOTHED,
+    Chart,
+    Floats,
+    chart,
+    described,
+    evenly,
+    line,
+    moving_mean,
+)
 
 MOST_POINTS = 800
 """Points of a line; the steps of a longer run are averaged over spans of equal length."""
@@ -48,10 +57,10 @@ class RunCharts:
         self._add_evaluations()
         if self.steps:
             self._add_steps()
-            for make in STEP_CHARTS:
-                made = make(self)
-                if made is not None and not (self._single and made["id"] in OF_GROUPS):
-                    self.charts.append(made)
+            for name in described():
+                if not (self._single and name in OF_GROUPS):
+                    made = MAKERS.get(name, _of_figures)(self, name)
+                    self.charts += [] if made is None else [made]
 
     @property
     def _single(self) -> bool:
@@ -124,11 +133,8 @@ class RunCharts:
             )
             for name in figures[0]
         ]
-        about = "On problems that are never trained on; bands are 95 % intervals over problems."
-        title = "Held-out accuracy"
-        self.charts.append(
-            chart("heldout", title, lines, "evaluations", about=about, low=0, high=1, wide=True)
-        )
+        self.charts.append(chart("heldout", lines, "evaluations"))
+        self.remarks.append("Bands are 95 % intervals over problems.")
 
 
 def _mean(values: Floats) -> float:
@@ -145,41 +151,30 @@ def _costs(lines: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _simple(
-    name: str, title: str, *figures: tuple[str, str], **others: Any
-) -> Callable[[RunCharts], Chart | None]:
-    """Make a chart of figures that a step has under a name: (name, label) of each."""
-
-    def make(run: RunCharts) -> Chart | None:
-        known = [(figure, label) for figure, label in figures if run.known(figure)]
-        lines = [
-            part
-            for colour, (figure, label) in enumerate(known)
-            for part in run.figure(label, run.values(figure), colour)
-        ]
-        return chart(name, title, lines, **others) if lines else None
-
-    return make
+def _of_figures(run: RunCharts, name: str) -> Chart | None:
+    """Draw figures that steps have."""
+    figures = described()[name].get("figures", {})
+    known = [(figure, label) for figure, label in figures.items() if run.known(figure)]
+    lines = [
+        part
+        for colour, (figure, label) in enumerate(known)
+        for part in run.figure(label, run.values(figure), colour)
+    ]
+    return chart(name, lines) if lines else None
 
 
-def _draws(run: RunCharts) -> Chart | None:
+def _draws(run: RunCharts, name: str) -> Chart:
     rounds = max((len(row["draws_by_round"]) for row in run.steps), default=0)
     if rounds > 1:
+        by_round = [[*row["draws_by_round"], *[None] * rounds] for row in run.steps]
         lines = [
-            line(
-                f"round {r + 1}",
-                run.averaged(run.of_steps([_at(row["draws_by_round"], r) for row in run.steps])),
-            )
+            line(f"round {r + 1}", run.averaged(run.of_steps([each[r] for each in by_round])))
             for r in range(rounds)
         ]
-        title = "Draws of a prompt, by round"
-        about = "A draw is one response; each round draws for the prompts that have not ended."
-        return chart("draws", title, lines, about=about, low=0, stacked=True)
+        return chart(name, lines, **described()["rounds"])
     surplus = _per_prompt(run, [row["surplus_draws"] for row in run.steps])
     lines = run.figure("all", run.values("draws_per_prompt"))
-    lines += run.figure("surplus", surplus, colour=1)
-    about = "A draw is one response. Surplus draws came after their prompt had ended: not used."
-    return chart("draws", "Draws of a prompt", lines, about=about, low=0)
+    return chart(name, lines + run.figure("surplus", surplus, colour=1))
 
 
 def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
@@ -187,11 +182,7 @@ def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
     return run.of_steps(counts) / prompts
 
 
-def _at(values: Sequence[float], place: int) -> float | None:
-    return values[place] if place < len(values) else None
-
-
-def _exits(run: RunCharts) -> Chart:
+def _exits(run: RunCharts, name: str) -> Chart:
     lines = [
         line(
             reason,
@@ -200,23 +191,19 @@ def _exits(run: RunCharts) -> Chart:
         )
         for reason, colour in (("satisfied", 2), ("exhausted", 1), ("futile", 7))
     ]
-    about = (
-        "Why sampling of a prompt ended. Satisfied: the exit rule was met; exhausted: its draws were "
-        "spent before; futile: it was given up, because meeting the rule had become unlikely."
-    )
-    return chart("exits", "Exits", lines, about=about, unit="share", low=0, high=1, stacked=True)
+    return chart(name, lines)
 
 
-def _seconds(run: RunCharts) -> Chart:
+def _seconds(run: RunCharts, name: str) -> Chart:
     phases = list(dict.fromkeys(phase for row in run.steps for phase in row["seconds"]))
     lines = [
         line(phase, run.averaged(run.of_steps([row["seconds"].get(phase, 0) for row in run.steps])))
         for phase in phases
     ]
-    return chart("seconds", "Seconds of a step, by phase", lines, low=0, stacked=True)
+    return chart(name, lines)
 
 
-def _competence(run: RunCharts) -> Chart | None:
+def _competence(run: RunCharts, name: str) -> Chart | None:
     if not run.known("competence"):
         return None
     low, middle, high = (run.averaged(run.values(f"difficulty_p{q}")) for q in (10, 50, 90))
@@ -224,126 +211,41 @@ def _competence(run: RunCharts) -> Chart | None:
         line("difficulty: median, 10 to 90 %", middle, low=low, high=high, colour=1),
         line("competence", run.averaged(run.values("competence"))),
     ]
-    about = "Both on one scale of logits, as the prompt sampler rates them."
-    title = "Difficulty of the prompts, competence of the model"
-    return chart("competence", title, lines, about=about)
+    return chart(name, lines)
 
 
-def _calibration(
-    name: str, title: str, label: str, about: str, diagonal: bool
-) -> Callable[[RunCharts], Chart | None]:
+def _calibration(run: RunCharts, name: str) -> Chart | None:
     """Pass rates against what was believed: of the first, middle and last third of the steps."""
-
-    def make(run: RunCharts) -> Chart | None:
-        thirds = [third for third in np.array_split(np.arange(len(run.steps)), 3) if len(third)]
-        pairs = [
-            np.array([pair for at in third for pair in run.steps[at].get(name) or ()], dtype=float)
-            for third in thirds
-        ]
-        found = [part.reshape(-1, 2)[:, 0] for part in pairs if part.size]
-        if not found:
-            return None
-        believed = np.concatenate(found)
-        low, high = (0.0, 1.0) if diagonal else (believed.min(), believed.max())
-        ends = np.linspace(low, high, BINS + 1)
-        middles = (ends[:-1] + ends[1:]) / 2
-        run.grids[name] = {label: middles}
-        lines = [line("as expected", middles, style="dashed", colour=7)] if diagonal else []
-        for colour, (third, part) in enumerate(zip(thirds, pairs, strict=True)):
-            first, last = run.steps[third[0]]["step"], run.steps[third[-1]]["step"]
-            which = np.clip(np.digitize(part.reshape(-1, 2)[:, 0], ends) - 1, 0, BINS - 1)
-            rates = [_mean(part.reshape(-1, 2)[which == place, 1]) for place in range(BINS)]
-            span = f"steps {first} to {last}" if first != last else f"step {first}"
-            lines.append(line(span, rates, colour=colour, points=True))
-        return chart(name, title, lines, name, about=about, low=0, high=1)
-
-    return make
+    thirds = [third for third in np.array_split(np.arange(len(run.steps)), 3) if len(third)]
+    pairs = [
+        np.array([pair for at in third for pair in run.steps[at].get(name) or ()], dtype=float)
+        for third in thirds
+    ]
+    found = [part.reshape(-1, 2)[:, 0] for part in pairs if part.size]
+    if not found:
+        return None
+    believed = np.concatenate(found)
+    is_rate = name == "pass_rate_by_expected"
+    low, high = (0.0, 1.0) if is_rate else (believed.min(), believed.max())
+    ends = np.linspace(low, high, BINS + 1)
+    middles = (ends[:-1] + ends[1:]) / 2
+    run.grids[name] = {described()[name]["xlabel"]: middles}
+    lines = [line("as expected", middles, style="dashed", colour=7)] if is_rate else []
+    for colour, (third, part) in enumerate(zip(thirds, pairs, strict=True)):
+        first, last = run.steps[third[0]]["step"], run.steps[third[-1]]["step"]
+        which = np.clip(np.digitize(part.reshape(-1, 2)[:, 0], ends) - 1, 0, BINS - 1)
+        rates = [_mean(part.reshape(-1, 2)[which == place, 1]) for place in range(BINS)]
+        span = f"steps {first} to {last}" if first != last else f"step {first}"
+        lines.append(line(span, rates, colour=colour, points=True))
+    return chart(name, lines, name)
 
 
-STEP_CHARTS: Sequence[Callable[[RunCharts], Chart | None]] = (
-    _simple(
-        "reward",
-        "Reward of the first draws",
-        ("reward", "reward"),
-        about="An ordinary sample of the policy, on the prompts that were chosen.",
-        low=0,
-    ),
-    _simple(
-        "belief",
-        "Belief quality",
-        ("belief_skill", "Brier skill score"),
-        about="1: every response was foreseen; 0: no better than one pass rate for all prompts of "
-        "the step; below 0: worse.",
-        high=1,
-    ),
-    _simple(
-        "zero_variance",
-        "Zero-variance groups",
-        ("zero_variance_first", "first draws"),
-        ("zero_variance_after", "groups trained on"),
-        about="Share of prompts whose responses all have one reward.",
-        unit="share",
-        low=0,
-        high=1,
-    ),
-    _exits,
-    _draws,
-    _simple("tokens", "Tokens of a step", ("tokens", "tokens"), low=0),
-    _simple(
-        "response_tokens",
-        "Length of a response",
-        ("response_tokens", "tokens"),
-        about="Of the first draws.",
-        low=0,
-    ),
-    _simple(
-        "truncated",
-        "Truncated responses",
-        ("truncated", "truncated"),
-        about="Share of the first draws that were cut at the limit of new tokens.",
-        unit="share",
-        low=0,
-    ),
-    _simple(
-        "entropy",
-        "Entropy",
-        ("entropy", "nats a token"),
-        about="How uncertain the model is of its next token; near 0 all responses are alike.",
-        low=0,
-    ),
-    _simple(
-        "clipping",
-        "Clipping",
-        ("clip_fraction", "clipped tokens"),
-        ("importance_truncated", "importance weights at the cap"),
-        about="Clipped tokens teach nothing: the policy has moved too far from the one that drew "
-        "them. An importance weight is a token's probability under the learner over that under the "
-        "engine; more than `learner.importance_cap` is cut to it.",
-        unit="share",
-        low=0,
-    ),
-    _simple(
-        "gradient",
-        "Norm of the gradient",
-        ("grad_norm", "norm"),
-        about="Before it is cut to `learner.max_grad_norm`.",
-        low=0,
-    ),
-    _competence,
-    _calibration(
-        "pass_rate_by_expected",
-        "Pass rate against what was expected",
-        "expected pass rate",
-        "Where the belief is right, a line follows the dashed one.",
-        diagonal=True,
-    ),
-    _calibration(
-        "pass_rate_by_difficulty",
-        "Pass rate against difficulty",
-        "difficulty",
-        "Where the difficulties are right, a line falls.",
-        diagonal=False,
-    ),
-    _seconds,
-)
-"""Each returns None for a run without its figures."""
+MAKERS: Mapping[str, Callable[[RunCharts, str], Chart | None]] = {
+    "exits": _exits,
+    "draws": _draws,
+    "competence": _competence,
+    "pass_rate_by_expected": _calibration,
+    "pass_rate_by_difficulty": _calibration,
+    "seconds": _seconds,
+}
+"""Charts of more than figures of steps; each returns None for a run without what it shows."""

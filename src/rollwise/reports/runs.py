@@ -11,7 +11,7 @@ from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import Chart
 from rollwise.reports.facts import differing, method, version_fact
 from rollwise.reports.findings import findings
-from rollwise.reports.page import Link, write_page
+from rollwise.reports.page import link_to, write_page
 from rollwise.reports.report import write_report
 from rollwise.reports.run_charts import RunCharts
 
@@ -104,7 +104,7 @@ def run_link(text: str, run: Path | None, page: Path) -> str:
             write_report(run, goes_on=is_locked(run))
         except RunError:
             return text
-    return Link(text, report, page)
+    return link_to(report, text, page)
 
 
 def _row(run: _Run, page: Path, settings: Sequence[str]) -> list[str]:
@@ -141,7 +141,7 @@ def _overlaid(runs: Sequence[_Run]) -> tuple[list[Chart], dict[str, Any]]:
             grid = f"{each['grid']} of {run.name}"
             grids[grid] = made.grids[each["grid"]]
             kept = next(line for line in each["lines"] if "group" not in line)
-            line = {name: kept[name] for name in kept.keys() - {"low", "high"}}
+            line = {name: part for name, part in kept.items() if name not in ("low", "high")}
             line |= {"label": run.name, "colour": colour, "grid": grid}
             chart = charts.setdefault(each["id"], each | {"lines": [], "grid": grid})
             chart["lines"].append(line)

@@ -40,7 +40,7 @@ class Chart {
     this.plot = make("div", { class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart" });
     this.legend = make("ul", { class: "legend" });
     this.table = make("details", { class: "more", ontoggle: () => this.fillTable() }, make("summary", { text: "Table" }));
-    this.figure = make("figure", { class: spec.wide ? "chart wide" : "chart", id: `chart-${spec.id}` }, make("figcaption", { text: spec.title }), make("p", { class: "about", text: spec.about || "" }), this.plot, this.spoken, this.legend, this.table);
+    this.figure = make("figure", { class: spec.wide ? "chart wide" : "chart", id: `chart-${spec.id}` }, make("figcaption", { text: spec.title }), make("p", { class: "about" }, ...withCode(spec.about || "")), this.plot, this.spoken, this.legend, this.table);
     this.plot.addEventListener("keydown", (event) => this.onKey(event));
     for (const kind of ["pointerdown", "pointermove"]) this.plot.addEventListener(kind, (event) => this.onTouch(event));
     this.align();

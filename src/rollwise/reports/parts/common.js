@@ -41,6 +41,9 @@ function trimmedPercent(value) {
   return (percent === 0 ? "0" : Math.abs(percent) < 0.1 ? percent.toFixed(2) : percent.toFixed(1)) + " %";
 }
 
+// A text in which names of settings stand between backticks.
+function withCode(text) { return text.split("`").map((part, at) => (at % 2 ? make("code", { text: part }) : part)); }
+
 function plural(count, noun) { return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`; }
 
 // What a cell is sorted by: its first number if it begins with one, else its text.
