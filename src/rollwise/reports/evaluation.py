@@ -11,7 +11,7 @@ import numpy as np
 from rollwise.config import EvaluateConfig
 from rollwise.records import Row, flatten
 from rollwise.reports.charts import Chart, chart, line
-from rollwise.reports.facts import command, version_fact
+from rollwise.reports.facts import command
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
 from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES
 from rollwise.statistics import ProblemResult, steps_of_k
@@ -73,7 +73,7 @@ def write_evaluation_report(
     return write_page(
         path,
         "evaluation.html",
-        summary["model"],
+        title=summary["model"],
         data={
             "charts": charts,
             "grids": {"k": {"responses, k": np.log2(ks)}},
@@ -85,7 +85,6 @@ def write_evaluation_report(
             "method": f"{summary['samples']} responses to each problem; intervals are 95 %, over "
             "problems",
             "seed": str(settings["seed"]),
-            "version": version_fact(),
             "command": command("evaluate", EvaluateConfig, settings),
         },
         summary=summary,

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import rollwise
 from rollwise.config import CommandConfig, TrainConfig, make_settings, plugins_in, sections_of
 from rollwise.config.base import nested
 from rollwise.errors import ConfigError
@@ -41,11 +40,6 @@ def differing(configs: Sequence[Settings]) -> list[str]:
     flat = [flatten(config, ".") for config in configs]
     names = dict.fromkeys(name for each in flat for name in each)
     return [name for name in names if any(e.get(name) != flat[0].get(name) for e in flat)]
-
-
-def version_fact() -> str:
-    """Name this release, for reports of commands that have just run."""
-    return f"rollwise {rollwise.__version__}"
 
 
 NEEDED = {"compare": ("methods", "folders", "rewards", "steps", "tokens", "seconds")}

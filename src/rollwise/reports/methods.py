@@ -8,7 +8,7 @@ import numpy as np
 
 from rollwise.records import flatten
 from rollwise.reports.charts import Chart, chart, line
-from rollwise.reports.facts import differing, method, version_fact
+from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, write_page
 from rollwise.reports.runs import run_link
 from rollwise.statistics import Estimate
@@ -16,21 +16,6 @@ from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
 
 POINTS = 60
 """Points of each curve."""
-
-SIGNAL = (
-    "Signal of a step against what it costs",
-    "Signal is (M / N)². M = Σ A·(r − p), with the advantage A, the reward r and the true pass "
-    "rate p of each response trained on, is how far the step moves along the gradient of the "
-    "expected reward; N = √(Σ A²) is the size of the noise around it. Whether signal predicts what "
-    "training gains has not been shown. A line from the origin joins equal signal for what is "
-    "spent: steeper is more. Bars are the standard errors, or 95 % intervals, of the table below.",
-)
-ACCURACY = (
-    "Held-out accuracy against what it cost",
-    "Thin lines are single runs, thick lines means over seeds; from three seeds on, bands are "
-    "their 95 % intervals. Seconds are those of sampling and learning.",
-)
-"""Heading of the charts, and what they show."""
 
 
 def write_simulation_report(
@@ -47,7 +32,7 @@ def write_simulation_report(
         path: The folder.
         methods: Method -> figure -> its value, and the ends of its bar.
         costs: The figures that signal is drawn against.
-        facts: What the header says beside the methods and the version.
+        facts: What the header says, by name.
         sentences: What the figures say.
         tables: The same ones as in the terminal.
 
@@ -56,8 +41,15 @@ def write_simulation_report(
     """
     grids: dict[str, Any] = {}
     charts = [_signal_against(cost, methods, grids) for cost in costs]
-    own = {"methods": ", ".join(methods), **facts}
-    return _write(path, SIGNAL, charts, grids, own, sentences, tables)
+    return write_page(
+        path,
+        "methods.html",
+        data={"charts": charts, "grids": grids},
+        facts=facts,
+        kind="simulation",
+        sentences=sentences,
+        tables=tables,
+    )
 
 
 def write_comparison_report(
@@ -84,14 +76,16 @@ def write_comparison_report(
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}
     charts = [_accuracy_against(cost, comparison, grids) for cost in comparison.costs]
-    notes = [
-        f"Intervals are 95 %, over seeds; differences to {comparison.baseline} are taken seed by "
-        "seed. IQM is the interquartile mean: of the middle half of the seeds. A run that never "
-        "reached the accuracy whose cost is compared counts with all that it spent."
-    ]
-    facts = {"seeds": ", ".join(map(str, seeds)), "command": command}
-    all_tables = [*tables, _runs(path, comparison), *_settings(configs)]
-    return _write(path, ACCURACY, charts, grids, facts, sentences, all_tables, notes)
+    return write_page(
+        path,
+        "methods.html",
+        data={"charts": charts, "grids": grids},
+        facts={"seeds": ", ".join(map(str, seeds)), "command": command},
+        kind="comparison",
+        baseline=comparison.baseline,
+        sentences=sentences,
+        tables=[*tables, _runs(path, comparison), *_settings(configs)],
+    )
 
 
 def _runs(path: Path, comparison: Comparison) -> PlainTable:
@@ -117,32 +111,6 @@ def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:
     values = [[name, *(str(each.get(name, "–")) for each in flat)] for name in names]
     if values:
         yield "Settings in which they differ", ["setting", *configs], values
-
-
-def _write(
-    path: Path,
-    words: tuple[str, str],
-    charts: Sequence[Chart],
-    grids: Mapping[str, Any],
-    facts: Mapping[str, str],
-    sentences: Sequence[str],
-    tables: Sequence[PlainTable],
-    notes: Sequence[str] = (),
-) -> Path:
-    """Write `report.html` into a folder: one page that needs nothing beside it."""
-    heading, about = words
-    return write_page(
-        path,
-        "methods.html",
-        path.resolve().name,
-        data={"charts": charts, "grids": grids},
-        facts={**facts, "version": version_fact()},
-        heading=heading,
-        about=about,
-        sentences=sentences,
-        tables=tables,
-        notes=notes,
-    )
 
 
 def _signal_against(

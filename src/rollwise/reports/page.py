@@ -57,10 +57,10 @@ _TRICKY = re.compile(
 def write_page(
     folder: Path,
     template: str,
-    title: str,
     data: Mapping[str, Any],
     scripts: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
+    title: str = "",
     **content: Any,
 ) -> Path:
     """Write `report.html` into a folder, from a template of `parts/`.
@@ -68,10 +68,10 @@ def write_page(
     Args:
         folder: The folder.
         template: The template's name; it extends `base.html`.
-        title: Of the page.
         data: What its script reads: `charts`, `grids` and others, such as `prompts`.
         scripts: Of `parts/`, in this order, after uPlot and the charts.
         facts: What the header says, by name.
+        title: Of the page; by default the folder's name.
         content: What the template shows.
 
     Raises:
@@ -89,7 +89,7 @@ def write_page(
     )
     page = _environment().get_template(template)
     text = page.render(
-        title=title,
+        title=title or folder.resolve().name,
         facts=facts or {},
         policy=content_policy(script, style),
         style=Markup(style),
@@ -142,7 +142,7 @@ def _environment() -> jinja2.Environment:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["shown"] = shown
-    environment.tests["numeric"] = re.compile(r"[≥±+−-]?[\d.]|–?$").match
+    environment.tests["numeric"] = re.compile(r"([≥±+−-]?\s?[\d.].{,30}|–?)$", re.DOTALL).match
     return environment
 
 

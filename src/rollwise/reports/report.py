@@ -62,7 +62,6 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
     return write_page(
         path,
         "run.html",
-        path.resolve().name,
         data=charts.data()
         | prompts
         | {
@@ -99,12 +98,10 @@ def _evaluated(lines: Sequence[Row]) -> list[Row]:
 
 
 def _totals(lines: Sequence[Row]) -> Row:
+    names = ("draws", "tokens", "grader_failures", "lost_draws")
     return {
         "steps": lines[-1]["step"],
-        "draws": sum(line.get("draws", 0) for line in lines),
-        "tokens": sum(line.get("tokens", 0) for line in lines),
         "seconds": lines[-1]["elapsed"],
-        "failures": sum(line.get("grader_failures", 0) for line in lines),
-        "lost": sum(line.get("lost_draws", 0) for line in lines),
         "evaluations": sum("heldout" in line for line in lines),
+        **{name: sum(line.get(name, 0) for line in lines) for name in names},
     }

@@ -9,7 +9,7 @@ from rollwise.errors import RunError
 from rollwise.files import is_locked
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import Chart
-from rollwise.reports.facts import differing, method, version_fact
+from rollwise.reports.facts import differing, method
 from rollwise.reports.findings import findings
 from rollwise.reports.page import link_to, write_page
 from rollwise.reports.report import write_report
@@ -58,20 +58,15 @@ def write_reports(path: Path) -> Path:
     if len(shown) > MOST_SETTINGS:
         remarks.append(f"Of {len(shown)} settings that differ, {MOST_SETTINGS} are shown.")
     charts, grids = _overlaid(runs)
-    header = ["run", "state", "warnings", "held-out before", "after", "best", "steps", "tokens"]
-    rows = [_row(run, path, shown[:MOST_SETTINGS]) for run in runs]
-    table = ("", [*header, "minutes", "started", "method", *shown[:MOST_SETTINGS]], rows)
+    rows = [_row(run, path) | _values(run, shown[:MOST_SETTINGS]) for run in runs]
     return write_page(
         path,
         "methods.html",
-        path.resolve().name,
         data={"charts": charts, "grids": grids},
-        facts={"runs": str(len(runs)), "version": version_fact()},
-        heading="How they went",
-        about="Each line is a run. Curves of steps are moving means, as in its own report.",
+        facts={"runs": str(len(runs))},
+        kind="runs",
         sentences=remarks,
-        tables=[table],
-        notes=[],
+        tables=[("", list(rows[0]), [list(row.values()) for row in rows])],
     )
 
 
@@ -107,25 +102,30 @@ def run_link(text: str, run: Path | None, page: Path) -> str:
     return link_to(report, text, page)
 
 
-def _row(run: _Run, page: Path, settings: Sequence[str]) -> list[str]:
-    last, flat = run.lines[-1], flatten(run.config, ".")
+def _row(run: _Run, page: Path) -> dict[str, str]:
+    """Return the cells of a run, by the names of their columns."""
+    folder, last = run.folder, run.lines[-1]
     evaluated = [next(iter(each["heldout"].values())) for each in run.lines if "heldout" in each]
     accuracies = [f"{figure['value']:.3f}" for figure in evaluated] or ["–"]
-    ended = run.folder.read_summary() is not None
-    return [
-        run_link(run.name, run.folder.path, page),
-        "ended" if ended else "goes on" if is_locked(run.folder.path) else "stopped",
-        str(len(findings(run.lines, run.config))),
-        accuracies[0],
-        accuracies[-1],
-        max(accuracies),
-        str(last["step"]),
-        f"{sum(line.get('tokens', 0) for line in run.lines):,}",
-        f"{last['elapsed'] / 60:.1f}",
-        run.folder.read_started().get("date", "–"),
-        method(run.config),
-        *(str(flat.get(name, "–")) for name in settings),
-    ]
+    goes_on = "goes on" if is_locked(folder.path) else "stopped"
+    return {
+        "run": run_link(run.name, folder.path, page),
+        "state": "ended" if folder.read_summary() is not None else goes_on,
+        "warnings": str(len(findings(run.lines, run.config))),
+        "held-out before": accuracies[0],
+        "after": accuracies[-1],
+        "best": max(accuracies),
+        "steps": str(last["step"]),
+        "tokens": f"{sum(line.get('tokens', 0) for line in run.lines):,}",
+        "minutes": f"{last['elapsed'] / 60:.1f}",
+        "started": folder.read_started().get("date", "–"),
+        "method": method(run.config),
+    }
+
+
+def _values(run: _Run, settings: Sequence[str]) -> dict[str, str]:
+    flat = flatten(run.config, ".")
+    return {name: str(flat.get(name, "–")) for name in settings}
 
 
 def _overlaid(runs: Sequence[_Run]) -> tuple[list[Chart], dict[str, Any]]:
