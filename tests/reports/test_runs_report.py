@@ -72,7 +72,7 @@ def test_the_report_of_a_run_is_written_again_only_if_its_metrics_are_newer(runs
 
 
 def compared(path, ends, run=None):
-    """Write the report of methods with these accuracies at the end, by seed; the first is the base."""
+    """Write the report of methods with these accuracies at the end, seed by seed."""
 
     def curve(end):
         names = ("steps", "draws", "tokens", "seconds")
