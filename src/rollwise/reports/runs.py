@@ -58,7 +58,7 @@ def write_reports(path: Path) -> Path:
     if len(shown) > MOST_SETTINGS:
         remarks.append(f"Of {len(shown)} settings that differ, {MOST_SETTINGS} are shown.")
     charts, grids = _overlaid(runs)
-    rows = [_row(run, path) | _values(run, shown[:MOST_SETTINGS]) for run in runs]
+    rows = [_row(run, path, shown[:MOST_SETTINGS]) for run in runs]
     return write_page(
         path,
         "methods.html",
@@ -102,9 +102,9 @@ def run_link(text: str, run: Path | None, page: Path) -> str:
     return link_to(report, text, page)
 
 
-def _row(run: _Run, page: Path) -> dict[str, str]:
+def _row(run: _Run, page: Path, settings: Sequence[str]) -> dict[str, str]:
     """Return the cells of a run, by the names of their columns."""
-    folder, last = run.folder, run.lines[-1]
+    folder, last, flat = run.folder, run.lines[-1], flatten(run.config, ".")
     evaluated = [next(iter(each["heldout"].values())) for each in run.lines if "heldout" in each]
     accuracies = [f"{figure['value']:.3f}" for figure in evaluated] or ["–"]
     goes_on = "goes on" if is_locked(folder.path) else "stopped"
@@ -120,12 +120,8 @@ def _row(run: _Run, page: Path) -> dict[str, str]:
         "minutes": f"{last['elapsed'] / 60:.1f}",
         "started": folder.read_started().get("date", "–"),
         "method": method(run.config),
+        **{name: str(flat.get(name, "–")) for name in settings},
     }
-
-
-def _values(run: _Run, settings: Sequence[str]) -> dict[str, str]:
-    flat = flatten(run.config, ".")
-    return {name: str(flat.get(name, "–")) for name in settings}
 
 
 def _overlaid(runs: Sequence[_Run]) -> tuple[list[Chart], dict[str, Any]]:
