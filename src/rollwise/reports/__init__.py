@@ -1,6 +1,7 @@
 """Reports: a page about a run or several, a card about a data set."""
 
 from rollwise.reports.card import write_data_card
+from rollwise.reports.evaluation import write_evaluation_report
 from rollwise.reports.live import LiveReport
 from rollwise.reports.report import write_report
 from rollwise.reports.runs import write_reports
@@ -8,6 +9,7 @@ from rollwise.reports.runs import write_reports
 __all__ = [
     "LiveReport",
     "write_data_card",
+    "write_evaluation_report",
     "write_report",
     "write_reports",
 ]

@@ -20,6 +20,10 @@ MOST_EVALUATIONS = 12
 """Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
 
 
+UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
+"""What is raised where the records of a run lack what its report needs."""
+
+
 def write_report(
     path: Path,
     goes_on: bool = False,
@@ -43,7 +47,7 @@ def write_report(
     """
     try:
         return _write(path, written or datetime.now().astimezone(), goes_on, reload)
-    except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+    except UNFIT as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
             f"report needs ({one_line(error)}); they may be of another command or release"

@@ -1,18 +1,18 @@
 """Write the report of a folder of runs: one table and one set of charts of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollwise.errors import RunError
+from rollwise.errors import RunError, one_line
 from rollwise.files import is_locked
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import Chart
 from rollwise.reports.facts import differing, method
 from rollwise.reports.findings import findings
 from rollwise.reports.page import link_to, write_page
-from rollwise.reports.report import write_report
+from rollwise.reports.report import UNFIT, write_report
 from rollwise.reports.run_charts import RunCharts
 
 OVERLAID = ("heldout", "reward", "belief", "response_tokens", "truncated", "entropy", "gradient")
@@ -28,14 +28,9 @@ MOST_SETTINGS = 20
 @dataclass(frozen=True)
 class _Run:
     name: str
-    folder: RunFolder
     config: Row
-    lines: Sequence[Row]
-
-    @classmethod
-    def read(cls, name: str, path: Path) -> "_Run":
-        folder = RunFolder(path)
-        return cls(name, folder, folder.read_config(), folder.read_metrics())
+    charts: RunCharts
+    cells: Mapping[str, str]
 
 
 def write_reports(path: Path) -> Path:
@@ -47,18 +42,23 @@ def write_reports(path: Path) -> Path:
     if RunFolder(path).has_config or not (found := _runs_within(path)):
         return write_report(path, goes_on=is_locked(path))
     runs, remarks = [], []
+    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(found)))
     for name, folder in found.items():
         try:
-            runs.append(_Run.read(name, folder))
-        except RunError as error:
-            remarks.append(f"Left out is {name}: {error}.")
+            runs.append(_read(name, folder, path, points))
+        except (RunError, *UNFIT) as error:
+            remarks.append(f"Left out is {name}, which has no report: {one_line(error)}.")
     if not runs:
         raise RunError(f"none of the runs in {path} can be read: {remarks[0]}")
     shown = differing([run.config for run in runs])
     if len(shown) > MOST_SETTINGS:
         remarks.append(f"Of {len(shown)} settings that differ, {MOST_SETTINGS} are shown.")
     charts, grids = _overlaid(runs)
-    rows = [_row(run, path, shown[:MOST_SETTINGS]) for run in runs]
+    rows = []
+    for run in runs:
+        flat = flatten(run.config, ".")
+        settings = {name: str(flat.get(name, "–")) for name in shown[:MOST_SETTINGS]}
+        rows.append({**run.cells, **settings})
     return write_page(
         path,
         "methods.html",
@@ -102,40 +102,39 @@ def run_link(text: str, run: Path | None, page: Path) -> str:
     return link_to(report, text, page)
 
 
-def _row(run: _Run, page: Path, settings: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a run, by the names of their columns."""
-    folder, last, flat = run.folder, run.lines[-1], flatten(run.config, ".")
-    evaluated = [next(iter(each["heldout"].values())) for each in run.lines if "heldout" in each]
+def _read(name: str, path: Path, page: Path, points: int) -> _Run:
+    """Read a run for the page in a folder, with the cells of its row by the names of columns."""
+    folder = RunFolder(path)
+    config, lines = folder.read_config(), folder.read_metrics()
+    evaluated = [next(iter(line["heldout"].values())) for line in lines if "heldout" in line]
     accuracies = [f"{figure['value']:.3f}" for figure in evaluated] or ["–"]
-    goes_on = "goes on" if is_locked(folder.path) else "stopped"
-    return {
-        "run": run_link(run.name, folder.path, page),
+    goes_on = "goes on" if is_locked(path) else "stopped"
+    cells = {
+        "run": run_link(name, path, page),
         "state": "ended" if folder.read_summary() is not None else goes_on,
-        "warnings": str(len(findings(run.lines, run.config))),
+        "warnings": str(len(findings(lines, config))),
         "held-out before": accuracies[0],
         "after": accuracies[-1],
         "best": max(accuracies),
-        "steps": str(last["step"]),
-        "tokens": f"{sum(line.get('tokens', 0) for line in run.lines):,}",
-        "minutes": f"{last['elapsed'] / 60:.1f}",
+        "steps": str(lines[-1]["step"]),
+        "tokens": f"{sum(line.get('tokens', 0) for line in lines):,}",
+        "minutes": f"{lines[-1]['elapsed'] / 60:.1f}",
         "started": folder.read_started().get("date", "–"),
-        "method": method(run.config),
-        **{name: str(flat.get(name, "–")) for name in settings},
+        "method": method(config),
     }
+    return _Run(name, config, RunCharts(lines, points), cells)
 
 
 def _overlaid(runs: Sequence[_Run]) -> tuple[list[Chart], dict[str, Any]]:
     """Draw the same figure of all runs in one chart, each over a grid of its own."""
-    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(runs)))
     charts: dict[str, Chart] = {}
     grids: dict[str, Any] = {}
     for colour, run in enumerate(runs):
-        made = RunCharts(run.lines, points)
-        for each in made.charts:
+        for each in run.charts.charts:
             if each["id"] not in OVERLAID:
                 continue
             grid = f"{each['grid']} of {run.name}"
-            grids[grid] = made.grids[each["grid"]]
+            grids[grid] = run.charts.grids[each["grid"]]
             kept = next(line for line in each["lines"] if "group" not in line)
             line = {name: part for name, part in kept.items() if name not in ("low", "high")}
             line |= {"label": run.name, "colour": colour, "grid": grid}
