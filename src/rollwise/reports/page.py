@@ -32,20 +32,7 @@ DIGITS = 4
 """Significant digits of the figures of a chart."""
 
 PlainTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""Title, header and rows of a table of text; a cell of a page may be a `Link`."""
-
-
-class Link(str):
-    """A text that leads to another page, at `href`."""
-
-    href: str
-
-
-def link_to(target: Path, text: str, folder: Path) -> Link:
-    """Make a link to a page, relative to the folder of the page that has it."""
-    link = Link(text)
-    link.href = quote(os.path.relpath(target, folder))
-    return link
+"""Title, header and rows of a table of text; a cell of a page may be what `link_to` makes."""
 
 
 _TRICKY = re.compile(
@@ -128,6 +115,12 @@ def shown(text: str, characters: int = SHOWN_CHARACTERS) -> str:
     more = len(text) - characters
     cut = f"{text[:characters]}… ({more:,} more characters)" if more > 0 else text
     return _TRICKY.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
+
+
+def link_to(target: Path, text: str, folder: Path) -> Markup:
+    """Link to another page, relative to the folder of the page that has the link."""
+    address = quote(os.path.relpath(target, folder))
+    return Markup('<a href="{}">{}</a>').format(address, shown(text))
 
 
 def part(name: str) -> str:
