@@ -65,15 +65,9 @@ def write_page(
         RunError: It cannot be written.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
-    script = "\n".join(
-        part(name)
-        for name in (
-            "vendor/uplot/uPlot.iife.min.js",
-            "parts/common.js",
-            "parts/charts.js",
-            *(f"parts/{name}" for name in scripts),
-        )
-    )
+    script = part("vendor/uplot/uPlot.iife.min.js")
+    for name in ("common.js", "looks.js", "charts.js", "controls.js", *scripts):
+        script += "\n" + part(f"parts/{name}")
     page = _environment().get_template(template)
     text = page.render(
         title=title or folder.resolve().name,
