@@ -66,6 +66,7 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
     for report, charts in ((comparison, 4), (simulated, 2), (evaluated, 2), (several, 3)):
         page = show(report, width, theme)
         assert run_script(page, "charts.size") == charts
+        assert run_script(page, "controls !== null") == (report == several)  # one axis elsewhere
         assert run_script(page, "document.documentElement.scrollWidth") <= width
         assert run_script(page, "document.querySelectorAll('.chart canvas').length") == charts
 

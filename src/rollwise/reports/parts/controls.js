@@ -18,7 +18,7 @@ function showZoom() {
 
 function addControls() {
   const place = document.getElementById("chart-controls");
-  const main = Object.values(report.grids).find((grid) => "steps" in grid);
+  const main = Object.values(report.grids).find((grid) => "steps" in grid && "tokens" in grid);
   if (!main) return;
   const axes = Object.keys(main);
   const read = () => {
