@@ -41,7 +41,7 @@ from rollwise.errors import (
     is_out_of_memory,
     one_line,
 )
-from rollwise.files import is_locked, locked
+from rollwise.files import locked
 from rollwise.signals import Terminated, terminated_by_signals
 
 Commands = Any  # argparse's class of it is private
@@ -295,16 +295,16 @@ def _add_plan(commands: Commands) -> None:
 def _add_report(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
-        help="write report.html for a run's folder",
-        description="Write a self-contained report.html into the folder of a run.",
+        help="write report.html for a run, or for all runs in a folder",
+        description="Write a self-contained report.html into the folder of a run, or into one that "
+        "holds runs: a table and charts of all of them, linked to the report of each.",
     )
-    parser.add_argument("folder", type=Path, help="the run's folder")
+    parser.add_argument("folder", type=Path, help="the folder of a run, or of runs")
 
     def run(options: argparse.Namespace, console: Console) -> int:
-        from rollwise.reports import write_report
+        from rollwise.reports import write_reports
 
-        written = write_report(options.folder, goes_on=is_locked(options.folder))
-        console.print(f"report: {written}", markup=False)
+        console.print(f"report: {write_reports(options.folder)}", markup=False)
         return 0
 
     parser.set_defaults(run=run)

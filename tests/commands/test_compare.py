@@ -98,6 +98,8 @@ def test_what_a_comparison_writes(done):
     page = (done / "report.html").read_text(encoding="utf-8")
     assert "own | &lt;b&gt;rule" in page
     assert "<b>" not in page
+    assert 'href="runs/GRPO/seed-0/report.html"' in page
+    assert (done / "runs/GRPO/seed-0/report.html").exists()
     assert "own \\| <b>rule" in (done / "comparison.md").read_text(encoding="utf-8")
     config = make_config(json.loads((done / "runs/GRPO/seed-1/config.json").read_text())["config"])
     assert (config.seed, config.steps, config.evaluation.every) == (1, 2, 1)

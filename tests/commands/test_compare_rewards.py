@@ -57,7 +57,7 @@ def test_what_a_replay_writes_and_says(tmp_path, write, say):
     line = "single: 8 prompts by uniform · single responses · objective linear · baseline belief"
     assert line in shown
     text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
-    assert re.search(r"^\| GRPO \| 8 \| 16 \| \d+ \| (\d+) → \1 % \| 16 \| 0 % \|$", text, re.M)
+    assert re.search(r"^\| GRPO \| 8 \| 16 \| \d+ \| (\d+) → \1 % \| [\d.]+ \| 0 % \|$", text, re.M)
     assert re.search(r"^\| own \\\| <b>rule \| .* \| [1-9]\d* % \|$", text, re.M)
     assert re.search(r"^\| single \| 8 \| 8 \| \d+ \| – \| 8 \| 0 % \|$", text, re.M)
     assert re.search(r"own \| <b>rule: [\d.]+ % of prompts had too few recorded responses", text)

@@ -158,11 +158,14 @@ def test_two_models_are_compared_on_the_same_problems(tmp_path, whole, say, make
     options += ["--benchmarks", "running-sums", "--data.problems", "9", "--baseline", whole]
     code, shown = say("evaluate", tmp_path / "other", *options)
     assert code == 0
-    assert "on the same problems" in shown
+    assert "on the same 9 problems" in shown
     found = summary_of(tmp_path / "other")["baseline"]
     assert found["folder"] == str(whole)
     comparison = found["benchmarks"]["running-sums"]
     assert comparison["problems"] == 9
+    figures = summary_of(tmp_path / "other")["benchmarks"]["running-sums"]
+    difference = figures["avg@4"]["value"] - comparison["figures"]["avg@4"]["value"]
+    assert comparison["avg"]["value"] == pytest.approx(difference)  # of the same 9 problems
     assert -1 <= comparison["avg"]["low"] <= comparison["avg"]["value"] <= 1
     assert "Difference to" in (tmp_path / "other/report.html").read_text()
 

@@ -52,7 +52,9 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     assert plan["GRPO"]["tokens"] == {"value": 320.0, "error": 0.0}
     assert plan["GRPO"]["seconds"]["value"] == pytest.approx(20 * 0.02)
     text = (tmp_path / "out/plan.md").read_text(encoding="utf-8")
-    assert re.search(r"^\| GRPO \| 8 \| 16 \| 320 \| 0.4 \| \d+ → \d+ % \| 16 \|$", text, re.M)
+    assert re.search(
+        r"^\| GRPO \| 8 \| 16 \| 320 \| 0.4 \| \d+ → \d+ % \| \d+(\.\d+)? \|$", text, re.M
+    )
     assert "own \\| <b>rule" in text
     line = "GRPO: 8 prompts by uniform · exit fixed_count (samples 2) · schedule rounds"
     assert line in shown and line in text

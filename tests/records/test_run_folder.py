@@ -3,12 +3,15 @@
 import json
 import math
 import os
+import re
+import subprocess
 
 import pyarrow.parquet as pq
 import pytest
 
 from rollwise.errors import RunError
 from rollwise.records import RunFolder, flatten
+from rollwise.records.folder import describe_start
 
 CONFIG = {"seed": 3, "model": {"path": "running-sums"}}
 
@@ -28,6 +31,25 @@ def test_settings_are_recorded_with_the_versions_they_ran_on(folder):
     assert folder.read_config() == CONFIG
     versions = json.loads((folder.path / "config.json").read_text())["versions"]
     assert {"python", "rollwise", "numpy"} <= versions.keys()
+
+
+def test_a_start_is_recorded_with_the_commit_and_stays_when_settings_are_written_again(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert describe_start("GPU").keys() == {"date", "host", "device"}
+    who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+    (tmp_path / "file").write_text("1")
+    for words in (("init", "-q"), ("add", "file"), (*who, "commit", "-q", "-m", "first")):
+        subprocess.run(["git", *words], check=True)
+    started = describe_start("GPU")
+    assert re.fullmatch("[0-9a-f]{12}", started["commit"])
+    (tmp_path / "file").write_text("2")
+    assert describe_start("GPU")["commit"] == started["commit"] + " + changes"
+    run = RunFolder(tmp_path / "run")
+    run.create(CONFIG, started)
+    run.write_config({**CONFIG, "more": 1})
+    assert run.read_started() == started
 
 
 def test_an_empty_folder_is_as_good_as_none(tmp_path):

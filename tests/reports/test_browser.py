@@ -1,79 +1,19 @@
-"""The reports in a browser: no script fails, nothing that a model wrote runs, every control works.
+"""The report of a run in a browser: no script fails, nothing that a model wrote runs.
 
 Needs Chromium with its driver (Debian: `chromium`, `chromium-driver`) and selenium; run with
 `pytest -m browser`.
 """
 
-import shutil
 import time
 
-import numpy as np
 import pytest
+from in_browser import HOSTILE_NAME, SIZES, choose, run_script, wait_for
 from test_report import HOSTILE, LEDGER, make_run, sample, step_line, visit
 
 from rollwise.records import RunFolder
-from rollwise.reports import write_evaluation_report, write_report
-from rollwise.reports.methods import write_comparison_report, write_simulation_report
-from rollwise.statistics import Estimate
-from rollwise.statistics.curves import Curve, compare_methods
+from rollwise.reports import write_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-SIZES = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
-HOSTILE_NAME = "<img src=x onerror=window.pwned=1>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("there is no Chromium: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=driver)
-    made = webdriver.Chrome(options=options, service=service)
-    yield made
-    made.quit()
-
-
-@pytest.fixture
-def show(browser):
-    """Open a page at a size and in a theme; nothing may have failed by the end of the test."""
-
-    def show(address, width=1280, theme="light"):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        browser.get(address if isinstance(address, str) else address.as_uri())
-        return browser
-
-    yield show
-    assert browser.execute_script("return window.pwned") is None
-    assert [entry["message"] for entry in browser.get_log("browser")] == []
-
-
-def run_script(browser, text, *arguments):
-    return browser.execute_script(f"return {text}", *arguments)
-
-
-def choose(browser, name, value, event="change"):
-    """Give a control a value, as its user would."""
-    script = (
-        "const control = document.getElementById(arguments[0]); control.value = arguments[1];"
-        "control.dispatchEvent(new Event(arguments[2]))"
-    )
-    browser.execute_script(script, name, value, event)
-
-
-def wait_for(browser, condition):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 60).until(lambda _: run_script(browser, condition))
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +112,9 @@ def test_charts_are_zoomed_read_and_switched(show, report, width, theme):
 
     page.find_element("css selector", "#chart-reward .plot").send_keys(Keys.END)
     spoken = "document.querySelector('#chart-reward [aria-live]').textContent"
-    assert run_script(page, spoken) == "step 12: reward 0.25"
+    assert run_script(page, spoken) == "step 12: reward, mean of 10 steps 0.25, of the step 0.25"
     page.find_element("css selector", "#chart-reward .plot").send_keys(Keys.ARROW_LEFT)
-    assert run_script(page, spoken) == "step 11: reward 0.25"
+    assert run_script(page, spoken).startswith("step 11: reward, mean of 10 steps 0.25")
     page.find_element("css selector", "#chart-reward .plot").send_keys("+")
     low, high = run_script(page, ends)
     assert (low, high) == (11 - 11 / 4, 12)  # half as wide, around step 11
@@ -254,90 +194,83 @@ def test_a_prompt_is_sorted_and_shown_by_all_its_responses_not_by_the_last(show,
     shown = "[...document.querySelectorAll('.prompt summary')].map((s) => s.innerText)"
     choose(page, "prompt-order", "easiest")
     often, seldom = run_script(page, shown)
-    assert often.startswith("often?") and "66.7 % of 3 responses correct · step 3" in often
-    assert seldom.startswith("seldom?") and "33.3 % of 3 responses correct" in seldom
+    assert often.startswith("often?") and "pass rate 0.667 of 3 responses · step 3" in often
+    assert seldom.startswith("seldom?") and "pass rate 0.333 of 3 responses" in seldom
     choose(page, "prompt-order", "hardest")
     assert run_script(page, shown) == [seldom, often]
 
 
-def write_simulated(path, names):
-    """Write the report of a plan, in which each method is unlike the others."""
-    methods = {}
-    for at, name in enumerate(names):
-        mean = Estimate(1.0 + at, 0.9 + at, 1.1 + at)
-        methods[name] = dict.fromkeys(("tokens", "seconds", "signal"), mean)
-    tables = [("A table", ["method", "a step"], [[name, "0.5\n[0.4, 0.6]"] for name in names])]
-    costs = ("tokens", "seconds")
-    return write_simulation_report(path, methods, costs, {}, ["A sentence."], tables)
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
-    names = [f"method {number}" for number in range(20)]
-    costs = {name: np.array([0.0, 100.0]) for name in ("steps", "draws", "tokens", "seconds")}
-    curves = {name: {0: Curve(np.array([0.1, at / 20]), costs)} for at, name in enumerate(names)}
-    (tmp_path / "c").mkdir()
-    comparison = compare_methods(curves, names[0], 0.4, {})
-    page = show(write_comparison_report(tmp_path / "c", comparison, [], []), theme=theme)
-    looks = run_script(
-        page,
-        "[...document.querySelectorAll('#chart-tokens .legend svg')].map((s) => "
-        "getComputedStyle(s.firstChild).stroke + s.firstChild.getAttribute('stroke-dasharray'))",
+@pytest.mark.parametrize("seconds", [0.02, 3, 4000])
+def test_every_axis_has_labels_however_long_the_run(show, tmp_path, seconds):
+    path = make_run(tmp_path / "run", steps=1)
+    lines = [step_line(step) | {"elapsed": seconds * step} for step in range(1, 6)]
+    for line in lines[1:]:
+        RunFolder(path).log(line)
+    page = show(write_report(path))
+    labels = (
+        "charts.get('reward').uplot.axes[0]._values.filter((text) => text !== '' && text !== null)"
     )
-    assert len(looks) == len(set(looks)) == 21  # and the target
-    drawn = run_script(
-        page,
-        "charts.get('tokens').uplot.series.filter((s) => / [0-9]+$/.test(s.label))"
-        ".map((s) => s.stroke() + s.dash)",
+    for axis in ("steps", "draws", "tokens", "minutes"):
+        choose(page, "chart-axis", axis)
+        assert len(run_script(page, labels)) >= 2, axis
+
+
+@pytest.mark.parametrize("pointer", ["mouse", "touch"])
+def test_a_value_stands_beside_the_swatch_of_its_own_line_by_mouse_and_by_touch(
+    show, tmp_path, pointer
+):
+    path = make_run(tmp_path / "run", steps=0)
+    for step in range(1, 5):
+        RunFolder(path).log(step_line(step) | {"reward": step / 10})
+    page = show(write_report(path), 400)
+    over = page.find_element("css selector", "#chart-reward .u-over")
+    run_script(page, "arguments[0].scrollIntoView({block: 'center'})", over)
+    x, y, width = run_script(
+        page, "(({x, y, width}) => [x, y, width])(arguments[0].getBoundingClientRect())", over
     )
-    assert len(drawn) == len(set(drawn)) == 20
-
-    (tmp_path / "p").mkdir()
-    page = show(write_simulated(tmp_path / "p", names), theme=theme)
-    shapes = run_script(
+    if pointer == "touch":
+        points = [{"x": x + width - 2, "y": y + 20}]
+        page.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        event = {"type": "touchStart", "touchPoints": points}
+        page.execute_cdp_cmd("Input.dispatchTouchEvent", event)
+    else:
+        event = {"type": "mouseMoved", "x": x + width - 2, "y": y + 20}
+        page.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+    found = "[...document.querySelectorAll('#chart-reward .legend button > *')]"
+    wait_for(page, f"{found}[2].textContent !== ''")
+    mean, own = run_script(
         page,
-        "[...document.querySelectorAll('#chart-signal-tokens .legend path')].map((p) => "
-        "getComputedStyle(p).stroke + p.getAttribute('d'))",
+        f"[0, 3].map((at) => [{found}[at].firstChild.getAttribute('stroke-width'), "
+        f"{found}[at + 1].textContent, {found}[at + 2].textContent])",
     )
-    assert len(shapes) == len(set(shapes)) == 20
+    if pointer == "touch":
+        ended = {"type": "touchEnd", "touchPoints": []}
+        page.execute_cdp_cmd("Input.dispatchTouchEvent", ended)
+        page.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    assert mean == ["2.5", "reward, mean of 4 steps", "0.25"]
+    assert own == ["1", "of the step", "0.4"]
 
 
-@pytest.mark.parametrize(("width", "theme"), SIZES)
-def test_the_other_reports_open_too(show, tmp_path, width, theme):
-    def curve(end):
-        costs = {
-            name: np.array([0.0, 50.0, 100.0]) for name in ("steps", "draws", "tokens", "seconds")
-        }
-        return Curve(np.array([0.1, 0.3, end]), costs)
-
-    methods = {
-        HOSTILE_NAME: {0: curve(0.5), 1: curve(0.6)},
-        "other": {0: curve(0.7), 1: curve(0.8)},
-    }
-    (tmp_path / "c").mkdir()
-    comparison = compare_methods(methods, "other", 0.4, {})
-    tables = [("A table", ["method", "mean"], [[HOSTILE_NAME, "0.5\n[0.4, 0.6]"]])]
-    compared = write_comparison_report(tmp_path / "c", comparison, ["A sentence."], tables)
-    around = {"value": 0.5, "low": 0.4, "high": 0.6}
-    (tmp_path / "p").mkdir()
-    simulated = write_simulated(tmp_path / "p", [HOSTILE_NAME, "other"])
-    row = {
-        f"{kind}@{k}": around
-        for kind in ("avg", "pass", "maj", "all_correct", "all_wrong")
-        for k in (1, 2, 4)
-    }
-    summary = {
-        "model": HOSTILE_NAME,
-        "samples": 4,
-        "benchmarks": {HOSTILE_NAME: row | {"problems": 3}},
-    }
-    (tmp_path / "e").mkdir()
-    evaluated = write_evaluation_report(tmp_path / "e", summary, {"seed": 0, "samples": 4})
-    for report, charts in ((compared, 4), (simulated, 2), (evaluated, 2)):
-        page = show(report, width, theme)
-        assert run_script(page, "charts.size") == charts
-        assert run_script(page, "document.documentElement.scrollWidth") <= width
-        assert run_script(page, "document.querySelectorAll('.chart canvas').length") == charts
+def test_a_finding_leads_to_its_chart_and_words_are_explained(show, report):
+    page = show(report)
+    leads = run_script(page, "[...document.querySelectorAll('.warnings a')].map((a) => a.hash)")
+    assert "#chart-clipping" in leads
+    assert all(run_script(page, "document.querySelector(arguments[0]) !== null", x) for x in leads)
+    said = run_script(page, "document.body.innerText")
+    for words in (
+        "A visit is a step that sampled the prompt",
+        "Satisfied: the exit rule was met",
+        "beside such a group in its pool, not chosen",
+        "An importance weight is a token's probability under the learner over that",
+    ):
+        assert words in said
+    choose(page, "prompt-search", "question 3-12", "input")
+    run_script(page, "document.querySelector('.prompt').open = true")
+    wait_for(page, "document.querySelector('.opened') !== null")
+    opened = run_script(page, "document.querySelector('.opened').innerText")
+    assert (
+        "of each step, those of 4 prompts are kept. The setting records.prompts_per_step" in opened
+    )
 
 
 def test_the_page_of_a_run_that_goes_on_loads_itself_again_unless_it_is_read(show, tmp_path):

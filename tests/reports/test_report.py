@@ -21,7 +21,8 @@ from rollwise.config import EvaluateConfig, TrainConfig, make_config, make_setti
 from rollwise.config.base import nested
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
-from rollwise.reports import write_evaluation_report, write_report
+from rollwise.records.folder import describe_start
+from rollwise.reports import write_report
 from rollwise.reports.facts import command, run_facts
 from rollwise.reports.page import part
 from rollwise.reports.run_charts import MOST_POINTS, RunCharts
@@ -85,7 +86,7 @@ class Page(HTMLParser):
     def texts(self):
         """All responses, in the order of the page."""
         visits = [visit for prompt in self.data["prompts"] for visit in prompt["responses"]]
-        return [row[-1] for visit in visits for row in visit["rows"]]
+        return [row[5] for visit in visits for row in visit["rows"]]
 
     @property
     def charts(self):
@@ -213,8 +214,20 @@ def test_the_header_says_what_was_run(run):
     assert "model running-sums data running-sums" in text
     assert "exit balanced (positives 2, negatives 2)" in text
     assert "schedule rounds (size 8, rounds 4)" in text
-    assert f"version rollwise {rollwise.__version__}" in text
+    assert f"versions rollwise {rollwise.__version__}" in text
     assert "command rollwise train " in text
+
+
+def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
+    path = make_run(tmp_path / "run")
+    folder = RunFolder(path)
+    started = describe_start("CPU (2 cores)")
+    folder.write_config(folder.read_config(), started | {"commit": "abc123 + changes"})
+    folder.write_config(folder.read_config())  # as resuming does
+    text = " ".join(read(write_report(path).parent).text.split())
+    assert "run held-out avg@8 0.250 [0.150, 0.350] → 0.625 [0.525, 0.725] · held-out" in text
+    assert f"date {started['date']} host {started['host']} device CPU (2 cores)" in text
+    assert "commit abc123 + changes" in text
 
 
 def settings_of(words, kind):
@@ -250,27 +263,8 @@ def test_the_command_of_an_evaluation_draws_as_long_responses_as_it_did():
     assert settings_of(words, EvaluateConfig) == made
 
 
-def test_an_evaluation_is_shown_in_percent_as_in_the_terminal(tmp_path):
-    around = {"value": 0.5, "low": 0.4, "high": 0.6125}
-    counts = {"problems": 3, "tokens": 12.0, "truncated": 0.25, "grader_failures": 0}
-    row = {"avg@4": around, "pass@1": around, "lost_draws": 1, **counts}
-    compared = {"problems": 3, "more_often": 1, "less_often": 2, "avg": around}
-    summary = {
-        "model": "m",
-        "samples": 4,
-        "benchmarks": {"math500": row | {"level": {"2": {"problems": 3, "avg": around}}}},
-        "baseline": {"folder": "before", "benchmarks": {"math500": compared}},
-    }
-    write_evaluation_report(tmp_path, summary, {"seed": 0, "samples": 4})
-    page = read(tmp_path)
-    assert page.text.count("50.0 [40.0, 61.3]") == 3  # avg@4, pass@1, level 2
-    assert page.text.count("+50.0 [+40.0, +61.3]") == 1
-    assert "0.5" not in page.text.partition("Settings")[0]
-    assert "1 lost draw · 0 responses that" in " ".join(page.text.split())
-
-
 def test_the_method_of_a_default_run_is_single_responses():
-    facts = run_facts(make_config({}).model_dump(mode="json"), {})
+    facts = run_facts(make_config({}).model_dump(mode="json"), {}, {})
     assert facts["method"] == (
         "256 prompts by worth · single responses · objective linear · baseline belief"
     )
@@ -315,6 +309,7 @@ def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
 def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
     lines = [step_line(step) | {"entropy": [1.0, None, 3.0][step - 1]} for step in (1, 2, 3)]
     plain, smooth = next(c for c in RunCharts(lines).charts if c["id"] == "entropy")["lines"]
+    assert plain["group"] == smooth["label"] == "nats a token, mean of 3 steps"
     np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
     np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
 
@@ -524,7 +519,9 @@ def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
     path = make_run(tmp_path / "streamed", more={"draws_by_round": [], "surplus_draws": 6})
     write_report(path)
     lines = read(path).charts["draws"]["lines"]
-    assert [each["label"] for each in lines if "group" not in each] == ["all", "surplus"]
+    assert [each["label"] for each in lines if "group" not in each] == [
+        f"{name}, mean of 3 steps" for name in ("all", "surplus")
+    ]
     assert lines[2]["values"] == [1.5, 1.5, 1.5]  # 6 of 4 prompts
 
 
@@ -613,8 +610,9 @@ def test_the_command_writes_it_and_says_where(run, capsys, tmp_path):
     marked = make_run(tmp_path / "run[/x]")
     assert main(["report", str(marked)]) == 0
     assert str(marked / "report.html") in "".join(capsys.readouterr().out.split())
-    assert main(["report", str(tmp_path)]) == 2
-    assert f"rollwise: there is no run in {tmp_path}" in capsys.readouterr().err
+    (empty := tmp_path / "empty").mkdir()
+    assert main(["report", str(empty)]) == 2
+    assert f"rollwise: there is no run in {empty}" in capsys.readouterr().err
 
 
 def test_single_responses_have_no_charts_of_groups():

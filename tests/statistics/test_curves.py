@@ -107,6 +107,16 @@ def test_a_target_that_is_not_reached_counts_with_all_that_was_spent():
     assert found["base"].reached["tokens"].share.value == pytest.approx(1.0)
 
 
+def test_the_baseline_has_its_own_accuracy_once_it_has_spent_everything():
+    """Whichever of its runs ended above and which below their mean; a given target is a target."""
+    base = {0: curve([0.2, 0.4], [1, 2]), 1: curve([0.2, 0.6], [1, 4])}
+    found = compare_methods({"base": base}, "base").results["base"].reached
+    assert {(each.runs, each.share.value, each.share.high) for each in found.values()} == {
+        (2, 1, 1)
+    }
+    assert compare_methods({"base": base}, "base", 0.5).results["base"].reached["tokens"].runs == 1
+
+
 def test_a_target_that_was_there_before_training_costs_nothing():
     found = compare_methods({"a": {0: curve([0.5, 0.6], [0, 2])}}, "a", target=0.4).results
     assert found["a"].reached["tokens"].share.value == 0.0

@@ -28,6 +28,7 @@ from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
 from rollwise.reports import LiveReport
 from rollwise.tasks import make_running_sums
+from rollwise.training import loop
 from rollwise.training.learner import Learner
 
 PATIENCE = 120.0  # seconds for what must come; nothing waits that long unless it is broken
@@ -58,6 +59,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     schedule = {"type": "rounds", "size": 8, "rounds": 2, "total_draws": None}
     assert recorded["config"]["schedule"] == schedule
     assert {"rollwise", "python", "torch", "transformers"} <= recorded["versions"].keys()
+    assert {"date", "host", "device"} <= recorded["started"].keys()
     lines = metrics_of(whole)
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
 
@@ -124,6 +126,26 @@ def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, mon
     folder = tmp_path / "other"
     assert main(["train", "--output", str(folder), *tiny_options(steps="3")]) == 2
     assert "The run has not ended, and does not go on." in page()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_leaves_a_report_of_what_was_done(
+    tmp_path, tiny_options, monkeypatch, capsys, times
+):
+    """The first lets the step end, the second does not."""
+    folder, learn = tmp_path / "run", loop.learn
+
+    def interrupted(*arguments):
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        return learn(*arguments)
+
+    monkeypatch.setattr(loop, "learn", interrupted)
+    assert main(["train", "--output", str(folder), *tiny_options(steps="3")]) == 130
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "The run has not ended, and does not go on." in page
+    assert f">{2 - times} step" in page
+    assert (f"report: {folder}" in " ".join(capsys.readouterr().out.split())) == (times == 1)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")

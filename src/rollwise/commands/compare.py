@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
 from rollwise.files import write_text
 from rollwise.records import RunFolder
+from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
 
@@ -84,9 +85,27 @@ def compare(
     say(console, words)
     _write(path, comparison)
     write_markdown(path / "comparison.md", tables, words)
-    report = write_comparison_report(path, comparison, words, tables)
+    report = write_comparison_report(
+        path,
+        comparison,
+        words,
+        tables,
+        _configs(config, comparison),
+        command("compare", CompareConfig, config.model_dump(mode="json")),
+    )
     console.print(f"report: {escape(str(report))}")
     return True
+
+
+def _configs(config: CompareConfig, comparison: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Return the settings of the runs of each method, defaults included."""
+    if config.folders:
+        runs = {name: next(iter(curves.values())) for name, curves in comparison.curves.items()}
+        folders = {name: RunFolder(curve.folder) for name, curve in runs.items() if curve.folder}
+        return {name: each.read_config() for name, each in folders.items() if each.has_config}
+    chosen = comparison.chosen
+    made = {name: make_config(config.run_settings(name, 0, chosen[name])) for name in chosen}
+    return {name: each.model_dump(mode="json") for name, each in made.items()}
 
 
 def _check_baseline(config: CompareConfig, curves: Mapping[str, Curves]) -> None:
@@ -188,8 +207,12 @@ def _train(
             task = bar.add_task(what, total=len(planned))
             for done in states:
                 bar.update(task, completed=done)
-    curves = {name: records.curve(run) for name, run in runs.items()}
-    return {name: curve for name, curve in curves.items() if curve is not None}
+    curves = {name: (records.curve(run), records.path / run.name) for name, run in runs.items()}
+    return {
+        name: replace(curve, folder=path)
+        for name, (curve, path) in curves.items()
+        if curve is not None
+    }
 
 
 def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
@@ -217,7 +240,8 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
             if number in of_method:
                 raise RunError(f"{run}: there is another run of `{name}` with seed {number}")
             try:
-                of_method[number] = recorded or Curve.of_metrics(RunFolder(run).read_metrics())
+                curve = recorded or Curve.of_metrics(RunFolder(run).read_metrics())
+                of_method[number] = replace(curve, folder=run)
             except ValueError as error:
                 raise RunError(f"{run}: {error}") from None
     return curves

@@ -16,6 +16,7 @@ from rollwise.commands.tables import methods_in_words, say, show, write_csv, wri
 from rollwise.config import CompareConfig, make_config
 from rollwise.files import write_text
 from rollwise.records import RunFolder
+from rollwise.reports.facts import command
 from rollwise.reports.methods import write_simulation_report
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
 from rollwise.simulate.tables import recorded_in_words, replay_in_words, replay_tables
@@ -46,7 +47,7 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
         path,
         {name: method.means for name, method in methods.items()},
         ("tokens", "draws") if has_lengths else ("draws",),
-        {"command": f"rollwise compare --output {path.resolve().name} --resume"},
+        {"command": command("compare", CompareConfig, config.model_dump(mode="json"))},
         [described, *words],
         tables,
     )

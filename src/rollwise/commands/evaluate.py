@@ -26,7 +26,7 @@ from rollwise.config import EvaluateConfig, GradingSection, make_settings
 from rollwise.errors import DataError, EngineError, RunError
 from rollwise.models.building import Parts, build
 from rollwise.records import RunFolder
-from rollwise.reports import write_evaluation_report
+from rollwise.reports.evaluation import Answered, write_evaluation_report
 from rollwise.statistics import (
     ProblemResult,
     as_json,
@@ -73,10 +73,14 @@ def evaluate(
         problems = _draw_all(config, folder, baseline, console)
     except KeyboardInterrupt as stop:
         return stopped("evaluate", path, console, stop)
-    summary = as_json(_summarise(config, path, problems, baseline))
+    answered = _read_answers(config, path, problems, baseline)
+    summary = as_json(_summarise(config, answered, baseline))
     folder.write_summary(summary)
-    show(console, list(evaluation_tables(summary)))
-    report = write_evaluation_report(path, summary, config.model_dump(mode="json"))
+    tables = list(evaluation_tables(summary))
+    show(console, tables)
+    settings = config.model_dump(mode="json")
+    every = [each for _, found in answered.values() for each in found]
+    report = write_evaluation_report(path, summary, settings, tables, every)
     console.print(f"report: {report}", markup=False)
     return True
 
@@ -186,29 +190,53 @@ def _result_of(
     return ProblemResult(problem.key, correct_G, answers, problem.level, problem.subject)
 
 
-def _summarise(
+def _read_answers(
     config: EvaluateConfig,
     path: Path,
     problems: Mapping[str, list[Problem]],
     baseline: Results,
-) -> dict[str, Any]:
-    results: Results = {}
-    benchmarks: dict[str, Any] = {}
+) -> dict[str, tuple[Responses, list[Answered]]]:
+    """Read all responses of each benchmark, and grade them problem by problem.
+
+    Raises:
+        EngineError: There are none of a benchmark.
+    """
+    answered = {}
     for name, of_benchmark in problems.items():
         columns = SCHEMA.names if config.episode.plays else OF_RESPONSES
         responses = read_responses(_portions(path, name), columns)
-        found = results_of(of_benchmark, responses, config.grading)
-        if not found:
+        results = {r.key: r for r in results_of(of_benchmark, responses, config.grading)}
+        if not results:
             raise EngineError(f"{name}: the engine lost all draws; the log says why")
-        results[name] = found
-        benchmarks[name] = {
-            "problems": len(found),
-            **figures_of(found, config.samples),
-            **tables_of(found),
+        theirs = {result.key: result.pass_rate for result in baseline.get(name, ())}
+        answered[name] = (
+            responses,
+            [
+                Answered(name, p, responses.rows[p.key], results[p.key], theirs.get(p.key))
+                for p in of_benchmark
+                if p.key in results
+            ],
+        )
+    return answered
+
+
+def _summarise(
+    config: EvaluateConfig,
+    answered: Mapping[str, tuple[Responses, list[Answered]]],
+    baseline: Results,
+) -> dict[str, Any]:
+    results = {name: [each.result for each in found] for name, (_, found) in answered.items()}
+    benchmarks = {
+        name: {
+            "problems": len(results[name]),
+            **figures_of(results[name], config.samples),
+            **tables_of(results[name]),
             **responses.lengths(),
             **(_turns(responses) if config.episode.plays else {}),
             **responses.counts,
         }
+        for name, (responses, _) in answered.items()
+    }
     summary: dict[str, Any] = {
         "model": config.model.path,
         "samples": config.samples,
@@ -232,11 +260,13 @@ def _turns(responses: Responses) -> dict[str, Any]:
 
 
 def _compare(path: str, results: Results, baseline: Results) -> dict[str, Any]:
-    """Compare benchmark by benchmark."""
-    found = {
-        name: compare(of_benchmark, baseline[name])
-        for name, of_benchmark in results.items()
-        if name in baseline
-    }
-    found = {name: comparison for name, comparison in found.items() if comparison["problems"]}
+    """Compare benchmark by benchmark, and add the baseline's own figures on the same problems."""
+    found = {}
+    for name in (name for name in results if name in baseline):
+        keys = {result.key for result in results[name]}
+        theirs = [result for result in baseline[name] if result.key in keys]
+        if theirs:
+            samples = max(result.drawn for result in theirs)
+            compared = compare(results[name], theirs)
+            found[name] = compared | {"figures": figures_of(theirs, samples)}
     return {"folder": path, "benchmarks": found}

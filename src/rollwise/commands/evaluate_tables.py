@@ -17,10 +17,10 @@ def evaluation_tables(summary: Summary) -> Iterator[PlainTable]:
         for way in ("level", "subject"):
             if way in figures:
                 rows = [
-                    [group, f"{row['problems']:,}", _percent(row, "avg", " ")]
+                    [group, f"{row['problems']:,}", _share(row, "avg", " ")]
                     for group, row in figures[way].items()
                 ]
-                yield f"{name} by {way}", [way, "problems", "avg, %"], rows
+                yield f"{name} by {way}", [way, "problems", "avg"], rows
     if "baseline" in summary:
         yield _comparison(summary["baseline"])
 
@@ -34,9 +34,9 @@ def _figures(summary: Summary) -> PlainTable:
     n, rows = summary["samples"], _rows(summary)
     names = [f"avg@{n}", f"pass@{n}", f"maj@{n}"]
     names = [name for name in names if any(name in row for row in rows.values())]
-    title = f"{summary['model']}, % of problems [95 % interval]"
+    title = f"{summary['model']}, share of problems [95 % interval]"
     cells = [
-        [name, f"{row['problems']:,}", *(_percent(row, figure) for figure in names)]
+        [name, f"{row['problems']:,}", *(_share(row, figure) for figure in names)]
         for name, row in rows.items()
     ]
     return title, ["benchmark", "problems", *names], cells
@@ -47,29 +47,33 @@ def _zero_variance_groups(summary: Summary) -> PlainTable:
     for name, row in _rows(summary).items():
         for kind, words in (("all_correct", "all correct"), ("all_wrong", "all wrong")):
             shares = (row.get(f"{kind}@{k}") for k in ks)
-            shown = (f"{100 * share['value']:.0f}" if share else "" for share in shares)
+            shown = (f"{share['value']:.2f}" if share else "" for share in shares)
             cells.append([f"{name}, {words}", *shown])
-    return "% of zero-variance groups of k", ["k", *map(str, ks)], cells
+    return "Share of zero-variance groups of k", ["k", *map(str, ks)], cells
 
 
 def _comparison(baseline: Summary) -> PlainTable:
-    title = f"Difference to {baseline['folder']}, points [95 % interval], on the same problems"
-    cells = []
-    for name, row in baseline["benchmarks"].items():
-        counts = (f"{row[count]:,}" for count in ("problems", "more_often", "less_often"))
-        cells.append([name, *counts, _points(row, "avg")])
-        for key in [key for key in row if key.startswith("pass@")][-1:]:
-            cells.append([f"{name}, {key}", "", "", "", _points(row, key)])
-    return title, ["benchmark", "problems", "better", "worse", "difference"], cells
+    rows = baseline["benchmarks"]
+    problems = sum(row["problems"] for row in rows.values())
+    title = f"Difference to {baseline['folder']} [95 % interval], on the same {problems:,} problems"
+    passes = {
+        name: [key for key in row if key.startswith("pass@")][-1:] for name, row in rows.items()
+    }
+    cells = [
+        [
+            name,
+            *(f"{row[count]:,}" for count in ("more_often", "less_often")),
+            *(_share(row, key, sign="+") for key in ("avg", *passes[name])),
+        ]
+        for name, row in rows.items()
+    ]
+    several = next((key for keys in passes.values() for key in keys), None)
+    header = ["benchmark", "better", "worse", "avg"]
+    return title, [*header, *([several] if several else [])], cells
 
 
-def _percent(row: Summary, name: str, separator: str = "\n") -> str:
+def _share(row: Summary, name: str, separator: str = "\n", sign: str = "") -> str:
     if name not in row:
         return ""
-    value, low, high = (100 * row[name][part] for part in ("value", "low", "high"))
-    return f"{value:.1f}{separator}[{low:.1f}, {high:.1f}]"
-
-
-def _points(row: Summary, name: str) -> str:
-    value, low, high = (100 * row[name][part] for part in ("value", "low", "high"))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    value, low, high = (f"{row[name][part]:{sign}.3f}" for part in ("value", "low", "high"))
+    return f"{value}{separator}[{low}, {high}]"

@@ -28,9 +28,10 @@ from rollwise.simulate.steps import Figures
 from rollwise.simulate.tables import plan_tables
 from rollwise.tasks.pass_rates import RatedPrompt
 
-UNPROVEN = (
-    "Whether signal predicts what training gains has not been shown: compare methods by training "
-    "them (`rollwise compare`)."
+SIGNAL = (
+    "Signal is (how far a step moves along the gradient of the expected reward / its noise)². "
+    "Whether it predicts what training gains has not been shown: compare methods by training them "
+    "(`rollwise compare`)."
 )
 
 
@@ -59,11 +60,10 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         f"{len(prompts):,} prompts, mean pass rate {mean:.3f}; means over {config.steps} simulated "
         f"steps after {config.warmup} of warm-up"
     )
-    tables, words = plan_tables(plans), [UNPROVEN] if len(plans) > 1 else []
-    show(console, tables)
-    say(console, words)
+    show(console, plan_tables(plans))
+    say(console, [SIGNAL])
     if path is not None:
-        _write(path, config, plans, [*given, *words])
+        _write(path, config, plans, given)
         console.print(f"report: {escape(str(path / 'report.html'))}")
 
 
@@ -95,7 +95,7 @@ def _write(
         for name, plan in plans.items()
     }
     write_text(path / "plan.json", json.dumps(figures, indent=2) + "\n")
-    write_markdown(path / "plan.md", tables, words)
+    write_markdown(path / "plan.md", tables, [*words, SIGNAL])
     bars = {
         name: {figure: mean.bar for figure, mean in plan.items()} for name, plan in plans.items()
     }

@@ -10,7 +10,7 @@ from rich.console import Console
 from rollwise.commands.folder import recorded_settings
 from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
 from rollwise.config import TrainConfig, make_config
-from rollwise.errors import PolicyError, RollwiseError
+from rollwise.errors import PolicyError
 from rollwise.files import damaged_files
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
@@ -91,11 +91,13 @@ def _train_with_report(
     report = LiveReport(folder.path, REPORT_EVERY)
     try:
         finished = train_in(folder, config, resume, console, report.step_ended)
-    except (RollwiseError, Terminated):
+    except BaseException:
         report.stopped()
         raise
     if not finished:
         report.stopped()
+        if (page := folder.path / "report.html").exists():
+            console.print(f"report: {page}", markup=False)
     return finished
 
 

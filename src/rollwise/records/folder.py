@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,33 @@ QUESTION_CHARACTERS = 200
 """So much of a question is in `visits/`."""
 
 log = logging.getLogger(__name__)
+
+
+def describe_start(device: str) -> dict[str, str]:
+    """Say when and where a run starts.
+
+    Args:
+        device: What it is trained on, in words.
+
+    Returns:
+        `date` (local time, to the second), `host`, `device`, and the `commit` that is checked out
+        in the current folder, with `+ changes` if tracked files differ from it; without git, none.
+    """
+    start = {
+        "date": datetime.now().astimezone().isoformat(" ", "seconds"),
+        "host": platform.node(),
+        "device": device,
+    }
+    commit, changes = _git("rev-parse", "--short=12", "HEAD"), _git("diff", "--stat", "HEAD")
+    return start | ({"commit": commit + (" + changes" if changes else "")} if commit else {})
+
+
+def _git(*arguments: str) -> str:
+    try:
+        found = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 class RunFolder:
@@ -61,10 +90,14 @@ class RunFolder:
         """Whether the folder has settings."""
         return (self.path / "config.json").exists()
 
-    def create(self, config: Mapping[str, Any]) -> None:
+    def create(self, config: Mapping[str, Any], started: Mapping[str, str] | None = None) -> None:
         """Create the folder of a new run, or of one that was killed before its first checkpoint.
 
         The metrics and responses of the latter are removed: they will be the same again.
+
+        Args:
+            config: The settings.
+            started: When and where the run started, see `describe_start`.
 
         Raises:
             RunError: The folder holds anything else, or cannot be written.
@@ -76,21 +109,30 @@ class RunFolder:
             (self.path / "metrics.jsonl").unlink(missing_ok=True)
             self._samples.remove()
             self._visits.remove()
-        self.write_config(config)
+        self.write_config(config, started)
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        """Write `config.json`: all settings, and versions.
+    def write_config(
+        self, config: Mapping[str, Any], started: Mapping[str, str] | None = None
+    ) -> None:
+        """Write `config.json`: all settings, versions, and when and where a run started.
+
+        Args:
+            config: The settings.
+            started: See `describe_start`; by default what is recorded stays.
 
         Raises:
             RunError: It could not be written.
         """
+        if started is None and self.has_config:
+            started = self.read_started()
         versions = {"python": platform.python_version()}
         for package in VERSIONS_OF:
             try:
                 versions[package] = metadata.version(package)
             except metadata.PackageNotFoundError:
                 continue
-        self._write_json("config.json", {"config": config, "versions": versions})
+        content = {"config": config, "versions": versions}
+        self._write_json("config.json", content | ({"started": started} if started else {}))
 
     def read_config(self) -> dict[str, Any]:
         """Read the settings.
@@ -108,6 +150,11 @@ class RunFolder:
         """Read the versions of the packages that the run was begun with, by name."""
         versions: dict[str, str] = self._read_json("config.json").get("versions", {})
         return versions
+
+    def read_started(self) -> dict[str, str]:
+        """Read when and where the run started, see `describe_start`; {} if that is not recorded."""
+        started: dict[str, str] = self._read_json("config.json").get("started", {})
+        return started
 
     def log(self, metrics: Row) -> None:
         """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null.

@@ -1,8 +1,15 @@
-"""Reports: a page about a run or an evaluation, a card about a data set."""
+"""Reports: a page about a run or several, a card about a data set."""
 
 from rollwise.reports.card import write_data_card
 from rollwise.reports.evaluation import write_evaluation_report
 from rollwise.reports.live import LiveReport
 from rollwise.reports.report import write_report
+from rollwise.reports.runs import write_reports
 
-__all__ = ["LiveReport", "write_data_card", "write_evaluation_report", "write_report"]
+__all__ = [
+    "LiveReport",
+    "write_data_card",
+    "write_evaluation_report",
+    "write_report",
+    "write_reports",
+]

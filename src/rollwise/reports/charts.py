@@ -4,7 +4,10 @@ A grid is what lines are drawn over: one or more axes of equal length, such as s
 tokens. The charts on one grid are zoomed together.
 """
 
+import tomllib
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -25,25 +28,30 @@ def line(label: str, values: ArrayLike, **others: Any) -> dict[str, Any]:
         values: Over the points of the grid; NaN where there are none.
         others: `low` and `high`, a band around it; `style`, which is `faint`, `dashed`, `points` or
             a plain line; `colour`, the number of its colour; `points`, which marks each value;
-            `group`, the label of another line that switches this one too.
+            `group`, the label of another line that switches this one too; `grid`, where it is not
+            that of the chart.
     """
     return {"label": label, "values": np.asarray(values, dtype=float), **others}
 
 
-def chart(
-    name: str, title: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **others: Any
-) -> Chart:
+def chart(name: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **others: Any) -> Chart:
     """Make a chart.
 
     Args:
         name: Its id in the page.
-        title: What it shows.
         lines: See `line`.
         grid: What it is drawn over.
-        others: `about`, a sentence; `unit`, of which `share` is shown in percent; `low` and `high`,
-            the ends of its axis; `stacked`; `wide`.
+        others: What `described` does not say of it: `title`; `about`, a sentence; `unit`, of which
+            `share` is shown in percent; `low` and `high`, the ends of its axis; `xlabel`;
+            `stacked`; `wide`.
     """
-    return {"id": name, "title": title, "lines": list(lines), "grid": grid, **others}
+    return {**described().get(name, {}), "id": name, "lines": list(lines), "grid": grid, **others}
+
+
+@cache
+def described() -> dict[str, dict[str, Any]]:
+    """Return what `parts/charts.toml` says of the charts of a run, by their ids."""
+    return tomllib.loads((files("rollwise.reports") / "parts/charts.toml").read_text("utf-8"))
 
 
 def evenly(count: int, wanted: int) -> list[int]:

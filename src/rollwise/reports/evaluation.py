@@ -1,25 +1,60 @@
-"""Write the report of an evaluation."""
+"""Write the report of an evaluation: its figures, and the problems with their responses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rollwise.config import EvaluateConfig
-from rollwise.records import flatten
+from rollwise.records import Row, flatten
 from rollwise.reports.charts import Chart, chart, line
-from rollwise.reports.facts import command, version_fact
-from rollwise.reports.page import write_page
-from rollwise.statistics import steps_of_k
+from rollwise.reports.facts import command
+from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
+from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES
+from rollwise.statistics import ProblemResult, steps_of_k
+from rollwise.tasks import Problem
 
-RESPONSES = "responses, k"
+FEWEST_CHARACTERS = 200
+"""So much of a problem's first response is shown at least, and at most of an answer."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A problem of an evaluation with its responses.
+
+    Attributes:
+        benchmark: The problem's.
+        problem: The problem.
+        rows: Its responses, as they are recorded.
+        result: How they were graded, with the final answer that was read in each.
+        baseline: The pass rate of the model that is compared with; None if it was not asked.
+    """
+
+    benchmark: str
+    problem: Problem
+    rows: Sequence[Row]
+    result: ProblemResult
+    baseline: float | None
 
 
 def write_evaluation_report(
-    path: Path, summary: Mapping[str, Any], settings: Mapping[str, Any]
+    path: Path,
+    summary: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    tables: Sequence[PlainTable],
+    answered: Sequence[Answered],
 ) -> Path:
     """Write `report.html` into the folder of an evaluation: one page that needs nothing beside it.
+
+    Args:
+        path: The folder.
+        summary: Its figures.
+        settings: Its settings.
+        tables: The same ones as in the terminal.
+        answered: Its problems with their responses, which are shown as text, never as markup.
 
     Raises:
         RunError: It cannot be written.
@@ -27,63 +62,108 @@ def write_evaluation_report(
     rows = dict(summary["benchmarks"])
     if "average" in summary:
         rows["all problems"] = summary["average"]
-    ks = steps_of_k(summary["samples"])
-    data = {
-        "charts": [made for at, row in enumerate(rows.values()) for made in _charts(at, row, ks)],
-        "grids": {"k": {RESPONSES: np.log2(ks)}},
-    }
+    ks, baseline = steps_of_k(summary["samples"]), summary.get("baseline", {})
+    others = {name: row["figures"] for name, row in baseline.get("benchmarks", {}).items()}
+    charts = [
+        made
+        for at, (name, row) in enumerate(rows.items())
+        for made in _charts(at, row, others.get(name, {}), ks)
+    ]
+    threshold = settings["grading"]["positive_threshold"]
     return write_page(
         path,
         "evaluation.html",
-        summary["model"],
-        data=data,
+        title=summary["model"],
+        data={
+            "charts": charts,
+            "grids": {"k": {"responses, k": np.log2(ks)}},
+            **_problems(answered, threshold),
+        },
+        scripts=("prompts.js",),
         facts={
             "benchmarks": ", ".join(summary["benchmarks"]),
             "method": f"{summary['samples']} responses to each problem; intervals are 95 %, over "
             "problems",
-            "seed": str(settings.get("seed", "not recorded")),
-            "version": version_fact(),
+            "seed": str(settings["seed"]),
             "command": command("evaluate", EvaluateConfig, settings),
         },
         summary=summary,
         rows=rows,
-        ks=ks,
+        baseline=baseline,
+        tables=tables,
         settings=flatten(settings, "."),
     )
 
 
-def _charts(place: int, figures: Mapping[str, Any], ks: Sequence[int]) -> list[Chart]:
+def _charts(
+    place: int, figures: Mapping[str, Any], others: Mapping[str, Any], ks: Sequence[int]
+) -> Iterator[Chart]:
     """pass@k and maj@k, and zero-variance groups (Figure 2 of Reinforce-Ada, arXiv 2510.04996)."""
-    found = [
-        (
-            f"solved-{place}",
-            "Problems solved by k responses",
-            {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"},
-        ),
-        (
-            f"zero-variance-{place}",
-            "Zero-variance groups of k responses",
-            {"all_correct": "all correct", "all_wrong": "all wrong"},
-        ),
-    ]
-    return [
-        chart(
-            name,
-            title,
-            [_line(label, [figures.get(f"{of}@{k}") for k in ks]) for of, label in names.items()],
-            "k",
-            unit="share",
-            low=0,
-            high=1,
-            xpower=2,
-        )
-        for name, title, names in found
-    ]
+    solved = {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"}
+    uniform = {"all_correct": "all correct", "all_wrong": "all wrong"}
+    for name, title, names in (
+        ("solved", "Problems solved by k responses", solved),
+        ("zero-variance", "Zero-variance groups of k responses", uniform),
+    ):
+        lines = []
+        for colour, (of, label) in enumerate(names.items()):
+            lines.append(_line(label, [figures.get(f"{of}@{k}") for k in ks], colour))
+            theirs = [others.get(f"{of}@{k}") for k in ks]
+            if any(theirs):
+                lines.append(_line(f"{label}, baseline", theirs, colour) | {"style": "dashed"})
+        yield chart(f"{name}-{place}", lines, "k", title=title, low=0, high=1, xpower=2)
 
 
-def _line(label: str, estimates: Sequence[Mapping[str, float] | None]) -> dict[str, Any]:
+def _line(
+    label: str, estimates: Sequence[Mapping[str, float] | None], colour: int
+) -> dict[str, Any]:
     value, low, high = (
         np.array([np.nan if each is None else each[name] for each in estimates])
         for name in ("value", "low", "high")
     )
-    return line(label, value, low=low, high=high, points=True)
+    return line(label, value, low=low, high=high, points=True, colour=colour)
+
+
+def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:
+    """Gather what the page's script shows: problems, and as many responses as there is room for."""
+    kept = answered[:MOST_PROMPTS]
+    room = RESPONSE_BYTES // max(1, len(kept))
+    note = f"{len(kept):,} of {len(answered):,} problems are shown."
+    return {
+        "prompts": [_problem(each, room, threshold) for each in kept],
+        "note": note if len(kept) < len(answered) else "",
+        "threshold": threshold,
+    }
+
+
+def _problem(asked: Answered, room: int, threshold: float) -> Row:
+    problem, result, answers = asked.problem, asked.result, asked.result.answers
+    about = [asked.benchmark, problem.subject]
+    about += [f"level {problem.level}"] if problem.level is not None else []
+    pairs = zip(asked.rows, answers or repeat(None), strict=False)
+    rows: list[list[Any]] = []
+    for row, answer in sorted(pairs, key=lambda pair: pair[0]["reward"] > threshold):
+        text = shown(row["response"], max(FEWEST_CHARACTERS, min(room, SHOWN_CHARACTERS)))
+        room -= len(text)
+        if room < 0 and rows:
+            break
+        read = None if answer is None else shown(answer, FEWEST_CHARACTERS)
+        facts = [row["index"], row["reward"], None, row["tokens"], row["truncated"]]
+        rows.append([*facts, text, read])
+    few = f"{len(rows)} of {result.drawn} responses are shown, incorrect ones first."
+    return {
+        "key": problem.key,
+        "question": shown(problem.messages[-1]["content"]),
+        "answer": shown(problem.answer),
+        "benchmark": shown(asked.benchmark),
+        "about": [shown(each) for each in about if each],
+        "baseline": asked.baseline,
+        "correct": int(result.correct.sum()),
+        "drawn": result.drawn,
+        "counts": {
+            "incorrect": int((~result.correct).sum()),
+            "truncated": sum(bool(row["truncated"]) for row in asked.rows),
+            "unanswered": None if answers is None else sum(not answer for answer in answers),
+        },
+        "responses": [{"rows": rows, "note": few if len(rows) < result.drawn else ""}],
+    }

@@ -2,11 +2,10 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import rollwise
-from rollwise.config import CommandConfig, TrainConfig, make_settings, plugins_in
+from rollwise.config import CommandConfig, TrainConfig, make_settings, plugins_in, sections_of
 from rollwise.config.base import nested
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
@@ -14,28 +13,37 @@ from rollwise.records import flatten
 Settings = Mapping[str, Any]
 
 
-def run_facts(config: Settings, versions: Mapping[str, str]) -> dict[str, str]:
+def run_facts(
+    config: Settings, versions: Mapping[str, str], started: Mapping[str, str]
+) -> dict[str, str]:
     """Describe a run in a few words each.
 
     Args:
         config: Its settings.
         versions: Of the packages that it ran on; may be empty.
+        started: When and where it started; may be empty.
     """
     return {
+        **started,
         "model": config["model"]["path"],
         "data": _data(config),
         "method": method(config),
         "seed": str(config["seed"]),
-        "version": ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
+        "versions": ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
         or "not recorded",
         "command": command("train", TrainConfig, config),
     }
 
 
-def version_fact() -> str:
-    """Name this release, for reports of commands that have just run."""
-    return f"rollwise {rollwise.__version__}"
+def differing(configs: Sequence[Settings]) -> list[str]:
+    """List the settings in which some differ from others, by their names."""
+    flat = [flatten(config, ".") for config in configs]
+    names = dict.fromkeys(name for each in flat for name in each)
+    return [name for name in names if any(e.get(name) != flat[0].get(name) for e in flat)]
 
+
+NEEDED = {"compare": ("methods", "folders", "rewards", "steps", "tokens", "seconds")}
+"""Settings of commands that have no defaults for all of theirs."""
 
 SHOWN = ("rollwise", "torch", "transformers")
 """The packages whose versions are shown; all are in `config.json`."""
@@ -78,10 +86,8 @@ def command(name: str, kind: type[CommandConfig], config: Settings) -> str:
         kind: Of its settings.
         config: Those of the run.
     """
-    recorded = {
-        setting: value for setting, value in flatten(config, ".").items() if value is not None
-    }
-    given: dict[str, Any] = {}
+    recorded = {s: value for s, value in _by_name(kind, config).items() if value is not None}
+    given = {s: recorded[s] for s in NEEDED.get(name, ()) if recorded.get(s)}
     while more := _unlike_defaults(kind, recorded, given):
         given |= more
     words = ["rollwise", name]
@@ -91,13 +97,21 @@ def command(name: str, kind: type[CommandConfig], config: Settings) -> str:
     return shlex.join(words)
 
 
+def _by_name(kind: type[CommandConfig], config: Settings) -> dict[str, Any]:
+    """Return settings by their names on the command line; a table that is no section is whole."""
+    fields = kind.model_fields
+    whole = {name for name in config if name in fields and not sections_of(fields[name].annotation)}
+    sections = {name: value for name, value in config.items() if name not in whole}
+    return flatten(sections, ".") | {name: config[name] for name in sorted(whole)}
+
+
 def _unlike_defaults(kind: type[CommandConfig], recorded: Settings, given: Settings) -> Settings:
     """Return the recorded settings that differ from the defaults beside those that are given."""
     layers = [nested(item) for item in given.items()]
     if any(plugins_in(layer) for layer in layers):
         return {}
     try:
-        default = flatten(make_settings(kind, *layers).model_dump(mode="json"), ".")
+        default = _by_name(kind, make_settings(kind, *layers).model_dump(mode="json"))
     except ConfigError:
         return {}
     return {s: v for s, v in recorded.items() if s not in given and default.get(s) != v}

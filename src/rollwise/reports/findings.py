@@ -52,12 +52,14 @@ class Finding:
         title: In a few words.
         what: With figures.
         advice: What to do.
+        chart: The id of the chart that shows it; "" for none.
     """
 
     step: int
     title: str
     what: str
     advice: str
+    chart: str = ""
 
 
 def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:
@@ -95,6 +97,7 @@ def _collapse(lines: Sequence[Row]) -> Iterator[Finding]:
             f"{name} is {figures[-1]['value']:.3f}; it was {figures[best]['value']:.3f} at step "
             f"{evaluated[best]['step']}, and the intervals do not meet.",
             "Go back to the checkpoint before it, and lower `learner.learning_rate`.",
+            "heldout",
         )
 
 
@@ -144,6 +147,7 @@ def _untrained(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Find
             f"None was in the last {len(idle) - since} steps, so the model did not change.",
             "All responses to a prompt have one reward. Read some and how they are graded; "
             + _more_variance(config),
+            "zero_variance",
         )
 
 
@@ -158,17 +162,17 @@ def _more_variance(config: Mapping[str, Any]) -> str:
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
     """What has lasted to the newest step, since the step from which on it has."""
-    for bad_S, title, what, advice in _rules(steps, config):
+    for bad_S, chart, title, what, advice in _rules(steps, config):
         bad_S[: FEWEST_STEPS - 1] = False  # the first means are of few steps
         if bad_S[-1]:
             first = len(bad_S) - int(np.argmin([*bad_S[::-1], False]))
-            yield Finding(steps[first]["step"], title, what, advice)
+            yield Finding(steps[first]["step"], title, what, advice, chart)
 
 
 def _rules(
     steps: Sequence[Row], config: Mapping[str, Any]
-) -> Iterator[tuple[NDArray[np.bool_], str, str, str]]:
-    """Say of each step whether it is bad, shape (S,), with title, figures and advice.
+) -> Iterator[tuple[NDArray[np.bool_], str, str, str, str]]:
+    """Say of each step whether it is bad, shape (S,), with chart, title, figures and advice.
 
     A figure that is not known is NaN, and so not bad.
     """
@@ -182,6 +186,7 @@ def _rules(
     best = np.fmax.accumulate(np.nan_to_num(reward))
     yield (
         reward < COLLAPSED * best,
+        "reward",
         "Reward has collapsed",
         f"It is {reward[-1]:.3f}, and was {best[-1]:.3f}.",
         "Go back to a checkpoint from before, and lower `learner.learning_rate`; a sampler that "
@@ -192,6 +197,7 @@ def _rules(
     nats = f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning"
     yield (
         entropy < ENTROPY_FALLEN * start,
+        "entropy",
         "Entropy is falling away",
         f"{nats}: responses to a prompt become alike.",
         "Raise `learner.clip_high` or `learner.entropy_coefficient`, or lower "
@@ -199,6 +205,7 @@ def _rules(
     )
     yield (
         entropy > ENTROPY_RISEN * start,
+        "entropy",
         "Entropy is rising",
         f"{nats}: the policy is coming apart.",
         "Lower `learner.learning_rate`, and set `learner.entropy_coefficient` to 0.",
@@ -206,6 +213,7 @@ def _rules(
     clipped = figure("clip_fraction")
     yield (
         clipped > CLIPPED,
+        "clipping",
         "Much is clipped",
         f"{100 * clipped[-1]:.0f} % of the tokens do not teach, because the policy has moved too "
         "far since they were drawn.",
@@ -214,6 +222,7 @@ def _rules(
     capped = figure("importance_truncated")
     yield (
         capped > WEIGHTS_AT_CAP,
+        "clipping",
         "Responses are off-policy",
         f"{100 * capped[-1]:.0f} % of the importance weights are at the cap.",
         "Lower `learner.learning_rate`; under verl's asynchronous trainers also "
@@ -222,6 +231,7 @@ def _rules(
     gap = np.abs(figure("sampler_gap"))
     yield (
         gap > GAP,
+        "",
         "Engine and learner disagree",
         f"Their log-probabilities differ by {gap[-1]:.2f} nats a token.",
         "Check that both have the same weights, precision and temperature.",
@@ -229,6 +239,7 @@ def _rules(
     yield (
         (clipped > np.fmax(CLIP_JUMP, TIMES_CLIPPED * clipped[FEWEST_STEPS - 1]))
         & (clipped <= CLIPPED),
+        "clipping",
         "Clipping has jumped",
         f"{100 * clipped[-1]:.1f} % of the tokens are clipped, and "
         f"{100 * clipped[FEWEST_STEPS - 1]:.1f} % at the beginning; some runs stall after that.",
@@ -238,6 +249,7 @@ def _rules(
     begun = cut[FEWEST_STEPS - 1]
     yield (
         cut > np.fmin(MOSTLY, np.fmax(TRUNCATED, TRUNCATION_RISEN * begun)),
+        "truncated",
         "Many responses are cut",
         f"{100 * cut[-1]:.0f} % of the responses are cut at the limit, and {100 * begun:.0f} % at "
         "the beginning; a cut response seldom has an answer.",
@@ -248,6 +260,7 @@ def _rules(
     skill = np.where(unknown, np.nan, figure("belief_skill"))
     yield (
         skill < 0,
+        "belief",
         "Beliefs are stale",
         f"They score {skill[-1]:.2f}: one rate for all prompts of a step would be better.",
         'Set `belief.type = "logit_kalman"`, which follows a policy that improves.',
@@ -257,6 +270,7 @@ def _rules(
     if not alone:
         yield (
             uniform > WITHOUT_SIGNAL,
+            "zero_variance",
             "Most groups teach nothing",
             f"{100 * uniform[-1]:.0f} % of the groups have one reward throughout.",
             "To have groups whose rewards differ, " + _more_variance(config),

@@ -64,5 +64,4 @@ def ledger_chart(run: RunCharts) -> Chart | None:
             lines.append(line(name.replace("_", " "), values, colour=COLOURS[colour]))
     if len(lines) < 2:
         return None
-    title = "Where the tokens of a step went"
-    return chart("ledger", title, lines, unit="share", low=0, high=1, stacked=True, wide=True)
+    return chart("ledger", lines)

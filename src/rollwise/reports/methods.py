@@ -1,31 +1,21 @@
 """Write the reports of methods: of a plan, of a replay of recorded rewards, of a comparison."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rollwise.records import flatten
 from rollwise.reports.charts import Chart, chart, line
-from rollwise.reports.facts import version_fact
+from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, write_page
+from rollwise.reports.runs import run_link
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
 
 POINTS = 60
 """Points of each curve."""
-
-SIGNAL = (
-    "Signal of a step against what it costs",
-    "A line from the origin joins equal signal for what is spent: steeper is better. Bars are the "
-    "standard errors, or 95 % intervals, of the table below.",
-)
-ACCURACY = (
-    "Held-out accuracy against what it cost",
-    "Thin lines are single runs, thick lines means over seeds, bands their 95 % intervals. Seconds "
-    "are those of sampling and learning.",
-)
-"""Heading of the charts, and what they show."""
 
 
 def write_simulation_report(
@@ -42,7 +32,7 @@ def write_simulation_report(
         path: The folder.
         methods: Method -> figure -> its value, and the ends of its bar.
         costs: The figures that signal is drawn against.
-        facts: What the header says beside the methods and the version.
+        facts: What the header says, by name.
         sentences: What the figures say.
         tables: The same ones as in the terminal.
 
@@ -51,20 +41,34 @@ def write_simulation_report(
     """
     grids: dict[str, Any] = {}
     charts = [_signal_against(cost, methods, grids) for cost in costs]
-    own = {"methods": ", ".join(methods), **facts}
-    return _write(path, SIGNAL, charts, grids, own, sentences, tables)
+    return write_page(
+        path,
+        "methods.html",
+        data={"charts": charts, "grids": grids},
+        facts=facts,
+        kind="simulation",
+        sentences=sentences,
+        tables=tables,
+    )
 
 
 def write_comparison_report(
-    path: Path, comparison: Comparison, sentences: Sequence[str], tables: Sequence[PlainTable]
+    path: Path,
+    comparison: Comparison,
+    sentences: Sequence[str],
+    tables: Sequence[PlainTable],
+    configs: Mapping[str, Mapping[str, Any]],
+    command: str,
 ) -> Path:
-    """Write the report of a comparison: accuracy against what it cost.
+    """Write the report of a comparison: what it says, and accuracy against what it cost.
 
     Args:
         path: The folder.
         comparison: What was found.
         sentences: What it says.
         tables: The same ones as in the terminal.
+        configs: The settings of each method's runs.
+        command: What repeats it.
 
     Raises:
         RunError: It cannot be written.
@@ -72,41 +76,41 @@ def write_comparison_report(
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}
     charts = [_accuracy_against(cost, comparison, grids) for cost in comparison.costs]
-    about = (
-        f"Intervals are 95 %, over seeds; differences to {comparison.baseline} are taken seed by "
-        "seed. IQM is the interquartile mean: of the middle half of the seeds. A run that never "
-        "reached the accuracy whose cost is compared counts with all that it spent."
-    )
-    facts = {
-        "methods": ", ".join(comparison.results),
-        "seeds": ", ".join(map(str, seeds)),
-        "command": f"rollwise compare --output {path.resolve().name} --resume",
-    }
-    return _write(path, ACCURACY, charts, grids, facts, [about, *sentences], tables)
-
-
-def _write(
-    path: Path,
-    words: tuple[str, str],
-    charts: Sequence[Chart],
-    grids: Mapping[str, Any],
-    facts: Mapping[str, str],
-    sentences: Sequence[str],
-    tables: Sequence[PlainTable],
-) -> Path:
-    """Write `report.html` into a folder: one page that needs nothing beside it."""
-    heading, about = words
     return write_page(
         path,
         "methods.html",
-        path.resolve().name,
         data={"charts": charts, "grids": grids},
-        facts={**facts, "version": version_fact()},
-        heading=heading,
-        about=about,
+        facts={"seeds": ", ".join(map(str, seeds)), "command": command},
+        kind="comparison",
+        baseline=comparison.baseline,
         sentences=sentences,
-        tables=tables,
+        tables=[*tables, _runs(path, comparison), *_settings(configs)],
     )
+
+
+def _runs(path: Path, comparison: Comparison) -> PlainTable:
+    """Return the table of all runs, with links to the reports of those that are there."""
+    rows = [
+        [
+            run_link(f"{method}, seed {seed}", curve.folder, path),
+            f"{curve.end:.3f}",
+            *(f"{curve.costs[cost][-1]:,.0f}" for cost in comparison.costs),
+        ]
+        for method, curves in comparison.curves.items()
+        for seed, curve in sorted(curves.items())
+    ]
+    return "Runs", ["run", "accuracy at the end", *map(label_of, comparison.costs)], rows
+
+
+def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:
+    """Yield what the settings of methods come to, and those in which they differ."""
+    rows = [[name, method(config)] for name, config in configs.items()]
+    yield "Methods", ["method", "what its settings come to"], rows
+    flat = [flatten(config, ".") for config in configs.values()]
+    names = [name for name in differing(list(configs.values())) if name != "seed"]
+    values = [[name, *(str(each.get(name, "–")) for each in flat)] for name in names]
+    if values:
+        yield "Settings in which they differ", ["setting", *configs], values
 
 
 def _signal_against(
@@ -116,36 +120,39 @@ def _signal_against(
     spent = np.unique([figures[cost].value for figures in methods.values()])
     grids[cost] = {f"{cost} of a step": spent}
     lines = []
-    for colour, (method, figures) in enumerate(methods.items()):
+    for colour, (name, figures) in enumerate(methods.items()):
         at, signal = figures[cost], figures["signal"]
         bars = {"left": at.low, "right": at.high, "low": signal.low, "high": signal.high}
         values = np.where(spent == at.value, signal.value, np.nan)
-        lines.append(line(method, values, style="points", colour=colour, bars=bars))
-    return chart(f"signal-{cost}", f"Signal against {cost}", lines, cost, low=0, fromzero=True)
+        lines.append(line(name, values, style="points", colour=colour, bars=bars))
+    title = f"Signal against {cost}"
+    return chart(f"signal-{cost}", lines, cost, title=title, low=0, fromzero=True)
 
 
 def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) -> Chart:
     """Draw the accuracy of each method against one cost: its runs, and their mean over seeds.
 
-    The band around the mean is its 95 % interval over seeds. Both end where the first of a method's
-    runs ends.
+    The band around the mean is its 95 % interval over three seeds or more. Both end where the first
+    of a method's runs ends.
     """
     curves = comparison.curves
     most = max(float(curve.costs[cost][-1]) for runs in curves.values() for curve in runs.values())
     grid, label = np.linspace(0, most, POINTS), label_of(cost)
     grids[f"{label} spent"] = {label: grid}
     lines = []
-    for colour, (method, of_seeds) in enumerate(curves.items()):
+    for colour, (name, of_seeds) in enumerate(curves.items()):
         found = {seed: curve.accuracy_at(cost, grid) for seed, curve in of_seeds.items()}
         if len(found) > 1:
             lines += [
-                line(f"{method}, seed {seed}", values, style="faint", colour=colour, group=method)
+                line(f"{name}, seed {seed}", values, style="faint", colour=colour, group=name)
                 for seed, values in found.items()
             ]
         means = [mean_over_seeds(values) for values in zip(*found.values(), strict=True)]
         values, low, high = ([getattr(m, part) for m in means] for part in ("value", "low", "high"))
-        band = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)} if len(found) > 1 else {}
-        lines.append(line(method, values, colour=colour, **band))
+        # Of two seeds an interval says little: where their curves cross, it would have no width.
+        band = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)} if len(found) > 2 else {}
+        lines.append(line(name, values, colour=colour, **band))
     target = np.full(POINTS, comparison.target)
     lines.append(line("target", target, style="dashed", colour=7))
-    return chart(cost, f"Held-out accuracy against {label}", lines, f"{label} spent", low=0)
+    title = f"Held-out accuracy against {label}"
+    return chart(f"accuracy-{cost}", lines, f"{label} spent", title=title, low=0)

@@ -10,12 +10,14 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
@@ -30,7 +32,8 @@ DIGITS = 4
 """Significant digits of the figures of a chart."""
 
 PlainTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""Title, header and rows of a table of text."""
+"""Title, header and rows of a table of text; a cell of a page may be what `link_to` makes."""
+
 
 _TRICKY = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -41,11 +44,10 @@ _TRICKY = re.compile(
 def write_page(
     folder: Path,
     template: str,
-    title: str,
     data: Mapping[str, Any],
-    scripts: Sequence[str] = ("charts.js",),
+    scripts: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
-    has_prompts: bool = False,
+    title: str = "",
     **content: Any,
 ) -> Path:
     """Write `report.html` into a folder, from a template of `parts/`.
@@ -53,30 +55,29 @@ def write_page(
     Args:
         folder: The folder.
         template: The template's name; it extends `base.html`.
-        title: Of the page.
-        data: What its script reads: `charts`, `grids` and others.
-        scripts: Of `parts/`, in this order, after uPlot.
+        data: What its script reads: `charts`, `grids` and others, such as `prompts`.
+        scripts: Of `parts/`, in this order, after uPlot and the charts.
         facts: What the header says, by name.
-        has_prompts: Whether its script shows prompts as well as charts.
+        title: Of the page; by default the folder's name.
         content: What the template shows.
 
     Raises:
         RunError: It cannot be written.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
-    script = "\n".join(
-        [part("vendor/uplot/uPlot.iife.min.js"), *(part(f"parts/{name}") for name in scripts)]
-    )
+    script = part("vendor/uplot/uPlot.iife.min.js")
+    for name in ("common.js", "looks.js", "charts.js", "controls.js", *scripts):
+        script += "\n" + part(f"parts/{name}")
     page = _environment().get_template(template)
     text = page.render(
-        title=title,
+        title=title or folder.resolve().name,
         facts=facts or {},
         policy=content_policy(script, style),
         style=Markup(style),
         script=Markup(script),
         data=Markup(as_json(data)),
         version=rollwise.__version__,
-        has_prompts=has_prompts,
+        has_prompts=bool(data.get("prompts")),
         **content,
     )
     target = folder / "report.html"
@@ -110,6 +111,12 @@ def shown(text: str, characters: int = SHOWN_CHARACTERS) -> str:
     return _TRICKY.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
 
 
+def link_to(target: Path, text: str, folder: Path) -> Markup:
+    """Link to another page, relative to the folder of the page that has the link."""
+    address = quote(os.path.relpath(target, folder))
+    return Markup('<a href="{}">{}</a>').format(address, shown(text))
+
+
 def part(name: str) -> str:
     """Read a file of this package."""
     return (files("rollwise.reports") / name).read_text(encoding="utf-8")
@@ -122,6 +129,7 @@ def _environment() -> jinja2.Environment:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["shown"] = shown
+    environment.tests["numeric"] = re.compile(r"([≥±+−-]?\s?[\d.].{,30}|–?)$", re.DOTALL).match
     return environment
 
 

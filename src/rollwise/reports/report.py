@@ -20,6 +20,10 @@ MOST_EVALUATIONS = 12
 """Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
 
 
+UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
+"""What is raised where the records of a run lack what its report needs."""
+
+
 def write_report(
     path: Path,
     goes_on: bool = False,
@@ -43,7 +47,7 @@ def write_report(
     """
     try:
         return _write(path, written or datetime.now().astimezone(), goes_on, reload)
-    except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+    except UNFIT as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
             f"report needs ({one_line(error)}); they may be of another command or release"
@@ -62,17 +66,22 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
     return write_page(
         path,
         "run.html",
-        path.resolve().name,
-        data=charts.data() | prompts | {"exit": with_numbers(config["exit"]), "reload": reload},
-        scripts=("charts.js", "prompts.js", *(["reload.js"] if reload else [])),
-        facts=run_facts(config, folder.read_versions()),
+        data=charts.data()
+        | prompts
+        | {
+            "exit": with_numbers(config["exit"]),
+            "kept": config["records"]["prompts_per_step"],
+            "reload": reload,
+        },
+        scripts=("prompts.js", *(["reload.js"] if reload else [])),
+        facts=run_facts(config, folder.read_versions(), folder.read_started()),
         written=written.isoformat(" ", "seconds"),
         goes_on=goes_on,
         reload=reload,
         has_ended=folder.read_summary() is not None,
-        has_prompts=bool(prompts["prompts"]),
         remarks=charts.remarks,
         findings=findings(lines, config),
+        chart_ids={chart["id"] for chart in charts.charts},
         fewest_steps=FEWEST_STEPS,
         ledger=run_ledger(lines),
         evaluated=_evaluated(lines),
@@ -93,12 +102,10 @@ def _evaluated(lines: Sequence[Row]) -> list[Row]:
 
 
 def _totals(lines: Sequence[Row]) -> Row:
+    names = ("draws", "tokens", "grader_failures", "lost_draws")
     return {
         "steps": lines[-1]["step"],
-        "draws": sum(line.get("draws", 0) for line in lines),
-        "tokens": sum(line.get("tokens", 0) for line in lines),
         "seconds": lines[-1]["elapsed"],
-        "failures": sum(line.get("grader_failures", 0) for line in lines),
-        "lost": sum(line.get("lost_draws", 0) for line in lines),
         "evaluations": sum("heldout" in line for line in lines),
+        **{name: sum(line.get(name, 0) for line in lines) for name in names},
     }

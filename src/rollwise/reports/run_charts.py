@@ -1,13 +1,22 @@
 """The charts of a run, by what its metrics have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rollwise.records import Row
-from rollwise.reports.charts import SMOOTHED, Chart, Floats, chart, evenly, line, moving_mean
+from rollwise.reports.charts import (
+    SMOOTHED,
+    Chart,
+    Floats,
+    chart,
+    described,
+    evenly,
+    line,
+    moving_mean,
+)
 
 MOST_POINTS = 800
 """Points of a line; the steps of a longer run are averaged over spans of equal length."""
@@ -28,9 +37,11 @@ class RunCharts:
 
     Args:
         lines: Its metrics, at least one line.
+        points: The most points of a line.
     """
 
     lines: Sequence[Row]
+    points: int = MOST_POINTS
     charts: list[Chart] = field(default_factory=list)
     grids: dict[str, dict[str, Any]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -39,17 +50,17 @@ class RunCharts:
         self.steps = [row for row in self.lines if row["step"] > 0]
         numbers = np.arange(len(self.steps))
         self._spans = (
-            np.array_split(numbers, min(len(numbers), MOST_POINTS)) if len(numbers) else []
+            np.array_split(numbers, min(len(numbers), self.points)) if len(numbers) else []
         )
         self.smoothed = min(len(numbers), max(SMOOTHED, len(numbers) // 100))
         self._cost = _costs(self.lines)
         self._add_evaluations()
         if self.steps:
             self._add_steps()
-            for make in STEP_CHARTS:
-                made = make(self)
-                if made is not None and not (self._single and made["id"] in OF_GROUPS):
-                    self.charts.append(made)
+            for name in described():
+                if not (self._single and name in OF_GROUPS):
+                    made = MAKERS.get(name, _of_figures)(self, name)
+                    self.charts += [] if made is None else [made]
 
     @property
     def _single(self) -> bool:
@@ -79,23 +90,26 @@ class RunCharts:
 
     def figure(self, label: str, values_S: Floats, colour: int = 0) -> list[dict[str, Any]]:
         """Draw a figure of each step faintly, and its moving mean."""
-        plain = line(label, self.averaged(values_S), style="faint", colour=colour)
+        plain = line(label, self.averaged(values_S), style="points", colour=colour)
         if len(values_S) < 3:
-            return [plain | {"style": "points"}]
+            return [plain]
         smooth = self.averaged(moving_mean(values_S, self.smoothed))
         name = f"{label}, mean of {self.smoothed} steps"
-        return [plain, line(name, smooth, colour=colour, group=label)]
+        own = {"label": "of the step", "style": "faint", "group": name}
+        return [plain | own, line(name, smooth, colour=colour)]
 
     def _add_steps(self) -> None:
         ends = [int(span[-1]) for span in self._spans]
         first = len(self.lines) - len(self.steps)
         if len(self.steps) > 2:
-            self.remarks.append(f"Thick lines are means of {self.smoothed} steps.")
-        self.grids["steps"] = {name: cost[first:][ends] for name, cost in self._cost.items()}
-        if len(self.steps) > MOST_POINTS:
             self.remarks.append(
-                f"Each point of a chart is the mean of about {len(self.steps) / MOST_POINTS:.0f} "
-                f"steps: the run has {len(self.steps):,}, and {MOST_POINTS} points are shown."
+                f"Thick lines are means of {self.smoothed} steps, thin ones single steps."
+            )
+        self.grids["steps"] = {name: cost[first:][ends] for name, cost in self._cost.items()}
+        if len(self.steps) > self.points:
+            self.remarks.append(
+                f"Each point of a chart is the mean of about {len(self.steps) / self.points:.0f} "
+                f"steps: the run has {len(self.steps):,}, and {self.points} points are shown."
             )
 
     def _add_evaluations(self) -> None:
@@ -119,11 +133,8 @@ class RunCharts:
             )
             for name in figures[0]
         ]
-        about = "On problems that are never trained on; bands are 95 % intervals over problems."
-        title = "Held-out accuracy"
-        self.charts.append(
-            chart("heldout", title, lines, "evaluations", about=about, low=0, high=1, wide=True)
-        )
+        self.charts.append(chart("heldout", lines, "evaluations"))
+        self.remarks.append("Bands are 95 % intervals over problems.")
 
 
 def _mean(values: Floats) -> float:
@@ -140,39 +151,30 @@ def _costs(lines: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _simple(
-    name: str, title: str, *figures: tuple[str, str], **others: Any
-) -> Callable[[RunCharts], Chart | None]:
-    """Make a chart of figures that a step has under a name: (name, label) of each."""
-
-    def make(run: RunCharts) -> Chart | None:
-        known = [(figure, label) for figure, label in figures if run.known(figure)]
-        lines = [
-            part
-            for colour, (figure, label) in enumerate(known)
-            for part in run.figure(label, run.values(figure), colour)
-        ]
-        return chart(name, title, lines, **others) if lines else None
-
-    return make
+def _of_figures(run: RunCharts, name: str) -> Chart | None:
+    """Draw figures that steps have."""
+    figures = described()[name].get("figures", {})
+    known = [(figure, label) for figure, label in figures.items() if run.known(figure)]
+    lines = [
+        part
+        for colour, (figure, label) in enumerate(known)
+        for part in run.figure(label, run.values(figure), colour)
+    ]
+    return chart(name, lines) if lines else None
 
 
-def _draws(run: RunCharts) -> Chart | None:
+def _draws(run: RunCharts, name: str) -> Chart:
     rounds = max((len(row["draws_by_round"]) for row in run.steps), default=0)
     if rounds > 1:
+        by_round = [[*row["draws_by_round"], *[None] * rounds] for row in run.steps]
         lines = [
-            line(
-                f"round {r + 1}",
-                run.averaged(run.of_steps([_at(row["draws_by_round"], r) for row in run.steps])),
-            )
+            line(f"round {r + 1}", run.averaged(run.of_steps([each[r] for each in by_round])))
             for r in range(rounds)
         ]
-        title = "Draws of a prompt, by round"
-        return chart("draws", title, lines, low=0, stacked=True)
+        return chart(name, lines, **described()["rounds"])
     surplus = _per_prompt(run, [row["surplus_draws"] for row in run.steps])
     lines = run.figure("all", run.values("draws_per_prompt"))
-    lines += run.figure("surplus", surplus, colour=1)
-    return chart("draws", "Draws of a prompt", lines, low=0)
+    return chart(name, lines + run.figure("surplus", surplus, colour=1))
 
 
 def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
@@ -180,11 +182,7 @@ def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
     return run.of_steps(counts) / prompts
 
 
-def _at(values: Sequence[float], place: int) -> float | None:
-    return values[place] if place < len(values) else None
-
-
-def _exits(run: RunCharts) -> Chart:
+def _exits(run: RunCharts, name: str) -> Chart:
     lines = [
         line(
             reason,
@@ -193,23 +191,19 @@ def _exits(run: RunCharts) -> Chart:
         )
         for reason, colour in (("satisfied", 2), ("exhausted", 1), ("futile", 7))
     ]
-    about = (
-        "Why sampling of a prompt ended: the exit rule was met, the draws were spent, or it was "
-    )
-    about += "given up."
-    return chart("exits", "Exits", lines, about=about, unit="share", low=0, high=1, stacked=True)
+    return chart(name, lines)
 
 
-def _seconds(run: RunCharts) -> Chart:
+def _seconds(run: RunCharts, name: str) -> Chart:
     phases = list(dict.fromkeys(phase for row in run.steps for phase in row["seconds"]))
     lines = [
         line(phase, run.averaged(run.of_steps([row["seconds"].get(phase, 0) for row in run.steps])))
         for phase in phases
     ]
-    return chart("seconds", "Seconds of a step, by phase", lines, low=0, stacked=True)
+    return chart(name, lines)
 
 
-def _competence(run: RunCharts) -> Chart | None:
+def _competence(run: RunCharts, name: str) -> Chart | None:
     if not run.known("competence"):
         return None
     low, middle, high = (run.averaged(run.values(f"difficulty_p{q}")) for q in (10, 50, 90))
@@ -217,109 +211,41 @@ def _competence(run: RunCharts) -> Chart | None:
         line("difficulty: median, 10 to 90 %", middle, low=low, high=high, colour=1),
         line("competence", run.averaged(run.values("competence"))),
     ]
-    return chart("competence", "Difficulty of the prompts, competence of the model", lines)
+    return chart(name, lines)
 
 
-def _calibration(
-    name: str, title: str, label: str, about: str, diagonal: bool
-) -> Callable[[RunCharts], Chart | None]:
+def _calibration(run: RunCharts, name: str) -> Chart | None:
     """Pass rates against what was believed: of the first, middle and last third of the steps."""
-
-    def make(run: RunCharts) -> Chart | None:
-        thirds = [third for third in np.array_split(np.arange(len(run.steps)), 3) if len(third)]
-        pairs = [
-            np.array([pair for at in third for pair in run.steps[at].get(name) or ()], dtype=float)
-            for third in thirds
-        ]
-        found = [part.reshape(-1, 2)[:, 0] for part in pairs if part.size]
-        if not found:
-            return None
-        believed = np.concatenate(found)
-        low, high = (0.0, 1.0) if diagonal else (believed.min(), believed.max())
-        ends = np.linspace(low, high, BINS + 1)
-        middles = (ends[:-1] + ends[1:]) / 2
-        run.grids[name] = {label: middles}
-        lines = [line("as expected", middles, style="dashed", colour=7)] if diagonal else []
-        for colour, (third, part) in enumerate(zip(thirds, pairs, strict=True)):
-            first, last = run.steps[third[0]]["step"], run.steps[third[-1]]["step"]
-            which = np.clip(np.digitize(part.reshape(-1, 2)[:, 0], ends) - 1, 0, BINS - 1)
-            rates = [_mean(part.reshape(-1, 2)[which == place, 1]) for place in range(BINS)]
-            span = f"steps {first} to {last}" if first != last else f"step {first}"
-            lines.append(line(span, rates, colour=colour, points=True))
-        return chart(name, title, lines, name, about=about, unit="share", low=0, high=1)
-
-    return make
+    thirds = [third for third in np.array_split(np.arange(len(run.steps)), 3) if len(third)]
+    pairs = [
+        np.array([pair for at in third for pair in run.steps[at].get(name) or ()], dtype=float)
+        for third in thirds
+    ]
+    found = [part.reshape(-1, 2)[:, 0] for part in pairs if part.size]
+    if not found:
+        return None
+    believed = np.concatenate(found)
+    is_rate = name == "pass_rate_by_expected"
+    low, high = (0.0, 1.0) if is_rate else (believed.min(), believed.max())
+    ends = np.linspace(low, high, BINS + 1)
+    middles = (ends[:-1] + ends[1:]) / 2
+    run.grids[name] = {described()[name]["xlabel"]: middles}
+    lines = [line("as expected", middles, style="dashed", colour=7)] if is_rate else []
+    for colour, (third, part) in enumerate(zip(thirds, pairs, strict=True)):
+        first, last = run.steps[third[0]]["step"], run.steps[third[-1]]["step"]
+        which = np.clip(np.digitize(part.reshape(-1, 2)[:, 0], ends) - 1, 0, BINS - 1)
+        rates = [_mean(part.reshape(-1, 2)[which == place, 1]) for place in range(BINS)]
+        span = f"steps {first} to {last}" if first != last else f"step {first}"
+        lines.append(line(span, rates, colour=colour, points=True))
+    return chart(name, lines, name)
 
 
-STEP_CHARTS: Sequence[Callable[[RunCharts], Chart | None]] = (
-    _simple(
-        "reward",
-        "Reward of the first draws",
-        ("reward", "reward"),
-        about="An ordinary sample of the policy, on the prompts that were chosen.",
-        low=0,
-    ),
-    _simple(
-        "belief",
-        "Belief quality",
-        ("belief_skill", "Brier skill score"),
-        about="1: every response was foreseen; 0: no better than one pass rate for all prompts of "
-        "the step; below 0: worse.",
-        high=1,
-    ),
-    _simple(
-        "zero_variance",
-        "Zero-variance groups",
-        ("zero_variance_first", "first draws"),
-        ("zero_variance_after", "groups trained on"),
-        about="Share of prompts whose responses all have one reward.",
-        unit="share",
-        low=0,
-        high=1,
-    ),
-    _exits,
-    _draws,
-    _simple("tokens", "Tokens of a step", ("tokens", "tokens"), low=0),
-    _simple(
-        "response_tokens",
-        "Length of a response",
-        ("response_tokens", "tokens"),
-        about="Of the first draws.",
-        low=0,
-    ),
-    _simple(
-        "truncated",
-        "Truncated responses",
-        ("truncated", "truncated"),
-        about="Share of the first draws that were cut at the limit of new tokens.",
-        unit="share",
-        low=0,
-    ),
-    _simple("entropy", "Entropy", ("entropy", "nats a token"), low=0),
-    _simple(
-        "clipping",
-        "Clipping",
-        ("clip_fraction", "clipped tokens"),
-        ("importance_truncated", "importance weights at the cap"),
-        unit="share",
-        low=0,
-    ),
-    _simple("gradient", "Norm of the gradient", ("grad_norm", "norm"), low=0),
-    _competence,
-    _calibration(
-        "pass_rate_by_expected",
-        "Pass rate against what was expected",
-        "expected pass rate",
-        "Where the belief is right, a line follows the dashed one.",
-        diagonal=True,
-    ),
-    _calibration(
-        "pass_rate_by_difficulty",
-        "Pass rate against difficulty",
-        "difficulty",
-        "Where the difficulties are right, a line falls.",
-        diagonal=False,
-    ),
-    _seconds,
-)
-"""Each returns None for a run without its figures."""
+MAKERS: Mapping[str, Callable[[RunCharts, str], Chart | None]] = {
+    "exits": _exits,
+    "draws": _draws,
+    "competence": _competence,
+    "pass_rate_by_expected": _calibration,
+    "pass_rate_by_difficulty": _calibration,
+    "seconds": _seconds,
+}
+"""Charts of more than figures of steps; each returns None for a run without what it shows."""

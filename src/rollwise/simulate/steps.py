@@ -34,7 +34,7 @@ class StepFigures:
         zero_variance_first: Share of prompts whose first draws have one reward; NaN where each
             prompt has a single response, whose reward is always one.
         zero_variance_after: Share of prompts whose groups have; NaN likewise.
-        trained: Responses trained on.
+        trained: Responses trained on, those of zero-variance groups left out.
         movement: M = Σ A·(r − p) over these: how far the step moves along the gradient of the
             expected reward.
         noise: N = √(Σ A²): the size of the rest.
@@ -74,7 +74,7 @@ class StepFigures:
         return cls(
             **own,
             seconds=step.metrics["seconds"]["sampling"],
-            trained=float(sum(len(group.members) for group in groups)),
+            trained=float(sum(group.trained for group in groups)),
             movement=movement,
             noise=float(np.sqrt(squares)),
         )

@@ -1,7 +1,8 @@
 """Compare methods by the curves of their runs: held-out accuracy against what it cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,12 @@ class Curve:
         accuracy: avg@k, shape (E,).
         costs: What was spent until each evaluation, shape (E,) for each of `COSTS`, and of
             `PROCESSOR` where each step has recorded it.
+        folder: Of the run, if it is known.
     """
 
     accuracy: Floats
     costs: Mapping[str, Floats]
+    folder: Path | None = None
 
     @classmethod
     def of_metrics(cls, metrics: Iterable[Row]) -> "Curve":
@@ -246,6 +249,7 @@ def compare_methods(
         chosen: The settings that each method was given of those that it could choose from.
     """
     base = curves[baseline]
+    own_target = target is None
     if target is None:
         target = float(np.mean([curve.end for curve in base.values()]))
     costs = _common_costs(curves)
@@ -253,6 +257,10 @@ def compare_methods(
         name: _result(own, base if name != baseline else None, base, target, costs)
         for name, own in curves.items()
     }
+    if own_target:  # it has this accuracy, by its definition, once it has spent everything
+        whole = Reached(Estimate(1.0, 1.0, 1.0), len(base))
+        spent = dict.fromkeys(costs, whole)
+        results[baseline] = replace(results[baseline], reached=spent)
     return Comparison(curves, baseline, target, results, chosen or {})
 
 

@@ -1,14 +1,19 @@
 """Start and resume runs: make the model, the data, the engine, the grader and the rest of a run."""
 
 import logging
+import os
 from pathlib import Path
+
+import torch
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError, RunError
 from rollwise.models.building import build
+from rollwise.models.loading import pick_device
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
+from rollwise.records.folder import describe_start
 from rollwise.records.history import with_history
 from rollwise.tasks.columns import feature_columns
 from rollwise.training.backend import Backend
@@ -66,7 +71,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         _check_end(config, step, folder)
     engine = parts.engine
     if checkpoint is None:
-        folder.create(settings)
+        folder.create(settings, describe_start(_device_in_words(config)))
     else:
         folder.remove_summary()
         folder.write_config(settings)
@@ -88,6 +93,15 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         spent=spent,
         parts=parts,
     )
+
+
+def _device_in_words(config: TrainConfig) -> str:
+    if config.backend.type != "local":
+        return str(config.backend.type)
+    device = pick_device(config.model.device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type.upper()} ({os.cpu_count()} cores)"
 
 
 def _check_end(config: TrainConfig, done: int, folder: RunFolder) -> None:

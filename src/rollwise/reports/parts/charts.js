@@ -1,72 +1,8 @@
-"use strict";
-// Charts with hover, zoom, a legend that switches lines, keys, and a table behind each.
-
-const report = JSON.parse(document.getElementById("data").textContent);
+// Charts with hover, zoom, a legend that switches lines, keys, touch, and a table behind each.
 const MOST_ROWS = 200;
-const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
-
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "text") element.textContent = value;
-    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
-
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-// A line's colour and dash, or a point's colour and shape: eight colours, then the same ones with the next dash or shape.
-const COLOURS = 8;
-const DASHES = [[], [12, 4], [2, 3], [12, 3, 2, 3]];
-const SHAPES = ["circle", "square", "triangle", "cross"];
-const DASHED = [6, 5];
-
-function hue(line) { return `--c${line.colour % COLOURS}`; }
-
-function pattern(line) { return Math.floor(line.colour / COLOURS) % DASHES.length; }
-
-function dashOf(line) { return line.style === "dashed" ? DASHED : DASHES[pattern(line)]; }
-
-// The outline of a shape of radius r around (x, y), as an SVG path.
-function outline(shape, x, y, r) {
-  if (shape === "circle") return `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`;
-  if (shape === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
-  if (shape === "triangle") return `M${x} ${y - r}l${r} ${2 * r}h${-2 * r}z`;
-  return `M${x - r} ${y - r}l${2 * r} ${2 * r}M${x + r} ${y - r}l${-2 * r} ${2 * r}`;
-}
-
-// 1234567 -> 1.23M; never an exponent.
-function short(value, digits = 3) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  const size = Math.abs(value);
-  if (size === 0) return "0";
-  for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (size >= unit * 0.9995) return trim(value / unit, digits) + name;
-  }
-  if (size < 1e-6) return trim(value * 1e9, digits) + " n";
-  if (size < 1e-3) return trim(value * 1e6, digits) + " µ";
-  return trim(value, digits);
-}
-
-function trim(value, digits) {
-  const whole = Math.max(1, Math.floor(Math.log10(Math.abs(value))) + 1);
-  return String(Number(value.toFixed(Math.max(0, Math.min(9, digits - (Math.abs(value) < 1 ? Math.floor(Math.log10(Math.abs(value))) + 1 : whole))))));
-}
-
-function shownValue(value, unit) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  return unit === "share" ? trimmedPercent(value) : short(value, 4);
-}
-
-function trimmedPercent(value) {
-  const percent = value * 100;
-  return (percent === 0 ? "0" : Math.abs(percent) < 0.1 ? percent.toFixed(2) : percent.toFixed(1)) + " %";
-}
+// The distances that the ticks of an axis may have: 1, 2 and 5 times the powers of ten.
+const DISTANCES = Array.from({ length: 18 }, (_, at) => [1, 2, 5].map((digit) => Number(`${digit}e${at - 6}`))).flat();
+const WHOLE = DISTANCES.filter((distance) => distance >= 1);
 
 const charts = new Map();
 const view = { axis: "steps", low: null, high: null };
@@ -80,8 +16,10 @@ class Chart {
     this.plot = make("div", { class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart" });
     this.legend = make("ul", { class: "legend" });
     this.table = make("details", { class: "more", ontoggle: () => this.fillTable() }, make("summary", { text: "Table" }));
-    this.figure = make("figure", { class: spec.wide ? "chart wide" : "chart", id: `chart-${spec.id}` }, make("figcaption", { text: spec.title }), make("p", { class: "about", text: spec.about || "" }), this.plot, this.spoken, this.legend, this.table);
+    this.figure = make("figure", { class: spec.wide ? "chart wide" : "chart", id: `chart-${spec.id}` }, make("figcaption", { text: spec.title }), make("p", { class: "about" }, ...withCode(spec.about || "")), this.plot, this.spoken, this.legend, this.table);
     this.plot.addEventListener("keydown", (event) => this.onKey(event));
+    for (const kind of ["pointerdown", "pointermove"]) this.plot.addEventListener(kind, (event) => this.onTouch(event));
+    this.align();
     this.build();
     this.applyZoom();
     this.describe();
@@ -94,7 +32,20 @@ class Chart {
   get shared() { return "steps" in this.grid; }
   // A line of a group stands behind the button of the one that is named for it.
   get named() { return this.lines.filter((line) => !line.group); }
-  get x() { return this.grid[this.axis]; }
+  // Lines over grids of their own are drawn over the points of all of them.
+  align() {
+    this.x = this.grid[this.axis];
+    const own = this.lines.filter((line) => line.grid);
+    if (!own.length) return;
+    const points = (line) => report.grids[line.grid][this.axis];
+    this.x = [...new Set(own.flatMap(points))].sort((a, b) => a - b);
+    const places = new Map(this.x.map((value, at) => [value, at]));
+    for (const line of own) {
+      line.own ??= line.values;
+      line.values = this.x.map(() => null);
+      points(line).forEach((value, at) => { line.values[places.get(value)] = line.own[at]; });
+    }
+  }
 
   // Columns for uPlot: x, then for each line its value and, where it has one, its band's ends.
   columns() {
@@ -157,7 +108,7 @@ class Chart {
         y: { range: (u, min, max) => this.yRange(min, max) },
       },
       axes: [
-        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, ...(this.axisLabel() === "step" && { incrs: WHOLE }), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
+        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, incrs: () => (this.x.every(Number.isInteger) ? WHOLE : DISTANCES), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
         { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : short(tick))) },
       ],
       cursor: {
@@ -236,6 +187,7 @@ class Chart {
   }
 
   applyZoom() {
+    this.align();
     const own = this.x, last = own.length - 1;
     if (this.shared) this.window = view.low === null ? null : [view.low, view.high];
     this.uplot.axes[0].label = this.axisLabel();
@@ -268,15 +220,24 @@ class Chart {
     this.plot.setAttribute("aria-label", `${this.spec.title}, against ${this.axisLabel()}. ${spans.join("; ")}. Arrow keys read values.`);
   }
 
+  // A line and, where it is the mean of one other line, that line too: each with its own value.
+  shownBy(line) {
+    const others = this.lines.filter((other) => other.group === line.label);
+    return others.length === 1 ? [line, ...others] : [line];
+  }
+
   fillLegend() {
     this.values = [];
     const items = this.named.map((line) => {
-      const value = make("span", { class: "value" });
-      this.values.push(value);
+      const parts = this.shownBy(line).flatMap((each) => {
+        const value = make("span", { class: "value" });
+        this.values.push([each, value]);
+        return [swatch(each, this.spec.stacked), make("span", { text: each.label }), value];
+      });
       const button = make("button", {
         type: "button", "aria-pressed": String(!this.hidden.has(line.key)),
         onclick: () => this.toggle(line.key),
-      }, swatch(line, this.spec.stacked), make("span", { text: line.label }), value);
+      }, ...parts);
       return make("li", {}, button);
     });
     this.at = make("li", { class: "value" });
@@ -296,9 +257,9 @@ class Chart {
     const at = this.uplot.cursor.idx;
     const known = at !== null && at !== undefined && this.values;
     if (!this.values) return "";
-    const words = this.named.map((line, number) => {
-      const text = known ? this.valueAt(line, at) : "";
-      this.values[number].textContent = text;
+    const words = this.values.map(([line, place]) => {
+      const text = known ? this.valueAt(line, line.grid ? nearest(line.values, at) : at) : "";
+      place.textContent = text;
       return `${line.label} ${text}`;
     });
     this.at.textContent = known ? `${this.axisLabel()} ${this.xText(this.x[at])}` : "";
@@ -330,106 +291,31 @@ class Chart {
     event.preventDefault();
   }
 
+  // A finger reads the values where it touches.
+  onTouch(event) {
+    if (event.pointerType !== "touch") return;
+    const { left, top, width } = this.uplot.over.getBoundingClientRect();
+    this.uplot.setCursor({ left: Math.min(width, Math.max(0, event.clientX - left)), top: event.clientY - top });
+  }
+
   fillTable() {
     if (!this.table.open) return;
     const count = this.x.length;
     const shown = Math.min(count, MOST_ROWS);
     const places = Array.from({ length: shown }, (_, at) => (shown < 2 ? 0 : Math.round((at * (count - 1)) / (shown - 1))));
     const head = make("tr", {}, make("th", { class: "number", scope: "col", text: this.axisLabel() }), ...this.lines.map((line) => make("th", { class: "number", scope: "col", text: line.label })));
-    const rows = places.map((at) => make("tr", {}, make("th", { class: "number", scope: "row", text: this.xText(this.x[at]) }), ...this.lines.map((line) => make("td", { class: "number", text: this.valueAt(line, at) }))));
+    const rows = places.map((at) => make("tr", {}, make("th", { class: "number", scope: "row", "data-sort": this.x[at], text: this.xText(this.x[at]) }), ...this.lines.map((line) => make("td", { class: "number", "data-sort": line.values[at] ?? "", text: this.valueAt(line, at) }))));
     const note = shown < count ? make("p", { class: "soft", text: `${shown} of ${count} points, evenly spaced.` }) : null;
     const box = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Table: ${this.spec.title}` }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
     this.table.replaceChildren(this.table.firstElementChild, ...(note ? [note, box] : [box]));
+    makeSortable(box.firstElementChild);
   }
 }
 
-// What fills an area: its colour, or stripes of it where the colours repeat.
-function filling(line) {
-  if (!pattern(line)) return colour(hue(line));
-  const size = 6 * devicePixelRatio, tile = make("canvas", { width: size, height: size }), ctx = tile.getContext("2d");
-  ctx.fillStyle = colour("--paper");
-  ctx.fillRect(0, 0, size, size);
-  ctx.fillStyle = colour(hue(line));
-  if (pattern(line) !== 2) ctx.fillRect(0, 0, size, size / 2);
-  if (pattern(line) !== 1) ctx.fillRect(0, 0, size / 2, size);
-  return ctx.createPattern(tile, "repeat");
-}
-
-// What a line, a point or an area looks like, for the legend.
-function swatch(line, stacked) {
-  const draw = (name, attributes) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    return element;
-  };
-  const drawing = draw("svg", { width: 26, height: 10, "aria-hidden": "true" });
-  const stroke = `var(${hue(line)})`;
-  if (line.style === "points") drawing.append(draw("path", { d: outline(SHAPES[pattern(line)], 13, 5, 3.5), stroke, fill: stroke, "stroke-width": 1.5 }));
-  else drawing.append(draw("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke, "stroke-width": stacked ? 10 : 2.5, "stroke-dasharray": dashOf(line).join(" ") }));
-  return drawing;
-}
-
-// Zoom all charts that share the axis; null shows all.
-function zoom(low, high) {
-  view.low = low === null || high === null || !(high > low) ? null : low;
-  view.high = view.low === null ? null : high;
-  for (const each of charts.values()) if (each.shared) { each.applyZoom(); each.describe(); }
-  showZoom();
-}
-
-let controls = null;
-
-function showZoom() {
-  if (!controls) return;
-  const number = (value) => (value === null ? "" : String(Math.round(value * 100) / 100));
-  controls.low.value = number(view.low);
-  controls.high.value = number(view.high);
-}
-
-function addControls() {
-  const place = document.getElementById("chart-controls");
-  const main = report.grids.steps || report.grids.evaluations;
-  if (!main) return;
-  const axes = Object.keys(main);
-  const read = () => {
-    const ends = Object.values(main[view.axis]);
-    const typed = [controls.low.value, controls.high.value].map((text) => (text === "" ? null : Number(text)));
-    if (typed[0] === null && typed[1] === null) zoom(null, null);
-    else zoom(typed[0] ?? ends[0], typed[1] ?? ends[ends.length - 1]);
-  };
-  controls = {
-    axis: make("select", { id: "chart-axis", onchange: (event) => { view.axis = event.target.value; zoom(null, null); for (const each of charts.values()) each.fillTable(); } },
-      ...axes.map((name) => make("option", { value: name, text: name }))),
-    low: make("input", { id: "chart-from", type: "number", step: "any", onchange: read }),
-    high: make("input", { id: "chart-to", type: "number", step: "any", onchange: read }),
-  };
-  view.axis = axes[0];
-  place.replaceChildren(
-    make("label", {}, "against", controls.axis), make("label", {}, "from", controls.low), make("label", {}, "to", controls.high),
-    make("button", { type: "button", id: "chart-all", text: "Show all", onclick: () => zoom(null, null) }),
-  );
-}
-
-function showCharts() {
-  const place = document.getElementById("chart-list");
-  for (const spec of report.charts) {
-    const host = document.getElementById(`place-${spec.id}`) || place;
-    const made = new Chart(spec);
-    charts.set(spec.id, made);
-    host.append(made.figure);
-    made.resize();
+// The place of the known value next to a place.
+function nearest(values, at) {
+  for (let far = 0; far < values.length; far++) {
+    for (const place of [at - far, at + far]) if (values[place] !== null && values[place] !== undefined) return place;
   }
+  return at;
 }
-
-function redraw() {
-  for (const each of charts.values()) each.uplot.redraw(false);
-  if (typeof histories !== "undefined") for (const each of histories) each.uplot.redraw(false);
-}
-
-if (document.getElementById("chart-list")) {
-  addControls();
-  showCharts();
-}
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "print"; redraw(); });
-addEventListener("afterprint", () => { delete document.documentElement.dataset.theme; redraw(); });

@@ -1,0 +1,137 @@
+"""The other reports in a browser: of several runs, of evaluations, of comparisons and plans."""
+
+import pytest
+from in_browser import HOSTILE_NAME, SIZES, choose, run_script, wait_for
+from test_evaluation_report import FOUR, evaluation
+from test_report import make_run
+from test_runs_report import compared
+
+from rollwise.reports import write_reports
+from rollwise.reports.methods import write_simulation_report
+from rollwise.statistics import Estimate
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def write_simulated(path, names):
+    """Write the report of a plan, in which each method is unlike the others."""
+    methods = {}
+    for at, name in enumerate(names):
+        mean = Estimate(1.0 + at, 0.9 + at, 1.1 + at)
+        methods[name] = dict.fromkeys(("tokens", "seconds", "signal"), mean)
+    tables = [("A table", ["method", "a step"], [[name, "0.5\n[0.4, 0.6]"] for name in names])]
+    costs = ("tokens", "seconds")
+    return write_simulation_report(path, methods, costs, {}, ["A sentence."], tables)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
+    names = [f"method {number}" for number in range(20)]
+    ends = {name: [at / 20] for at, name in enumerate(names)}
+    page = show(compared(tmp_path / "c", ends), theme=theme)
+    looks = run_script(
+        page,
+        "[...document.querySelectorAll('#chart-accuracy-tokens .legend svg')].map((s) => "
+        "getComputedStyle(s.firstChild).stroke + s.firstChild.getAttribute('stroke-dasharray'))",
+    )
+    assert len(looks) == len(set(looks)) == 21  # and the target
+    drawn = run_script(
+        page,
+        "charts.get('accuracy-tokens').uplot.series.filter((s) => / [0-9]+$/.test(s.label))"
+        ".map((s) => s.stroke() + s.dash)",
+    )
+    assert len(drawn) == len(set(drawn)) == 20
+
+    (tmp_path / "p").mkdir()
+    page = show(write_simulated(tmp_path / "p", names), theme=theme)
+    shapes = run_script(
+        page,
+        "[...document.querySelectorAll('#chart-signal-tokens .legend path')].map((p) => "
+        "getComputedStyle(p).stroke + p.getAttribute('d'))",
+    )
+    assert len(shapes) == len(set(shapes)) == 20
+
+
+@pytest.mark.parametrize(("width", "theme"), SIZES)
+def test_the_other_reports_open_too(show, tmp_path, width, theme):
+    ends = {HOSTILE_NAME: [0.5, 0.6], "other": [0.7, 0.8]}
+    (tmp_path / "p").mkdir()
+    (tmp_path / "e").mkdir()
+    simulated = write_simulated(tmp_path / "p", [HOSTILE_NAME, "other"])
+    evaluated = evaluation(tmp_path / "e", FOUR, 0.25, ["12", "7", "", "12"], HOSTILE_NAME)
+    make_run(tmp_path / "r" / HOSTILE_NAME.replace("/", ""), steps=12)
+    make_run(tmp_path / "r/other", steps=3, learner={"learning_rate": 3e-4})
+    several = write_reports(tmp_path / "r")
+    comparison = compared(tmp_path / "c", ends)
+    for report, charts in ((comparison, 4), (simulated, 2), (evaluated, 2), (several, 3)):
+        page = show(report, width, theme)
+        assert run_script(page, "charts.size") == charts
+        assert run_script(page, "controls !== null") == (report == several)  # one axis elsewhere
+        assert run_script(page, "document.documentElement.scrollWidth") <= width
+        assert run_script(page, "document.querySelectorAll('.chart canvas').length") == charts
+
+
+def column(page, at):
+    rows = "[...document.querySelector('main table').tBodies[0].rows]"
+    return run_script(page, f"{rows}.map((row) => row.cells[{at}].innerText)")
+
+
+@pytest.mark.parametrize(("width", "theme"), SIZES)
+def test_runs_are_sorted_by_any_column_and_drawn_over_the_same_axis(show, tmp_path, width, theme):
+    for name, steps in (("a", 9), ("b", 12), ("c", 3)):
+        make_run(tmp_path / name, steps=steps, more={"reward": steps / 12})
+    page = show(write_reports(tmp_path), width, theme)
+    assert column(page, 0) == ["a", "b", "c"]
+    steps = "document.querySelectorAll('main th .sort')[6]"
+    for wanted, direction in ((["3", "9", "12"], "ascending"), (["12", "9", "3"], "descending")):
+        run_script(page, f"{steps}.click()")
+        assert column(page, 6) == wanted
+        assert run_script(page, f"{steps}.parentElement.ariaSort") == direction
+    assert run_script(page, "document.querySelector('main td a').href").endswith("/b/report.html")
+
+    assert run_script(page, "charts.get('reward').x") == list(range(1, 13))
+    choose(page, "chart-axis", "minutes")
+    assert run_script(page, "charts.get('heldout').x") == [0.2, 3.5, 9.5, 12.5]
+    page.execute_script("charts.get('reward').uplot.setCursor({left: 10000, top: 5})")
+    page.find_element("css selector", "#chart-reward .plot").send_keys("\ue010")  # End
+    legend = "document.querySelector('#chart-reward .legend').innerText"
+    shown = run_script(page, legend).split()  # beyond its end, a run has the value of its end
+    assert [shown[shown.index(name) + 1] for name in "abc"] == ["0.75", "1", "0.25"]
+
+
+def test_every_table_is_sorted_by_numbers_by_texts_and_with_nothing_last(show, tmp_path):
+    cells = ["12", "≥ 3.5", "1,000", "–", "+0.5 [0.1, 2]", "−7", "text", "40 %"]
+    tables = [("A table", ["name", "value"], [[f"n{at}", cell] for at, cell in enumerate(cells)])]
+    mean = Estimate(1.0, 0.9, 1.1)
+    methods = {"m": dict.fromkeys(("tokens", "signal"), mean)}
+    page = show(write_simulation_report(tmp_path, methods, ("tokens",), {}, [], tables))
+    run_script(page, "document.querySelectorAll('main th .sort')[1].click()")
+    assert column(page, 1) == ["−7", "+0.5 [0.1, 2]", "≥ 3.5", "12", "40 %", "1,000", "text", "–"]
+    run_script(page, "document.querySelectorAll('main th .sort')[1].click()")
+    assert column(page, 1)[0] == "1,000" and column(page, 1)[-1] == "–"
+
+
+@pytest.mark.parametrize(("width", "theme"), SIZES)
+def test_responses_of_an_evaluation_are_filtered_and_show_what_was_read(
+    show, tmp_path, width, theme
+):
+    page = show(evaluation(tmp_path, FOUR, 0.25, ["12", "7", "", "12"]), width, theme)
+    row = run_script(page, "document.querySelector('.prompt summary').innerText")
+    assert "pass rate 0.500 of 4 responses · baseline 0.250 · math500 · level 2" in row
+    texts = "[...document.querySelectorAll('.response pre')].map((p) => p.textContent)"
+    for name, wanted in (
+        ("", ["a", "d", "b", "c"]),
+        ("incorrect", ["b", "c"]),
+        ("truncated", ["b"]),
+        ("unanswered", ["c"]),
+    ):
+        choose(page, "prompt-filter", name)
+        run_script(page, "document.querySelector('.prompt').open = true")
+        wait_for(page, "document.querySelector('.response pre') !== null")
+        assert run_script(page, texts) == wanted
+    assert run_script(page, "document.querySelector('.read').innerText") == "no answer found"
+    choose(page, "prompt-filter", "truncated")
+    wait_for(page, "document.querySelector('.read')?.innerText === 'read as the answer: 7'")
+    assert run_script(page, "document.documentElement.scrollWidth") <= width
+    choose(page, "prompt-order", "better")
+    assert run_script(page, "document.getElementById('prompt-count').innerText") == "1 problem"
