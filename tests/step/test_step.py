@@ -6,7 +6,7 @@ import pytest
 import rollwise as rw
 from rollwise.beliefs import Constant
 from rollwise.prompts import Uniform
-from rollwise.step import RolloutCost, StepRecipe, take_step
+from rollwise.step import SINGLE_RESPONSES, RolloutCost, StepRecipe, take_step
 from rollwise.step.outcomes import Completion
 
 KEYS = [f"q{i}" for i in range(40)]
@@ -47,3 +47,15 @@ def test_beliefs_are_shifted_unless_the_recipe_says_otherwise(shifts):
     else:
         assert total == pytest.approx(-10)
     assert {visit["expected"] for visit in step.visits} == {0.5}
+
+
+def test_a_response_that_lacks_what_a_step_needs_is_named():
+    def roll_out(session):
+        while draws := session.next_draws():
+            for draw in draws:
+                session.record(draw, 1.0, "text")
+        return RolloutCost()
+
+    lacks = r"a response must have .* \(rollwise.step.Response\); str lacks tokens, logprobs, trunc"
+    with pytest.raises(TypeError, match=lacks):
+        take_step(StepRecipe(**SINGLE_RESPONSES), Uniform(KEYS, 40), roll_out, 1)

@@ -87,9 +87,18 @@ class Episode:
 
         Args:
             response: An episode, or anything that is a `rollwise.step.Response`.
+
+        Raises:
+            TypeError: It lacks what a response must have; names that.
         """
         if isinstance(response, Episode):
             return response
+        wanted = ("tokens", "logprobs", "truncated")
+        if lacking := [name for name in wanted if not hasattr(response, name)]:
+            raise TypeError(
+                f"a response must have the attributes {', '.join(wanted)} (rollwise.step.Response); "
+                f"{type(response).__name__} lacks {', '.join(lacking)}: {response!r:.80}"
+            )
         span = Span(response.tokens, np.asarray(response.logprobs, np.float32))
         end: End = "truncated" if response.truncated else "done"
         return cls(spans=(span,), usage=Usage(len(response.tokens)), end=end)
