@@ -96,7 +96,7 @@ class Episode:
         wanted = ("tokens", "logprobs", "truncated")
         if lacking := [name for name in wanted if not hasattr(response, name)]:
             raise TypeError(
-                f"a response must have the attributes {', '.join(wanted)} (rollwise.step.Response); "
+                f"a response must have {', '.join(wanted)} (rollwise.step.Response); "
                 f"{type(response).__name__} lacks {', '.join(lacking)}: {response!r:.80}"
             )
         span = Span(response.tokens, np.asarray(response.logprobs, np.float32))
