@@ -100,13 +100,13 @@ def test_the_page_of_settings_has_what_each_kind_changes_and_says_nothing_twice(
     assert re.findall("^# .*", page, re.MULTILINE) == ["# Settings"]
     grading = page.split("### grading\n")[1].split("### ")[0]
     for kind, limit in (("math", 2.0), ("code", 10.0), ("environment", 60.0)):
-        own = grading.split(f"| **`grading.type`** | **`{kind}`** |")[1].split("**`")[0]
-        assert f"| `grading.timeout` | `{limit}` |" in own
+        own = grading.split(f"|**`grading.type`**|**`{kind}`**|")[1].split("**`")[0]
+        assert f"|`grading.timeout`|`{limit}`|" in own
     evaluate = page.split("## `rollwise evaluate`\n")[1].split("## ")[0]
     assert "As for `train`: " in evaluate and "`engine`" in evaluate
-    assert "`model.device`" in evaluate and "| `model.device` |" not in evaluate
+    assert "`model.device`" in evaluate and "|`model.device`|" not in evaluate
     train = page.split("## `rollwise train`\n")[1].split("\n## ")[0]
-    rows = [row for row in train.splitlines() if row.startswith("| `") and "as above" not in row]
+    rows = [row for row in train.splitlines() if row.startswith("|`") and "as above" not in row]
     assert len(set(rows)) == len(rows)
 
 
