@@ -181,7 +181,7 @@ def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random,
         if random.random() < 0.2:
             flying += session.next_draws()
         priority, first = min(
-            (session._dispatcher._priority(p), p.place) for p in session._prompts.values()
+            (session._dispatcher._priority(p), p.position) for p in session._prompts.values()
         )
         draws = session.next_draws(1)
         assert [draw.key for draw in draws] == ([first] if priority < math.inf else [])

@@ -23,7 +23,7 @@ from rollwise.sampling.draws import Key
 STRINGS = [f"prompt {i * 7 % 40}" for i in range(40)]
 KEY_SETS: dict[str, list[Key]] = {
     "strings": [*STRINGS],
-    "places": list(range(40)),
+    "indices": list(range(40)),
     "integers": [(i * 17 + 5) % 41 - 20 for i in range(40)],
     "mixed": [*STRINGS[:20], *range(20)],
 }

@@ -19,7 +19,7 @@ class SampledPrompt:
     Attributes:
         pool: Its responses so far, in draw order.
         tables: Where sampling stops, by the counts in the pool.
-        place: Its place in the session, from 0.
+        position: Its position in the session, from 0.
         seed_prefix: What the seeds of its draws are hashed from, before the index.
         issued: Draws handed out.
         in_flight: Draws handed out and not reported, by index.
@@ -34,7 +34,7 @@ class SampledPrompt:
 
     pool: Pool
     tables: StoppingTables
-    place: int
+    position: int
     seed_prefix: str
     issued: int = 0
     in_flight: dict[int, Draw] = field(default_factory=dict)

@@ -207,7 +207,7 @@ class Streamed(Schedule):
 
 
 class _StreamedDispatcher:
-    """The prompts that may get the next draw: a heap of priorities, and of places for each.
+    """The prompts that may get the next draw: a heap of priorities, and of positions for each.
 
     Many prompts share a priority, and one heap of pairs would compare more and fetch far more from
     memory. Entries that are out of date stay until their turn comes; there are at most two a draw.
@@ -219,7 +219,7 @@ class _StreamedDispatcher:
         self._prompts: list[SampledPrompt] = []
         self._priorities: list[float] = []
         self._order: list[float] = []
-        self._places: dict[float, list[int]] = {}
+        self._positions: dict[float, list[int]] = {}
         self._parked: list[SampledPrompt] = []
         self._most_in_flight: dict[StoppingTables, list[list[int]]] = {}
 
@@ -229,32 +229,32 @@ class _StreamedDispatcher:
         self.changed(prompt)
 
     def changed(self, prompt: SampledPrompt) -> None:
-        place = prompt.place
+        position = prompt.position
         priority = self._priority(prompt)
-        if self._priorities[place] != priority:
-            self._priorities[place] = priority
-            if priority in self._places:
-                heapq.heappush(self._places[priority], place)
+        if self._priorities[position] != priority:
+            self._priorities[position] = priority
+            if priority in self._positions:
+                heapq.heappush(self._positions[priority], position)
             elif priority != _NO_TURN:
                 heapq.heappush(self._order, priority)
-                self._places[priority] = [place]
+                self._positions[priority] = [position]
 
     def next(self, left: int, ahead: bool) -> SampledPrompt | None:
         while ahead and self._parked:
             self.changed(self._parked.pop())
         while self._order:
             priority = self._order[0]
-            places = self._places[priority]
-            while places:
-                place = heapq.heappop(places)
-                if self._priorities[place] != priority:
+            positions = self._positions[priority]
+            while positions:
+                position = heapq.heappop(positions)
+                if self._priorities[position] != priority:
                     continue
-                self._priorities[place] = _NO_TURN
-                prompt = self._prompts[place]
+                self._priorities[position] = _NO_TURN
+                prompt = self._prompts[position]
                 if ahead or _is_certain(prompt):
                     return prompt
                 self._parked.append(prompt)
-            del self._places[heapq.heappop(self._order)]
+            del self._positions[heapq.heappop(self._order)]
         return None
 
     def _priority(self, prompt: SampledPrompt) -> float:
