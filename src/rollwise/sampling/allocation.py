@@ -23,12 +23,8 @@ SMALLEST_SHARE = 1e-100
 class Allocation(ABC):
     """Base class of allocations; one of your own defines `counts` and is a frozen dataclass.
 
-    Attributes:
-        mean_draws: Draws of a prompt, on average.
-        minimum: Draws of a prompt, at least.
-        maximum: Draws of a prompt, at most.
-        pilot: Draws of each prompt by which pass rates are measured first, and which are then
-            discarded. By default 0: pass rates are those that the prompt sampler expects.
+    With a `pilot`, pass rates are measured by so many draws of each prompt, discarded after
+    counting; without, they are those that the prompt sampler expects.
     """
 
     mean_draws: float
@@ -38,11 +34,7 @@ class Allocation(ABC):
 
     @abstractmethod
     def counts(self, pass_rates: ArrayLike) -> Counts:
-        """Return how many responses each prompt gets, shape (P,).
-
-        Args:
-            pass_rates: p̂ of each prompt, shape (P,); NaN where nothing is known.
-        """
+        """Return the responses of each prompt, shape (P,), from pass rates (NaN where unknown)."""
 
 
 @dataclass(frozen=True)
