@@ -86,6 +86,11 @@ class Retiring(PromptSampler):
         return self._solved >= self.visits
 
     @property
+    def chooser(self) -> PromptSampler:
+        """The wrapped sampler's."""
+        return self.sampler.chooser
+
+    @property
     def exhausted(self) -> bool:
         """Whether every prompt has had `max_visits`."""
         return self.max_visits is not None and bool((self._visits >= self.max_visits).all())
