@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief
 from rollwise.beliefs.ratings import RatingSettings
-from rollwise.beliefs.state import Indices, State, array_from_state, from_state
+from rollwise.beliefs.state import Indices, State, from_state, load_into, state_of
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
@@ -138,24 +138,20 @@ class CDAS(RatingSettings, FixedSetSampler):
 
     def own_state(self) -> State:
         walk = self._walk
-        state: State = {
-            "tells": self._tells,
+        return {
             "warmup_epoch": self.warmup_epochs if walk is None else walk.epoch,
             "warmup_position": 0 if walk is None else walk.position,
+            **state_of(self, self._kept()),
         }
-        arrays = {"told": self._told, "last_told": self._last_told}
-        return state | {name: array.copy() for name, array in arrays.items() if array.size}
 
     def load_own_state(self, state: State) -> None:
-        total = len(self.keys)
-        self._tells = int(from_state(state, "tells"))
         epoch, position = from_state(state, "warmup_epoch"), from_state(state, "warmup_position")
         self._walk = self._walk_from(int(epoch), int(position))
         self._told = self._never_told()
-        if self._told.size:
-            self._told = array_from_state(state, "told", (total,), self._told.dtype)
-        if self._last_told.size:
-            self._last_told = array_from_state(state, "last_told", (total,), np.int32)
+        load_into(self, self._kept(), state)
+
+    def _kept(self) -> list[str]:
+        return ["_tells", *(name for name in ("_told", "_last_told") if getattr(self, name).size)]
 
 
 def _with(mask: Mask | None, indices: Indices, total: int) -> Mask | None:

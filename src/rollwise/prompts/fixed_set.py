@@ -74,15 +74,6 @@ class FixedSetSampler(PromptSampler):
             )
 
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
-        """Choose the prompts of the next step, each once.
-
-        Args:
-            count: How many; by default `batch_size`.
-            exclude: Prompts to leave out. If fewer than `count` remain, fewer are returned.
-
-        Raises:
-            ValueError: A count below 1, or a prompt to exclude that is unknown or comes twice.
-        """
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
         indices = self.choose(min(count, len(self.keys)), mask_of(self.index, exclude))
@@ -90,45 +81,20 @@ class FixedSetSampler(PromptSampler):
         return [self.keys[index] for index in indices.tolist()]
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        """Learn how many of the responses drawn for each prompt were correct.
-
-        The prompts need not be those that `ask` returned. One with no draws teaches nothing.
-
-        Args:
-            keys: The prompts of a step, each once.
-            correct: The number of correct responses of each, shape (P,).
-            drawn: The number of all responses of each, shape (P,).
-
-        Raises:
-            TypeError: Counts that are not integers.
-            ValueError: A key that is unknown or comes twice, or a count below 0 or above `drawn`.
-        """
         indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
         if indices.size:
             self.learn(indices, positives, draws)
 
     def metrics(self) -> dict[str, float]:
-        """Return figures worth a plot; by default those of the belief."""
         return self.belief.metrics()
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return the pass rate expected of each prompt now, shape (P,); NaN if unknown.
-
-        Raises:
-            ValueError: A key that is unknown or comes twice.
-        """
         return self.belief.mean(indices_of(self.index, keys)).astype(float)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return α and β of what is believed of each pass rate now, shape (P, 2).
-
-        Raises:
-            ValueError: A key that is unknown or comes twice.
-        """
         return self.belief.priors(indices_of(self.index, keys))
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        """Return the difficulty of each prompt, shape (P,); None if the belief has none."""
         return self.belief.difficulties(indices_of(self.index, keys))
 
     @cached_property
@@ -137,7 +103,6 @@ class FixedSetSampler(PromptSampler):
         return fingerprint(self.keys)
 
     def state_dict(self) -> State:
-        """Return all that is needed to resume, and a fingerprint of the prompts."""
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
@@ -149,24 +114,15 @@ class FixedSetSampler(PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; one that does not fit changes nothing.
-
-        Raises:
-            ValueError: The state lacks something, or its prompts, sampler or belief differ.
-        """
         check_same_prompts(state, self)
         resumed = copy.copy(self)
         resumed.load_own_state(state)
         resumed.asks = int(state.get("asks", 0))
-        self.belief.load_state_dict(self._belief_state(state))
-        vars(self).update(vars(resumed))
-
-    def _belief_state(self, state: State) -> State:
-        """Return the belief's part."""
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
             raise ValueError(f"the state is of the belief {kind}, this one is {own}")
-        return part_of_state(state, _BELIEF)
+        self.belief.load_state_dict(part_of_state(state, _BELIEF))
+        vars(self).update(vars(resumed))
 
     @abstractmethod
     def choose(self, count: int, exclude: Mask | None) -> Indices | NDArray[np.int32]:
@@ -203,15 +159,7 @@ class CountingSampler(FixedSetSampler):
 
 
 def check_same_prompts(state: State, sampler: Any) -> None:
-    """Refuse a state of another kind of sampler or of other prompts.
-
-    Args:
-        state: Of a sampler.
-        sampler: With `keys` and their `fingerprint`.
-
-    Raises:
-        ValueError: Says what differs.
-    """
+    """Refuse the state of another kind of sampler, or of other prompts; says what differs."""
     own, total = type(sampler).__name__, len(sampler.keys)
     if (kind := str(state.get("sampler", own))) != own:
         raise ValueError(f"the state is of the sampler {kind}, this one is {own}")

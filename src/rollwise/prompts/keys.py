@@ -17,12 +17,7 @@ _BLOCK = 1 << 16
 
 
 def number(keys: Iterable[Key]) -> dict[Key, int]:
-    """Number prompts in their order, from 0; NumPy's keys become Python's.
-
-    Raises:
-        TypeError: A key that is neither a string nor an integer (a bool is neither).
-        ValueError: A key occurs twice.
-    """
+    """Number prompts in their order, from 0, each once; NumPy's keys become Python's."""
     indices: dict[Key, int] = {}
     for given in keys:
         key = as_key(given)
@@ -33,11 +28,7 @@ def number(keys: Iterable[Key]) -> dict[Key, int]:
 
 
 def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:
-    """Find the index of each key, shape (P,).
-
-    Raises:
-        ValueError: Keys that are unknown or occur twice; names them.
-    """
+    """Find the index of each key, shape (P,); a `ValueError` names keys unknown or given twice."""
     keys = list(keys)
     found = [index.get(key, -1) for key in keys]
     if -1 in found:
@@ -52,11 +43,7 @@ def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:
 
 
 def mask_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Mask | None:
-    """Say for each prompt whether it is among `keys`, shape (P,); None if none is.
-
-    Raises:
-        ValueError: A key that is unknown or comes twice.
-    """
+    """Say for each prompt whether it is among `keys`, shape (P,); None if none is."""
     indices = indices_of(index, keys)
     if not indices.size:
         return None

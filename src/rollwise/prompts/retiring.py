@@ -87,12 +87,10 @@ class Retiring(PromptSampler):
 
     @property
     def chooser(self) -> PromptSampler:
-        """The wrapped sampler's."""
         return self.sampler.chooser
 
     @property
     def exhausted(self) -> bool:
-        """Whether every prompt has had `max_visits`."""
         return self.max_visits is not None and bool((self._visits >= self.max_visits).all())
 
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
@@ -117,7 +115,7 @@ class Retiring(PromptSampler):
         return {self.keys[index] for index in np.flatnonzero(mask).tolist()}
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        """Pass results to the wrapped sampler, and count each prompt's solved visits in a row."""
+
         indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
         self._visits[indices] += 1
@@ -128,19 +126,19 @@ class Retiring(PromptSampler):
         self._solved[indices] = np.where(solved, streak, 0)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return what the wrapped sampler expects, shape (P,)."""
+
         return self.sampler.expected_pass_rates(keys)
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        """Return what the wrapped sampler says of difficulties, shape (P,), or None."""
+
         return self.sampler.difficulties(keys)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return what the wrapped sampler believes, shape (P, 2)."""
+
         return self.sampler.pass_rate_priors(keys)
 
     def state_dict(self) -> State:
-        """Return the wrapped sampler's state, and the solved visits in a row of each prompt."""
+
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
@@ -151,11 +149,7 @@ class Retiring(PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; one that does not fit changes nothing.
 
-        Raises:
-            ValueError: Says what the state lacks, or how its prompts or sampler differ.
-        """
         check_same_prompts(state, self)
         solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
         visits = array_from_state(state, "visits", self._visits.shape, np.int32)

@@ -88,8 +88,7 @@ class PromptSampler(ABC):
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Return α and β of a Beta distribution of each prompt's pass rate now, shape (P, 2).
 
-        By default an expected pass rate counts as 4 responses; where none is
-        expected, α = β = 1: every pass rate is as likely.
+        By default an expected pass rate counts as 4 responses; where none is expected, α = β = 1.
         """
         return priors_around(self.expected_pass_rates(keys))
 

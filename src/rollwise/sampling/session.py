@@ -200,9 +200,7 @@ class RolloutSession:
                 self._end(prompt)
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
-        """Report the result of a draw; returns the draws in flight that are no longer needed.
-
-        Those are to be cancelled, and not recorded.
+        """Report a reward; returns the draws in flight to cancel, which are needed no longer.
 
         Raises:
             ValueError: A reward that is not finite, or a draw that is not in flight.
