@@ -50,7 +50,7 @@ class InProcessEngine(Engine):
         batch_size: The most responses drawn at a time.
 
     Attributes:
-        longest: The most tokens of a prompt and its response that the model takes.
+        context: The most tokens of a prompt and its response that the model takes.
 
     Raises:
         ValueError: Neither the model nor the tokenizer has an end-of-sequence token.
@@ -67,7 +67,7 @@ class InProcessEngine(Engine):
         self.model, self.tokenizer = model, tokenizer
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.batch_size = batch_size
-        self.longest: int = getattr(model.config, "max_position_embeddings", None) or UNKNOWN
+        self.context: int = getattr(model.config, "max_position_embeddings", None) or UNKNOWN
         ends = sorted(end_tokens(model.generation_config, tokenizer))
         self._end_tokens = torch.tensor(ends, device=model.device)
         self._waiting: dict[Draw, Sequence[int]] = {}
@@ -80,9 +80,9 @@ class InProcessEngine(Engine):
         """
         for draw in draws:
             length = len(prompts[draw.key])
-            if not 0 < length < self.longest:
+            if not 0 < length < self.context:
                 raise ValueError(
-                    f"prompt {draw.key!r} must have 1 to {self.longest - 1} tokens, to leave room "
+                    f"prompt {draw.key!r} must have 1 to {self.context - 1} tokens, to leave room "
                     f"for a response in the model's context; it has {length}"
                 )
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)

@@ -62,7 +62,7 @@ class TransformersEngine(InProcessEngine):
         self._batch = ContinuousBatch(
             self.model,
             self.batch_size,
-            self.longest,
+            self.context,
             self.max_new_tokens,
             self.temperature,
             self._end_tokens,

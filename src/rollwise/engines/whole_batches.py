@@ -60,7 +60,7 @@ class WholeBatchEngine(InProcessEngine):
         logprobs = torch.zeros(tokens.shape, device=device)
         lengths = torch.zeros(len(draws), dtype=torch.long, device=device)
         ended = torch.zeros(len(draws), dtype=torch.bool, device=device)
-        room = [self.longest - len(prompts[draw.key]) for draw in draws]
+        room = [self.context - len(prompts[draw.key]) for draw in draws]
         limits = torch.tensor(room, device=device).clamp(max=self.max_new_tokens)
 
         logits, mask, cache = self._prefill(prompts)
