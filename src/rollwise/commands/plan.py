@@ -17,6 +17,7 @@ from rollwise.config import PlanConfig, make_settings
 from rollwise.files import write_text
 from rollwise.records import RunFolder
 from rollwise.reports.methods import write_simulation_report
+from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.simulate.planning import (
     Prices,
     cuts_in_words,
@@ -26,7 +27,6 @@ from rollwise.simulate.planning import (
 )
 from rollwise.simulate.steps import Figures
 from rollwise.simulate.tables import plan_tables
-from rollwise.tasks.pass_rates import RatedPrompt
 
 SIGNAL = (
     "Signal is (how far a step moves along the gradient of the expected reward / its noise)². "
