@@ -1,5 +1,6 @@
 """What the documentation says is so: its code runs, its commands are those that CI runs."""
 
+import json
 import re
 import shlex
 import sys
@@ -150,6 +151,18 @@ def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(tmp_path,
         "a.html: dead link c.html",
         "a.html: loads https://example.com/e.js",
     ]
+
+
+def test_the_search_finds_python_names_by_their_titles_alone(tmp_path, load_script):
+    items = [
+        {"location": f"{page}.html", "title": page, "text": "about beliefs"}
+        for page in ("belief", "rollwise.beliefs")
+    ]
+    (tmp_path / "search.json").write_text(json.dumps({"items": items}))
+    load_script("build_site").shorten_reference_in_search(tmp_path)
+    index = json.loads((tmp_path / "search.json").read_text())
+    assert [item["text"] for item in index["items"]] == ["about beliefs", ""]
+    assert (tmp_path / "search.js").read_text() == f"var __index = {json.dumps(index)}"
 
 
 def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root, load_script):
