@@ -6,11 +6,11 @@ One of ours is added by a line in the registry of its package; nothing here chan
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rollwise.beliefs import BELIEFS, Belief, Features
 from rollwise.config.group import from_recipe
@@ -31,7 +31,6 @@ from rollwise.sampling import (
     as_exit_rule,
 )
 from rollwise.sampling.draws import Key
-from rollwise.sampling.objectives import make_objective
 
 BACKENDS = {
     "local": "rollwise.training.settings:LocalSettings",
@@ -181,30 +180,11 @@ class PromptSection(Typed):
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
 
 
-_OF_OBJECTIVES = {field.name for kind in OBJECTIVES.values() for field in fields(kind)}  # type: ignore[arg-type]
-
-
 class AdvantageSection(Chosen):
     """An objective: how much better than expected a response did."""
 
     tag: ClassVar[str] = "objective"
     objective: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_those_of_others(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Leave out what only another of our objectives has, at its default; refuse other values.
-
-        Raises:
-            ValueError: Says which objectives have the setting.
-        """
-        if cls.kind not in OBJECTIVES.values():
-            return given
-        foreign = {
-            name: given[name] for name in given.keys() & _OF_OBJECTIVES - {*cls.model_fields}
-        }
-        make_objective(given[cls.tag], **foreign)
-        return {name: value for name, value in given.items() if name not in foreign}
 
 
 class EngineSection(Typed):
