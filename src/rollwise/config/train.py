@@ -25,8 +25,8 @@ class TrainConfig(SamplingConfig):
 
     seed: int = from_recipe("seed")
     steps: int = Field(100, ge=1)
-    """Training steps: draw, grade, learn. With `tokens` or `seconds` there is no limit by
-    default."""
+    """Take this many training steps: draw, grade, learn. With `tokens` or `seconds` there is no
+    limit by default."""
     tokens: int | None = Field(None, ge=1)
     """End after the step in which this many response tokens have been drawn."""
     seconds: float | None = Field(None, gt=0)
