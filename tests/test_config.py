@@ -379,7 +379,7 @@ BAD_VALUES = {
     ),
     "a pilot and refilling": (
         {"allocation": {"type": "gvm"}, "group": {"zero_variance": "refill"}},
-        ["`group.zero_variance` = `refill` cannot be combined with"],
+        ["`group.zero_variance`", "`drop` or `keep`", "got `refill`"],
     ),
     "fewer draws than prompts": (
         {"schedule": {"total_draws": 10}},

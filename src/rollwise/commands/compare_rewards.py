@@ -21,9 +21,9 @@ from rollwise.commands.show import (
 from rollwise.config import CompareConfig, make_config
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_simulation_report
+from rollwise.simulate.recorded import RecordedPrompt, read_recorded
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
 from rollwise.simulate.tables import recorded_in_words, replay_in_words, replay_tables
-from rollwise.tasks.recorded import RecordedPrompt, read_recorded
 
 
 def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Console) -> None:
