@@ -33,7 +33,7 @@ class Dropped(BaseException):
 
 @contextmanager
 def raised_after(seconds: float, error: Exception) -> Iterator[None]:
-    """Raise `error` in this block once it has taken so long, by SIGALRM; in the main thread only."""
+    """Raise `error` once this block has taken so long, by SIGALRM; in the main thread alone."""
     if threading.current_thread() is not threading.main_thread() or seconds == math.inf:
         yield
         return
