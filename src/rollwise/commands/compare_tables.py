@@ -24,7 +24,10 @@ def in_words(comparison: Comparison) -> Iterator[str]:
     baseline = comparison.baseline
     for name, result in comparison.results.items():
         if result.difference is None and name != baseline:
-            yield f"{name}: one seed cannot show a difference to {baseline}."
+            if len({*result.seeds} & {*comparison.results[baseline].seeds}) > 1:
+                yield f"{name}: all seeds differ from {baseline} by the same; no interval is known."
+            else:
+                yield f"{name}: one seed cannot show a difference to {baseline}."
         elif result.difference is not None:
             found = f"{name}: {_signed(result.difference)} to {baseline}"
             if result.verdict == "not shown":

@@ -11,6 +11,7 @@ from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, write_page
 from rollwise.reports.runs import run_link
+from rollwise.simulate.tables import number
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
 
@@ -94,7 +95,7 @@ def _runs(path: Path, comparison: Comparison) -> PlainTable:
         [
             run_link(f"{method}, seed {seed}", curve.folder, path),
             f"{curve.end:.3f}",
-            *(f"{curve.costs[cost][-1]:,.0f}" for cost in comparison.costs),
+            *(number(float(curve.costs[cost][-1])) for cost in comparison.costs),
         ]
         for method, curves in comparison.curves.items()
         for seed, curve in sorted(curves.items())

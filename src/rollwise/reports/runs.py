@@ -119,7 +119,7 @@ def _read(name: str, path: Path, page: Path, points: int) -> _Run:
         "steps": str(lines[-1]["step"]),
         "tokens": f"{sum(line.get('tokens', 0) for line in lines):,}",
         "minutes": f"{lines[-1]['elapsed'] / 60:.1f}",
-        "started": folder.read_started().get("date", "–"),
+        "started": folder.read_started().get("date", "–")[:16],
         "method": method(config),
     }
     return _Run(name, config, RunCharts(lines, points), cells)

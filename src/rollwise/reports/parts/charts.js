@@ -174,7 +174,7 @@ class Chart {
     if (min === null) { min = 0; max = 1; }
     const { low, high } = this.spec;
     if (this.spec.stacked) min = Math.min(0, min);
-    const pad = (max - min || Math.abs(max) || 1) * 0.06;
+    const pad = (max - (low ?? min) || Math.abs(max) || 1) * 0.06;
     const ends = this.lines.map((line) => line.bars?.high ?? max);
     return [low ?? min - pad, high ?? Math.max(max, ...ends) + pad];
   }
