@@ -49,9 +49,10 @@ def chart(name: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **oth
 
 
 @cache
-def described() -> dict[str, dict[str, Any]]:
-    """Return what `parts/charts.toml` says of the charts of a run, by their ids."""
-    return tomllib.loads((files("rollwise.reports") / "parts/charts.toml").read_text("utf-8"))
+def described(what: str = "charts") -> dict[str, dict[str, Any]]:
+    """Return what `parts/charts.toml` says of the charts of a run, or such a file of others."""
+    file = files("rollwise.reports") / f"parts/{what}.toml"
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def evenly(count: int, wanted: int) -> list[int]:
