@@ -17,6 +17,7 @@ from rollwise.reports.charts import (
     line,
     moving_mean,
 )
+from rollwise.step.ledger import PLACES
 
 MOST_POINTS = 800
 """Points of a line; the steps of a longer run are averaged over spans of equal length."""
@@ -66,10 +67,6 @@ class RunCharts:
     def _single(self) -> bool:
         """Whether every prompt got a single response."""
         return all(row["draws"] <= row["prompts"] for row in self.steps)
-
-    def data(self) -> dict[str, Any]:
-        """Return what the page's script reads."""
-        return {"charts": self.charts, "grids": self.grids}
 
     def values(self, name: str) -> Floats:
         """Return a figure of each step, shape (S,); NaN where a step has none."""
@@ -203,6 +200,18 @@ def _seconds(run: RunCharts, name: str) -> Chart:
     return chart(name, lines)
 
 
+def _ledger(run: RunCharts, name: str) -> Chart | None:
+    """Draw where the tokens of each step went, as shares; None where all went to one place."""
+    tokens = [row["ledger"]["tokens"] for row in run.steps]
+    lines = []
+    for colour, place in zip((2, 6, 1, 3, 4, 7), PLACES, strict=True):
+        shares = [max(0, each.get(place, 0)) / max(1, sum(each.values())) for each in tokens]
+        if any(shares):
+            values = run.averaged(run.of_steps(shares))
+            lines.append(line(place.replace("_", " "), values, colour=colour))
+    return chart(name, lines) if len(lines) > 1 else None
+
+
 def _competence(run: RunCharts, name: str) -> Chart | None:
     if not run.known("competence"):
         return None
@@ -247,5 +256,6 @@ MAKERS: Mapping[str, Callable[[RunCharts, str], Chart | None]] = {
     "pass_rate_by_expected": _calibration,
     "pass_rate_by_difficulty": _calibration,
     "seconds": _seconds,
+    "ledger": _ledger,
 }
 """Charts of more than figures of steps; each returns None for a run without what it shows."""
