@@ -91,11 +91,11 @@ class Oracle(Belief):
     def __post_init__(self) -> None:
         self.truth = np.full(self.total, 0.5)
 
-    def believe(self, places: Any) -> tuple[Floats, Floats]:
+    def believe(self, indices: Any) -> tuple[Floats, Floats]:
         """Return the true pass rates."""
-        return self.truth[places], np.full(len(self.truth[places]), 1e6)
+        return self.truth[indices], np.full(len(self.truth[indices]), 1e6)
 
-    def learn(self, places: Any, correct: Any, drawn: Any) -> None:
+    def learn(self, indices: Any, correct: Any, drawn: Any) -> None:
         """Do nothing."""
 
 

@@ -32,27 +32,7 @@ def write_reports(path: Path) -> Path:
     """
     if RunFolder(path).has_config or not (found := _runs_within(path)):
         return write_report(path, goes_on=is_locked(path))
-    remarks: list[str] = []
-    configs, rows, charts = [], [], {}
-    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(found)))
-    for name, run in found.items():
-        folder = RunFolder(run)
-        try:
-            config, lines = folder.read_config(), folder.read_metrics()
-            row, drawn = _row(name, folder, config, lines, path), RunCharts(lines, points)
-        except (RunError, *UNFIT) as error:
-            remarks.append(f"Left out is {name}, which has no report: {one_line(error)}.")
-            continue
-        configs.append(flatten(config, "."))
-        rows.append(row)
-        charts[name] = drawn
-    if not rows:
-        raise RunError(f"none of the runs in {path} can be read: {remarks[0]}")
-    settings = differing(configs)
-    if len(settings) > MOST_SETTINGS:
-        remarks.append(f"Of {len(settings)} settings that differ, {MOST_SETTINGS} are shown.")
-    for row, config in zip(rows, configs, strict=True):
-        row |= {name: str(config.get(name, "–")) for name in settings[:MOST_SETTINGS]}
+    rows, charts, remarks = _read(found, path)
     return write_page(
         path,
         "methods.html",
@@ -62,6 +42,37 @@ def write_reports(path: Path) -> Path:
         sentences=remarks,
         tables=[("", list(rows[0]), [list(row.values()) for row in rows])],
     )
+
+
+def _read(
+    found: Mapping[str, Path], page: Path
+) -> tuple[list[Row], dict[str, RunCharts], list[str]]:
+    """Read runs for the page in a folder: a row of cells and the charts of each; what is left out.
+
+    Raises:
+        RunError: None of them can be read.
+    """
+    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(found)))
+    rows, charts, configs, remarks = [], {}, [], []
+    for name, path in found.items():
+        folder = RunFolder(path)
+        try:
+            config, lines = folder.read_config(), folder.read_metrics()
+            row, drawn = _row(name, folder, config, lines, page), RunCharts(lines, points)
+        except (RunError, *UNFIT) as error:
+            remarks.append(f"Left out is {name}, which has no report: {one_line(error)}.")
+            continue
+        rows.append(row)
+        charts[name] = drawn
+        configs.append(flatten(config, "."))
+    if not rows:
+        raise RunError(f"none of the runs in {page} can be read: {remarks[0]}")
+    settings = differing(configs)
+    if len(settings) > MOST_SETTINGS:
+        remarks.append(f"Of {len(settings)} settings that differ, {MOST_SETTINGS} are shown.")
+    for row, config in zip(rows, configs, strict=True):
+        row |= {name: str(config.get(name, "–")) for name in settings[:MOST_SETTINGS]}
+    return rows, charts, remarks
 
 
 def _runs_within(path: Path) -> dict[str, Path]:
