@@ -64,11 +64,9 @@ def write_evaluation_report(
         rows["all problems"] = summary["average"]
     ks, baseline = steps_of_k(summary["samples"]), summary.get("baseline", {})
     others = {name: row["figures"] for name, row in baseline.get("benchmarks", {}).items()}
-    charts = [
-        made
-        for at, (name, row) in enumerate(rows.items())
-        for made in _charts(at, row, others.get(name, {}), ks)
-    ]
+    charts: list[Chart] = []
+    for at, (name, row) in enumerate(rows.items()):
+        charts += _charts(at, row, others.get(name, {}), ks)
     threshold = settings["grading"]["positive_threshold"]
     return write_page(
         path,
@@ -87,7 +85,6 @@ def write_evaluation_report(
             "seed": str(settings["seed"]),
             "command": command("evaluate", EvaluateConfig, settings),
         },
-        summary=summary,
         rows=rows,
         baseline=baseline,
         tables=tables,
@@ -95,33 +92,41 @@ def write_evaluation_report(
     )
 
 
+CHARTS = {
+    "solved": (
+        "Problems solved by k responses",
+        {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"},
+    ),
+    "zero-variance": (
+        "Zero-variance groups of k responses",
+        {"all_correct": "all correct", "all_wrong": "all wrong"},
+    ),
+}
+"""Of each benchmark; that of groups is Figure 2 of Reinforce-Ada (arXiv 2510.04996)."""
+
+
 def _charts(
     place: int, figures: Mapping[str, Any], others: Mapping[str, Any], ks: Sequence[int]
 ) -> Iterator[Chart]:
-    """pass@k and maj@k, and zero-variance groups (Figure 2 of Reinforce-Ada, arXiv 2510.04996)."""
-    solved = {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"}
-    uniform = {"all_correct": "all correct", "all_wrong": "all wrong"}
-    for name, title, names in (
-        ("solved", "Problems solved by k responses", solved),
-        ("zero-variance", "Zero-variance groups of k responses", uniform),
-    ):
+    for name, (title, names) in CHARTS.items():
         lines = []
         for colour, (of, label) in enumerate(names.items()):
-            lines.append(_line(label, [figures.get(f"{of}@{k}") for k in ks], colour))
-            theirs = [others.get(f"{of}@{k}") for k in ks]
-            if any(theirs):
-                lines.append(_line(f"{label}, baseline", theirs, colour) | {"style": "dashed"})
+            for source, words, style in ((figures, "", ""), (others, ", baseline", "dashed")):
+                found = [source.get(f"{of}@{k}") for k in ks]
+                if any(found):
+                    how = {"colour": colour} | ({"style": style} if style else {})
+                    lines.append(_line(label + words, found, **how))
         yield chart(f"{name}-{place}", lines, "k", title=title, low=0, high=1, xpower=2)
 
 
 def _line(
-    label: str, estimates: Sequence[Mapping[str, float] | None], colour: int
+    label: str, estimates: Sequence[Mapping[str, float] | None], **others: Any
 ) -> dict[str, Any]:
     value, low, high = (
-        np.array([np.nan if each is None else each[name] for each in estimates])
+        [np.nan if each is None else each[name] for each in estimates]
         for name in ("value", "low", "high")
     )
-    return line(label, value, low=low, high=high, points=True, colour=colour)
+    return line(label, value, low=np.array(low), high=np.array(high), points=True, **others)
 
 
 def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:

@@ -32,12 +32,8 @@ Samples = dict[tuple[str, int], list[Row]]
 def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
     """Gather the prompts of a run with their visits, newest responses first.
 
-    Args:
-        folder: Of the run.
-        threshold: A response is correct where its reward is above this.
-
-    Returns:
-        `prompts`, and `note`, which says in words what was left out.
+    A response is correct where its reward is above `threshold`. What was left out is said in the
+    `note` beside the `prompts`.
     """
     table = folder.read_visits()
     if table is None:
