@@ -5,7 +5,7 @@ tokens. The charts on one grid are zoomed together.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -32,6 +32,17 @@ def line(label: str, values: ArrayLike, **others: Any) -> dict[str, Any]:
             that of the chart.
     """
     return {"label": label, "values": np.asarray(values, dtype=float), **others}
+
+
+def estimates(
+    label: str, found: Sequence[Mapping[str, float] | None], **others: Any
+) -> dict[str, Any]:
+    """Make a line of estimates, each a point, with a band of their intervals; None is a gap."""
+    value, low, high = (
+        np.array([np.nan if each is None else each[part] for each in found])
+        for part in ("value", "low", "high")
+    )
+    return line(label, value, low=low, high=high, points=True, **others)
 
 
 def chart(name: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **others: Any) -> Chart:

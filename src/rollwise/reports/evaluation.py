@@ -10,7 +10,7 @@ import numpy as np
 
 from rollwise.config import EvaluateConfig
 from rollwise.records import Row, flatten
-from rollwise.reports.charts import Chart, chart, line
+from rollwise.reports.charts import Chart, chart, estimates
 from rollwise.reports.facts import command
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
 from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES
@@ -115,18 +115,8 @@ def _charts(
                 found = [source.get(f"{of}@{k}") for k in ks]
                 if any(found):
                     how = {"colour": colour} | ({"style": style} if style else {})
-                    lines.append(_line(label + words, found, **how))
+                    lines.append(estimates(label + words, found, **how))
         yield chart(f"{name}-{place}", lines, "k", title=title, low=0, high=1, xpower=2)
-
-
-def _line(
-    label: str, estimates: Sequence[Mapping[str, float] | None], **others: Any
-) -> dict[str, Any]:
-    value, low, high = (
-        [np.nan if each is None else each[name] for each in estimates]
-        for name in ("value", "low", "high")
-    )
-    return line(label, value, low=np.array(low), high=np.array(high), points=True, **others)
 
 
 def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:

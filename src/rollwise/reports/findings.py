@@ -151,8 +151,7 @@ def _rules(
     """
 
     def figure(name: str) -> Floats:
-        values = [line.get(name) for line in steps]
-        known = np.array([np.nan if value is None else value for value in values], dtype=float)
+        known = np.array([line.get(name) for line in steps], dtype=float)
         return moving_mean(known, max(SMOOTHED, len(steps) // 100))
 
     def percent(values_S: Floats) -> dict[str, float]:
