@@ -13,7 +13,7 @@ from rollwise.records import Row, flatten
 from rollwise.reports.charts import Chart, chart, estimates
 from rollwise.reports.facts import command
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
-from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES
+from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES, response
 from rollwise.statistics import ProblemResult, steps_of_k
 from rollwise.tasks import Problem
 
@@ -143,8 +143,7 @@ def _problem(asked: Answered, room: int, threshold: float) -> Row:
         if room < 0 and rows:
             break
         read = None if answer is None else shown(answer, FEWEST_CHARACTERS)
-        facts = [row["index"], row["reward"], None, row["tokens"], row["truncated"]]
-        rows.append([*facts, text, read])
+        rows.append([*response(row, text), read])
     few = f"{len(rows)} of {result.drawn} responses are shown, incorrect ones first."
     return {
         "key": problem.key,
