@@ -49,7 +49,9 @@ def test_a_target_that_was_not_reached_has_no_cost(ends, reached, cell):
     assert [shown.split()[0] if cell[0] == "0" else shown for shown in rows[1][2:]] == [cell] * 3
 
 
-@pytest.mark.parametrize(("ends", "said"), [((0.6,), "one seed"), ((0.6, 0.6), "by the same")])
+@pytest.mark.parametrize(
+    ("ends", "said"), [((0.6,), "one seed"), ((0.6, 0.6), "+0.100 to base with every")]
+)
 def test_a_difference_without_an_interval_is_said_to_have_none(ends, said):
     """Also where two seeds have the same difference, which may be chance."""
     (first, *_) = in_words(compared(*ends))

@@ -108,7 +108,7 @@ class Chart {
         y: { range: (u, min, max) => this.yRange(min, max) },
       },
       axes: [
-        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, incrs: () => (this.x.every(Number.isInteger) ? WHOLE : DISTANCES), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
+        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, incrs: () => (this.axis === "steps" || this.x.every(Number.isInteger) ? WHOLE : DISTANCES), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
         { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : short(tick))) },
       ],
       cursor: {
