@@ -118,15 +118,15 @@ def replay(make: Callable[[int], Belief], history: Ints) -> dict[str, Floats]:
     rows: list[Floats] = []
     starts = np.flatnonzero(np.diff(history[:, 0], prepend=-1))
     for part in np.split(history, starts[1:]):
-        step, places, correct, drawn = part.T[:LEVEL]
-        mean, strength = belief.believe(places)
+        step, indices, correct, drawn = part.T[:LEVEL]
+        mean, strength = belief.believe(indices)
         expected = mean.clip(CERTAIN, 1 - CERTAIN)
         hits = correct / drawn
         loss = -(hits * np.log(expected) + (1 - hits) * np.log1p(-expected))
-        visit = np.minimum(visits[places], 3)
+        visit = np.minimum(visits[indices], 3)
         rows.append(np.stack([step, visit, expected, strength, drawn, hits, loss], axis=1))
-        belief.learn(places, correct, drawn)
-        visits[places] += 1
+        belief.learn(indices, correct, drawn)
+        visits[indices] += 1
     columns = np.concatenate(rows).T
     names = ("step", "visit", "expected", "strength", "drawn", "hits", "loss")
     return dict(zip(names, columns, strict=True))

@@ -42,6 +42,7 @@ GAIN = 0.12
 BURN_IN = 4
 """Steps that calibration leaves out, because nothing is known before them."""
 LABELS, DIMENSIONS = 8, 16
+KINDS = ("informative", "useless", "misleading")
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ class Oracle(Belief):
     def __post_init__(self) -> None:
         self.truth = np.full(self.total, 0.5)
 
-    def believe(self, places: Any) -> tuple[Floats, Floats]:
+    def believe(self, indices: Any) -> tuple[Floats, Floats]:
         """Return the true pass rates."""
-        return self.truth[places], np.full(len(self.truth[places]), 1e6)
+        return self.truth[indices], np.full(len(self.truth[indices]), 1e6)
 
-    def learn(self, places: Any, correct: Any, drawn: Any) -> None:
+    def learn(self, indices: Any, correct: Any, drawn: Any) -> None:
         """Do nothing."""
 
 
@@ -202,7 +203,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
     rng = np.random.default_rng(0)
-    for kind in ("informative", "useless", "misleading"):
+    for kind in KINDS:
         found = [of_seed(kind, seed) for seed in range(2 if arguments.quick else arguments.seeds)]
         seeds, runs = [figures for figures, _ in found], [uniform for _, uniform in found]
         table = Table("belief", "tokens", "log loss", "recovered", "off", title=kind)

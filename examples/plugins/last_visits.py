@@ -20,12 +20,12 @@ class LastVisits(Belief):
             raise ValueError(f"visits must be at least 1, got {self.visits}")
         self.counts = np.zeros((self.total, self.visits, 2), np.int32)  # correct, drawn
 
-    def believe(self, places):
+    def believe(self, indices):
         """Return the expected pass rates and how many responses they rest on, shape (P,) each."""
-        correct, drawn = self.counts[places].sum(axis=1).T
+        correct, drawn = self.counts[indices].sum(axis=1).T
         return (correct + 1) / (drawn + 2), drawn.astype(float)
 
-    def learn(self, places, correct, drawn):
+    def learn(self, indices, correct, drawn):
         """Let the oldest visit go, and add the new one."""
-        self.counts[places, :-1] = self.counts[places, 1:]
-        self.counts[places, -1] = np.stack([correct, drawn], axis=1)
+        self.counts[indices, :-1] = self.counts[indices, 1:]
+        self.counts[indices, -1] = np.stack([correct, drawn], axis=1)

@@ -16,8 +16,8 @@ from rollwise.beliefs.testing import BeliefContract, through_files
 
 
 def evens(total):
-    """Places whose remainders by 3 and by 2 make counts that can be."""
-    return [place if place % 2 else 0 for place in range(total)]
+    """Indices whose remainders by 3 and by 2 make counts that can be."""
+    return [index if index % 2 else 0 for index in range(total)]
 
 
 class TestDecayedBeta(BeliefContract):
@@ -88,18 +88,18 @@ class Forgetful(DecayedBeta):
 
 
 class Certain(LatestPassRate):
-    def priors(self, places):
-        return super().priors(places) - 1
+    def priors(self, indices):
+        return super().priors(indices) - 1
 
 
 class Deaf(DecayedBeta):
-    def learn(self, places, correct, drawn):
+    def learn(self, indices, correct, drawn):
         """Learns nothing."""
 
 
-class OfOnePlace(DecayedBeta):
-    def believe(self, places):
-        return super().believe(np.sort(np.atleast_1d(np.arange(self.total)[places])))
+class OfOneIndex(DecayedBeta):
+    def believe(self, indices):
+        return super().believe(np.sort(np.atleast_1d(np.arange(self.total)[indices])))
 
 
 class Shared(LatestPassRate):
@@ -114,7 +114,7 @@ class Shared(LatestPassRate):
         (Shared, "test_a_state_resumes_exactly"),
         (Certain, "test_means_strengths_and_priors_are_possible"),
         (Deaf, "test_it_learns"),
-        (OfOnePlace, "test_places_come_in_any_order_and_as_a_slice"),
+        (OfOneIndex, "test_indices_come_in_any_order_and_as_a_slice"),
     ],
 )
 def test_the_contract_notices(belief, test):

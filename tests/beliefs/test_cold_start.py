@@ -16,19 +16,19 @@ def drawn(seed=0, steps=40, batch=32, logits=LOGITS):
     rng = np.random.default_rng(seed)
     logits = logits + rng.normal(0, 0.5, 400)
     for _ in range(steps):
-        places = rng.choice(400, batch, replace=False)
-        correct = rng.random(batch) < logistic(logits[places])
-        yield places, correct.astype(np.int64), np.ones(batch, dtype=np.int64)
+        indices = rng.choice(400, batch, replace=False)
+        correct = rng.random(batch) < logistic(logits[indices])
+        yield indices, correct.astype(np.int64), np.ones(batch, dtype=np.int64)
 
 
 def loss_of_first_visits(belief, **how):
     seen, losses = np.zeros(400, dtype=bool), []
-    for places, correct, counts in drawn(**how):
-        expected = belief.believe(places)[0]
+    for indices, correct, counts in drawn(**how):
+        expected = belief.believe(indices)[0]
         loss = -np.where(correct == 1, np.log(expected), np.log1p(-expected))
-        losses.extend(loss[~seen[places]])
-        seen[places] = True
-        belief.learn(places, correct, counts)
+        losses.extend(loss[~seen[indices]])
+        seen[indices] = True
+        belief.learn(indices, correct, counts)
     return np.mean(losses)
 
 
@@ -107,10 +107,10 @@ def test_what_weights_say_is_scaled_to_what_is_seen(said):
     rng, truth = np.random.default_rng(1), features.dot(slice(None)) * 2
     for _ in range(200):
         features.feature_weights[:] = said
-        places = rng.choice(400, 32, replace=False)
-        expected = logistic(features.dot(places))
-        surprise = (rng.random(32) < logistic(truth[places])) - expected
-        features.learn(places, surprise, expected * (1 - expected))
+        indices = rng.choice(400, 32, replace=False)
+        expected = logistic(features.dot(indices))
+        surprise = (rng.random(32) < logistic(truth[indices])) - expected
+        features.learn(indices, surprise, expected * (1 - expected))
     assert features.feature_scale[0] * said == pytest.approx(1.0, abs=0.2)
 
 
@@ -159,11 +159,11 @@ def test_columns_without_differences_are_left_out():
 def test_what_an_earlier_run_found_predicts_the_first_visits_of_the_next():
     """In the earlier run the policy learned: its late visits are no easier prompts."""
     steps = [
-        (places, (RNG.random(32) < logistic(LOGITS[places] + number / 20)).astype(int), counts)
-        for number, (places, _, counts) in enumerate(drawn(seed=3, steps=60))
+        (indices, (RNG.random(32) < logistic(LOGITS[indices] + number / 20)).astype(int), counts)
+        for number, (indices, _, counts) in enumerate(drawn(seed=3, steps=60))
     ]
     history = offsets_after(400, steps)
-    seen = np.isin(PLACES, np.concatenate([places for places, *_ in steps]))
+    seen = np.isin(PLACES, np.concatenate([indices for indices, *_ in steps]))
     assert np.array_equal(np.isnan(history), ~seen)
     informed = loss_of_first_visits(believing(history=history.tolist()))
     assert informed < loss_of_first_visits(LogitKalman(400)) - 0.05

@@ -8,12 +8,12 @@ from rollwise.beliefs import Constant
 
 def test_the_share_of_correct_responses_older_steps_counting_half():
     """(1 + 0)/(2 + 0) = ½; then (½ + 6)/(1 + 8) = 13/18; then (3¼ + 0)/(4½ + 1) = 13/22."""
-    belief, places = Constant(5, decay=0.5), np.arange(5)
-    assert belief.believe(places)[0].tolist() == [0.5] * 5
+    belief, indices = Constant(5, decay=0.5), np.arange(5)
+    assert belief.believe(indices)[0].tolist() == [0.5] * 5
     belief.learn(np.array([0, 3]), np.array([2, 4]), np.array([4, 4]))
-    assert belief.believe(places)[0] == pytest.approx([13 / 18] * 5)
+    assert belief.believe(indices)[0] == pytest.approx([13 / 18] * 5)
     belief.learn(np.array([1]), [0], [1])
-    assert belief.believe(places)[0] == pytest.approx([13 / 22] * 5)
+    assert belief.believe(indices)[0] == pytest.approx([13 / 22] * 5)
     assert belief.metrics()["belief_share"] == pytest.approx(13 / 22)
 
 

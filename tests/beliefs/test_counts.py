@@ -67,8 +67,8 @@ def test_a_belief_agrees_with_what_is_expected(name):
 def test_prompts_visited_are_counted_once():
     """Whatever was drawn, and after a state too."""
     belief, other = DecayedBeta(5, decay=0.0), DecayedBeta(5, decay=0.0)
-    for places, correct in (([0, 1], [0, 4]), ([1, 2], [0, 4]), ([0, 2], [4, 0])):
-        belief.learn(np.array(places), np.array(correct), np.array([4, 4]))
+    for indices, correct in (([0, 1], [0, 4]), ([1, 2], [0, 4]), ([0, 2], [4, 0])):
+        belief.learn(np.array(indices), np.array(correct), np.array([4, 4]))
     other.load_state_dict(belief.state_dict())
     assert belief.metrics() == other.metrics() == {"visited": 0.6}
 

@@ -90,9 +90,9 @@ def test_a_steady_drift_is_expected_again():
         belief, rng = LogitKalman(40_000, trend_gain=gain, learn_variance=False), seeded(0)
         lag = []
         for step in range(150):
-            places, truth = np.arange(200) + 200 * step, logistic(-2 + 0.03 * step)
-            lag.append(float(np.mean(truth - belief.believe(places)[0])))
-            belief.learn(places, rng.binomial(16, truth, 200), np.full(200, 16))
+            indices, truth = np.arange(200) + 200 * step, logistic(-2 + 0.03 * step)
+            lag.append(float(np.mean(truth - belief.believe(indices)[0])))
+            belief.learn(indices, rng.binomial(16, truth, 200), np.full(200, 16))
         lags[gain] = np.mean(lag[-50:])
     assert lags[0.0] > 0.01
     assert abs(lags[0.02]) < 0.3 * lags[0.0]
@@ -105,10 +105,10 @@ def test_the_variance_of_the_set_is_learnt_from_single_draws(variance):
     truth = rng.normal(0, variance**0.5, 1500)
     belief, fixed = (LogitKalman(1500, noise=0.0, learn_variance=given) for given in (True, False))
     for _ in range(300):
-        places = rng.choice(1500, 64, replace=False)
-        correct = rng.random(64) < logistic(truth[places])
+        indices = rng.choice(1500, 64, replace=False)
+        correct = rng.random(64) < logistic(truth[indices])
         for each in (belief, fixed):
-            each.learn(places, correct, np.ones(64))
+            each.learn(indices, correct, np.ones(64))
     assert belief.variance == pytest.approx(variance, rel=1 / 3)
     assert belief.metrics()["belief_spread"] == pytest.approx(belief.variance**0.5)
     assert fixed.variance == 1.5
@@ -120,12 +120,12 @@ def test_expectations_are_right_on_average_in_each_part_of_their_range():
     logits = rng.normal(-1, 4.5**0.5, 1000)
     belief, expected, truths = LogitKalman(1000), [], []
     for step in range(400):
-        places = rng.choice(1000, 64, replace=False)
-        truth = logistic(logits[places])
+        indices = rng.choice(1000, 64, replace=False)
+        truth = logistic(logits[indices])
         if step > 20:
-            expected.append(belief.believe(places)[0])
+            expected.append(belief.believe(indices)[0])
             truths.append(truth)
-        belief.learn(places, rng.random(64) < truth, np.ones(64))
+        belief.learn(indices, rng.random(64) < truth, np.ones(64))
         logits += 0.01
     expected, truths = np.concatenate(expected), np.concatenate(truths)
     parts = np.array_split(np.argsort(expected), 10)
@@ -177,9 +177,9 @@ def history(steps=150, total=400, batch=64, seed=1):
     rng = np.random.default_rng(seed)
     logits = rng.normal(-1.5, 1.2, total)
     for _ in range(steps):
-        places = rng.choice(total, batch, replace=False)
-        correct = rng.random(batch) < logistic(logits[places])
-        yield places, correct.astype(int), logistic(logits[places])
+        indices = rng.choice(total, batch, replace=False)
+        correct = rng.random(batch) < logistic(logits[indices])
+        yield indices, correct.astype(int), logistic(logits[indices])
         logits += 0.02 + rng.normal(0, 0.1, total)
 
 
@@ -187,11 +187,11 @@ def test_it_tracks_a_learning_policy_closer_with_the_drift_than_without():
     errors = {}
     for gain in (0.0, 0.3):
         belief, squares, bias = LogitKalman(400, drift_gain=gain), [], []
-        for places, correct, truth in history():
-            expected = belief.believe(places)[0]
+        for indices, correct, truth in history():
+            expected = belief.believe(indices)[0]
             squares.append(np.mean((expected - truth) ** 2))
             bias.append(np.mean(expected - truth))
-            belief.learn(places, correct, np.ones(len(places)))
+            belief.learn(indices, correct, np.ones(len(indices)))
         errors[gain] = np.mean(squares), abs(np.mean(bias[5:]))
     assert errors[0.3][0] < 0.8 * errors[0.0][0]
     assert errors[0.3][1] < 0.5 * errors[0.0][1]

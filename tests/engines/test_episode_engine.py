@@ -85,9 +85,14 @@ def encode(said):
     return [50] * len(said)
 
 
+def encode_prompt(messages):
+    """60 for each character of the first message."""
+    return [60] * len(messages[0]["content"])
+
+
 def play(environment, engine=None, **options):
     engine = engine or Talking()
-    playing = EpisodeEngine(engine, environment, PROBLEMS, encode, **options)
+    playing = EpisodeEngine(engine, environment, PROBLEMS, encode, encode_prompt, **options)
     playing.submit([DRAW], {"a": [7, 7]})
     [outcome] = playing.wait()
     assert playing.wait() == []
@@ -111,7 +116,7 @@ def test_an_episode_that_begins_anew_is_one_draw_of_two_rows():
     engine = Talking()
     anew = [{"role": "user", "content": "so far: x"}]
     turns = says(Turn("xy"), Turn(anew=anew, reward=0.25), Turn("z"), Turn(done=True, reward=1.0))
-    outcome = play(turns, engine, encode_prompt=lambda messages: [60] * len(messages[0]["content"]))
+    outcome = play(turns, engine)
     summary = [60] * 9
     assert engine.contexts[2:] == [summary, [*summary, 3, 1, 50]]
     assert outcome.tokens == [1, 1, 50, 50, 2, 1]
@@ -126,15 +131,11 @@ def test_an_episode_that_begins_anew_is_one_draw_of_two_rows():
 def test_limits_count_all_rows_of_an_episode():
     """2 + 2 + 2 tokens of the model; the context holds 9 + 1 at most, the episode less than 6."""
     anew = Turn(anew=[{"role": "user", "content": "123456789"}], reward=0.5)
-    turns, options = says(*[anew] * 9), {"encode_prompt": lambda messages: [60] * 9}
-    outcome = play(turns, limits=EpisodeLimits(tokens=6), **options)
+    turns = says(*[anew] * 9)
+    outcome = play(turns, limits=EpisodeLimits(tokens=6))
     assert (outcome.end, outcome.usage.turns, len(outcome.branches)) == ("truncated", 3, 2)
-    outcome = play(turns, limits=EpisodeLimits(context=9), **options)
+    outcome = play(turns, limits=EpisodeLimits(context=9))
     assert (outcome.end, outcome.usage.turns, len(outcome.branches)) == ("truncated", 1, 0)
-
-
-def test_an_episode_that_cannot_begin_anew_has_failed():
-    assert play(says(Turn(anew=[{"role": "user", "content": "x"}]))).end == "failed"
 
 
 def test_the_first_turn_has_the_draws_seed_and_each_later_one_its_own():
@@ -234,7 +235,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
         return Turn(done=True, reward=1.0)
 
     session = RolloutSession(["a"], FixedCount(2), Rounds(2, rounds=1), seed=0)
-    engine = EpisodeEngine(Talking(portion=1), Playing(step), PROBLEMS, encode)
+    engine = EpisodeEngine(Talking(portion=1), Playing(step), PROBLEMS, encode, encode_prompt)
     cost = run_session(session, engine, {"a": [7]}, grade_with(OfAnswers(), {}))
     assert (len(session.pools["a"]), session.failures) == (2, 1)
     assert (cost.tokens, cost.failed_tokens) == (3 * 2, 2)
@@ -251,7 +252,7 @@ def test_answers_that_wait_do_so_beside_each_other():
         return Turn("x")
 
     meeting = []
-    with EpisodeEngine(Talking(slots=3), Playing(step), PROBLEMS, encode) as engine:
+    with EpisodeEngine(Talking(slots=3), Playing(step), PROBLEMS, encode, encode_prompt) as engine:
         engine.submit([Draw("a", i, i) for i in range(3)], {"a": [7]})
         assert engine.free_slots == 0
         done = []
@@ -273,7 +274,7 @@ def test_what_is_cancelled_has_cost_all_its_turns():
 
     a, b, c = (Draw(key, 0, seed) for seed, key in enumerate(("a", "b", "a")))
     engine = Talking(slots=2, portion=1)
-    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode) as playing:
+    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
         playing.submit([a, b, c], {"a": [7], "b": [8]})
         for _ in range(2):
             for result in engine.wait():
@@ -312,7 +313,8 @@ def test_a_slow_episode_is_cut_wherever_it_is():
 
 def test_new_weights_begin_episodes_again():
     engine = Talking(portion=1)
-    playing = EpisodeEngine(engine, says(Turn("x"), Turn(done=True)), PROBLEMS, encode)
+    turns = says(Turn("x"), Turn(done=True))
+    playing = EpisodeEngine(engine, turns, PROBLEMS, encode, encode_prompt)
     playing.submit([DRAW], {"a": [7]})
     [result] = engine.wait()
     playing._end_turn(result)
@@ -327,7 +329,7 @@ def test_new_weights_begin_episodes_again():
 def test_what_new_weights_broke_off_is_paid_once_whatever_comes_of_it():
     """Draw 0 is given up in its second turn, of which 3 tokens are drawn, and then cancelled."""
     engine = Talking(slots=1, portion=1)
-    playing = EpisodeEngine(engine, says(Turn("x"), Turn("x")), PROBLEMS, encode)
+    playing = EpisodeEngine(engine, says(Turn("x"), Turn("x")), PROBLEMS, encode, encode_prompt)
     playing.submit([DRAW], {"a": [7]})
     [result] = engine.wait()
     playing._end_turn(result)
@@ -361,7 +363,7 @@ def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
             self.bell.release()
 
     engine = Interruptible()
-    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode) as playing:
+    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
         playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
         [outcome] = playing.wait()
         assert (outcome.draw.index, outcome.usage.turns) == (0, 2)
@@ -384,7 +386,8 @@ def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
-def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog):
+def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.environment_loop.CLOSE_SECONDS", 0.05)
     free, begun = threading.Event(), threading.Event()
 
     async def step(turn, reply):
@@ -397,7 +400,7 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog):
         return Turn(done=True)
 
     turns = Talking()
-    engine = EpisodeEngine(turns, Playing(step), PROBLEMS, encode, close_seconds=0.05)
+    engine = EpisodeEngine(turns, Playing(step), PROBLEMS, encode, encode_prompt)
     engine.submit([DRAW], {"a": [7]})
     [result] = turns.wait()
     engine._end_turn(result)
@@ -431,7 +434,7 @@ def test_a_session_of_episodes_that_are_graded_by_either():
     session = RolloutSession(["a", "b"], FixedCount(2), Rounds(2, rounds=1), seed=0)
     grader = OfAnswers()
     answers = {key: problem.answer for key, problem in PROBLEMS.items()}
-    engine = EpisodeEngine(Talking(), ByKey(), PROBLEMS, encode)
+    engine = EpisodeEngine(Talking(), ByKey(), PROBLEMS, encode, encode_prompt)
     cost = run_session(session, engine, {"a": [7], "b": [8]}, grade_with(grader, answers))
     assert session.pools["a"].rewards.tolist() == [0.25, 0.25]
     assert session.pools["b"].rewards.tolist() == [1.0, 1.0]
@@ -446,7 +449,7 @@ def test_surplus_episodes_are_cancelled_under_way():
     play_on = Playing(
         lambda turn, reply: Turn(done=True, reward=next(worth)) if turn == 2 else Turn("x")
     )
-    playing = EpisodeEngine(engine, play_on, PROBLEMS, encode)
+    playing = EpisodeEngine(engine, play_on, PROBLEMS, encode, encode_prompt)
     session = RolloutSession(["a"], Balanced(1, 1), Streamed(max_samples=8), seed=0)
     cost = run_session(session, playing, {"a": [7]}, grade_with(OfAnswers(), {}))
     assert len(session.pools["a"]) == 2
@@ -503,6 +506,7 @@ class TestEpisodesByTheBuiltInEngine(EngineContract):
             ThreeTurns(),
             {key: PROBLEMS["a"] for key in PROMPTS},
             lambda says: tokenizer.encode(says, add_special_tokens=False),
+            encode_prompt,
             EpisodeLimits(context=engine.context, turn_tokens=LIMIT),
         )
 

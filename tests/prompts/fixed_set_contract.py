@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 
-from rollwise.beliefs.testing import assert_same, refused
+from rollwise.beliefs.testing_states import assert_same, refused
 from rollwise.prompts.testing import KEY_SETS, STRINGS, PromptSamplerContract, play
 
 

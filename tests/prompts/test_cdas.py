@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.beliefs.ratings import LogitRating, logistic
+from rollwise.beliefs.ratings import Ratings, logistic
 from rollwise.prompts import CDAS
 
 # Six prompts, 8 responses each: the correct counts of three steps (arXiv 2505.17652, worked by
@@ -153,11 +153,11 @@ def test_the_calibrated_update_by_hand():
 
 @given(visits=st.integers(1, 10_000), tells=st.integers(1, 10_000), floor=st.floats(0, 1))
 def test_the_calibrated_steps_shrink_to_their_floor(visits, tells, floor):
-    rating = LogitRating(step=3.0, competence_step=1.5, step_floor=floor)
-    one = np.ones(1)
-    difficulty, change = rating.update(0 * one, 0.0, visits * one, 0 * one, tells)
-    assert difficulty[0] == pytest.approx(0.5 * 3.0 * max(1 / visits, floor))
-    assert change == pytest.approx(-0.5 * 1.5 * max(1 / tells, floor))
+    ratings = Ratings(1, form="calibrated", step=3.0, competence_step=1.5, step_floor=floor)
+    ratings._visits[0], ratings._tells = visits - 1, tells - 1
+    ratings.learn(np.array([0]), np.array([0]), np.array([1]))
+    assert ratings.difficulties(slice(None)) == pytest.approx(0.5 * 3.0 * max(1 / visits, floor))
+    assert ratings.competence == pytest.approx(-0.5 * 1.5 * max(1 / tells, floor))
 
 
 @pytest.mark.parametrize("level", [-3.0, 0.0, 3.0])

@@ -11,10 +11,10 @@ values_with_ties = st.lists(few_values | st.floats(-2, 2), min_size=1, max_size=
 
 
 def by_sorting(values, centre, count, exclude):
-    """The symmetric choice as METHODS has it, on plain sorted lists; equal values by place."""
-    places = [i for i in range(len(values)) if not exclude[i]]
-    above = sorted((i for i in places if values[i] > centre), key=lambda i: (values[i], i))
-    below = sorted((i for i in places if values[i] <= centre), key=lambda i: (-values[i], i))
+    """The symmetric choice as METHODS has it, on plain sorted lists; equal values by index."""
+    indices = [i for i in range(len(values)) if not exclude[i]]
+    above = sorted((i for i in indices if values[i] > centre), key=lambda i: (values[i], i))
+    below = sorted((i for i in indices if values[i] <= centre), key=lambda i: (-values[i], i))
     chosen = above[: count // 2] + below[: count - count // 2]
     rest = above[count // 2 :] + below[count - count // 2 :]  # of one side only, if it is needed
     return sorted(chosen + rest[: count - len(chosen)])

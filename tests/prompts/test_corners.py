@@ -24,11 +24,11 @@ class Exact(Belief):
         super().__init__(len(pass_rates))
         self.pass_rates = np.array(pass_rates)
 
-    def believe(self, places):
-        mean = self.pass_rates[places]
+    def believe(self, indices):
+        mean = self.pass_rates[indices]
         return mean, np.full_like(mean, 1e9)
 
-    def learn(self, places, correct, drawn):
+    def learn(self, indices, correct, drawn):
         """Knows all already."""
 
 

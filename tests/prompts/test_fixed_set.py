@@ -59,12 +59,12 @@ class AllTime(Belief):
     def __post_init__(self):
         self.counts = np.zeros((self.total, 2))
 
-    def believe(self, places):
-        correct, drawn = self.counts[places].T
+    def believe(self, indices):
+        correct, drawn = self.counts[indices].T
         return (correct + 1) / (drawn + 2), drawn
 
-    def learn(self, places, correct, drawn):
-        self.counts[places] += np.stack([correct, drawn], axis=1)
+    def learn(self, indices, correct, drawn):
+        self.counts[indices] += np.stack([correct, drawn], axis=1)
 
 
 CHOICES = {
@@ -87,11 +87,11 @@ def test_any_belief_goes_with_any_choice(choice, belief):
     for _ in range(6):
         batch = sampler.ask()
         assert len(set(batch)) == 4
-        sampler.tell(batch, [place * 4 // 20 for place in batch], [4] * 4)
-    places = np.arange(3, 15)
-    expected = known.mean(places).astype(float)
-    assert np.array_equal(sampler.expected_pass_rates(places), expected, equal_nan=True)
-    assert sampler.pass_rate_priors(places).tolist() == known.priors(places).tolist()
+        sampler.tell(batch, [index * 4 // 20 for index in batch], [4] * 4)
+    indices = np.arange(3, 15)
+    expected = known.mean(indices).astype(float)
+    assert np.array_equal(sampler.expected_pass_rates(indices), expected, equal_nan=True)
+    assert sampler.pass_rate_priors(indices).tolist() == known.priors(indices).tolist()
     assert known.metrics().items() <= sampler.metrics().items()
 
 
@@ -132,7 +132,7 @@ def test_a_state_of_another_sampler_is_refused():
 
 
 def test_a_state_that_lacks_something_says_what():
-    with pytest.raises(ValueError, match=r"^the state lacks 'tells'; it has asks$"):
+    with pytest.raises(ValueError, match=r"^the state lacks 'warmup_epoch'; it has asks$"):
         CDAS("abc", 1).load_state_dict({"asks": 3})
 
 

@@ -74,7 +74,7 @@ def test_candidates_are_drawn_uniformly():
 @pytest.mark.parametrize("candidates", [8, 30, 1000])
 def test_excluded_prompts_do_not_come(candidates):
     sampler = Posterior(range(200), 8, candidates=candidates)
-    exclude = [place for place in range(200) if place % 20]
+    exclude = [index for index in range(200) if index % 20]
     for _ in range(20):
         batch = sampler.ask(exclude=exclude)
         assert len(set(batch)) == 8

@@ -20,11 +20,11 @@ class Known(Belief):
         super().__init__(len(pass_rates))
         self.pass_rates = np.array(pass_rates)
 
-    def believe(self, places):
-        mean = self.pass_rates[places]
+    def believe(self, indices):
+        mean = self.pass_rates[indices]
         return mean, np.ones_like(mean)
 
-    def learn(self, places, correct, drawn):
+    def learn(self, indices, correct, drawn):
         """Knows all already."""
 
 

@@ -148,35 +148,29 @@ def test_any_numbers_can_be_shared_out(pass_rates, norms):
     assert np.all(Estimated().counts(pass_rates) >= 2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+BOTH = [
+    ({"minimum": 9, "maximum": 8}, ValueError, "^maximum must be at least 9, got 8$"),
+    ({"minimum": -1}, ValueError, "^minimum must be at least [01], got -1$"),
+    ({"maximum": 8.5}, TypeError, "^maximum must be an integer, got 8.5$"),
+    ({"mean_draws": 1.5, "minimum": 2}, ValueError, r"^mean_draws must lie .*\(2\) and .*1.5$"),
+    ({"mean_draws": 40}, ValueError, r"and maximum \(32\), got 40$"),
+    ({"mean_draws": np.nan}, ValueError, r"^mean_draws must lie between .*, got nan$"),
+]
+
+
 @pytest.mark.parametrize(
-    ("settings", "error", "message"),
+    ("kind", "settings", "error", "message"),
     [
-        ({"minimum": 9, "maximum": 8}, ValueError, "^maximum must be at least 9, got 8$"),
-        ({"minimum": -1}, ValueError, "^minimum must be at least [01], got -1$"),
-        ({"maximum": 8.5}, TypeError, "^maximum must be an integer, got 8.5$"),
-        ({"mean_draws": 1.5, "minimum": 2}, ValueError, r"^mean_draws must lie .*\(2\) and .*1.5$"),
-        ({"mean_draws": 40}, ValueError, r"and maximum \(32\), got 40$"),
-        ({"mean_draws": np.nan}, ValueError, r"^mean_draws must lie between .*, got nan$"),
+        *((kind, *given) for kind in KINDS for given in BOTH),
+        (Estimated, {"epsilon": 0.0}, ValueError, "^epsilon must be finite and above 0, got 0.0$"),
+        (Estimated, {"minimum": 0}, ValueError, "^minimum must be at least 1, got 0$"),
+        (GVM, {"pilot": 0}, ValueError, "^pilot must be at least 1, got 0$"),
+        (GVM, {"alpha": -1.0}, ValueError, "^alpha must be finite and at least 0, got -1.0$"),
+        (GVM, {"beta": 0.5}, ValueError, "^beta must be finite and at least 1, got 0.5$"),
     ],
 )
-def test_limits_that_exclude_each_other_are_refused(kind, settings, error, message):
+def test_settings_that_cannot_be_are_refused(kind, settings, error, message):
     with pytest.raises(error, match=message):
-        kind(**settings)
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "message"),
-    [
-        (Estimated, {"epsilon": 0.0}, "^epsilon must be finite and above 0, got 0.0$"),
-        (Estimated, {"minimum": 0}, "^minimum must be at least 1, got 0$"),
-        (GVM, {"pilot": 0}, "^pilot must be at least 1, got 0$"),
-        (GVM, {"alpha": -1.0}, "^alpha must be finite and at least 0, got -1.0$"),
-        (GVM, {"beta": 0.5}, "^beta must be finite and at least 1, got 0.5$"),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings, message):
-    with pytest.raises(ValueError, match=message):
         kind(**settings)
 
 

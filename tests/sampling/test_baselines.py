@@ -1,12 +1,23 @@
-"""Baselines that other prompts of a step move."""
+"""Baselines from a belief, and how other prompts of a step move them."""
 
 import itertools
+from math import sqrt
 
 import numpy as np
 import pytest
 
 import rollwise as rw
+from rollwise.sampling import (
+    Balanced,
+    FixedCount,
+    Pool,
+    PositiveFocused,
+    Rounds,
+    advantages,
+    select_group,
+)
 from rollwise.sampling.baselines import belief_baseline, shifted_prior
+from rollwise.sampling.stopping import Stopping
 
 
 def pool_of(rewards, prior, key="q"):
@@ -69,8 +80,8 @@ def test_long_responses_weigh_more():
     pools = [pool_of([float(i < 20)], (2.0, 2.0)) for i in range(40)]
     tokens = [10] * 20 + [30] * 20
     rw.shift_beliefs(pools, tokens)
-    advantages = np.array([advantage_of(pool) for pool in pools])
-    assert abs(advantages @ tokens) < 0.2 * 200  # unshifted: 0.5·10·20 − 0.5·30·20 = −200
+    values = np.array([advantage_of(pool) for pool in pools])
+    assert abs(values @ tokens) < 0.2 * 200  # unshifted: 0.5·10·20 − 0.5·30·20 = −200
     assert pools[0].shift == pytest.approx(
         0.5 * (10 * 19 - 30 * 20) / (10 * 19 + 30 * 20) / (1 / 39 + 1 / 4)
     )
@@ -88,3 +99,81 @@ def test_one_prompt_alone_says_nothing_of_the_others():
     rw.shift_beliefs(pools)
     assert pools[0].shift == 0
     rw.shift_beliefs([])
+
+
+def believed(rewards, prior, stopping=None):
+    pool = Pool("x", rewards)
+    pool.prior, pool.stopping = prior, stopping
+    return pool, select_group(pool, size=len(pool), strategy="all")
+
+
+def test_against_a_belief_a_single_response_teaches():
+    """Belief Beta(1, 3), so ¼: a correct response is worth ¾, an incorrect one −¼."""
+    fixed = Stopping(FixedCount(1), Rounds(1, rounds=1), 1)
+    for rewards, expected in (([1.0], [0.75]), ([0.0], [-0.25])):
+        pool, group = believed(rewards, (1.0, 3.0), fixed)
+        found = advantages(pool, group, objective="linear", baseline="belief")
+        assert found == pytest.approx(expected)
+
+
+def test_a_fixed_count_is_compared_with_the_other_draws_too():
+    """b_i = (α + Σ_{j≠i} r_j)/(α + β + 2): (1 + 1)/6 and (1 + 2)/6 with Beta(1, 3)."""
+    fixed = Stopping(FixedCount(3), Rounds(3, rounds=1), 3)
+    pool, group = believed([1.0, 0.0, 1.0], (1.0, 3.0), fixed)
+    found = advantages(pool, group, objective="linear", baseline="belief")
+    assert found == pytest.approx([1 - 2 / 6, 0 - 3 / 6, 1 - 2 / 6])
+
+
+def test_where_sampling_may_stop_only_earlier_draws_count():
+    """b_i = 1/4, 2/5, 2/6 with Beta(1, 3); times 2 draws at least over E[N] under the belief."""
+    stopping = Stopping(Balanced(1, 1), Rounds(1, rounds=4), 4, prior=(1.0, 3.0))
+    pool, group = believed([1.0, 0.0, 1.0], (1.0, 3.0), stopping)
+    share = 2 / stopping.expected_need[0, 0]
+    found = advantages(pool, group, objective="linear", baseline="belief")
+    assert found == pytest.approx(np.array([3 / 4, -2 / 5, 4 / 6]) * share)
+
+
+@pytest.mark.parametrize(("name", "slope"), [("log", 4.0), ("sqrt", 1.0), ("arcsine", 4 / sqrt(3))])
+def test_objectives_weigh_by_their_slope_at_the_belief(name, slope):
+    """f′(¼): 1/p = 4; 1/(2√p) = 1; 1/√(p(1 − p)) = 4/√3."""
+    pool, group = believed([1.0], (1.0, 3.0), Stopping(FixedCount(1), Rounds(1, rounds=1), 1))
+    found = advantages(pool, group, objective=name, baseline="belief")
+    assert found == pytest.approx([0.75 * slope])
+
+
+def sequences_of(stopping, rewards=()):
+    """All reward sequences after which sampling stops."""
+    correct = int(sum(rewards))
+    if stopping.stops[correct, len(rewards) - correct]:
+        return [rewards]
+    return [ended for reward in (0.0, 1.0) for ended in sequences_of(stopping, (*rewards, reward))]
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "rule", [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3)], ids=repr
+)
+def test_the_expected_gradient_is_the_expected_number_of_draws_whatever_the_rule(rule, p):
+    """E Σ A_i ∂log P(r_i)/∂p = E[N]·(share), for a belief that is wrong (Wald's identity).
+
+    By enumeration of every sequence of at most 6 draws; ∂log P/∂p is 1/p for a correct response
+    and −1/(1 − p) for an incorrect one.
+    """
+    stopping = Stopping(rule, Rounds(1, rounds=6), 6, prior=(2.0, 1.0))
+    gradient = draws = total = 0.0
+    for rewards in sequences_of(stopping):
+        chance = float(np.prod([p if reward else 1 - p for reward in rewards]))
+        pool, group = believed(rewards, (2.0, 1.0), stopping)
+        scores = np.where(np.array(rewards) > 0.5, 1 / p, -1 / (1 - p))
+        found = advantages(pool, group, objective="linear", baseline="belief")
+        gradient += chance * float(found @ scores)
+        draws, total = draws + chance * len(rewards), total + chance
+    share = stopping.certain_need[0, 0] / stopping.expected_need[0, 0]
+    assert total == pytest.approx(1.0)
+    assert gradient == pytest.approx(draws * share)
+
+
+def test_a_belief_is_asked_for_where_none_is_known():
+    pool = Pool("x", [1.0])
+    with pytest.raises(ValueError, match=r"what was believed of prompt 'x': pass priors="):
+        advantages(pool, select_group(pool, 1, "all"), objective="linear", baseline="belief")

@@ -76,27 +76,21 @@ def test_large_counts_do_not_overflow():
     assert pass_at_k(10_000, 1, 5_000) == pytest.approx(0.5, rel=1e-12)
 
 
-@pytest.mark.parametrize("k", [0, -1])
-def test_k_below_one_is_refused(k):
-    with pytest.raises(ValueError, match=rf"^k must be at least 1, got {k}$"):
-        pass_at_k(4, 2, k)
-
-
-@pytest.mark.parametrize("k", [2.5, 2.0, None, True])
-def test_k_must_be_an_integer(k):
-    with pytest.raises(TypeError, match=r"^k must be an integer, got"):
-        pass_at_k(4, 2, k)
-
-
-def test_k_above_the_fewest_drawn_is_refused():
-    with pytest.raises(ValueError, match=r"between 1 and the responses drawn \(4\), got 5"):
-        pass_at_k([8, 4, 16], 2, 5)
-
-
-@pytest.mark.parametrize("correct", [-1, 5, float("nan"), [0, 5]])
-def test_counts_outside_what_was_drawn_are_refused(correct):
-    with pytest.raises(ValueError, match=r"^correct must lie between 0 and drawn$"):
-        pass_at_k(4, correct, 2)
+@pytest.mark.parametrize(
+    ("drawn", "correct", "k", "error", "message"),
+    [
+        *((4, 2, k, ValueError, f"^k must be at least 1, got {k}$") for k in (0, -1)),
+        *((4, 2, k, TypeError, "^k must be an integer, got") for k in (2.5, 2.0, None, True)),
+        ([8, 4, 16], 2, 5, ValueError, r"between 1 and the responses drawn \(4\), got 5"),
+        *(
+            (4, correct, 2, ValueError, "^correct must lie between 0 and drawn$")
+            for correct in (-1, 5, float("nan"), [0, 5])
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(drawn, correct, k, error, message):
+    with pytest.raises(error, match=message):
+        pass_at_k(drawn, correct, k)
 
 
 @dataclass(frozen=True)

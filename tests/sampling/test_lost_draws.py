@@ -1,16 +1,12 @@
 """Lost draws use up a prompt's budget: what a rule still expects counts them, and so do pools."""
 
 from functools import cache
-from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollwise.sampling import (
     Balanced,
-    Draw,
     FixedCount,
     GiveUp,
     PositiveFocused,
@@ -20,7 +16,6 @@ from rollwise.sampling import (
 )
 from rollwise.sampling.stopping import Stopping
 
-SCHEDULES = [Rounds(4, 3), Streamed(12), Streamed(12, speculation=0.0), Streamed(12, 1.0)]
 RULES = [Balanced(2, 2), GiveUp(Balanced(2, 2), 0.3), GiveUp(PositiveFocused(1), 0.4)]
 
 
@@ -94,43 +89,6 @@ def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, schedule, l
             state = correct, incorrect
             assert stopping.chance[state] == pytest.approx(chance(*state), rel=1e-9)
             assert stopping.expected_need[state] == pytest.approx(need(*state), rel=1e-9)
-
-
-def reward(draw: Draw) -> float | None:
-    """A draw's reward follows from its seed; one draw in five is always lost."""
-    random = Random(draw.seed)
-    return None if random.random() < 0.2 else float(random.random() < 0.2)
-
-
-def report(session: RolloutSession, draw: Draw) -> list[Draw]:
-    found = reward(draw)
-    return session.record_failure(draw) if found is None else session.record(draw, found)
-
-
-@given(
-    random=st.integers(0, 2**32).map(Random),
-    rule=st.sampled_from(RULES),
-    schedule=st.sampled_from(SCHEDULES),
-)
-@settings(max_examples=60, deadline=None)
-def test_pools_with_losses_do_not_depend_on_the_order_of_arrival(random, rule, schedule):
-    def session() -> RolloutSession:
-        return RolloutSession(range(6), rule, schedule, seed=3, max_attempts=2)
-
-    in_order, scrambled = session(), session()
-    while draws := in_order.next_draws(1):
-        report(in_order, draws[0])
-    in_flight: list[Draw] = []
-    while not scrambled.done:
-        if random.random() < 0.5:
-            in_flight += scrambled.next_draws(random.choice([None, 1, 3, 9]))
-        elif in_flight:
-            surplus = report(scrambled, in_flight.pop(random.randrange(len(in_flight))))
-            in_flight = [draw for draw in in_flight if draw not in surplus]
-    for key, pool in in_order.pools.items():
-        other = scrambled.pools[key]
-        assert other.rewards.tolist() == pool.rewards.tolist()
-        assert other.exit_reason == pool.exit_reason
 
 
 def test_a_prompt_with_little_budget_left_is_expected_to_need_little():

@@ -1,15 +1,11 @@
 """Exit rules that look at rewards: asked in draw order, and expected by a guess."""
 
 from dataclasses import dataclass
-from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollwise.sampling import (
-    Draw,
     GiveUp,
     RewardRule,
     RolloutSession,
@@ -124,25 +120,6 @@ def test_giving_up_goes_by_the_guess_and_asks_the_rewards():
     assert len(session.pools["b"]) == 2
     n = len(session.pools["a"])
     assert (16 - n) / 17 < 0.3 <= (16 - n + 1) / 17
-
-
-@given(random=st.integers(0, 2**32).map(Random), rule=st.sampled_from([Spread(), GuessedSpread()]))
-@settings(max_examples=40, deadline=None)
-def test_pools_do_not_depend_on_the_order_of_arrival(random, rule):
-    def reward(draw: Draw) -> float:
-        return round(Random(draw.seed).random() ** 3, 2)
-
-    alone = RolloutSession(range(5), rule, Streamed(12))
-    while draws := alone.next_draws(1):
-        alone.record(draws[0], reward(draws[0]))
-    session, in_flight = RolloutSession(range(5), rule, Streamed(12, 0.1)), []
-    while not session.done:
-        in_flight += session.next_draws(random.randint(1, 6))
-        draw = in_flight.pop(random.randrange(len(in_flight)))
-        surplus = session.record(draw, reward(draw))
-        in_flight = [draw for draw in in_flight if draw not in surplus]
-    for key, pool in alone.pools.items():
-        assert session.pools[key].rewards.tolist() == pool.rewards.tolist()
 
 
 def test_unbiased_estimates_are_refused():

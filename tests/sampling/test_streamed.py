@@ -1,18 +1,16 @@
 """The streamed schedule: draw order, surplus, full slots, budgets, beliefs, giving up."""
 
-import heapq
 import math
-import pickle
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sessions import Engine, contents, in_any_order, one_at_a_time
 
 from rollwise.sampling import (
     Balanced,
-    Draw,
     FixedCount,
     GiveUp,
     PositiveFocused,
@@ -22,91 +20,6 @@ from rollwise.sampling import (
 )
 
 RULES = [PositiveFocused(1), Balanced(2, 2), FixedCount(3), GiveUp(Balanced(2, 2), 0.3)]
-MOST = 12
-
-
-def reward(draw: Draw) -> float:
-    """What becomes of a draw hangs on its seed alone; every third prompt is hard, or easy."""
-    return float(Random(draw.seed).random() < (0.1, 0.4, 0.9)[int(draw.key) % 3])
-
-
-def one_at_a_time(session: RolloutSession) -> RolloutSession:
-    """Draw one response, wait for it, and draw the next."""
-    while draws := session.next_draws(free_slots=1):
-        assert session.record(draws[0], reward(draws[0])) == []
-    assert session.done
-    return session
-
-
-def scrambled(session: RolloutSession, random: Random, slots: int, faulty: bool = False) -> int:
-    """Answer draws in any order, and cancel what is to be cancelled; returns the most in flight."""
-    flying: list[Draw] = []
-    most = 0
-    while not session.done:
-        if len(flying) < slots and (not flying or random.random() < 0.7):
-            flying += session.next_draws(slots - len(flying))
-            most = max(most, len(flying))
-        draw = flying.pop(random.randrange(len(flying)))
-        if faulty and random.random() < 0.2:
-            cancelled = session.record_failure(draw)
-        else:
-            cancelled = session.record(draw, reward(draw))
-        assert set(cancelled) <= set(flying)
-        flying = [draw for draw in flying if draw not in cancelled]
-    assert not flying
-    return most
-
-
-def contents(session: RolloutSession) -> list[tuple]:
-    """Every pool, and why it ended."""
-    return [(p.key, p.rewards.tolist(), p.exit_reason) for p in session.pools.values()]
-
-
-@given(
-    random=st.integers(0, 2**32).map(Random),
-    rule=st.sampled_from(RULES),
-    speculation=st.sampled_from([0.0, 0.5, 1.0]),
-    slots=st.integers(1, 40),
-)
-@settings(max_examples=150, deadline=None)
-def test_pools_are_those_of_drawing_one_at_a_time(random, rule, speculation, slots):
-    """Whatever the order of completion, the slots and how far draws run ahead."""
-
-    def session() -> RolloutSession:
-        return RolloutSession(range(7), rule, Streamed(MOST, speculation), seed=3)
-
-    streamed = session()
-    assert scrambled(streamed, random, slots) <= slots
-    assert contents(streamed) == contents(one_at_a_time(session()))
-    assert contents(streamed) == contents(one_at_a_time_in_rounds(rule))
-
-
-def one_at_a_time_in_rounds(rule) -> RolloutSession:
-    """Rounds of one draw: what streaming must equal."""
-    return one_at_a_time(RolloutSession(range(7), rule, Rounds(1, MOST), seed=3))
-
-
-@given(random=st.integers(0, 2**32).map(Random), slots=st.integers(1, 30))
-@settings(max_examples=50, deadline=None)
-def test_failures_are_drawn_again_and_surplus_retries_are_not(random, slots):
-    session = RolloutSession(range(7), Balanced(2, 2), Streamed(MOST, 0.1), max_attempts=99)
-    scrambled(session, random, slots, faulty=True)
-    alone = RolloutSession(range(7), Balanced(2, 2), Streamed(MOST, 0.1))
-    assert contents(session) == contents(one_at_a_time(alone))
-    assert session.lost == 0
-
-
-def test_a_lost_draw_spends_its_place():
-    session = RolloutSession(["a"], FixedCount(3), Streamed(4), max_attempts=1)
-    draws = session.next_draws(8)
-    assert [draw.index for draw in draws] == [0, 1, 2]
-    session.record_failure(draws[0])
-    session.record(draws[1], 1.0)
-    session.record(draws[2], 0.0)
-    (last,) = session.next_draws(8)
-    session.record(last, 0.0)
-    assert (session.lost, len(session.pools["a"])) == (1, 3)
-    assert session.pools["a"].exit_reason == "satisfied"
 
 
 def test_what_was_drawn_beyond_the_exit_is_surplus():
@@ -176,19 +89,19 @@ def test_slots_are_filled_by_those_furthest_behind():
 @settings(max_examples=50, deadline=None)
 def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random, rule):
     """Whatever was handed out, recorded and parked before; looked for among all prompts."""
-    session, flying = RolloutSession(range(9), rule, Streamed(MOST)), []
+    session, engine, flying = RolloutSession(range(9), rule, Streamed(12)), Engine(), []
     while not session.done:
         if random.random() < 0.2:
             flying += session.next_draws()
         priority, first = min(
-            (session._dispatcher._priority(p), p.place) for p in session._prompts.values()
+            (session._dispatcher._priority(p), p.position) for p in session._prompts.values()
         )
         draws = session.next_draws(1)
         assert [draw.key for draw in draws] == ([first] if priority < math.inf else [])
         flying += draws
         for _ in range(random.randrange(3) if draws else 1):
             draw = flying.pop(random.randrange(len(flying)))
-            cancelled = session.record(draw, reward(draw))
+            cancelled = engine.answer(session, draw)
             flying = [draw for draw in flying if draw not in cancelled]
             if not flying:
                 break
@@ -198,16 +111,6 @@ def test_only_what_is_certain_is_handed_out_where_slots_are_not_counted():
     session = RolloutSession("ab", Balanced(2, 2), Streamed(32))
     assert [draw.key for draw in session.next_draws()].count("a") == 4
     assert len(session.next_draws(100)) > 0, "with slots to fill, it speculates again"
-
-
-@given(rule=st.sampled_from(RULES))
-def test_the_contracts_loop_meets_no_surplus(rule):
-    session = RolloutSession(range(7), rule, Streamed(MOST), seed=3)
-    while draws := session.next_draws():
-        for draw in draws:
-            assert session.record(draw, reward(draw)) == []
-    assert session.surplus == 0
-    assert contents(session) == contents(one_at_a_time_in_rounds(rule))
 
 
 def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
@@ -231,10 +134,6 @@ def test_certain_draws_are_handed_out_as_slots_come_free():
     session.record(first[3], 0.0)
     (further,) = session.next_draws(4)
     assert (further.key, further.index) == ("a", 2)
-    one_at_a_time(alone := RolloutSession(range(7), Balanced(2, 2), schedule))
-    scrambled(session := RolloutSession(range(7), Balanced(2, 2), schedule), Random(0), slots=5)
-    assert session.surplus == 0
-    assert contents(session) == contents(alone)
 
 
 def test_beliefs_order_the_draws():
@@ -290,18 +189,10 @@ def test_budgets_of_prompts(schedule):
 @pytest.mark.parametrize("total", [7, 20, 50, 1000])
 def test_a_budget_of_the_batch(schedule, total):
     session = RolloutSession(range(7), Balanced(2, 2), schedule, total_draws=total)
-    handed_out, flying = 0, []
-    random = Random(total)
-    while not session.done:
-        draws = session.next_draws(16)
-        handed_out += len(draws)
-        flying += draws
-        draw = flying.pop(random.randrange(len(flying)))
-        cancelled = session.record(draw, reward(draw))
-        flying = [draw for draw in flying if draw not in cancelled]
+    in_any_order(session, Random(total), slots=16)
+    handed_out = sum(map(len, session.pools.values())) + session.surplus
     assert handed_out <= total
     assert all(len(pool) >= 1 for pool in session.pools.values())
-    assert handed_out == sum(map(len, session.pools.values())) + session.surplus
     if total <= 20:
         assert handed_out == total
         assert "exhausted" in {pool.exit_reason for pool in session.pools.values()}
@@ -347,65 +238,3 @@ def test_no_prompt_is_added_to_a_batch_whose_budget_is_spent():
 def test_a_schedule_is_checked_where_it_is_made(arguments, message):
     with pytest.raises(ValueError, match=message):
         Streamed(*arguments)
-
-
-def test_a_session_pickled_in_flight_goes_on_identically():
-    session = RolloutSession(range(7), Balanced(2, 2), Streamed(MOST), seed=3)
-    draws = session.next_draws(10)
-    session.record(draws[4], 1.0)
-    copy = pickle.loads(pickle.dumps(session))
-    for each in (session, copy):
-        flying = [draw for draw in draws if draw != draws[4]]
-        while not each.done:
-            flying += each.next_draws(3)
-            draw = flying.pop(0)
-            cancelled = each.record(draw, reward(draw))
-            flying = [draw for draw in flying if draw not in cancelled]
-    assert contents(copy) == contents(session)
-    assert copy.surplus == session.surplus
-
-
-# Nothing favours short answers
-
-
-def in_virtual_time(slots: int, by_completion: bool = False) -> np.ndarray:
-    """Mean length and reward of each pool, shape (prompts, 2); correct responses are shorter.
-
-    With `by_completion`, draws are numbered as they finish: the variant that this project avoids.
-    """
-    session = RolloutSession(range(1500), Balanced(2, 2), Streamed(32, 0.25))
-    events: list[tuple[float, int, float, float]] = []
-    drawn: dict[Draw, int] = {}  # what is in flight, and the event that it ends by
-    draw_of: dict[int, Draw] = {}
-    now, count = 0.0, 0
-    while not session.done:
-        for draw in session.next_draws(slots - len(drawn)) if len(drawn) < slots else []:
-            random = Random(draw.seed)
-            correct = random.random() < 0.3
-            length = random.expovariate(1.0) * (1.0 if correct else 4.0)
-            heapq.heappush(events, (now + length, count, float(correct), length))
-            drawn[draw], draw_of[count] = count, draw
-            count += 1
-        now, event, correct, length = heapq.heappop(events)
-        if event not in draw_of:
-            continue
-        draw = draw_of[event]
-        if by_completion:
-            first = min((d for d in drawn if d.key == draw.key), key=lambda d: d.index)
-            draw_of[drawn[first]], drawn[draw] = draw, drawn[first]
-            draw = first
-        del drawn[draw], draw_of[event]
-        for cancelled in session.record(draw, correct, response=length):
-            del draw_of[drawn.pop(cancelled)]
-    return np.array([(np.mean(p.responses), p.rewards.mean()) for p in session.pools.values()])
-
-
-def test_lengths_and_rewards_are_those_of_drawing_one_at_a_time():
-    """Within 3 standard errors; taking responses as they finish fails that by far."""
-    alone = in_virtual_time(slots=1)
-    streamed = in_virtual_time(slots=6000)
-    by_completion = in_virtual_time(slots=6000, by_completion=True)
-    np.testing.assert_array_equal(streamed, alone)
-    error = alone.std(axis=0) / np.sqrt(len(alone))
-    assert np.all(np.abs(streamed.mean(axis=0) - alone.mean(axis=0)) <= 3 * error)
-    assert np.all(np.abs(by_completion.mean(axis=0) - alone.mean(axis=0)) > 3 * error)

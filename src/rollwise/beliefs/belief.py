@@ -1,4 +1,4 @@
-"""The contract of a belief: what is known of pass rates, asked and taught by prompts' places."""
+"""The contract of a belief: what is known of pass rates, asked and taught by prompts' indices."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Places, State, load_into, refuse_or_warn, state_of
+from rollwise.beliefs.state import Indices, State, load_into, refuse_or_warn, state_of
 
 EXPECTATION_WEIGHT = 4.0
 """How many responses an expected pass rate counts as, if its own strength is not known.
@@ -24,7 +24,7 @@ class Belief(ABC):
 
     Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. A
     belief is made apart from the prompt sampler that chooses by it (`belief=...`); that sampler
-    teaches it, and anything else may ask it. Prompts are named by their places in the order of the
+    teaches it, and anything else may ask it. Prompts are named by their indices in the order of the
     sampler's keys. The fields of a subclass that have a `help` are its settings.
 
     Example:
@@ -34,19 +34,19 @@ class Belief(ABC):
         ...     def __post_init__(self):
         ...         self.correct, self.drawn = np.zeros(self.total), np.zeros(self.total)
         ...
-        ...     def believe(self, places):
-        ...         return (self.correct[places] + 1) / (self.drawn[places] + 2), self.drawn[places]
+        ...     def believe(self, indices):
+        ...         drawn = self.drawn[indices]
+        ...         return (self.correct[indices] + 1) / (drawn + 2), drawn
         ...
-        ...     def learn(self, places, correct, drawn):
-        ...         self.correct[places] += correct
-        ...         self.drawn[places] += drawn
+        ...     def learn(self, indices, correct, drawn):
+        ...         self.correct[indices] += correct
+        ...         self.drawn[indices] += drawn
 
     Args:
         total: The number of prompts.
 
     Attributes:
-        kept: The attributes that make up its state: arrays of shape (total, ...), and
-            scalars.
+        kept: What makes up its state: arrays of shape (total, ...), and scalars.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -54,11 +54,13 @@ class Belief(ABC):
     total: int
 
     @abstractmethod
-    def believe(self, places: Places | slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    def believe(
+        self, indices: Indices | slice
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the expected pass rate of some prompts, and how much it rests on.
 
         Args:
-            places: Which prompts, shape (P,), or a slice of all.
+            indices: Which prompts, shape (P,), or a slice of all.
 
         Returns:
             The mean, shape (P,), NaN where nothing is expected; and the strength, shape (P,): for
@@ -66,29 +68,34 @@ class Belief(ABC):
         """
 
     @abstractmethod
-    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        """Take in how many of the responses of some prompts were correct, all with draws.
+    def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+        """Take in how many of the responses of some prompts were correct.
 
         Args:
-            places: Which prompts, each once, shape (P,).
+            indices: Which prompts, each once, shape (P,).
             correct: Correct responses of each, shape (P,).
             drawn: All responses of each, at least 1, shape (P,).
         """
 
-    def mean(self, places: Places | slice) -> NDArray[np.floating]:
+    def mean(self, indices: Indices | slice) -> NDArray[np.floating]:
         """Return the expected pass rates alone, shape (P,)."""
-        return self.believe(places)[0]
+        return self.believe(indices)[0]
 
-    def priors(self, places: Places | slice) -> NDArray[np.float64]:
+    def priors(self, indices: Indices | slice) -> NDArray[np.float64]:
         """Return α and β of a Beta distribution of each pass rate, shape (P, 2).
 
         By default the mean counts as `strength` responses on top of a flat prior, so that no pass
         rate is ruled out (`priors_around`).
         """
-        return priors_around(*self.believe(places))
+        return priors_around(*self.believe(indices))
 
-    def difficulties(self, places: Places) -> NDArray[np.float64] | None:
+    def difficulties(self, indices: Indices | slice) -> NDArray[np.float64] | None:
         """Return the difficulty of some prompts, shape (P,); by default None: there is none."""
+        return None
+
+    @property
+    def competence(self) -> float | None:
+        """The level of the model on the scale of the difficulties; by default None."""
         return None
 
     def hardness(self, target: float) -> tuple[NDArray[np.float64], float]:
@@ -128,13 +135,12 @@ def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray
 def priors_around(
     mean: NDArray[np.floating], strength: float | NDArray[np.floating] = EXPECTATION_WEIGHT
 ) -> NDArray[np.float64]:
-    """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), shape (P, 2).
+    """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), shape (P, 2); 1 and 1 where p̂ is NaN.
 
     Args:
-        mean: p̂ of each prompt, shape (P,); NaN, where there is none, gives α = β = 1.
+        mean: p̂ of each prompt, shape (P,).
         strength: w, for how many responses p̂ counts: one for all, or shape (P,).
     """
-    weight = np.broadcast_to(np.asarray(strength, dtype=float), mean.shape)[:, None]
-    expected = np.asarray(mean, dtype=float)
-    responses = weight * np.stack([expected, 1.0 - expected], axis=1)
+    weight = np.broadcast_to(np.asarray(strength, dtype=float), mean.shape)
+    responses = beta_of(np.asarray(mean, dtype=float), weight)
     return 1.0 + np.where(np.isnan(responses), 0.0, responses)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief, beta_of
-from rollwise.beliefs.state import Places, State, from_state
+from rollwise.beliefs.state import Indices, State, from_state
 from rollwise.sampling.checks import finite_above_zero, setting, share
 
 Floats = NDArray[np.floating]
@@ -46,22 +46,19 @@ class DecayedBeta(Belief):
         self._correct = np.full(self.total, 0, dtype=np.float32)
         self._incorrect = np.full(self.total, 0, dtype=np.float32)
 
-    def believe(self, places: Places | slice) -> tuple[Floats, Floats]:
-        """Return the mean α/(α + β) and the strength α + β, shape (P,) each."""
-        priors = self.priors(places)
+    def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
+        priors = self.priors(indices)
         strength = priors.sum(axis=1)
         return priors[:, 0] / strength, strength
 
-    def priors(self, places: Places | slice) -> NDArray[np.float64]:
-        """Return N₊ + α₀ and N − N₊ + β₀, shape (P, 2)."""
-        counts = np.stack([self._correct[places], self._incorrect[places]], axis=1)
+    def priors(self, indices: Indices | slice) -> NDArray[np.float64]:
+        counts = np.stack([self._correct[indices], self._incorrect[indices]], axis=1)
         priors: NDArray[np.float64] = counts + np.array([self.prior_correct, self.prior_incorrect])
         return priors
 
-    def learn(self, places: Places, correct: Counts, drawn: Counts) -> None:
-        """Let the earlier counts of some prompts decay, and add the new ones."""
-        self._correct[places] = self.decay * self._correct[places] + correct
-        self._incorrect[places] = self.decay * self._incorrect[places] + (drawn - correct)
+    def learn(self, indices: Indices, correct: Counts, drawn: Counts) -> None:
+        self._correct[indices] = self.decay * self._correct[indices] + correct
+        self._incorrect[indices] = self.decay * self._incorrect[indices] + (drawn - correct)
 
     def metrics(self) -> dict[str, float]:
         """Return the share of prompts seen."""
@@ -81,14 +78,12 @@ class LatestPassRate(Belief):
     def __post_init__(self) -> None:
         self._pass_rates = np.full(self.total, np.nan, np.float32)
 
-    def believe(self, places: Places | slice) -> tuple[Floats, Floats]:
-        """Return the latest pass rates, which count as `EXPECTATION_WEIGHT` responses."""
-        latest = self._pass_rates[places]
+    def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
+        latest = self._pass_rates[indices]
         return latest, np.where(np.isnan(latest), 0.0, EXPECTATION_WEIGHT)
 
-    def learn(self, places: Places, correct: Counts, drawn: Counts) -> None:
-        """Replace the latest pass rates."""
-        self._pass_rates[places] = correct / drawn
+    def learn(self, indices: Indices, correct: Counts, drawn: Counts) -> None:
+        self._pass_rates[indices] = correct / drawn
 
     def metrics(self) -> dict[str, float]:
         """Return the share of prompts seen."""
@@ -116,28 +111,20 @@ class Constant(Belief):
         finite_above_zero("strength", self.strength)
         self._correct, self._drawn = 1.0, 2.0
 
-    def believe(self, places: Places | slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the expected pass rates and their strength in pseudo-counts, shape (P,) each."""
-        count = len(np.arange(self.total)[places])
+    def believe(self, indices: Indices | slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        count = len(np.arange(self.total)[indices])
         return np.full(count, self._correct / self._drawn), np.full(count, self.strength)
 
-    def priors(self, places: Places | slice) -> NDArray[np.float64]:
-        """Return α and β of the Beta distribution of this mean and strength, shape (P, 2)."""
-        return beta_of(*self.believe(places))
+    def priors(self, indices: Indices | slice) -> NDArray[np.float64]:
+        return beta_of(*self.believe(indices))
 
-    def learn(self, places: Places, correct: Counts, drawn: Counts) -> None:
-        """Take in a step: k correct of n responses to some prompts, each once, shape (P,) each."""
+    def learn(self, indices: Indices, correct: Counts, drawn: Counts) -> None:
         drawn_of_step = float(np.sum(drawn))
         if drawn_of_step:
             self._correct = self.decay * self._correct + float(np.sum(correct))
             self._drawn = self.decay * self._drawn + drawn_of_step
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state.
-
-        Raises:
-            ValueError: A count is lacking, or it is of another number of prompts.
-        """
         if (total := from_state(state, "total")) != self.total:
             raise ValueError(
                 f"the state is of a belief over {total} prompts, this one has {self.total}"

@@ -1,20 +1,20 @@
 """What data says of prompts before they are drawn, and how it tells pass rates."""
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Places, State, from_state, load_into, state_of
+from rollwise.beliefs.state import Indices, State, from_state, load_into, state_of
 
 Floats = NDArray[np.float64]
 
 MOST_LABELS = 128
-"""Labels of a column that have a weight of their own; rarer ones share one."""
+"""Labels of a column that have a weight of their own."""
 
 MOST_DIMENSIONS = 1024
 """The longest vectors that are taken."""
@@ -34,66 +34,62 @@ MEMORY = 0.95
 LONGEST_STEP = 1.0
 """Of a weight, in logits."""
 
-LEAST_VARIANCE, MOST_VARIANCE = 0.01, 4.0
+VARIANCES = 0.01, 4.0
 """Bounds of τ²."""
 
 SCALE_INFORMATION, SCALE_MEMORY = 20.0, 0.98
 """How much information a scale of 1 counts as, and what a step keeps of that of earlier steps."""
 
-LEAST_SCALE, MOST_SCALE = 0.05, 3.0
+SCALES = 0.05, 3.0
 """Bounds of the scale."""
 
-_KEPT = (
-    "feature_weights",
-    "feature_information",
-    "feature_evidence",
-    "feature_variances",
-    "feature_scale",
-)
+_KEPT = tuple(f"feature_{n}" for n in ("weights", "information", "evidence", "variances", "scale"))
 
 
-@dataclass(frozen=True)
-class Labels:
-    """One weight for each label; what has no label has a weight of its own."""
+class Column(ABC):
+    """`width` numbers φ for each prompt, whose weights have the prior N(mean, variance)."""
 
-    member: NDArray[np.int32]
+    prior_mean: float = 0.0
+    prior_variance: float = 1.5
     width: int
-    prior_mean: ClassVar[float] = 0.0
-    prior_variance: ClassVar[float] = 1.5
 
-    @classmethod
-    def of(cls, values: Sequence[Any]) -> "Labels":
-        """Number the labels by how often they come; the rarest beyond `MOST_LABELS` share one."""
+    @abstractmethod
+    def rows(self, indices: Indices) -> Floats:
+        """Return φ of some prompts, shape (P, width)."""
+
+    @abstractmethod
+    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
+        """Return φ·w of some prompts, shape (P,)."""
+
+
+class Labels(Column):
+    """One weight for each label; the rarest share one, and so do missing ones."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
         counts = Counter(values).most_common()
         number = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
-        member = np.fromiter((number[value] for value in values), np.int32, len(values))
-        return cls(member, min(len(counts), MOST_LABELS))
+        self.member = np.fromiter((number[value] for value in values), np.int32, len(values))
+        self.width = min(len(counts), MOST_LABELS)
 
-    def rows(self, places: Places) -> Floats:
-        """Return φ of some prompts, shape (P, width)."""
-        return np.eye(self.width)[self.member[places]]
+    def rows(self, indices: Indices) -> Floats:
+        return np.eye(self.width)[self.member[indices]]
 
-    def dot(self, places: Places | slice, weights: Floats) -> Floats:
-        """Return φ·w of some prompts, shape (P,)."""
-        found: Floats = weights[self.member[places]]
+    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
+        found: Floats = weights[self.member[indices]]
         return found
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """One weight for a number; 0 where it is missing."""
+class Numbers(Column):
+    """One weight for a number; 0 where it is missing.
 
-    value: NDArray[np.float32]
-    prior_mean: float = 0.0
-    width: ClassVar[int] = 1
-    prior_variance: ClassVar[float] = 1.0
+    Numbers are brought to one scale: differences of logits, or else logits of their ranks, which
+    make a weight mean the same for a length, a score and a year.
+    """
 
-    @classmethod
-    def of(cls, name: str, values: Sequence[Any]) -> "Numbers":
-        """Bring numbers to one scale: differences of logits, or else logits of their ranks.
+    prior_variance = 1.0
+    width = 1
 
-        Ranks make a weight mean the same for a length, a score and a year.
-        """
+    def __init__(self, name: str, values: Sequence[Any]) -> None:
         number = np.array([np.nan if v is None else v for v in values], dtype=float)
         known = np.isfinite(number)
         if name == "pass_rate":
@@ -105,59 +101,36 @@ class Numbers:
             share = below[rank] / known.sum()
             number[known] = np.log(share / (1 - share)) * (math.sqrt(3) / math.pi)
         number[known] -= number[known].mean()
-        value = np.where(known, number, 0.0).astype(np.float32)
-        return cls(value, 0.5 if name in IN_LOGITS else 0.0)
+        self.value = np.where(known, number, 0.0).astype(np.float32)
+        self.prior_mean = 0.5 if name in IN_LOGITS else 0.0
 
-    def rows(self, places: Places) -> Floats:
-        """Return φ of some prompts, shape (P, 1)."""
-        return self.value[places, None].astype(float)
+    def rows(self, indices: Indices) -> Floats:
+        return self.value[indices, None].astype(float)
 
-    def dot(self, places: Places | slice, weights: Floats) -> Floats:
-        """Return φ·w of some prompts, shape (P,)."""
-        found: Floats = self.value[places] * weights[0]
+    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
+        found: Floats = self.value[indices] * weights[0]
         return found
 
 
-@dataclass(frozen=True)
-class Vectors:
-    """Weights for the directions in which vectors differ most."""
+class Vectors(Column):
+    """Weights for the directions in which vectors, shape (total, D), differ most."""
 
-    vector: NDArray[np.floating]
-    centre: Floats
-    basis: Floats
-    prior_mean: ClassVar[float] = 0.0
-    prior_variance: ClassVar[float] = 1.5
-
-    @classmethod
-    def of(cls, vectors: NDArray[np.floating]) -> "Vectors":
-        """Find the directions; shape of vectors (total, D)."""
-        step = max(1, len(vectors) // SAMPLED)
-        sample = np.asarray(vectors[::step], dtype=float)
-        centre = sample.mean(axis=0)
-        _, sizes, directions = np.linalg.svd(sample - centre, full_matrices=False)
+    def __init__(self, vectors: NDArray[np.floating]) -> None:
+        sample = np.asarray(vectors[:: max(1, len(vectors) // SAMPLED)], dtype=float)
+        self.vector, self.centre = vectors, sample.mean(axis=0)
+        _, sizes, directions = np.linalg.svd(sample - self.centre, full_matrices=False)
         kept = min(DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))
         scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
-        return cls(vectors, centre, directions[:kept].T * scale)
+        self.basis, self.width = directions[:kept].T * scale, kept
 
-    @property
-    def width(self) -> int:
-        """How many directions have weights."""
-        return int(self.basis.shape[1])
-
-    def rows(self, places: Places) -> Floats:
-        """Return φ of some prompts, shape (P, width)."""
-        found: Floats = (self.vector[places] - self.centre) @ self.basis
+    def rows(self, indices: Indices) -> Floats:
+        found: Floats = (self.vector[indices] - self.centre) @ self.basis
         return found
 
-    def dot(self, places: Places | slice, weights: Floats) -> Floats:
-        """Return φ·w of some prompts, shape (P,)."""
+    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
         direction = self.basis @ weights
-        found: Floats = self.vector[places] @ direction - self.centre @ direction
+        found: Floats = self.vector[indices] @ direction - self.centre @ direction
         return found
-
-
-Column = Labels | Numbers | Vectors
-"""Numbers φ for each prompt, `width` of them, whose weights have the prior N(mean, variance)."""
 
 
 def column_of(name: str, values: Sequence[Any]) -> Column | None:
@@ -173,22 +146,19 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
     if not known:
         raise ValueError(f"the column {name!r} is empty")
     if not _plain(known):
-        return Vectors.of(_vectors(name, given))
+        return Vectors(_vectors(name, given))
     texts = name in LABELS or any(isinstance(value, str | bool) for value in known)
-    if texts or (isinstance(known[0], int) and name not in IN_LOGITS and _few(known)):
-        labels = Labels.of(given)
+    few = isinstance(known[0], int) and len(set(known)) <= MOST_LABELS // 4
+    if texts or (few and name not in IN_LOGITS):
+        labels = Labels(given)
         return labels if labels.width > 1 else None
-    numbers = Numbers.of(name, given)
+    numbers = Numbers(name, given)
     return numbers if np.ptp(numbers.value) > 0 else None
 
 
 def _plain(values: Sequence[Any]) -> bool:
     """Say whether values are texts and numbers rather than vectors."""
     return not isinstance(values, np.ndarray) and not any(np.ndim(v) for v in values[:64])
-
-
-def _few(known: Sequence[int]) -> bool:
-    return len(set(known)) <= MOST_LABELS // 4
 
 
 def _vectors(name: str, values: Any) -> NDArray[np.floating]:
@@ -251,27 +221,27 @@ class Features:
         self.feature_evidence = np.zeros(count)
         self.feature_scale = np.array([1.0, SCALE_INFORMATION])
 
-    def dot(self, places: Places | slice) -> Floats | float:
+    def dot(self, indices: Indices | slice) -> Floats | float:
         """Return c·w·φ of some prompts, shape (P,)."""
         found: Floats | float = 0.0
         begin = 0
         for column in self._columns.values():
-            found = found + column.dot(places, self.feature_weights[begin : begin + column.width])
+            found = found + column.dot(indices, self.feature_weights[begin : begin + column.width])
             begin += column.width
         return float(self.feature_scale[0]) * found
 
-    def learn(self, places: Places, surprise: Floats, information: Floats) -> None:
+    def learn(self, indices: Indices, surprise: Floats, information: Floats) -> None:
         """Move the weights and their scale.
 
         Args:
-            places: Which prompts, shape (P,).
+            indices: Which prompts, shape (P,).
             surprise: g of each, shape (P,).
             information: I of each, shape (P,).
         """
         if not self._columns:
             return
-        self._rescale(self.dot(places), surprise, information)
-        phi_PD = np.concatenate([column.rows(places) for column in self._columns.values()], axis=1)
+        self._rescale(self.dot(indices), surprise, information)
+        phi_PD = np.concatenate([column.rows(indices) for column in self._columns.values()], axis=1)
         seen = information * (phi_PD @ self.feature_weights) + surprise
         self.feature_information *= MEMORY
         self.feature_information += phi_PD.T @ (phi_PD * information[:, None])
@@ -283,7 +253,7 @@ class Features:
         starts = np.cumsum(self._widths) - self._widths
         squares = (self.feature_weights - self._mean) ** 2 + np.diag(covariance)
         variances = np.add.reduceat(squares, starts) / self._widths
-        self.feature_variances = np.clip(variances, LEAST_VARIANCE, MOST_VARIANCE)
+        self.feature_variances = np.clip(variances, *VARIANCES)
 
     def _rescale(self, said: Floats | float, surprise: Floats, information: Floats) -> None:
         """Move the scale by what was said of some prompts, c·w·φ, shape (P,)."""
@@ -294,7 +264,7 @@ class Features:
         known = SCALE_MEMORY * known + (1 - SCALE_MEMORY) * SCALE_INFORMATION
         known += (information * said**2).sum()
         scale *= np.exp(np.clip((surprise * said).sum() / known, -0.5, 0.5))
-        self.feature_scale = np.array([np.clip(scale, LEAST_SCALE, MOST_SCALE), known])
+        self.feature_scale = np.array([np.clip(scale, *SCALES), known])
 
     def state(self) -> State:
         """Return what was learned, and of which columns; copies."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rollwise.beliefs.belief import Belief, beta_of
 from rollwise.beliefs.features import Features
 from rollwise.beliefs.ratings import logistic
-from rollwise.beliefs.state import Places, State
+from rollwise.beliefs.state import Indices, State
 from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting, share
 
 Floats = NDArray[np.float64]
@@ -25,13 +25,10 @@ LONGEST_STEP = 2.0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 """Of the quadrature for a posterior's mean and variance."""
 
-SPREAD_INFORMATION = 50.0
-"""How much information `initial_variance` counts as, once surprises tell of the true one."""
+SPREAD_INFORMATION, SPREAD_MEMORY = 50.0, 0.99
+"""How much information `initial_variance` counts as, and what a step keeps of that of surprises."""
 
-SPREAD_MEMORY = 0.99
-"""What a step keeps of the information that earlier surprises gave of the variance."""
-
-LEAST_SCALE, MOST_SCALE = 0.2, 5.0
+SCALES = 0.2, 5.0
 """Bounds of the standard deviation of the set's logits, in units of the initial one."""
 
 
@@ -40,7 +37,10 @@ class LogitKalman(Belief):
     """Tracks the logit of each pass rate as the policy learns: its mean and its variance.
 
     A logit is z = L + w·φ + x: the level L of the whole set, what features φ of the prompt say
-    (`Features`), and the prompt's own offset x ~ N(0, V).
+    (`Features`), and the prompt's own offset x ~ N(0, V). Before the first visit, prompts with the
+    same features are believed alike. Use it where prompts are drawn once or a few times a step, so
+    that one visit says little. It takes 12 bytes a prompt; a step costs in proportion to its
+    prompts alone.
 
     **Offsets.** A visit with k correct of n responses is an observation k ~ Binomial(n, σ(z)); mean
     and variance of the posterior are computed by quadrature (`posterior`). At each step an offset
@@ -63,11 +63,6 @@ class LogitKalman(Belief):
     framework applied to classification networks", equation 10) and the strength 1/(v·p(1 − p)) with
     p = σ(m), that of the Beta distribution whose Laplace approximation in logits is N(m, v).
 
-    **Before the first visit** prompts with the same features are believed alike. The uncertainty of
-    w is part of V: where features tell much, V shrinks.
-
-    Use it where prompts are drawn once or a few times a step, so that one visit says little. 12
-    bytes a prompt; the cost of a step depends on its prompts alone.
 
     Args:
         total: The number of prompts.
@@ -132,53 +127,49 @@ class LogitKalman(Belief):
         """V, the variance of the logits over the set."""
         return self._scale**2 * self.initial_variance
 
-    def believe(self, places: Places | slice) -> tuple[Floats, Floats]:
-        """Return the expected pass rates and their strength in pseudo-counts, shape (P,) each."""
-        mean, variance = self.logits(places)
+    def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
+        mean, variance = self.logits(indices)
         mode = logistic(mean)
         return logistic(mean / spread(variance)), 1.0 / (variance * mode * (1.0 - mode))
 
-    def priors(self, places: Places | slice) -> Floats:
-        """Return α and β of the Beta distribution of this mean and strength, shape (P, 2)."""
-        return beta_of(*self.believe(places))
+    def priors(self, indices: Indices | slice) -> Floats:
+        return beta_of(*self.believe(indices))
 
-    def logits(self, places: Places | slice) -> tuple[Floats, Floats]:
+    def logits(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         """Return mean and variance of the logits now, shape (P,) each."""
-        age = self._steps - np.maximum(self._visited_at[places], 0)
+        age = self._steps - np.maximum(self._visited_at[indices], 0)
         kept = np.exp(-age * self.noise / self.variance)
-        offset = self._scale * self._offset[places].astype(float)
-        variance = self._scale**2 * self._variance[places].astype(float)
-        mean = self._centre(places) + np.sqrt(kept) * offset
+        offset = self._scale * self._offset[indices].astype(float)
+        variance = self._scale**2 * self._variance[indices].astype(float)
+        mean = self._centre(indices) + np.sqrt(kept) * offset
         return mean, kept * variance + (1.0 - kept) * self.variance
 
-    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        """Take in a step: k correct of n responses to some prompts, each once, shape (P,) each."""
+    def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         correct_P, drawn_P = np.asarray(correct, float), np.asarray(drawn, float)
         self._steps += 1
-        self._learn_of_all(places, correct_P, drawn_P)
-        mean, variance = posterior(*self.logits(places), correct_P, drawn_P)
-        self._offset[places] = (mean - self._centre(places)) / self._scale
-        self._variance[places] = variance / self._scale**2
-        self._visited_at[places] = self._steps
+        self._learn_of_all(indices, correct_P, drawn_P)
+        mean, variance = posterior(*self.logits(indices), correct_P, drawn_P)
+        self._offset[indices] = (mean - self._centre(indices)) / self._scale
+        self._variance[indices] = variance / self._scale**2
+        self._visited_at[indices] = self._steps
         self._level += self._trend
 
-    def _centre(self, places: Places | slice) -> Floats | float:
-        """Return the logit around which prompts with the same features lie."""
-        return self._level + (0.0 if self.features is None else self.features.dot(places))
+    def _centre(self, indices: Indices | slice) -> Floats | float:
+        return self._level + (0.0 if self.features is None else self.features.dot(indices))
 
-    def _learn_of_all(self, places: Places, correct: Floats, drawn: Floats) -> None:
+    def _learn_of_all(self, indices: Indices, correct: Floats, drawn: Floats) -> None:
         """Learn the level and the scale, which all prompts share, from a step's surprises."""
-        mean, variance = self.logits(places)
+        mean, variance = self.logits(indices)
         width = spread(variance)
         believed = logistic(mean / width)
         surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
         if self.learn_variance:
-            self._scale_by(surprise, slope, (mean - self._centre(places)) / width)
+            self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
         if self.features is not None:
             believed = logistic((mean + self._drift) / width)
             surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
-            self.features.learn(places, surprise / width, slope / width**2)
+            self.features.learn(indices, surprise / width, slope / width**2)
 
     def _move_level(self, surprise: float, slope: float) -> None:
         """One smoothed Newton step towards the level that explains the surprises, and a trend."""
@@ -195,18 +186,12 @@ class LogitKalman(Belief):
         self._information = seen + float((slope * offset**2).sum())
         step = float((surprise * offset).sum()) / self._information
         scale = self._scale * np.exp(np.clip(step, -0.5, 0.5))
-        self._scale = float(np.clip(scale, LEAST_SCALE, MOST_SCALE))
+        self._scale = float(np.clip(scale, *SCALES))
 
     def state_dict(self) -> State:
-        """Return all that is known, as copies."""
         return super().state_dict() | ({} if self.features is None else self.features.state())
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state over the same number of prompts.
-
-        Raises:
-            ValueError: Something is lacking, or is of another number of prompts or other features.
-        """
         resumed = copy.copy(self.features)
         if resumed is not None:
             resumed.load(state)
@@ -219,24 +204,21 @@ class LogitKalman(Belief):
 
 
 def offsets_after(
-    total: int, steps: Iterable[tuple[Places, NDArray[np.int64], NDArray[np.int64]]]
+    total: int, steps: Iterable[tuple[Indices, NDArray[np.int64], NDArray[np.int64]]]
 ) -> Floats:
-    """Return what an earlier run found of each prompt, as the feature `history`.
+    """Return how many logits each prompt lay above the others in an earlier run, shape (total,).
 
-    A `LogitKalman` takes in the recorded visits, step by step, so that what the policy learned in
-    the meantime is not mistaken for an easy prompt.
+    NaN where it was not drawn. A `LogitKalman` takes in the recorded visits, step by step, so that
+    what the policy learned in the meantime is not mistaken for an easy prompt.
 
     Args:
         total: The number of prompts.
         steps: Of each recorded step the prompts, their correct responses, and all.
-
-    Returns:
-        How many logits a prompt lies above the others, shape (total,); NaN where it was not drawn.
     """
     belief, seen = LogitKalman(total), np.zeros(total, dtype=bool)
-    for places, correct, drawn in steps:
-        belief.learn(places, correct, drawn)
-        seen[places] = True
+    for indices, correct, drawn in steps:
+        belief.learn(indices, correct, drawn)
+        seen[indices] = True
     return np.where(seen, belief.logits(slice(None))[0] - belief._level, np.nan)
 
 
@@ -248,19 +230,10 @@ def spread(variance: Any) -> Any:
 def posterior(
     mean: Floats, variance: Floats, correct: Floats, drawn: Floats
 ) -> tuple[Floats, Floats]:
-    """Mean and variance of logits z ~ N(mean, variance) after binomial observations.
+    """Return mean and variance of logits z ~ N(mean, variance) after k correct of n responses.
 
     By adaptive Gauss-Hermite quadrature (Naylor and Smith 1982): nodes around the mode, as far
-    apart as the curvature there says.
-
-    Args:
-        mean: m, shape (P,).
-        variance: v, shape (P,).
-        correct: k of each, shape (P,).
-        drawn: n of each, shape (P,); 0 leaves the prior.
-
-    Returns:
-        The posterior's mean and variance, shape (P,) each.
+    apart as the curvature there says. All arrays have the shape (P,).
     """
     mode, curvature = laplace_step(mean, variance, correct, drawn)
     logit_PN = mode[:, None] + np.sqrt(curvature)[:, None] * NODES
@@ -276,18 +249,9 @@ def posterior(
 def laplace_step(
     mean: Floats, variance: Floats, correct: Floats, drawn: Floats
 ) -> tuple[Floats, Floats]:
-    """Approximate the posterior of logits z ~ N(mean, variance) after binomial observations.
+    """Return mode and inverse curvature of the posterior that `posterior` integrates, shape (P,).
 
     Maximises k·z − n·log(1 + eᶻ) − (z − m)²/(2v), which is concave, by Newton steps.
-
-    Args:
-        mean: m, shape (P,).
-        variance: v, shape (P,).
-        correct: k of each, shape (P,).
-        drawn: n of each, shape (P,); 0 leaves the prior.
-
-    Returns:
-        The mode and the inverse curvature there, shape (P,) each.
     """
     logit = mean.copy()
     for _ in range(NEWTON_STEPS):

@@ -1,4 +1,4 @@
-"""States that can be saved without pickle, and places of prompts."""
+"""States that can be saved without pickle, and indices of prompts."""
 
 import logging
 from collections.abc import Iterable
@@ -9,19 +9,15 @@ from numpy.typing import DTypeLike, NDArray
 
 log = logging.getLogger(__name__)
 
-Places = NDArray[np.int64]
-"""Places of prompts, in key order from 0."""
+Indices = NDArray[np.int64]
+"""Indices of prompts, in key order from 0."""
 
 State = dict[str, "np.ndarray[Any, Any] | int | float | str"]
 """The state of a sampler or a belief: flat, of arrays and scalars, to be saved without pickle."""
 
 
 def from_state(state: State, name: str) -> Any:
-    """Take a value out of a state.
-
-    Raises:
-        ValueError: Names what the state lacks.
-    """
+    """Take a value out of a state; a `ValueError` names what the state lacks."""
     if name not in state:
         raise ValueError(f"the state lacks {name!r}; it has {', '.join(sorted(state))}")
     return state[name]
@@ -30,11 +26,7 @@ def from_state(state: State, name: str) -> Any:
 def array_from_state(
     state: State, name: str, shape: tuple[int, ...], dtype: DTypeLike
 ) -> NDArray[Any]:
-    """Copy an array out of a state, one entry for each prompt.
-
-    Raises:
-        ValueError: It is lacking, or is of another number of prompts.
-    """
+    """Copy an array out of a state; a `ValueError` says if it is of another number of prompts."""
     values = np.array(from_state(state, name), dtype=dtype)
     if values.shape != shape:
         raise ValueError(
@@ -51,10 +43,9 @@ def state_of(owner: Any, names: Iterable[str]) -> State:
 
 
 def load_into(owner: Any, names: Iterable[str], state: State) -> None:
-    """Set attributes to what `state_of` returned, of the kind and the shape that they have.
+    """Set attributes to what `state_of` returned; a `ValueError` if one does not fit, before any.
 
-    Raises:
-        ValueError: One is lacking, or of another shape; then none is set.
+    They keep the type and the shape that they have.
     """
     found: dict[str, Any] = {}
     for name in names:
@@ -72,11 +63,7 @@ def part_of_state(state: State, prefix: str) -> State:
 
 
 def refuse_or_warn(owner: str, state: State) -> None:
-    """Load a state where nothing is kept: an empty one changes nothing, with a warning.
-
-    Raises:
-        ValueError: There is something in it.
-    """
+    """Load a state where nothing is kept: refuse a filled one, warn about an empty one."""
     if state:
         held = ", ".join(sorted(state))
         raise ValueError(f"{owner} has no load_state_dict, but the state holds {held}")

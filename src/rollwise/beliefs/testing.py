@@ -9,76 +9,22 @@
 The tests import no test framework: a runner that collects methods named `test_...` is enough.
 """
 
-import io
-import json
-import math
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import Belief
-from rollwise.beliefs.state import State
+from rollwise.beliefs.testing_states import (
+    assert_same,
+    check_metrics,
+    keeps_state,
+    refused,
+    through_files,
+)
 
 TOTAL = 20
-
-
-def through_files(state: State) -> State:
-    """Write a state as checkpoints do and read it back: arrays without pickle, scalars as JSON."""
-    for name, value in state.items():
-        flat = isinstance(value, np.ndarray | int | float | str)
-        assert flat, f"{name} is a {type(value).__name__}; a state holds arrays and scalars only"
-        assert not isinstance(value, np.ndarray) or value.dtype.kind in "biuf", (
-            f"{name} is of {value.dtype}; arrays of a state hold numbers"
-        )
-    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-    scalars = {name: value for name, value in state.items() if name not in arrays}
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as read:
-        return {**{name: read[name] for name in read.files}, **json.loads(json.dumps(scalars))}
-
-
-def refused(call: Callable[[], Any], *named: str) -> None:
-    """Demand a ValueError or TypeError whose text has every one of `named`."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        missing = [text for text in named if text not in str(error)]
-        if missing:
-            raise AssertionError(f"the error should name {missing}, it is: {error}") from error
-    else:
-        raise AssertionError(f"nothing was refused; an error should name {list(named)}")
-
-
-def assert_same(one: State, other: State) -> None:
-    """Demand two states that are equal to the bit (so that NaN equals NaN)."""
-    assert one.keys() == other.keys(), f"{sorted(one)} and {sorted(other)}"
-    for name in one:
-        first, second = np.asarray(one[name]), np.asarray(other[name])
-        same = first.dtype == second.dtype and first.shape == second.shape
-        assert same and first.tobytes() == second.tobytes(), f"{name} differs: {first}, {second}"
-
-
-def keeps_state(plugin: Any, base: type) -> bool:
-    """Say whether a plug-in has a state, or its own way to make one."""
-    own = type(plugin).state_dict is not base.state_dict  # type: ignore[attr-defined]
-    return own or bool(plugin.state_dict())
-
-
-def check_metrics(plugin: Any, go_on: Callable[[], Any]) -> None:
-    """Demand finite numbers, of the same names at any moment."""
-    names = plugin.metrics().keys()
-    for _ in range(3):
-        go_on()
-        metrics = plugin.metrics()
-        assert metrics.keys() == names, f"{sorted(metrics)}, before {sorted(names)}"
-        for name, value in metrics.items():
-            assert isinstance(value, int | float), f"{name} is {value!r}"
-            assert math.isfinite(value), f"{name} is {value!r}"
 
 
 class BeliefContract:
@@ -89,7 +35,6 @@ class BeliefContract:
         raise NotImplementedError
 
     def test_means_strengths_and_priors_are_possible(self) -> None:
-        """Means within [0, 1] or NaN; strengths finite, at least 0; α and β finite, above 0."""
         belief = self.make(TOTAL)
         assert belief.total == TOTAL, "a sampler refuses a belief of another number of prompts"
         for steps in (0, 3, 30):
@@ -102,18 +47,16 @@ class BeliefContract:
             assert np.all(np.isfinite(strength) & (strength >= 0)), f"{strength}"
             assert np.all(np.isfinite(priors) & (priors > 0)), f"{priors}"
 
-    def test_places_come_in_any_order_and_as_a_slice(self) -> None:
-        """With the same answers, and without having changed anything."""
+    def test_indices_come_in_any_order_and_as_a_slice(self) -> None:
         belief = self.make(TOTAL)
         _teach(belief, 10)
         expected = _believed(belief, np.arange(4, 12))
-        for places in (slice(4, 12), np.arange(4, 12)):
-            _same(_believed(belief, places), expected)
-        _same(_believed(belief, np.arange(11, 3, -1))[::-1], expected)
+        for indices in (slice(4, 12), np.arange(4, 12)):
+            np.testing.assert_array_equal(_believed(belief, indices), expected)
+        np.testing.assert_array_equal(_believed(belief, np.arange(11, 3, -1))[::-1], expected)
         assert len(_believed(belief, np.arange(0))) == 0
 
     def test_it_learns(self) -> None:
-        """It expects more of a prompt that is always solved than of one that never is."""
         belief = self.make(TOTAL)
         for _ in range(8):
             belief.learn(np.array([2, 5]), np.array([4, 0]), np.array([4, 4]))
@@ -125,12 +68,10 @@ class BeliefContract:
         assert hardness[2] < hardness[5]
 
     def test_metrics_are_finite_figures(self) -> None:
-        """At any moment, of the same names."""
         belief = self.make(TOTAL)
         check_metrics(belief, lambda: _teach(belief, 5))
 
     def test_a_state_resumes_exactly(self) -> None:
-        """Through files, into a new belief and into one that had moved on."""
         for steps in (0, 1, 12) if keeps_state(self.make(TOTAL), Belief) else ():
             belief, other = self.make(TOTAL), self.make(TOTAL)
             _teach(belief, steps)
@@ -139,14 +80,14 @@ class BeliefContract:
             other.load_state_dict(through_files(state))
             for each in (belief, other):
                 _teach(each, 6, seed=1)
-            assert_same(state, kept)
+            assert_same(state, kept)  # it is a copy
             assert_same(belief.state_dict(), other.state_dict())
-            _same(_believed(belief, slice(None)), _believed(other, slice(None)))
+            everything = _believed(belief, slice(None)), _believed(other, slice(None))
+            np.testing.assert_array_equal(*everything)
             belief.load_state_dict(state)
             assert_same(belief.state_dict(), kept)
 
     def test_a_state_that_does_not_fit_is_refused(self) -> None:
-        """Of fewer prompts, or incomplete; without having changed anything."""
         belief, other = self.make(TOTAL), self.make(TOTAL - 1)
         if not keeps_state(belief, Belief):
             return
@@ -163,16 +104,11 @@ def _teach(belief: Belief, steps: int, seed: int = 0) -> None:
     """Let a belief learn of 5 random prompts a step, with 4 responses each."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
-        places = rng.choice(TOTAL, 5, replace=False)
+        indices = rng.choice(TOTAL, 5, replace=False)
         drawn = np.full(5, 4)
-        belief.learn(places, rng.binomial(drawn, places / TOTAL), drawn)
+        belief.learn(indices, rng.binomial(drawn, indices / TOTAL), drawn)
 
 
-def _believed(belief: Belief, places: Any) -> NDArray[np.float64]:
+def _believed(belief: Belief, indices: Any) -> NDArray[np.float64]:
     """Ask for all that a belief says of some prompts, shape (P, 5)."""
-    return np.column_stack([*belief.believe(places), belief.mean(places), belief.priors(places)])
-
-
-def _same(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
-    """Demand two equal answers of `_believed`; NaN equals NaN."""
-    np.testing.assert_array_equal(one, other)
+    return np.column_stack([*belief.believe(indices), belief.mean(indices), belief.priors(indices)])

@@ -202,6 +202,6 @@ class Parts(Generic[C]):
             environment,
             self._problems,
             turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles),
+            lambda messages: encode_conversation(tokenizer, messages),
             limits,
-            encode_prompt=lambda messages: encode_conversation(tokenizer, messages),
         )

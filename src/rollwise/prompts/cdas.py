@@ -1,25 +1,28 @@
 """Prompts whose difficulty matches the model's competence."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs import Belief, Ratings
+from rollwise.beliefs import Belief
 from rollwise.beliefs.ratings import RatingSettings
-from rollwise.beliefs.state import Places, State, array_from_state, from_state
+from rollwise.beliefs.state import Indices, State, from_state, load_into, state_of
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.prompts.places import Mask
+from rollwise.prompts.keys import Mask
 from rollwise.sampling.checks import at_least, setting, share
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False, kw_only=True)
 class CDAS(RatingSettings, FixedSetSampler):
     """Competence-difficulty alignment sampling (arXiv 2505.17652): the prompts nearest to D = C.
 
-    Each prompt has a difficulty D, the model a competence C (`Ratings`). Half of a batch are the
+    Each prompt has a difficulty D, the model a competence C. Half of a batch are the
     prompts nearest to C with D > C, half those with D ≤ C; a side that is short is filled from the
     other, and of equal difficulties those of the earlier keys come. With `form="calibrated"` the
     middle is C − logit(target). Given another belief, it takes those just below and just above the
@@ -73,20 +76,19 @@ class CDAS(RatingSettings, FixedSetSampler):
     @property
     def difficulty(self) -> NDArray[np.float64]:
         """D of each prompt, shape (P,), in key order; a copy."""
-        return self._own_ratings.difficulty
+        return self._rated(self.belief.difficulties(slice(None)))
 
     @property
     def competence(self) -> float:
         """C."""
-        return self._own_ratings.competence
+        return self._rated(self.belief.competence)
 
-    @property
-    def _own_ratings(self) -> Ratings:
-        if not isinstance(self.belief, Ratings):
+    def _rated(self, found: T | None) -> T:
+        if found is None:
             raise AttributeError(f"the belief {type(self.belief).__name__} rates no difficulty")
-        return self.belief
+        return found
 
-    def choose(self, count: int, exclude: Mask | None) -> Places:
+    def choose(self, count: int, exclude: Mask | None) -> Indices:
         first = self._warm_up(count, exclude)
         taken = _with(exclude, first, len(self.keys))
         stale = np.empty(0, dtype=np.int64)
@@ -98,15 +100,15 @@ class CDAS(RatingSettings, FixedSetSampler):
         nearest = nearest_on_both_sides(hardness, aim, missing, taken)
         return np.concatenate([first, stale, nearest])
 
-    def _warm_up(self, count: int, exclude: Mask | None) -> Places:
+    def _warm_up(self, count: int, exclude: Mask | None) -> Indices:
         """Take what is left of this epoch of the warm-up, at most `count`."""
         walk = self._walk
         if walk is None:
             return np.empty(0, dtype=np.int64)
 
-        def passed_over(places: NDArray[np.int32]) -> Mask:
-            told: Mask = self._told[places] > walk.epoch
-            return told if exclude is None else told | exclude[places]
+        def passed_over(indices: NDArray[np.int32]) -> Mask:
+            told: Mask = self._told[indices] > walk.epoch
+            return told if exclude is None else told | exclude[indices]
 
         chosen = walk.rest(count, passed_over).astype(np.int64)
         if walk.position == walk.total:
@@ -121,14 +123,14 @@ class CDAS(RatingSettings, FixedSetSampler):
         walk.position = position
         return walk
 
-    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        super().learn(places, correct, drawn)
+    def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+        super().learn(indices, correct, drawn)
         self._tells += 1
         if self._told.size:
-            told = self._told[places]
-            self._told[places] = told + (told < self.warmup_epochs)
+            told = self._told[indices]
+            self._told[indices] = told + (told < self.warmup_epochs)
         if self._last_told.size:
-            self._last_told[places] = self._tells
+            self._last_told[indices] = self._tells
 
     def metrics(self) -> dict[str, float]:
         """Return the belief's metrics, and whether the warm-up is in progress."""
@@ -136,30 +138,26 @@ class CDAS(RatingSettings, FixedSetSampler):
 
     def own_state(self) -> State:
         walk = self._walk
-        state: State = {
-            "tells": self._tells,
+        return {
             "warmup_epoch": self.warmup_epochs if walk is None else walk.epoch,
             "warmup_position": 0 if walk is None else walk.position,
+            **state_of(self, self._kept()),
         }
-        arrays = {"told": self._told, "last_told": self._last_told}
-        return state | {name: array.copy() for name, array in arrays.items() if array.size}
 
     def load_own_state(self, state: State) -> None:
-        total = len(self.keys)
-        self._tells = int(from_state(state, "tells"))
         epoch, position = from_state(state, "warmup_epoch"), from_state(state, "warmup_position")
         self._walk = self._walk_from(int(epoch), int(position))
         self._told = self._never_told()
-        if self._told.size:
-            self._told = array_from_state(state, "told", (total,), self._told.dtype)
-        if self._last_told.size:
-            self._last_told = array_from_state(state, "last_told", (total,), np.int32)
+        load_into(self, self._kept(), state)
+
+    def _kept(self) -> list[str]:
+        return ["_tells", *(name for name in ("_told", "_last_told") if getattr(self, name).size)]
 
 
-def _with(mask: Mask | None, places: Places, total: int) -> Mask | None:
-    """Add places to a mask; None stands for an empty one."""
-    if not len(places):
+def _with(mask: Mask | None, indices: Indices, total: int) -> Mask | None:
+    """Add indices to a mask; None stands for an empty one."""
+    if not len(indices):
         return mask
     mask = np.zeros(total, dtype=bool) if mask is None else mask.copy()
-    mask[places] = True
+    mask[indices] = True
     return mask

@@ -3,17 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Places
-from rollwise.prompts.places import Mask
+from rollwise.beliefs.state import Indices
+from rollwise.prompts.keys import Mask
 
 CANDIDATES_HELP = "At most so many prompts, drawn uniformly, compete at a step."
 
 
-def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = None) -> Places:
-    """Find the places of the `count` smallest scores, best first, ties by place.
+def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = None) -> Indices:
+    """Find the indices of the `count` smallest scores, best first, ties by index.
 
     Args:
-        scores: Shape (P,); one that is infinite or NaN leaves its place out.
+        scores: Shape (P,); one that is infinite or NaN leaves its index out.
         count: How many are wanted; fewer are returned if fewer are left.
         exclude: Which to leave out as well, shape (P,).
     """
@@ -31,11 +31,11 @@ def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = Non
 
 def nearest_on_both_sides(
     values: NDArray[np.float64], centre: float, count: int, exclude: Mask | None = None
-) -> Places:
-    """Find the places of half the `count` nearest values above `centre`, half at or below it.
+) -> Indices:
+    """Find the indices of half the `count` nearest values above `centre`, half at or below it.
 
     CDAS's symmetric choice (arXiv 2505.17652): if one side is short, the other fills up. Of an odd
-    count the larger part is at or below. Equal values are taken in the order of their places. If
+    count the larger part is at or below. Equal values are taken in the order of their indices. If
     fewer than `count` are not excluded, fewer are returned.
 
     Args:
@@ -45,7 +45,7 @@ def nearest_on_both_sides(
         exclude: Which to leave out, shape (P,).
 
     Returns:
-        Places in ascending order.
+        Indices in ascending order.
     """
     above = values > centre
     higher = smallest(np.where(above, values, np.inf), count, exclude)
@@ -56,12 +56,12 @@ def nearest_on_both_sides(
 
 def draw_candidates(
     rng: np.random.Generator, total: int, count: int, most: int, exclude: Mask | None
-) -> Places:
-    """Draw the places that compete for a batch, none of them excluded; all if they are few.
+) -> Indices:
+    """Draw the indices that compete for a batch, none of them excluded; all if they are few.
 
     Args:
         rng: Draws them.
-        total: The number of places.
+        total: The number of indices.
         count: How many are wanted in the end.
         most: The most that compete; at least `count` do.
         exclude: Which to leave out, shape (total,).

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rollwise.beliefs.state import State, from_state
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import CountingSampler
-from rollwise.prompts.places import Mask
+from rollwise.prompts.keys import Mask
 from rollwise.sampling.checks import at_least, finite_at_least, setting
 
 

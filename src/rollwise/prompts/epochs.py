@@ -35,11 +35,7 @@ class Epochs:
 
     @classmethod
     def from_state(cls, state: State, total: int, seed: int) -> Self:
-        """Resume from what `state` returned.
-
-        Raises:
-            ValueError: The state lacks something, or has another number of members.
-        """
+        """Resume from what `state` returned; a `ValueError` if it does not fit."""
         walk = cls(total, seed)
         load_into(walk, _KEPT, state)
         return walk

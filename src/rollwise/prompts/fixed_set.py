@@ -1,4 +1,4 @@
-"""The base of all samplers over a fixed set of prompts: places, checks, states that fit."""
+"""The base of all samplers over a fixed set of prompts: indices, checks, states that fit."""
 
 import copy
 from abc import abstractmethod
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs import Belief, DecayedBeta
 from rollwise.beliefs.counts import DECAY_HELP
-from rollwise.beliefs.state import Places, State, from_state, part_of_state
-from rollwise.prompts.places import Mask, counts_by_place, fingerprint, mask_of, number, places_of
+from rollwise.beliefs.state import Indices, State, from_state, part_of_state
+from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, mask_of, number
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import at_least, setting
 from rollwise.sampling.draws import Key
@@ -25,7 +25,7 @@ _BELIEF = "belief."
 class FixedSetSampler(PromptSampler):
     """A sampler over a fixed set of prompts, which chooses given a belief.
 
-    Write `choose`, which refers to prompts by their places in the order of the keys, and asks
+    Write `choose`, which refers to prompts by their indices in the order of the keys, and asks
     `self.belief` what is expected of them. If a sampler keeps more than its belief, write
     `own_state`, `load_own_state` and `metrics` too. The fields of a subclass that have a `help`
     are its settings.
@@ -39,7 +39,7 @@ class FixedSetSampler(PromptSampler):
 
     Attributes:
         belief_kind: The class of its own belief.
-        place: Where each key stands in their order, from 0.
+        index: Where each key stands in their order, from 0.
         asks: Batches asked for so far.
 
     Raises:
@@ -58,8 +58,8 @@ class FixedSetSampler(PromptSampler):
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
         at_least("seed", self.seed, 0)
-        self.place = number(self.keys)
-        self.keys = tuple(self.place)
+        self.index = number(self.keys)
+        self.keys = tuple(self.index)
         self.asks = 0
         if self.batch_size > len(self.keys):
             raise ValueError(
@@ -74,62 +74,28 @@ class FixedSetSampler(PromptSampler):
             )
 
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
-        """Choose the prompts of the next step, each once.
-
-        Args:
-            count: How many; by default `batch_size`.
-            exclude: Prompts to leave out. If fewer than `count` remain, fewer are returned.
-
-        Raises:
-            ValueError: A count below 1, or a prompt to exclude that is unknown or comes twice.
-        """
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
-        places = self.choose(min(count, len(self.keys)), mask_of(self.place, exclude))
+        indices = self.choose(min(count, len(self.keys)), mask_of(self.index, exclude))
         self.asks += 1
-        return [self.keys[place] for place in places.tolist()]
+        return [self.keys[index] for index in indices.tolist()]
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        """Learn how many of the responses drawn for each prompt were correct.
-
-        The prompts need not be those that `ask` returned. One with no draws teaches nothing.
-
-        Args:
-            keys: The prompts of a step, each once.
-            correct: The number of correct responses of each, shape (P,).
-            drawn: The number of all responses of each, shape (P,).
-
-        Raises:
-            TypeError: Counts that are not integers.
-            ValueError: A key that is unknown or comes twice, or a count below 0 or above `drawn`.
-        """
-        places, positives, draws = counts_by_place(self.place, keys, correct, drawn)
-        if places.size:
-            self.learn(places, positives, draws)
+        indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
+        if indices.size:
+            self.learn(indices, positives, draws)
 
     def metrics(self) -> dict[str, float]:
-        """Return figures worth a plot; by default those of the belief."""
         return self.belief.metrics()
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return the pass rate expected of each prompt now, shape (P,); NaN if unknown.
-
-        Raises:
-            ValueError: A key that is unknown or comes twice.
-        """
-        return self.belief.mean(places_of(self.place, keys)).astype(float)
+        return self.belief.mean(indices_of(self.index, keys)).astype(float)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return α and β of what is believed of each pass rate now, shape (P, 2).
-
-        Raises:
-            ValueError: A key that is unknown or comes twice.
-        """
-        return self.belief.priors(places_of(self.place, keys))
+        return self.belief.priors(indices_of(self.index, keys))
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        """Return the difficulty of each prompt, shape (P,); None if the belief has none."""
-        return self.belief.difficulties(places_of(self.place, keys))
+        return self.belief.difficulties(indices_of(self.index, keys))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -137,7 +103,6 @@ class FixedSetSampler(PromptSampler):
         return fingerprint(self.keys)
 
     def state_dict(self) -> State:
-        """Return all that is needed to resume, and a fingerprint of the prompts."""
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
@@ -149,36 +114,27 @@ class FixedSetSampler(PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; one that does not fit changes nothing.
-
-        Raises:
-            ValueError: The state lacks something, or its prompts, sampler or belief differ.
-        """
         check_same_prompts(state, self)
         resumed = copy.copy(self)
         resumed.load_own_state(state)
         resumed.asks = int(state.get("asks", 0))
-        self.belief.load_state_dict(self._belief_state(state))
-        vars(self).update(vars(resumed))
-
-    def _belief_state(self, state: State) -> State:
-        """Return the belief's part."""
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
             raise ValueError(f"the state is of the belief {kind}, this one is {own}")
-        return part_of_state(state, _BELIEF)
+        self.belief.load_state_dict(part_of_state(state, _BELIEF))
+        vars(self).update(vars(resumed))
 
     @abstractmethod
-    def choose(self, count: int, exclude: Mask | None) -> Places | NDArray[np.int32]:
-        """Choose the places of `count` prompts, each once, none of them excluded."""
+    def choose(self, count: int, exclude: Mask | None) -> Indices | NDArray[np.int32]:
+        """Choose the indices of `count` prompts, each once, none of them excluded."""
 
     def make_belief(self) -> Belief:
         """Make the default belief."""
         return self.belief_kind(len(self.keys))
 
-    def learn(self, places: Places, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+    def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         """Take in the counts of some prompts, shape (P,) each, all with draws."""
-        self.belief.learn(places, correct, drawn)
+        self.belief.learn(indices, correct, drawn)
 
     def own_state(self) -> State:
         """Return what is needed to resume besides the asks and the belief; copies."""
@@ -203,15 +159,7 @@ class CountingSampler(FixedSetSampler):
 
 
 def check_same_prompts(state: State, sampler: Any) -> None:
-    """Refuse a state of another kind of sampler or of other prompts.
-
-    Args:
-        state: Of a sampler.
-        sampler: With `keys` and their `fingerprint`.
-
-    Raises:
-        ValueError: Says what differs.
-    """
+    """Refuse the state of another kind of sampler, or of other prompts; says what differs."""
     own, total = type(sampler).__name__, len(sampler.keys)
     if (kind := str(state.get("sampler", own))) != own:
         raise ValueError(f"the state is of the sampler {kind}, this one is {own}")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollwise.beliefs import Belief, DecayedBeta
-from rollwise.beliefs.state import Places
+from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import CANDIDATES_HELP, draw_candidates
 from rollwise.prompts.fixed_set import CountingSampler
-from rollwise.prompts.places import Mask
+from rollwise.prompts.keys import Mask
 from rollwise.sampling.checks import at_least, setting, share
 
 
@@ -36,8 +36,8 @@ class Posterior(CountingSampler):
         prior = {"prior_correct": self.prior_correct, "prior_incorrect": self.prior_incorrect}
         return DecayedBeta(len(self.keys), decay=self.decay, **prior)
 
-    def choose(self, count: int, exclude: Mask | None) -> Places:
+    def choose(self, count: int, exclude: Mask | None) -> Indices:
         rng = self.rng()
-        places = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
-        theta = rng.beta(*self.belief.priors(places).T)
-        return places[np.argsort((theta - self.target) ** 2, kind="stable")[:count]]
+        indices = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
+        theta = rng.beta(*self.belief.priors(indices).T)
+        return indices[np.argsort((theta - self.target) ** 2, kind="stable")[:count]]

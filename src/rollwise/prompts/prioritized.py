@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief, LatestPassRate
-from rollwise.beliefs.state import Places
+from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import smallest
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.prompts.places import Mask
+from rollwise.prompts.keys import Mask
 from rollwise.sampling.checks import setting, share
 
 
@@ -37,7 +37,7 @@ class Prioritized(FixedSetSampler):
         super().__post_init__()
         share("unvisited", self.unvisited)
 
-    def choose(self, count: int, exclude: Mask | None) -> Places:
+    def choose(self, count: int, exclude: Mask | None) -> Indices:
         rng = self.rng()
         times: NDArray[np.float64] = rng.standard_exponential(len(self.keys))
         expected = self.belief.mean(slice(None))

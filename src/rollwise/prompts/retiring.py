@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs.state import State, array_from_state, part_of_state
 from rollwise.prompts.fixed_set import check_same_prompts
-from rollwise.prompts.places import Mask, counts_by_place, fingerprint, number
+from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, number
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import at_least, setting
 from rollwise.sampling.draws import Key
@@ -64,8 +64,8 @@ class Retiring(PromptSampler):
                 f"{type(self.sampler).__name__} has no attribute `keys`: "
                 "say what the prompts are, Retiring(sampler, keys=...)"
             )
-        self.place = number(keys)
-        self.keys = tuple(self.place)
+        self.index = number(keys)
+        self.keys = tuple(self.index)
         self._solved = np.full(len(self.keys), 0, dtype=np.uint8)
         self._visits = np.full(len(self.keys), 0, dtype=np.int32)
         self._recalled = 0
@@ -86,8 +86,11 @@ class Retiring(PromptSampler):
         return self._solved >= self.visits
 
     @property
+    def chooser(self) -> PromptSampler:
+        return self.sampler.chooser
+
+    @property
     def exhausted(self) -> bool:
-        """Whether every prompt has had `max_visits`."""
         return self.max_visits is not None and bool((self._visits >= self.max_visits).all())
 
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
@@ -104,38 +107,38 @@ class Retiring(PromptSampler):
         missing = not batch if count is None else min(count, len(self.keys)) > len(batch)
         if missing and retired - left_out:
             further = None if count is None else count - len(batch)
-            recalled = self.sampler.ask(further, exclude=left_out | (self.place.keys() - retired))
+            recalled = self.sampler.ask(further, exclude=left_out | (self.index.keys() - retired))
         self._recalled = len(recalled)
         return batch + recalled
 
     def _keys_of(self, mask: Mask) -> set[Key]:
-        return {self.keys[place] for place in np.flatnonzero(mask).tolist()}
+        return {self.keys[index] for index in np.flatnonzero(mask).tolist()}
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        """Pass results to the wrapped sampler, and count each prompt's solved visits in a row."""
-        places, positives, draws = counts_by_place(self.place, keys, correct, drawn)
+
+        indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
-        self._visits[places] += 1
+        self._visits[indices] += 1
         if self.pass_rate is None:
             return
         solved = positives >= self.pass_rate * draws
-        streak = np.minimum(self._solved[places], 254) + 1
-        self._solved[places] = np.where(solved, streak, 0)
+        streak = np.minimum(self._solved[indices], 254) + 1
+        self._solved[indices] = np.where(solved, streak, 0)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return what the wrapped sampler expects, shape (P,)."""
+
         return self.sampler.expected_pass_rates(keys)
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        """Return what the wrapped sampler says of difficulties, shape (P,), or None."""
+
         return self.sampler.difficulties(keys)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        """Return what the wrapped sampler believes, shape (P, 2)."""
+
         return self.sampler.pass_rate_priors(keys)
 
     def state_dict(self) -> State:
-        """Return the wrapped sampler's state, and the solved visits in a row of each prompt."""
+
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
@@ -146,11 +149,7 @@ class Retiring(PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; one that does not fit changes nothing.
 
-        Raises:
-            ValueError: Says what the state lacks, or how its prompts or sampler differ.
-        """
         check_same_prompts(state, self)
         solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
         visits = array_from_state(state, "visits", self._visits.shape, np.int32)

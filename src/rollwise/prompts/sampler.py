@@ -54,6 +54,11 @@ class PromptSampler(ABC):
         """
 
     @property
+    def chooser(self) -> "PromptSampler":
+        """The sampler that chooses: itself, unless it wraps another. Errors name it."""
+        return self
+
+    @property
     def exhausted(self) -> bool:
         """Whether no prompt is ever asked again, so that training ends; by default never."""
         return False
@@ -83,8 +88,7 @@ class PromptSampler(ABC):
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         """Return α and β of a Beta distribution of each prompt's pass rate now, shape (P, 2).
 
-        By default an expected pass rate counts as 4 responses; where none is
-        expected, α = β = 1: every pass rate is as likely.
+        By default an expected pass rate counts as 4 responses; where none is expected, α = β = 1.
         """
         return priors_around(self.expected_pass_rates(keys))
 

@@ -6,9 +6,8 @@
         def make(self, keys, batch_size, seed=0):
             return MySampler(keys, batch_size, seed)
 
-It asks for what training needs: a sampler that passes it can be trained with. What is optional (a
-state, beliefs) is tested where it is overridden. The tests import no test framework: a runner that
-collects methods named `test_...` is enough.
+A sampler that passes can be trained with. What is optional (a state, beliefs) is tested where it is
+overridden. The tests import no test framework: any runner of methods named `test_...` will do.
 """
 
 import pickle
@@ -16,14 +15,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rollwise.beliefs.testing import assert_same, check_metrics, keeps_state, through_files
+from rollwise.beliefs.testing_states import assert_same, check_metrics, keeps_state, through_files
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.draws import Key
 
 STRINGS = [f"prompt {i * 7 % 40}" for i in range(40)]
 KEY_SETS: dict[str, list[Key]] = {
     "strings": [*STRINGS],
-    "places": list(range(40)),
+    "indices": list(range(40)),
     "integers": [(i * 17 + 5) % 41 - 20 for i in range(40)],
     "mixed": [*STRINGS[:20], *range(20)],
 }
@@ -31,10 +30,7 @@ KEY_SETS: dict[str, list[Key]] = {
 
 
 def play(sampler: PromptSampler, steps: int, seed: int = 0, draws: int = 4) -> list[list[Key]]:
-    """Ask and tell for some steps, with pass rates that follow from the keys; returns the batches.
-
-    What comes of a batch depends on `seed`, the step and the batch only.
-    """
+    """Ask and tell for some steps, with results by seed, step and keys; returns the batches."""
     batches = []
     for step in range(steps):
         batch = sampler.ask()
@@ -56,55 +52,46 @@ class PromptSamplerContract:
         raise NotImplementedError
 
     def test_a_batch_has_its_size_and_no_prompt_twice(self) -> None:
-        """Whatever the kind of the keys, which come back as they were given, and over epochs."""
         for name, keys in KEY_SETS.items():
             kinds = {key: type(key) for key in keys}
             for size in (4, 7):
                 for batch in play(self.make(keys, batch_size=size), self.steps):
                     assert len(batch) == size, f"{name}: {batch}"
                     assert len(set(batch)) == size, f"{name}: a prompt twice in {batch}"
-                    for key in batch:
-                        assert type(key) is kinds.get(key), f"{name}: {key!r} is no key"
+                    wrong = [key for key in batch if type(key) is not kinds.get(key)]
+                    assert not wrong, f"{name}: {wrong} are no keys"
 
     def test_a_batch_may_be_the_whole_set(self) -> None:
-        """Then it is the whole set at every step; also of one prompt."""
         for keys in (STRINGS, ["only"]):
             for batch in play(self.make(keys, batch_size=len(keys)), 5):
                 assert sorted(map(str, batch)) == sorted(keys)
 
     def test_the_seed_decides(self) -> None:
-        """The same seed and the same outcomes give the same batches."""
         for seed in (0, 1):
             two = [play(self.make(STRINGS, batch_size=4, seed=seed), self.steps) for _ in range(2)]
-            assert two[0] == two[1], (
-                f"with seed {seed} two samplers chose different batches: take all randomness from "
-                "`seed`"
-            )
+            said = "two samplers of one seed chose different batches: take all randomness from it"
+            assert two[0] == two[1], said
 
     def test_other_counts_can_be_asked_for(self) -> None:
-        """As refilling a batch needs it; at most as many as there are."""
         sampler = self.make(STRINGS, batch_size=4)
         for count in (1, 7, len(STRINGS), len(STRINGS) + 5):
             batch = sampler.ask(count)
             assert len(batch) == len(set(batch)) == min(count, len(STRINGS)), f"{count}: {batch}"
 
     def test_prompts_can_be_left_out(self) -> None:
-        """Any number of them; where too few are left, fewer come, and none where none is left."""
         sampler = self.make(STRINGS, batch_size=4)
         for left_out in (STRINGS[:3], STRINGS[:30], STRINGS[2:], STRINGS):
             for exclude in (left_out, dict.fromkeys(left_out), set(left_out)):
                 batch = sampler.ask(4, exclude=exclude)
-                most = min(4, len(STRINGS) - len(left_out))
+                most, wrong = min(4, len(STRINGS) - len(left_out)), set(batch) & set(left_out)
                 assert len(batch) == len(set(batch)) == most, (
                     f"with {len(left_out)} of {len(STRINGS)} prompts left out, ask(4) must give "
                     f"{most} different ones, got {batch}"
                 )
-                wrong = set(batch) & set(left_out)
                 assert not wrong, f"ask(4, exclude=...) gave {sorted(wrong)}, to be left out"
                 sampler.tell(batch, correct=[2] * len(batch), drawn=[4] * len(batch))
 
     def test_tell_takes_what_training_tells(self) -> None:
-        """Lists or arrays, prompts that were not asked, all of whose responses were lost, none."""
         sampler = self.make(STRINGS, batch_size=4)
         batch = sampler.ask()
         sampler.tell(batch, correct=[1, 0, 0, 3], drawn=[4, 0, 0, 4])
@@ -114,15 +101,13 @@ class PromptSamplerContract:
         assert len(sampler.ask()) == 4
 
     def test_metrics_are_finite_figures(self) -> None:
-        """At any moment, of the same names."""
         sampler = self.make(STRINGS, batch_size=4)
         check_metrics(sampler, lambda: play(sampler, 8))
 
     def test_a_state_resumes_exactly(self) -> None:
-        """From any step, through files, in a new sampler and in one that had moved on; a copy."""
         if not keeps_state(self.make(STRINGS, 4), PromptSampler):
             return
-        hint = ": does `state_dict` return all that `ask` uses, as copies, and is all of it loaded?"
+        hint = "does `state_dict` return all that `ask` uses, as copies, and is all of it loaded?"
         for keys in KEY_SETS.values():
             for steps in (0, 1, 9, 10, 11, 23):
                 sampler, other = self.make(keys, batch_size=4), self.make(keys, batch_size=4)
@@ -132,30 +117,25 @@ class PromptSamplerContract:
                 other.load_state_dict(through_files(state))
                 assert_same(state, other.state_dict())
                 batches = play(sampler, 15, seed=1)
-                where = f"with the state of step {steps}, the batches differ{hint}"
-                assert play(other, 15, seed=1) == batches, f"in a new sampler, {where}"
+                assert play(other, 15, seed=1) == batches, f"a new sampler goes on apart: {hint}"
                 assert_same(sampler.state_dict(), other.state_dict())
                 sampler.load_state_dict(state)
-                assert play(sampler, 15, seed=1) == batches, f"taken back, {where}"
+                assert play(sampler, 15, seed=1) == batches, f"taken back, it goes apart: {hint}"
                 assert_same(state, kept)
 
     def test_a_state_does_not_grow(self) -> None:
-        """Its size is that of the set, however long the run."""
         if not keeps_state(self.make(STRINGS, 4), PromptSampler):
             return
         sampler = self.make(STRINGS, batch_size=4)
-        arrays, texts = [], []
+        sizes = []
         for _ in range(4):
             play(sampler, 25)
-            values = sampler.state_dict().values()
-            arrays.append(sum(v.nbytes for v in values if isinstance(v, np.ndarray)))
-            texts.append(sum(len(v) for v in values if isinstance(v, str)))
-        assert len(set(arrays[1:])) == 1, f"bytes after 25, 50, 75 and 100 steps: {arrays}"
-        spread = max(texts[1:]) - min(texts[1:])  # numbers in it may have some digits more or less
-        assert spread <= 20, f"characters after 25, 50, 75 and 100 steps: {texts}"
+            state = sampler.state_dict().values()
+            sizes.append(sum(v.nbytes if isinstance(v, np.ndarray) else len(str(v)) for v in state))
+        grown = max(sizes[1:]) - min(sizes[1:])  # numbers in it may have some digits more or less
+        assert grown <= 20, f"bytes after 25, 50, 75 and 100 steps: {sizes}"
 
     def test_forecasts_where_there_are_any(self) -> None:
-        """Pass rates within [0, 1] or NaN; α and β above 0, finite; of the keys in their order."""
         sampler = self.make(STRINGS, batch_size=4)
         for steps in (0, 5, 20):
             play(sampler, steps)
@@ -165,9 +145,6 @@ class PromptSamplerContract:
             assert priors.shape == (20, 2), f"pass_rate_priors: {priors.shape}"
             assert np.all(np.isnan(rates) | ((rates >= 0) & (rates <= 1))), f"{rates}"
             assert np.all((priors > 0) & np.isfinite(priors)), f"{priors}"
-            for ask, found in (
-                (sampler.expected_pass_rates, rates),
-                (sampler.pass_rate_priors, priors),
-            ):
-                backwards = ask(STRINGS[24:4:-1])
-                assert np.array_equal(backwards[::-1], found, equal_nan=True), ask.__name__
+            for name, found in (("expected_pass_rates", rates), ("pass_rate_priors", priors)):
+                backwards = getattr(sampler, name)(STRINGS[24:4:-1])
+                assert np.array_equal(backwards[::-1], found, equal_nan=True), name

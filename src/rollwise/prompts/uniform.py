@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rollwise.beliefs.state import State
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import CountingSampler
-from rollwise.prompts.places import Mask
+from rollwise.prompts.keys import Mask
 
 
 @dataclass(eq=False)

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief, LogitKalman
-from rollwise.beliefs.state import Places
+from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import CANDIDATES_HELP, draw_candidates
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.prompts.places import Mask
+from rollwise.prompts.keys import Mask
 from rollwise.sampling.checks import at_least, finite_at_least, one_of, setting
 from rollwise.sampling.objectives import OBJECTIVES, PassRateObjective
 
@@ -52,20 +52,20 @@ class Worth(FixedSetSampler):
             raise ValueError(f"exploration must lie above 0, at most 1, got {self.exploration}")
         at_least("candidates", self.candidates, self.batch_size)
 
-    def worth(self, places: Places | slice) -> NDArray[np.float64]:
+    def worth(self, indices: Indices | slice) -> NDArray[np.float64]:
         """Return (f′(p)²·p(1 − p))^power, shape (P,); p = ½ where nothing is expected."""
-        mean = np.asarray(self.belief.mean(places), dtype=float)
+        mean = np.asarray(self.belief.mean(indices), dtype=float)
         known = np.clip(np.where(np.isnan(mean), 0.5, mean), 1e-3, 1.0 - 1e-3)
         slope = FUNCTIONS[self.objective].slope(known)
         worth: NDArray[np.float64] = (slope**2 * known * (1.0 - known)) ** self.power
         return worth
 
-    def choose(self, count: int, exclude: Mask | None) -> Places:
+    def choose(self, count: int, exclude: Mask | None) -> Indices:
         rng = self.rng()
-        places = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
-        if not len(places):
-            return places
-        worth = self.worth(places)
+        indices = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
+        if not len(indices):
+            return indices
+        worth = self.worth(indices)
         rate = (1.0 - self.exploration) * worth / worth.mean() + self.exploration
-        times = rng.standard_exponential(len(places)) / rate
-        return places[np.argsort(times, kind="stable")[:count]]
+        times = rng.standard_exponential(len(indices)) / rate
+        return indices[np.argsort(times, kind="stable")[:count]]

@@ -3,7 +3,7 @@
 NumPy and the standard library only; no input or output, no clock, no engine.
 """
 
-from rollwise.sampling.allocation import ALLOCATIONS, GVM, Estimated
+from rollwise.sampling.allocation import ALLOCATIONS, GVM, Allocation, Estimated
 from rollwise.sampling.baselines import shift_beliefs
 from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.estimators import pass_at_k
@@ -29,6 +29,7 @@ __all__ = [
     "GVM",
     "OBJECTIVES",
     "SCHEDULES",
+    "Allocation",
     "Balanced",
     "Draw",
     "Estimated",

@@ -4,6 +4,7 @@ P is the number of prompts. Pools of fixed counts are ordinary samples: their pa
 unbiased, unlike those of pools that stop because of what they hold.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass
 
@@ -19,8 +20,25 @@ SMALLEST_SHARE = 1e-100
 """Weights below this part of the largest count as this, so that no scale overflows."""
 
 
+class Allocation(ABC):
+    """Base class of allocations; one of your own defines `counts` and is a frozen dataclass.
+
+    With a `pilot`, pass rates are measured by so many draws of each prompt, discarded after
+    counting; without, they are those that the prompt sampler expects.
+    """
+
+    mean_draws: float
+    minimum: int
+    maximum: int
+    pilot: int = 0
+
+    @abstractmethod
+    def counts(self, pass_rates: ArrayLike) -> Counts:
+        """Return the responses of each prompt, shape (P,), from pass rates (NaN where unknown)."""
+
+
 @dataclass(frozen=True)
-class Estimated:
+class Estimated(Allocation):
     """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
 
     One round, from the pass rates that are expected before it, for instance by a prompt sampler.
@@ -39,7 +57,7 @@ class Estimated:
 
     def __post_init__(self) -> None:
         at_least("minimum", self.minimum, 1)
-        _check_limits(self.mean_draws, self.minimum, self.maximum)
+        _check_limits(self)
         finite_above_zero("epsilon", self.epsilon)
 
     def counts(self, pass_rates: ArrayLike) -> Counts:
@@ -51,13 +69,12 @@ class Estimated:
         Raises:
             ValueError: Pass rates of another shape, or outside [0, 1].
         """
-        rates_P = _checked_rates(pass_rates)
-        weights_P = 1.0 / np.sqrt(rates_P + self.epsilon)
-        return _share_out(weights_P, self.mean_draws, self.minimum, self.maximum)
+        weights_P = 1.0 / np.sqrt(_checked_rates(pass_rates) + self.epsilon)
+        return _share_out(weights_P, self)
 
 
 @dataclass(frozen=True)
-class GVM:
+class GVM(Allocation):
     """Least variance of the gradient: N_x ∝ G_x/√(p_x + α/p_x^(β−1)) (GVM, arXiv 2505.02391).
 
     p_x and the gradient norm G_x come from `pilot` draws of each prompt, which the caller makes and
@@ -81,7 +98,7 @@ class GVM:
     def __post_init__(self) -> None:
         at_least("pilot", self.pilot, 1)
         at_least("minimum", self.minimum, 0)
-        _check_limits(self.mean_draws, self.minimum, self.maximum)
+        _check_limits(self)
         finite_at_least("alpha", self.alpha, 0)
         finite_at_least("beta", self.beta, 1)
 
@@ -115,28 +132,24 @@ class GVM:
         with np.errstate(divide="ignore", over="ignore"):  # of a tiny p, which then gets none
             penalised = p + self.alpha / p ** (self.beta - 1)
         weights_P[solved_P] = norms_P[solved_P] / np.sqrt(penalised)
-        return _share_out(weights_P, self.mean_draws, self.minimum, self.maximum)
+        return _share_out(weights_P, self)
 
 
-ALLOCATIONS: dict[str, type] = {"estimated": Estimated, "gvm": GVM}
+ALLOCATIONS: dict[str, type[Allocation]] = {"estimated": Estimated, "gvm": GVM}
 """The allocations that settings choose by name."""
 
 
-def _check_limits(mean_draws: float, minimum: int, maximum: int) -> None:
-    at_least("maximum", maximum, max(minimum, 1))
-    if not minimum <= mean_draws <= maximum:
+def _check_limits(limits: Allocation) -> None:
+    at_least("maximum", limits.maximum, max(limits.minimum, 1))
+    if not limits.minimum <= limits.mean_draws <= limits.maximum:
         raise ValueError(
-            f"mean_draws must lie between minimum ({minimum}) and maximum ({maximum}), "
-            f"got {mean_draws}"
+            f"mean_draws must lie between minimum ({limits.minimum}) and maximum "
+            f"({limits.maximum}), got {limits.mean_draws}"
         )
 
 
 def _checked_rates(pass_rates: ArrayLike) -> Floats:
-    """Return pass rates as an array, ½ for NaN.
-
-    Raises:
-        ValueError: They are of another shape than (P,), or outside [0, 1].
-    """
+    """Return pass rates as an array, ½ for NaN."""
     rates_P = np.array(pass_rates, dtype=float)
     if rates_P.ndim != 1:
         raise ValueError(f"pass_rates must have the shape (P,), got {rates_P.shape}")
@@ -147,8 +160,8 @@ def _checked_rates(pass_rates: ArrayLike) -> Floats:
     return rates_P
 
 
-def _share_out(weights_P: Floats, mean: float, minimum: int, maximum: int) -> Counts:
-    """Share out `mean` draws a prompt in proportion to weights; a weight of 0 gets none.
+def _share_out(weights_P: Floats, limits: Allocation) -> Counts:
+    """Share out the mean number of draws in proportion to weights; a weight of 0 gets none.
 
     The others get clip(c · w, minimum, maximum), with c such that the sum is right, or as near as
     the limits allow; then whole numbers, by the largest remainders, of equal ones the first.
@@ -158,9 +171,10 @@ def _share_out(weights_P: Floats, mean: float, minimum: int, maximum: int) -> Co
     sharing = int(np.count_nonzero(some_P))
     if not sharing:
         return counts_P
-    total = min(max(round(mean * len(weights_P)), minimum * sharing), maximum * sharing)
+    least, most = limits.minimum, limits.maximum
+    total = min(max(round(limits.mean_draws * len(weights_P)), least * sharing), most * sharing)
     shares = np.maximum(weights_P[some_P] / weights_P.max(), SMALLEST_SHARE)
-    quotas = _quotas(shares, total, minimum, maximum)
+    quotas = _quotas(shares, total, least, most)
     whole = np.floor(quotas).astype(np.int64)
     up = np.argsort(whole - quotas, kind="stable")[: total - int(whole.sum())]
     whole[up] += 1
@@ -175,13 +189,11 @@ def _quotas(weights: Floats, total: int, minimum: int, maximum: int) -> Floats:
     corners next to `total`, and c between them.
     """
 
-    def quotas_at(scale: float) -> Floats:
-        return np.clip(scale * weights, minimum, maximum)
-
     def total_at(scale: float) -> float:
-        return float(quotas_at(scale).sum())
+        return float(np.clip(scale * weights, minimum, maximum).sum())
 
     corners = np.unique(np.concatenate([minimum / weights, maximum / weights]))
     right = min(bisect_left(corners, float(total), key=total_at), len(corners) - 1)
     around = corners[max(right - 1, 0) : right + 1]
-    return quotas_at(float(np.interp(total, [total_at(c) for c in around], around)))
+    scale = float(np.interp(total, [total_at(c) for c in around], around))
+    return np.clip(scale * weights, minimum, maximum)

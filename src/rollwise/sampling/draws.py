@@ -22,11 +22,7 @@ class Draw:
 
 
 def as_key(given: Any) -> Key:
-    """Return the key of a prompt as one of Python's, also where NumPy has made it.
-
-    Raises:
-        TypeError: It is neither a string nor an integer (a bool is neither).
-    """
+    """Return a key as one of Python's; a TypeError if it is neither a string nor an integer."""
     if isinstance(given, Integral) and not isinstance(given, bool):
         return int(given)
     if not isinstance(given, str):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.sampling.checks import at_least
+from rollwise.sampling.pool import Pool
 from rollwise.sampling.stopping import Bools, Floats, Stopping
 
 
@@ -57,7 +58,7 @@ class Estimates:
 
 
 def unbiased_estimates(stopping: Stopping) -> Estimates:
-    """Estimate p and p(1 − p) without bias from a pool that stopped because of what it held.
+    """Estimate p and p(1 − p) without bias from pools that stopped because of what they held.
 
     For the counts (n₊, n₋), let P be the number of draw sequences that reach them without having
     stopped before, P₁ those of them that begin with a correct draw, P₁₀ those that begin correct,
@@ -74,6 +75,37 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
         stopping: Where sampling ends; the tables of equal `stopping.stops` are shared.
     """
     return _unbiased(stopping.stops.tobytes(), stopping.budget)
+
+
+def estimates_of(pool: Pool) -> tuple[float, float] | None:
+    """Look up the unbiased estimates of p and p(1 − p) that a pool gives.
+
+    Returns:
+        Both; None at counts that its stopping cannot reach, as after a lost draw.
+
+    Raises:
+        ValueError: The pool does not know its stopping, has outgrown its budget, or stopped by a
+            rule that looks at rewards.
+    """
+    stopping = pool.stopping
+    if stopping is None:
+        raise ValueError(
+            f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
+            "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
+        )
+    if stopping.rule.looks_at_rewards:
+        raise ValueError(
+            "estimates = 'unbiased' needs an exit rule that looks at counts, and "
+            f"{stopping.rule} looks at rewards; take 'plug_in'"
+        )
+    if len(pool) > stopping.budget:
+        raise ValueError(
+            f"prompt {pool.key!r} has {len(pool)} responses, more than the budget of its stopping, "
+            f"{stopping.budget}"
+        )
+    tables, state = unbiased_estimates(stopping), (pool.positives, pool.negatives)
+    found = float(tables.pass_rate[state]), float(tables.variance[state])
+    return None if np.isnan(found).any() else found
 
 
 @lru_cache(maxsize=64)

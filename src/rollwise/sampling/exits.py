@@ -25,7 +25,14 @@ class ExitRule(ABC):
         ... class AnyIncorrect(ExitRule):
         ...     def satisfied(self, positives, negatives):
         ...         return negatives >= 1
+
+    Attributes:
+        uses_priors: Whether `gives_up` depends on what is believed of a prompt's pass rate.
+        looks_at_rewards: Whether `satisfied_by` decides, rather than `satisfied`.
     """
+
+    uses_priors: bool = False
+    looks_at_rewards: bool = False
 
     @abstractmethod
     def satisfied(self, positives: Any, negatives: Any) -> Any:
@@ -54,19 +61,160 @@ class ExitRule(ABC):
         """
         return np.zeros(np.shape(chance), dtype=bool)[()]
 
-    @property
-    def uses_priors(self) -> bool:
-        """Whether `gives_up` depends on what is believed of a prompt's pass rate."""
-        return False
-
-    @property
-    def looks_at_rewards(self) -> bool:
-        """Whether `satisfied_by` decides, rather than `satisfied`."""
-        return False
-
     def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
         """Say whether a pool with these rewards is enough; see `RewardRule`."""
         raise NotImplementedError(f"{type(self).__name__} looks at counts, not at rewards")
+
+
+class RewardRule(ExitRule):
+    """Base class of exit rules that look at rewards, for rewards that are more than right or wrong.
+
+    Such a rule defines `satisfied_by`. What is still expected of a prompt cannot be computed from
+    rewards that have not been drawn, so it is computed from `satisfied`, a guess by counts. By
+    default the guess is that any response may satisfy the rule: no draw is then certain to be
+    needed but the next, and a streaming schedule has one response of a prompt in flight at a time.
+    Override `satisfied` with a better guess to have more in flight, or to make giving up possible.
+    The guess never ends a prompt as satisfied.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Spread(RewardRule):
+        ...     least: float = 0.5
+        ...     def satisfied_by(self, rewards):
+        ...         return bool(np.ptp(rewards) >= self.least)
+    """
+
+    looks_at_rewards = True
+
+    @abstractmethod
+    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
+        """Say whether a pool with these rewards, in draw order, shape (N,), N ≥ 1, is enough."""
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        """Guess by counts whether the rule is satisfied: after one response, it may be."""
+        return positives + negatives >= 1
+
+
+@dataclass(frozen=True)
+class PositiveFocused(ExitRule):
+    """Stop once the pool holds `positives` correct responses (Reinforce-Ada-pos, arXiv 2510.04996).
+
+    Under this rule the pass rate of a pool leans upwards, and a prompt that is easy exits with no
+    incorrect response at all: it saves draws on easy prompts, not their signal.
+    """
+
+    positives: int = setting(1, "Correct responses wanted.")
+
+    def __post_init__(self) -> None:
+        at_least("positives", self.positives, 1)
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        return positives >= self.positives
+
+
+@dataclass(frozen=True)
+class Balanced(ExitRule):
+    """Stop once the pool holds enough of both kinds (Reinforce-Ada-balance, arXiv 2510.04996).
+
+    With halves of the group size the trained group is always half correct, half incorrect. Under
+    this rule the pass rate of a pool leans toward ½.
+    """
+
+    positives: int = setting(2, "Correct responses wanted.")
+    negatives: int = setting(2, "Incorrect responses wanted.")
+
+    def __post_init__(self) -> None:
+        at_least("positives", self.positives, 1)
+        at_least("negatives", self.negatives, 1)
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        return (positives >= self.positives) & (negatives >= self.negatives)
+
+
+@dataclass(frozen=True)
+class FixedCount(ExitRule):
+    """Stop after `samples` responses, whatever they are: with one round of them, this is GRPO."""
+
+    samples: int = setting(4, "Responses drawn.")
+
+    def __post_init__(self) -> None:
+        at_least("samples", self.samples, 1)
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        return positives + negatives >= self.samples
+
+
+EXIT_RULES: dict[str, type[ExitRule]] = {
+    "balanced": Balanced,
+    "positive_focused": PositiveFocused,
+    "fixed_count": FixedCount,
+}
+"""The exit rules that settings choose by name."""
+
+
+@dataclass(frozen=True)
+class _OnlySatisfied(ExitRule):
+    """Gives an object that has `satisfied` alone the defaults of the rest."""
+
+    rule: Any
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        return self.rule.satisfied(positives, negatives)
+
+
+def as_exit_rule(rule: Any) -> ExitRule:
+    """Return `rule`, or the exit rule made of an object that has `satisfied` alone.
+
+    Raises:
+        TypeError: It has no `satisfied`.
+    """
+    if isinstance(rule, ExitRule):
+        return rule
+    if not callable(getattr(rule, "satisfied", None)):
+        raise TypeError(
+            f"an exit rule inherits from rollwise.ExitRule and defines `satisfied`, got {rule!r}"
+        )
+    return _OnlySatisfied(rule)
+
+
+@dataclass(frozen=True)
+class GiveUp(ExitRule):
+    """Give a prompt up once its rule is unlikely to be satisfied within what remains of its budget.
+
+    The chance is that of the Beta-binomial: the pass rate is believed to follow a Beta
+    distribution, from a prior (a prompt sampler's, else the flat one) and the responses drawn. The
+    prompt then ends as `futile`, whatever its pool holds.
+
+    Args:
+        rule: When a prompt has been sampled enough.
+        below: Give it up where the chance of that is below this.
+
+    Raises:
+        ValueError: `below` outside [0, 1].
+    """
+
+    rule: ExitRule
+    below: float = 0.1
+
+    uses_priors = True
+
+    def __post_init__(self) -> None:
+        share("below", self.below)
+        object.__setattr__(self, "rule", as_exit_rule(self.rule))
+
+    @property
+    def looks_at_rewards(self) -> bool:  # type: ignore[override]
+        """Whether the rule does."""
+        return self.rule.looks_at_rewards
+
+    def satisfied(self, positives: Any, negatives: Any) -> Any:
+        return self.rule.satisfied(positives, negatives)
+
+    def gives_up(self, chance: Any) -> Any:
+        return (chance < self.below) | self.rule.gives_up(chance)
+
+    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
+        return self.rule.satisfied_by(rewards)
 
 
 def where_satisfied(
@@ -118,173 +266,7 @@ def _as_bool(rule: ExitRule, method: str, answer: object) -> bool:
 
 
 def _inner(rule: Any) -> Any:
-    """Return the rule that ours are wrapped around."""
+    """Return the rule that ours are wrapped around, which errors are to name."""
     while isinstance(rule, (GiveUp, _OnlySatisfied)):
         rule = rule.rule
     return rule
-
-
-class RewardRule(ExitRule):
-    """Base class of exit rules that look at rewards, for rewards that are more than right or wrong.
-
-    Such a rule defines `satisfied_by`. What is still expected of a prompt cannot be computed from
-    rewards that have not been drawn, so it is computed from `satisfied`, a guess by counts. By
-    default the guess is that any response may satisfy the rule: no draw is then certain to be
-    needed but the next, and a streaming schedule has one response of a prompt in flight at a time.
-    Override `satisfied` with a better guess to have more in flight, or to make giving up possible.
-    The guess never ends a prompt as satisfied.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Spread(RewardRule):
-        ...     least: float = 0.5
-        ...     def satisfied_by(self, rewards):
-        ...         return bool(np.ptp(rewards) >= self.least)
-    """
-
-    @property
-    def looks_at_rewards(self) -> bool:
-        """True."""
-        return True
-
-    @abstractmethod
-    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
-        """Say whether a pool with these rewards is enough.
-
-        Args:
-            rewards: In draw order, shape (N,), N ≥ 1.
-        """
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Guess by counts whether the rule is satisfied: after one response, it may be."""
-        return positives + negatives >= 1
-
-
-@dataclass(frozen=True)
-class PositiveFocused(ExitRule):
-    """Stop once the pool holds `positives` correct responses (Reinforce-Ada-pos, arXiv 2510.04996).
-
-    Under this rule the pass rate of a pool leans upwards, and a prompt that is easy exits with no
-    incorrect response at all: it saves draws on easy prompts, not their signal.
-    """
-
-    positives: int = setting(1, "Correct responses wanted.")
-
-    def __post_init__(self) -> None:
-        at_least("positives", self.positives, 1)
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """n₊ ≥ `positives`."""
-        return positives >= self.positives
-
-
-@dataclass(frozen=True)
-class Balanced(ExitRule):
-    """Stop once the pool holds enough of both kinds (Reinforce-Ada-balance, arXiv 2510.04996).
-
-    With halves of the group size the trained group is always half correct, half incorrect. Under
-    this rule the pass rate of a pool leans toward ½.
-    """
-
-    positives: int = setting(2, "Correct responses wanted.")
-    negatives: int = setting(2, "Incorrect responses wanted.")
-
-    def __post_init__(self) -> None:
-        at_least("positives", self.positives, 1)
-        at_least("negatives", self.negatives, 1)
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """n₊ ≥ `positives` and n₋ ≥ `negatives`."""
-        return (positives >= self.positives) & (negatives >= self.negatives)
-
-
-@dataclass(frozen=True)
-class FixedCount(ExitRule):
-    """Stop after `samples` responses, whatever they are: with one round of them, this is GRPO."""
-
-    samples: int = setting(4, "Responses drawn.")
-
-    def __post_init__(self) -> None:
-        at_least("samples", self.samples, 1)
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """n₊ + n₋ ≥ `samples`."""
-        return positives + negatives >= self.samples
-
-
-EXIT_RULES: dict[str, type[ExitRule]] = {
-    "balanced": Balanced,
-    "positive_focused": PositiveFocused,
-    "fixed_count": FixedCount,
-}
-"""The exit rules that settings choose by name."""
-
-
-@dataclass(frozen=True)
-class GiveUp(ExitRule):
-    """Give a prompt up once its rule is unlikely to be satisfied within what remains of its budget.
-
-    The chance is that of the Beta-binomial: the pass rate is believed to follow a Beta
-    distribution, from a prior (a prompt sampler's, else the flat one) and the responses drawn. The
-    prompt then ends as `futile`, whatever its pool holds.
-
-    Args:
-        rule: When a prompt has been sampled enough.
-        below: Give it up where the chance of that is below this.
-
-    Raises:
-        ValueError: `below` outside [0, 1].
-    """
-
-    rule: ExitRule
-    below: float = 0.1
-
-    def __post_init__(self) -> None:
-        share("below", self.below)
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Whether the rule is satisfied."""
-        return self.rule.satisfied(positives, negatives)
-
-    def gives_up(self, chance: Any) -> Any:
-        """Whether the chance is below `below`, or the rule itself gives up."""
-        return (chance < self.below) | as_exit_rule(self.rule).gives_up(chance)
-
-    @property
-    def uses_priors(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def looks_at_rewards(self) -> bool:
-        """Whether the rule does."""
-        return as_exit_rule(self.rule).looks_at_rewards
-
-    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
-        """Whether the rule is satisfied."""
-        return self.rule.satisfied_by(rewards)
-
-
-@dataclass(frozen=True)
-class _OnlySatisfied(ExitRule):
-    """Gives an object that has `satisfied` alone the defaults of the rest."""
-
-    rule: Any
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        return self.rule.satisfied(positives, negatives)
-
-
-def as_exit_rule(rule: Any) -> ExitRule:
-    """Return `rule`, or the exit rule made of an object that has `satisfied` alone.
-
-    Raises:
-        TypeError: It has no `satisfied`.
-    """
-    if isinstance(rule, ExitRule):
-        return rule
-    if not callable(getattr(rule, "satisfied", None)):
-        raise TypeError(
-            f"an exit rule inherits from rollwise.ExitRule and defines `satisfied`, got {rule!r}"
-        )
-    return _OnlySatisfied(rule)

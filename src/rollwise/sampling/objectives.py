@@ -5,8 +5,8 @@ members, k₊ correct and k₋ incorrect.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.baselines import belief_baseline, share_of_draws, shifted_prior
 from rollwise.sampling.checks import one_of, setting
-from rollwise.sampling.estimators import unbiased_estimates
-from rollwise.sampling.exits import as_exit_rule
+from rollwise.sampling.estimators import estimates_of
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.selection import Group
 
@@ -39,7 +38,16 @@ class Objective(ABC):
         ... class Signs(Objective):
         ...     def advantages(self, pool, group):
         ...         return np.sign(group.rewards - pool.rewards.mean())
+
+    Attributes:
+        looks_at_rewards: Whether rewards count by their size, not only as correct or incorrect.
+        needs_variance: Whether a group whose rewards are all equal teaches nothing.
+        uses_priors: Whether advantages depend on what was believed of the pass rate (`Pool.prior`).
     """
+
+    looks_at_rewards: bool = True
+    needs_variance: bool = True
+    uses_priors: bool = False
 
     @abstractmethod
     def advantages(self, pool: Pool, group: Group) -> Floats:
@@ -52,21 +60,6 @@ class Objective(ABC):
         Returns:
             Shape (k,), in the order of `group.indices`.
         """
-
-    @property
-    def looks_at_rewards(self) -> bool:
-        """Whether rewards count by their size, not only as correct or incorrect."""
-        return True
-
-    @property
-    def needs_variance(self) -> bool:
-        """Whether a group whose rewards are all equal teaches nothing."""
-        return True
-
-    @property
-    def uses_priors(self) -> bool:
-        """Whether advantages depend on what was believed of the pass rate (`Pool.prior`)."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,6 @@ class Reference(_Centred):
     """
 
     def advantages(self, pool: Pool, group: Group) -> Floats:
-        """Compare each member with the whole pool."""
         return self._centre(group.rewards, pool)
 
 
@@ -109,7 +101,6 @@ class GRPO(_Centred):
     """
 
     def advantages(self, pool: Pool, group: Group) -> Floats:
-        """Compare each member with its group."""
         return self._centre(group.rewards, group)
 
 
@@ -141,6 +132,8 @@ class PassRateObjective(Objective):
             looks at rewards; `belief` for a pool without a prior.
     """
 
+    looks_at_rewards = False
+
     estimates: EstimateMethod = setting(
         "plug_in",
         "The pass rate as the pool shows it, or estimates (`unbiased`) that allow for "
@@ -166,33 +159,27 @@ class PassRateObjective(Objective):
         Numbers in, a number out; arrays of one shape in, an array of that shape out.
         """
 
-    @property
-    def looks_at_rewards(self) -> bool:
-        """False: a reward only counts as correct or incorrect."""
-        return False
-
     def advantages(self, pool: Pool, group: Group) -> Floats:
-        """Weigh the correct members against the incorrect ones, or each against the belief."""
         if self.baseline == "belief":
             return self._against_belief(pool)[group.indices]
-        found = _unbiased(pool) if self.estimates == "unbiased" else None
+        found = estimates_of(pool) if self.estimates == "unbiased" else None
         if pool.zero_variance or not (pool.positives and pool.negatives):
             return np.zeros(len(group))
-        weight = float(self.weight(*(found or _plug_in(pool))))
+        pass_rate = pool.positives / len(pool)
+        weight = float(self.weight(*(found or (pass_rate, pass_rate * (1 - pass_rate)))))
         correct = pool.correct[group.indices]
-        members = len(group)
-        n_correct = int(correct.sum())
-        of_correct = weight * members / max(n_correct, 1)
-        of_incorrect = -weight * members / max(members - n_correct, 1)
+        n_correct, n_incorrect = int(correct.sum()), int((~correct).sum())
+        of_correct = weight * len(group) / max(n_correct, 1)
+        of_incorrect = -weight * len(group) / max(n_incorrect, 1)
         return np.where(correct, of_correct, of_incorrect)
 
     @property
-    def needs_variance(self) -> bool:
+    def needs_variance(self) -> bool:  # type: ignore[override]
         """Whether the baseline is the pool's."""
         return self.baseline == "pool"
 
     @property
-    def uses_priors(self) -> bool:
+    def uses_priors(self) -> bool:  # type: ignore[override]
         """Whether the baseline is a belief."""
         return self.baseline == "belief"
 
@@ -219,7 +206,6 @@ class Linear(PassRateObjective):
     """f(p) = p: the expected reward."""
 
     def weight(self, pass_rate: Any, variance: Any) -> Any:
-        """p(1 − p)."""
         return variance
 
 
@@ -228,7 +214,6 @@ class Log(PassRateObjective):
     """f(p) = log p."""
 
     def weight(self, pass_rate: Any, variance: Any) -> Any:
-        """1 − p."""
         return 1 - pass_rate
 
 
@@ -237,7 +222,6 @@ class Sqrt(PassRateObjective):
     """f(p) = √p."""
 
     def weight(self, pass_rate: Any, variance: Any) -> Any:
-        """√p·(1 − p)/2."""
         return np.sqrt(variance * (1 - pass_rate)) / 2
 
 
@@ -246,7 +230,6 @@ class Arcsine(PassRateObjective):
     """f(p) = 2 arcsin √p."""
 
     def weight(self, pass_rate: Any, variance: Any) -> Any:
-        """√(p(1 − p))."""
         return np.sqrt(variance)
 
 
@@ -258,14 +241,10 @@ class Reward(Objective):
     (arXiv 2504.11343). The only one of ours under which equal rewards teach something.
     """
 
-    def advantages(self, pool: Pool, group: Group) -> Floats:
-        """Return a copy of the members' rewards."""
-        return group.rewards.copy()
+    needs_variance = False
 
-    @property
-    def needs_variance(self) -> bool:
-        """False."""
-        return False
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        return group.rewards.copy()
 
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -295,20 +274,20 @@ def make_objective(
     """
     one_of("estimates", estimates, get_args(EstimateMethod))
     one_of("baseline", baseline, get_args(Baseline))
-    settings = {"scale_by_std": scale_by_std, "estimates": estimates, "baseline": baseline}
-    given: dict[str, Any] = {n: v for n, v in settings.items() if v != _DEFAULTS[n]}
+    given: dict[str, Any] = {"scale_by_std": True} if scale_by_std else {}
+    given |= {"estimates": estimates} if estimates != "plug_in" else {}
+    given |= {"baseline": baseline} if baseline != "pool" else {}
     if isinstance(objective, Objective):
         if given:
             raise ValueError(f"{' and '.join(given)} must be set in the objective, {objective!r}")
         return objective
     one_of("objective", objective, tuple(OBJECTIVES))
     for name in given:
-        if objective not in (having := _names_with(name)):
+        having = [other for other, kind in OBJECTIVES.items() if hasattr(kind, name)]
+        if objective not in having:
             raise ValueError(_MISPLACED[name].format(", ".join(having), objective))
     return OBJECTIVES[objective](**given)
 
-
-_DEFAULTS = {"scale_by_std": False, "estimates": "plug_in", "baseline": "pool"}
 
 _MISPLACED = {
     "scale_by_std": "scale_by_std divides rewards that a mean was subtracted from (objective {}); "
@@ -317,15 +296,6 @@ _MISPLACED = {
     "rate",
     "baseline": "baseline = 'belief' is for objective {}; objective {!r} has a baseline of its own",
 }
-
-
-def _names_with(setting: str) -> list[str]:
-    """Name the objectives that have a setting."""
-    return [
-        name
-        for name, kind in OBJECTIVES.items()
-        if setting in (own.name for own in fields(cast(Any, kind)))
-    ]
 
 
 def advantages(
@@ -354,8 +324,7 @@ def advantages(
         ValueError: Settings that do not go together (`make_objective`), or `unbiased` for a pool
             that cannot be estimated from (`PassRateObjective`).
     """
-    made = make_objective(objective, scale_by_std, estimates, baseline)
-    return advantages_by(made, pool, group)
+    return advantages_by(make_objective(objective, scale_by_std, estimates, baseline), pool, group)
 
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
@@ -376,31 +345,3 @@ def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
         wanted = f"a NumPy array of finite numbers of shape {shape}"
         raise wrong_result(objective, "advantages", wanted, values)
     return values
-
-
-def _plug_in(pool: Pool) -> tuple[float, float]:
-    pass_rate = pool.positives / len(pool)
-    return pass_rate, pass_rate * (1 - pass_rate)
-
-
-def _unbiased(pool: Pool) -> tuple[float, float] | None:
-    """Look up the estimates of p and p(1 − p); None where the stopping does not come to."""
-    stopping = pool.stopping
-    if stopping is None:
-        raise ValueError(
-            f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
-            "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
-        )
-    if as_exit_rule(stopping.rule).looks_at_rewards:
-        raise ValueError(
-            "estimates = 'unbiased' needs an exit rule that looks at counts, and "
-            f"{stopping.rule} looks at rewards; take 'plug_in'"
-        )
-    if len(pool) > stopping.budget:
-        raise ValueError(
-            f"prompt {pool.key!r} has {len(pool)} responses, more than the budget of its stopping, "
-            f"{stopping.budget}"
-        )
-    tables, state = unbiased_estimates(stopping), (pool.positives, pool.negatives)
-    found = float(tables.pass_rate[state]), float(tables.variance[state])
-    return None if np.isnan(found).any() else found

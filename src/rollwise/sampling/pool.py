@@ -37,13 +37,11 @@ class Pool:
 
     Attributes:
         positives: n₊, the number of correct responses.
-        responses: What was drawn, in draw order.
         exit_reason: Why sampling ended; None while it continues.
-        stopping: The rule and budget by which sampling stopped, if known; a session sets it.
+        stopping: The rule and budget by which sampling stopped, if a session sampled it.
         prior: α and β of the Beta distribution that the pass rate was believed to have before the
-            first draw; None if nothing was said. The session sets it.
-        shift: Logits by which that belief is moved before it serves as a baseline; 0 unless
-            `shift_beliefs` found otherwise.
+            first draw, if a session was told.
+        shift: Logits by which `shift_beliefs` moves that belief before it serves as a baseline.
     """
 
     __slots__ = (
@@ -114,11 +112,7 @@ class Pool:
         return has_zero_variance(self._rewards)
 
     def take(self, reward: float, response: Any = None) -> None:
-        """Add the next response in draw order.
-
-        Raises:
-            ValueError: The reward is not finite.
-        """
+        """Add the next response in draw order; its reward must be finite."""
         reward = float(reward)
         if not math.isfinite(reward):
             raise ValueError(f"a reward of prompt {self.key!r} must be finite, got {reward}")

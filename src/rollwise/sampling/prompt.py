@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollwise.sampling.draws import Draw, ExitReason, hash_index
-from rollwise.sampling.exits import ExitRule, is_satisfied_by
+from rollwise.sampling.exits import is_satisfied_by
 from rollwise.sampling.pool import Pool
-from rollwise.sampling.stopping_tables import StoppingTables
+from rollwise.sampling.stopping import StoppingTables
 
-Result = tuple[float, Any] | None
+Recorded = tuple[float, Any] | None
 """What came of a draw: its reward and response, or None if it was lost."""
 
 
@@ -19,13 +19,13 @@ class SampledPrompt:
     Attributes:
         pool: Its responses so far, in draw order.
         tables: Where sampling stops, by the counts in the pool.
-        place: Its place in the session, from 0.
+        position: Its position in the session, from 0.
         seed_prefix: What the seeds of its draws are hashed from, before the index.
         issued: Draws handed out.
         in_flight: Draws handed out and not reported, by index.
         outstanding: The number of draws in flight, and of those that failed and will be repeated.
         processed: Draws that are in the pool or lost, with all draws before them.
-        waiting: Results that wait for an earlier draw, by index.
+        waiting: What came of draws that wait for an earlier one, by index.
         known_correct: Correct responses, those that wait included.
         known_incorrect: Incorrect responses, those that wait included.
         known_tables: As `tables`, with all losses so far, also those that wait.
@@ -34,13 +34,13 @@ class SampledPrompt:
 
     pool: Pool
     tables: StoppingTables
-    place: int
+    position: int
     seed_prefix: str
     issued: int = 0
     in_flight: dict[int, Draw] = field(default_factory=dict)
     outstanding: int = 0
     processed: int = 0
-    waiting: dict[int, Result] = field(default_factory=dict)
+    waiting: dict[int, Recorded] = field(default_factory=dict)
     known_correct: int = 0
     known_incorrect: int = 0
     known_tables: StoppingTables = field(init=False)
@@ -78,34 +78,37 @@ class SampledPrompt:
             return True
         return False
 
-    def receive(self, index: int, result: Result, batch_spent: bool) -> list[Draw]:
-        """Take in a draw's result; returns the draws in flight that are now surplus.
+    def receive(self, index: int, recorded: Recorded, batch_spent: bool) -> list[Draw]:
+        """Take in what came of a draw; returns the draws in flight that are now surplus.
 
-        A result enters the pool once those of all draws before it have.
+        It enters the pool once that of all draws before it has.
 
         Args:
             index: The draw's.
-            result: Its result.
+            recorded: What came of it.
             batch_spent: Whether the batch has no draws left to hand out.
         """
         self.outstanding -= 1
-        if result is None:
-            self._count_loss()
-        elif result[0] > self.pool.positive_threshold:
+        if recorded is None:
+            self.known_tables = self.tables.after_losing(self.known_tables.stopping.lost + 1)
+        elif recorded[0] > self.pool.positive_threshold:
             self.known_correct += 1
         else:
             self.known_incorrect += 1
         if index > self.processed:
-            self.waiting[index] = result
-            self._lower_limit(result)
+            self.waiting[index] = recorded
+            if recorded is not None:
+                self._lower_limit()
         else:
-            self._process(result, batch_spent)
+            self._process(recorded, batch_spent)
             while self.processed in self.waiting:
                 self._process(self.waiting.pop(self.processed), batch_spent)
-        return self._take_surplus() if self.limit < self.issued else []
+        if self.limit >= self.issued:
+            return []
+        return [self.in_flight.pop(i) for i in sorted(self.in_flight) if i >= self.limit]
 
     def end(self, reason: ExitReason) -> None:
-        """Sample it no more; results that wait are dropped."""
+        """Sample it no more; what waits is dropped."""
         self.pool.exit_reason = reason
         self.limit = self.processed
         self.waiting.clear()
@@ -120,56 +123,43 @@ class SampledPrompt:
         correct, incorrect = pool.positives, pool.negatives
         last = last or self.processed >= tables.budget
         if last or tables.asked[correct + incorrect]:
-            rule = tables.rewards_rule
-            if tables.satisfied[correct][incorrect] if rule is None else self._satisfies(rule):
+            satisfied = tables.satisfied[correct][incorrect]
+            if tables.rewards_rule is not None:
+                satisfied = len(pool) > 0 and is_satisfied_by(tables.rewards_rule, pool.rewards)
+            if satisfied:
                 return "satisfied"
             if tables.futile[correct][incorrect]:
                 return "futile"
         return "exhausted" if last else None
 
-    def _count_loss(self) -> None:
-        lost = self.known_tables.stopping.lost + 1
-        self.known_tables = self.tables.after_losing(lost)
-
-    def _process(self, result: Result, batch_spent: bool) -> None:
-        """Take the next result in draw order into the pool, and end the prompt if it is time."""
+    def _process(self, recorded: Recorded, batch_spent: bool) -> None:
+        """Take what came of the next draw into the pool, and end the prompt if it is time."""
         self.processed += 1
-        if result is None:
+        if recorded is None:
             self.tables = self.tables.after_losing(self.tables.stopping.lost + 1)
         else:
-            self.pool.take(*result)
+            self.pool.take(*recorded)
         reason = self.exit_reason(batch_spent and self.issued == self.processed)
         if reason is not None:
             self.end(reason)
 
-    def _satisfies(self, rule: ExitRule) -> bool:
-        return len(self.pool) > 0 and is_satisfied_by(rule, self.pool.rewards)
-
-    def _lower_limit(self, result: Result) -> None:
+    def _lower_limit(self) -> None:
         """Find surplus before the exit, where the rule stays satisfied once it is.
 
         Where the known responses satisfy it, the prompt ends at the last of them that it takes, or
         before, whatever the responses between them turn out to be.
         """
         tables = self.tables
-        if (
-            result is not None
-            and tables.stays_satisfied
-            and tables.satisfied[self.known_correct][self.known_incorrect]
-        ):
+        if tables.stays_satisfied and tables.satisfied[self.known_correct][self.known_incorrect]:
             self.limit = min(self.limit, self._satisfied_at() + 1)
 
     def _satisfied_at(self) -> int:
         """Find the first draw at which the known responses up to it satisfy the rule."""
         correct, incorrect = self.pool.positives, self.pool.negatives
-        for index in sorted(self.waiting):
-            result = self.waiting[index]
-            if result is not None:
-                is_correct = result[0] > self.pool.positive_threshold
+        for index, recorded in sorted(self.waiting.items()):
+            if recorded is not None:
+                is_correct = recorded[0] > self.pool.positive_threshold
                 correct, incorrect = correct + is_correct, incorrect + (not is_correct)
                 if self.tables.satisfied[correct][incorrect]:
                     return index
         return self.tables.budget
-
-    def _take_surplus(self) -> list[Draw]:
-        return [self.in_flight.pop(i) for i in sorted(self.in_flight) if i >= self.limit]

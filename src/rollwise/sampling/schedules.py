@@ -7,10 +7,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rollwise.sampling.checks import at_least, at_most, setting, share
 from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied
 from rollwise.sampling.prompt import SampledPrompt
-from rollwise.sampling.stopping_tables import StoppingTables, worthwhile_table
+from rollwise.sampling.stopping import StoppingTables, worthwhile_table
 
 MOST_SAMPLES = 4096
 """The most draws of one prompt: what is known of each number of correct and of incorrect responses
@@ -22,11 +25,9 @@ class Dispatcher(Protocol):
 
     def add(self, prompt: SampledPrompt) -> None:
         """Take in a prompt."""
-        ...
 
     def changed(self, prompt: SampledPrompt) -> None:
-        """Note that a draw was handed out for a prompt, or that a draw's result is known."""
-        ...
+        """Note that a draw of a prompt was handed out, or that its result is known."""
 
     def next(self, left: int, ahead: bool) -> SampledPrompt | None:
         """Choose the prompt that the next draw is for; None to wait for what is in flight.
@@ -37,11 +38,23 @@ class Dispatcher(Protocol):
             left: The draws left to the whole batch, at least 1.
             ahead: Whether draws may be handed out that might turn out surplus.
         """
-        ...
 
 
 class Schedule(ABC):
-    """Base class of schedules; yours is a frozen dataclass that defines the first three."""
+    """Base class of schedules.
+
+    One of your own is a frozen dataclass that defines `max_samples`, `asks` and `dispatcher`.
+
+    Attributes:
+        streams: Whether draws are best handed out one by one, as an engine's slots come free.
+        draws_ahead: Whether draws are handed out before they are known to be needed; some are
+            cancelled.
+        uses_priors: Whether the order of draws depends on what is believed of pass rates.
+    """
+
+    streams: bool = False
+    draws_ahead: bool = False
+    uses_priors: bool = False
 
     @property
     @abstractmethod
@@ -59,20 +72,13 @@ class Schedule(ABC):
     def dispatcher(self) -> Dispatcher:
         """Make what chooses the prompts of a new session's draws."""
 
-    @property
-    def streams(self) -> bool:
-        """Whether draws are best handed out one by one, as an engine's slots come free."""
-        return False
+    def draws_by_round(self, drawn: NDArray[np.int64]) -> list[float]:
+        """Return the mean number of draws in each round; none without rounds.
 
-    @property
-    def draws_ahead(self) -> bool:
-        """Whether draws are handed out before they are known to be needed; some are cancelled."""
-        return False
-
-    @property
-    def uses_priors(self) -> bool:
-        """Whether the order of draws depends on what is believed of prompts' pass rates."""
-        return False
+        Args:
+            drawn: The draws of each prompt, shape (P,).
+        """
+        return []
 
 
 @dataclass(frozen=True)
@@ -99,12 +105,14 @@ class Rounds(Schedule):
         return self.size * self.rounds
 
     def asks(self, processed: int) -> bool:
-        """At the end of each round."""
         return processed % self.size == 0
 
     def dispatcher(self) -> "_RoundsDispatcher":
-        """Begin the first round."""
         return _RoundsDispatcher(self.size)
+
+    def draws_by_round(self, drawn: NDArray[np.int64]) -> list[float]:
+        rounds = range(self.rounds)
+        return [float(np.clip(drawn - r * self.size, 0, self.size).mean()) for r in rounds]
 
 
 class _RoundsDispatcher:
@@ -170,6 +178,9 @@ class Streamed(Schedule):
     need; among equals, to the one that needs most.
     """
 
+    streams = True
+    uses_priors = True
+
     max_samples: int = setting(32, "Draws of a prompt, at most.")
     speculation: float = setting(
         0.25,
@@ -182,36 +193,24 @@ class Streamed(Schedule):
         at_most("max_samples", self.max_samples, MOST_SAMPLES)
         share("speculation", self.speculation)
 
-    def asks(self, processed: int) -> bool:
-        """After every draw."""
-        return True
-
     @property
-    def streams(self) -> bool:
-        """True: a slot that comes free is filled at once."""
-        return True
-
-    @property
-    def draws_ahead(self) -> bool:
+    def draws_ahead(self) -> bool:  # type: ignore[override]
         """Unless `speculation` is 1: then each draw handed out is certain to be needed."""
         return self.speculation < 1
 
-    @property
-    def uses_priors(self) -> bool:
-        """True: they say how much each prompt is expected to need."""
+    def asks(self, processed: int) -> bool:
         return True
 
     def dispatcher(self) -> "_StreamedDispatcher":
-        """Begin with nothing in flight."""
         return _StreamedDispatcher(self.speculation)
 
 
 class _StreamedDispatcher:
-    """The prompts that may get the next draw: a heap of priorities, and of places for each.
+    """The prompts that may get the next draw: a heap of priorities, and of positions for each.
 
-    Many prompts share a priority, and one heap of pairs would compare more and fetch far more from
-    memory. Entries that are out of date stay until their turn comes; there are at most two a draw.
-    Prompts whose next draw might turn out surplus are parked while nothing is drawn ahead.
+    Many prompts share a priority; one heap of pairs would be slower. Entries that are out of date
+    stay until their turn comes; there are at most two a draw. Prompts whose next draw might turn
+    out surplus are parked while nothing is drawn ahead.
     """
 
     def __init__(self, speculation: float) -> None:
@@ -219,7 +218,7 @@ class _StreamedDispatcher:
         self._prompts: list[SampledPrompt] = []
         self._priorities: list[float] = []
         self._order: list[float] = []
-        self._places: dict[float, list[int]] = {}
+        self._positions: dict[float, list[int]] = {}
         self._parked: list[SampledPrompt] = []
         self._most_in_flight: dict[StoppingTables, list[list[int]]] = {}
 
@@ -229,32 +228,32 @@ class _StreamedDispatcher:
         self.changed(prompt)
 
     def changed(self, prompt: SampledPrompt) -> None:
-        place = prompt.place
+        position = prompt.position
         priority = self._priority(prompt)
-        if self._priorities[place] != priority:
-            self._priorities[place] = priority
-            if priority in self._places:
-                heapq.heappush(self._places[priority], place)
+        if self._priorities[position] != priority:
+            self._priorities[position] = priority
+            if priority in self._positions:
+                heapq.heappush(self._positions[priority], position)
             elif priority != _NO_TURN:
                 heapq.heappush(self._order, priority)
-                self._places[priority] = [place]
+                self._positions[priority] = [position]
 
     def next(self, left: int, ahead: bool) -> SampledPrompt | None:
         while ahead and self._parked:
             self.changed(self._parked.pop())
         while self._order:
             priority = self._order[0]
-            places = self._places[priority]
-            while places:
-                place = heapq.heappop(places)
-                if self._priorities[place] != priority:
+            positions = self._positions[priority]
+            while positions:
+                position = heapq.heappop(positions)
+                if self._priorities[position] != priority:
                     continue
-                self._priorities[place] = _NO_TURN
-                prompt = self._prompts[place]
+                self._priorities[position] = _NO_TURN
+                prompt = self._prompts[position]
                 if ahead or _is_certain(prompt):
                     return prompt
                 self._parked.append(prompt)
-            del self._places[heapq.heappop(self._order)]
+            del self._positions[heapq.heappop(self._order)]
         return None
 
     def _priority(self, prompt: SampledPrompt) -> float:
@@ -264,15 +263,13 @@ class _StreamedDispatcher:
         """
         tables, outstanding = prompt.known_tables, prompt.outstanding
         correct, incorrect = prompt.known_correct, prompt.known_incorrect
-        most = self._most_in_flight.get(tables) or self._find_most_in_flight(tables)
+        most = self._most_in_flight.get(tables)
+        if most is None:  # looked up here before the cache of all sessions, which hashes more
+            most = self._most_in_flight[tables] = worthwhile_table(tables, self._speculation)
         if prompt.issued >= prompt.limit or outstanding >= most[correct][incorrect]:
             return _NO_TURN
         need = tables.expected_need[correct][incorrect]
         return (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
-
-    def _find_most_in_flight(self, tables: StoppingTables) -> list[list[int]]:
-        found = self._most_in_flight[tables] = worthwhile_table(tables, self._speculation)
-        return found
 
 
 _NO_TURN = math.inf
@@ -290,8 +287,8 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     Raises:
         ValueError: Names both.
     """
-    most = schedule.max_samples
-    if as_exit_rule(rule).looks_at_rewards:
+    most, rule = schedule.max_samples, as_exit_rule(rule)
+    if rule.looks_at_rewards:
         return
     if not any(is_satisfied(rule, correct, most - correct) for correct in range(most + 1)):
         raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")

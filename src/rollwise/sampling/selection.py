@@ -36,11 +36,7 @@ class Group:
 
 
 def check_size(size: int, strategy: Strategy) -> None:
-    """Refuse a group size that the strategy cannot fill by its rule.
-
-    Raises:
-        ValueError: An unknown strategy, a size below 1, or an odd size for `balanced`.
-    """
+    """Refuse an unknown strategy, a size below 1, or an odd size for `balanced`."""
     one_of("strategy", strategy, get_args(Strategy))
     at_least("size", size, 1)
     if strategy == "balanced" and size % 2:
@@ -80,13 +76,14 @@ def select_group(
     """
     check_size(size, strategy)
     if strategy == "all":
-        indices = np.arange(len(pool))
+        chosen = np.arange(len(pool))
     elif strategy == "positives":
-        indices = np.sort(_take(np.flatnonzero(pool.correct), size, rng))
+        chosen = _take(np.flatnonzero(pool.correct), size, rng)
     elif strategy == "max_variance":
-        indices = np.sort(_most_varied(pool.rewards, size, rng))
+        chosen = _most_varied(pool.rewards, size, rng)
     else:
-        indices = np.sort(_halves(pool.correct, size, rng))
+        chosen = _halves(pool.correct, size, rng)
+    indices = np.sort(chosen)
     return Group(indices, pool.rewards[indices])
 
 

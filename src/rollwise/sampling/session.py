@@ -13,9 +13,9 @@ from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Draw, Key, as_key, draw_seed, spell_seed
 from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
-from rollwise.sampling.prompt import Result, SampledPrompt
+from rollwise.sampling.prompt import Recorded, SampledPrompt
 from rollwise.sampling.schedules import Rounds, Schedule
-from rollwise.sampling.stopping_tables import tables_of_prompts
+from rollwise.sampling.stopping import tables_of_prompts
 
 
 class RolloutSession:
@@ -41,7 +41,7 @@ class RolloutSession:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
         exit_rule: When a prompt has been sampled enough: an `ExitRule`, or an object that has
             `satisfied` alone.
-        schedule: When draws are handed out.
+        schedule: When draws are handed out; by default the published `Rounds`.
         seed: The run's seed.
         step: The training step; with the seed, the prompt and the index it makes a draw's seed.
         positive_threshold: A response is correct where its reward is above this.
@@ -59,7 +59,7 @@ class RolloutSession:
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
-        failures: Draws reported as failed, attempts counted one by one.
+        failures: Failed attempts at draws.
         lost: Draws that failed `max_attempts` times; they are in no pool.
         surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if already done.
 
@@ -98,9 +98,7 @@ class RolloutSession:
         self._attempts: dict[Draw, int] = {}
         self._unresolved = 0
         self._issued = 0
-        self.failures = 0
-        self.lost = 0
-        self.surplus = 0
+        self.failures = self.lost = self.surplus = 0
         self.add(keys, priors=priors, budgets=budgets)
 
     def add(
@@ -112,15 +110,8 @@ class RolloutSession:
     ) -> None:
         """Sample more prompts, for instance in place of those that turned out to carry no signal.
 
-        Args:
-            keys: The prompts, P of them.
-            priors: See the constructor.
-            budgets: See the constructor.
-
-        Raises:
-            ValueError: No keys, a key that the session has already, or what the constructor
-                refuses; nothing is added then.
-            TypeError: A key that is neither a string nor an integer.
+        Takes, and refuses, what the constructor does, and a key that the session has already;
+        nothing is added then.
         """
         added = self._new_keys(keys)
         if self.total_draws is not None:
@@ -206,13 +197,10 @@ class RolloutSession:
         """End the prompts that have nothing in flight: the batch's budget is spent."""
         for prompt in self._prompts.values():
             if not prompt.ended and prompt.issued == prompt.processed:
-                prompt.end(prompt.exit_reason(last=True) or "exhausted")
-                self._count_end(prompt)
+                self._end(prompt)
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
-        """Report the result of a draw; returns the draws in flight that are no longer needed.
-
-        Those are to be cancelled, and not recorded.
+        """Report a reward; returns the draws in flight to cancel, which are needed no longer.
 
         Raises:
             ValueError: A reward that is not finite, or a draw that is not in flight.
@@ -260,8 +248,8 @@ class RolloutSession:
             return "was recorded already"
         return "was to be cancelled: it is surplus, its prompt does without it"
 
-    def _receive(self, prompt: SampledPrompt, draw: Draw, result: Result) -> list[Draw]:
-        surplus = prompt.receive(draw.index, result, self._issued == self.total_draws)
+    def _receive(self, prompt: SampledPrompt, draw: Draw, recorded: Recorded) -> list[Draw]:
+        surplus = prompt.receive(draw.index, recorded, self._issued == self.total_draws)
         if prompt.pool.exit_reason is not None:
             self._count_end(prompt)
         self._dispatcher.changed(prompt)
@@ -270,20 +258,23 @@ class RolloutSession:
     def end_all(self) -> list[Draw]:
         """End every prompt that has not ended, with what is in its pool.
 
-        Returns the draws in flight. Those are to be cancelled, and count as surplus, as do results
-        that wait for an earlier draw. Where draws end for a reason outside of them, such as their
-        age, the pool is biased towards responses that come soon.
+        Returns the draws in flight. Those are to be cancelled, and count as surplus, as do
+        responses that wait for an earlier draw. Where draws end for a reason outside of them, such
+        as their age, the pool is biased towards responses that come soon.
         """
         surplus: list[Draw] = []
         for prompt in self._prompts.values():
             if not prompt.ended:
                 surplus += prompt.in_flight.values()
                 prompt.in_flight.clear()
-                prompt.end(prompt.exit_reason(last=True) or "exhausted")
-                self._count_end(prompt)
+                self._end(prompt)
                 self._dispatcher.changed(prompt)
         self._repeats.clear()
         return surplus
+
+    def _end(self, prompt: SampledPrompt) -> None:
+        prompt.end(prompt.exit_reason(last=True) or "exhausted")
+        self._count_end(prompt)
 
     def _count_end(self, prompt: SampledPrompt) -> None:
         self.surplus += prompt.issued - prompt.processed

@@ -1,17 +1,18 @@
 """When the sampling of one prompt stops, and how many more draws to expect, by its counts.
 
-Everything here is a table over (n₊, n₋), the correct and incorrect responses in a prompt's pool:
-arrays of shape (B + 1, B + 1) for a budget of B draws, indexed `[positives, negatives]`. States
-beyond the budget (n₊ + n₋ > B) count as stopped.
+`Stopping` has tables over (n₊, n₋), the correct and incorrect responses in a prompt's pool: arrays
+of shape (B + 1, B + 1) for a budget of B draws, indexed `[positives, negatives]`. States beyond the
+budget (n₊ + n₋ > B) count as stopped. `StoppingTables` are the same for a session, which looks them
+up draw by draw.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rollwise.sampling.exits import ExitRule, as_exit_rule, where_satisfied
 
@@ -19,13 +20,14 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Combine = Callable[[Floats, Floats, Floats], Floats]
 
+MEANS = 32
+"""Means of priors are rounded to multiples of 1 / this, within (0, 1); strengths to powers of 2."""
+
 
 class Asking(Protocol):
-    """The part of a schedule that says when the exit rule is asked."""
+    """The part of a schedule that says when the exit rule is asked (see `Schedule.asks`)."""
 
-    def asks(self, processed: int) -> bool:
-        """Say whether the exit rule is asked after so many draws, lost ones included."""
-        ...
+    def asks(self, processed: int) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class Stopping:
     budget: int
     prior: tuple[float, float] = (1.0, 1.0)
     lost: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", as_exit_rule(self.rule))
 
     @cached_property
     def asked(self) -> Bools:
@@ -79,7 +84,7 @@ class Stopping:
     @cached_property
     def futile(self) -> Bools:
         """Where the rule gives the prompt up; nowhere for a rule that does not give up."""
-        given_up = np.asarray(as_exit_rule(self.rule).gives_up(self.chance), dtype=bool)
+        given_up = np.asarray(self.rule.gives_up(self.chance), dtype=bool)
         return given_up & self._asked & ~self.satisfied & ~self._spent
 
     @cached_property
@@ -141,7 +146,6 @@ class Stopping:
 
     @property
     def _asked(self) -> Bools:
-        """Where the rule is asked."""
         return np.pad(self.asked, (0, self.budget))[self._drawn]
 
     @property
@@ -155,11 +159,11 @@ class Stopping:
     @property
     def _may_go_on(self) -> Bools:
         """Where sampling continues although the tables say it stops: rewards decide, not counts."""
-        return ~self._spent & as_exit_rule(self.rule).looks_at_rewards
+        return ~self._spent & self.rule.looks_at_rewards
 
     @cached_property
     def _correct(self) -> Floats:
-        """The probability that the next response is correct."""
+        """The probability that the next response is, by [positives, negatives]."""
         alpha, beta = self.prior
         return (alpha + self._positives) / (alpha + beta + self._drawn)
 
@@ -188,3 +192,118 @@ def _one_and_average(correct: Floats, after_correct: Floats, after_incorrect: Fl
 
 def _one_and_least(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
     return 1 + np.minimum(after_correct, after_incorrect)
+
+
+@dataclass(frozen=True, eq=False)
+class StoppingTables:
+    """What `Stopping` says, as lists: a list answers ten times as fast as an array.
+
+    Attributes:
+        stays_satisfied: Whether the counts decide, and a satisfied rule ends the prompt at once,
+            whatever is drawn later.
+        rewards_rule: The exit rule, if it looks at rewards; `satisfied` is then its guess.
+    """
+
+    stopping: Stopping
+    budget: int
+    asked: list[bool]
+    satisfied: list[list[bool]]
+    futile: list[list[bool]]
+    expected_need: list[list[float]]
+    certain_need: list[list[int]]
+    stays_satisfied: bool
+    rewards_rule: ExitRule | None
+
+    def after_losing(self, lost: int) -> "StoppingTables":
+        """Return the tables of the same prompt once so many of its draws were lost."""
+        return stopping_tables(replace(self.stopping, lost=lost))
+
+
+def stopping_tables(stopping: Stopping) -> StoppingTables:
+    """Build the tables, or take those built before (if the rule can be hashed)."""
+    try:
+        return _built(stopping)
+    except TypeError:
+        return _built.__wrapped__(stopping)
+
+
+@lru_cache(maxsize=1024)
+def _built(stopping: Stopping) -> StoppingTables:
+    rule = stopping.rule
+    asked_always = bool(stopping.asked[1 : stopping.budget - stopping.lost + 1].all())
+    return StoppingTables(
+        stopping=stopping,
+        budget=stopping.budget,
+        asked=stopping.asked.tolist(),
+        satisfied=stopping.satisfied.tolist(),
+        futile=stopping.futile.tolist(),
+        expected_need=stopping.expected_need.tolist(),
+        certain_need=stopping.certain_need.tolist(),
+        stays_satisfied=asked_always and stopping.monotone and not rule.looks_at_rewards,
+        rewards_rule=rule if rule.looks_at_rewards else None,
+    )
+
+
+@lru_cache(maxsize=1024)
+def worthwhile_table(tables: StoppingTables, probability: float) -> list[list[int]]:
+    """`Stopping.worthwhile` as lists, by [positives][negatives]."""
+    counts: list[list[int]] = tables.stopping.worthwhile(probability).tolist()
+    return counts
+
+
+def tables_of_prompts(
+    rule: ExitRule,
+    schedule: Asking,
+    most: int,
+    count: int,
+    priors: ArrayLike | None = None,
+    budgets: ArrayLike | None = None,
+) -> Iterable[StoppingTables]:
+    """Make the tables of P prompts; those of equal budgets and rounded priors are shared.
+
+    Args:
+        rule: When a prompt has been sampled enough, or is given up.
+        schedule: After how many draws the rule is asked.
+        most: The most draws of a prompt.
+        count: P.
+        priors: α and β of each prompt, shape (P, 2); by default 1 and 1.
+        budgets: The most draws of each prompt, shape (P,); by default `most`.
+
+    Raises:
+        ValueError: Priors or budgets of another shape, or out of their range.
+    """
+    budgets_P = _checked_budgets(budgets, count, most)
+    priors_P2 = _checked_priors(priors, count)
+    made: dict[tuple[int, float, float], StoppingTables] = {}
+    for budget, (alpha, beta) in zip(budgets_P.tolist(), priors_P2.tolist(), strict=True):
+        kind = (budget, alpha, beta)
+        if kind not in made:
+            made[kind] = stopping_tables(Stopping(rule, schedule, budget, (alpha, beta)))
+        yield made[kind]
+
+
+def _checked_budgets(budgets: ArrayLike | None, count: int, most: int) -> NDArray[np.integer]:
+    budgets_P = np.full(count, most) if budgets is None else np.asarray(budgets)
+    if budgets_P.shape != (count,) or not np.issubdtype(budgets_P.dtype, np.integer):
+        raise ValueError(f"budgets must be {count} integers, got {budgets!r}")
+    if not np.all((budgets_P >= 1) & (budgets_P <= most)):
+        raise ValueError(
+            f"budgets must lie between 1 and the schedule's {most} draws, "
+            f"got {budgets_P.min()} to {budgets_P.max()}"
+        )
+    return budgets_P
+
+
+def _checked_priors(priors: ArrayLike | None, count: int) -> NDArray[np.float64]:
+    if priors is None:
+        return np.ones((count, 2))
+    priors_P2 = np.asarray(priors, dtype=float)
+    if priors_P2.shape != (count, 2):
+        raise ValueError(f"priors must have shape ({count}, 2), got {priors_P2.shape}")
+    if not np.all((priors_P2 > 0) & np.isfinite(priors_P2)):
+        raise ValueError("priors must be finite and above 0")
+    # Rounded, so that prompts with similar ones share their tables.
+    strength = priors_P2.sum(axis=1)
+    mean = np.clip(np.rint(priors_P2[:, 0] / strength * MEANS), 0.5, MEANS - 0.5) / MEANS
+    strength = 2.0 ** np.rint(np.log2(strength))
+    return np.stack([mean * strength, (1 - mean) * strength], axis=1)

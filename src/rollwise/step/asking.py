@@ -5,10 +5,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import GVM
 from rollwise.sampling.draws import Key
 from rollwise.step.recipe import StepRecipe
 
@@ -23,7 +22,7 @@ def ask(
         ValueError: It has a prompt twice, or one of `exclude`; or it is empty, for a step.
     """
     answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)
-    said = f"{type(getattr(sampler, 'sampler', sampler)).__name__}.ask returned"  # not `Retiring`
+    said = f"{type(sampler.chooser).__name__}.ask returned"
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise TypeError(f"{said} {answer!r}, which is no list of keys")
     keys = list(answer)
@@ -40,22 +39,26 @@ def ask(
     return keys
 
 
-def beliefs(recipe: StepRecipe, sampler: PromptSampler, keys: Sequence[Key]) -> dict[str, Any]:
-    """Ask the sampler what it believes of the prompts, if the recipe uses it; set their budgets."""
+def session_arguments(
+    recipe: StepRecipe,
+    sampler: PromptSampler,
+    keys: Sequence[Key],
+    budgets: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Return the `priors` and `budgets` of a session, as far as the recipe has any.
+
+    Args:
+        recipe: Of the step.
+        sampler: Is asked what it believes of the prompts.
+        keys: The prompts, P of them.
+        budgets: The most draws of each, shape (P,), where a pilot has set them.
+    """
     found: dict[str, Any] = {}
     if recipe.uses_priors:
         found["priors"] = sampler.pass_rate_priors(keys)
-    if recipe.allocation is not None and not isinstance(recipe.allocation, GVM):
-        found["budgets"] = recipe.allocation.counts(sampler.expected_pass_rates(keys))
+    if recipe.allocation is not None and not recipe.pilot:
+        budgets = recipe.allocation.counts(sampler.expected_pass_rates(keys))
     if recipe.most_draws is not None:
-        budgets = found.get("budgets", recipe.resolved_schedule.max_samples)
-        found["budgets"] = limited(recipe, keys, budgets)
-    return found
-
-
-def limited(recipe: StepRecipe, keys: Sequence[Key], budgets: ArrayLike) -> NDArray[np.int64]:
-    """Keep budgets, shape (P,), within `recipe.most_draws`."""
-    most: NDArray[np.int64] = np.asarray(budgets, dtype=np.int64)
-    if recipe.most_draws is None:
-        return most
-    return np.minimum(most, [recipe.most_draws[key] for key in keys])
+        most = recipe.resolved_schedule.max_samples if budgets is None else budgets
+        budgets = np.minimum(most, [recipe.most_draws[key] for key in keys])
+    return found if budgets is None else found | {"budgets": budgets}

@@ -1,6 +1,6 @@
 """What rollouts cost, in seconds and tokens."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass
@@ -23,10 +23,5 @@ class RolloutCost:
     cancelled: int = 0
 
     def __add__(self, other: "RolloutCost") -> "RolloutCost":
-        return RolloutCost(
-            self.sampling + other.sampling,
-            self.grading + other.grading,
-            self.tokens + other.tokens,
-            self.failed_tokens + other.failed_tokens,
-            self.cancelled + other.cancelled,
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return RolloutCost(*(own + others for own, others in pairs))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import Pool, Rounds, Schedule, has_zero_variance
+from rollwise.sampling import Pool, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Episode
 from rollwise.step.figures import ResponseFigures
@@ -23,13 +23,7 @@ PARTS = 8
 def rollout_metrics(
     rollouts: Rollouts, groups: Sequence[TrainedGroup], first: int
 ) -> dict[str, Any]:
-    """Summarise the rollouts of a step (see `pool_metrics` and `step_ledger`).
-
-    Args:
-        rollouts: Their pools hold responses.
-        groups: The groups chosen from them.
-        first: The draws of a prompt that count as first.
-    """
+    """Summarise the rollouts of a step and their groups (see `pool_metrics` and `step_ledger`)."""
     session, pools = rollouts.session, rollouts.pools
     piloted = [
         Episode.of(response).usage.tokens
@@ -109,7 +103,7 @@ def pool_metrics(
         "trained_groups": trained_groups,
         "draws": draws,
         "draws_per_prompt": draws / max(len(pools), 1),
-        "draws_by_round": _draws_by_round(pools, schedule),
+        "draws_by_round": schedule.draws_by_round(np.array([len(pool) for pool in pools])),
         "surplus_draws": surplus,
         "tokens": tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
@@ -141,45 +135,17 @@ def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
     return {"entropy": sum(response.surprisal for response in known) / max(tokens, 1)}
 
 
-def tell(
-    sampler: PromptSampler,
-    keys: Sequence[Key],
-    correct: Sequence[int],
-    drawn: Sequence[int],
-) -> dict[str, Any]:
-    """Tell a sampler the results of a step's prompts.
-
-    Args:
-        sampler: Chose the prompts.
-        keys: The prompts, each once.
-        correct: Correct responses of each, shape (P,).
-        drawn: All responses of each, shape (P,).
-
-    Returns:
-        What it believed of the prompts before (`belief_metrics`), and its own metrics after.
-    """
-    believed = belief_metrics(sampler, keys, correct, drawn)
-    sampler.tell(keys, correct=correct, drawn=drawn)
-    return believed | sampler.metrics()
-
-
 def belief_metrics(
     sampler: PromptSampler,
     keys: Sequence[Key],
     correct: Sequence[int],
     drawn: Sequence[int],
 ) -> dict[str, Any]:
-    """Compare what a sampler believed of a step's prompts with their results.
+    """Compare what a sampler believed of a step's prompts, before it is told, with their results.
 
     Averages over up to 8 equal parts of the prompts, in order of what was believed: the expected
     pass rate, and the difficulty where the sampler has one. `belief_skill` is the Brier skill score
     of the expected pass rates (`brier_skill`), where it is defined.
-
-    Args:
-        sampler: Before it gets the results.
-        keys: The prompts.
-        correct: Correct responses of each, shape (P,).
-        drawn: All responses of each, shape (P,).
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
     expected_P = sampler.expected_pass_rates(keys)
@@ -230,16 +196,6 @@ def _by(
         [float(believed_P[part].mean()), float(correct_P[part].sum() / drawn_P[part].sum())]
         for part in parts
     ]
-
-
-def _draws_by_round(pools: Sequence[Pool], schedule: Schedule) -> list[float]:
-    """Draws a prompt in each round, averaged over all prompts."""
-    if not isinstance(schedule, Rounds):
-        return []
-    size = schedule.size
-    drawn_P = np.array([len(pool) for pool in pools])
-    rounds = range(schedule.rounds)
-    return [float(np.clip(drawn_P - r * size, 0, size).mean()) for r in rounds]
 
 
 def _mean(values: Sequence[Any]) -> float:

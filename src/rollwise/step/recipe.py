@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
 from rollwise.sampling import (
-    GVM,
+    Allocation,
     Balanced,
-    Estimated,
     ExitRule,
     FixedCount,
     RolloutSession,
@@ -25,7 +25,7 @@ from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
 
-Order = Literal["draw", "random"]
+MemberOrder = Literal["draw", "random"]
 ZeroVariance = Literal["drop", "keep", "refill"]
 Average = Literal["tokens", "responses"]
 Normalization = Literal["none", "center", "standardize"]
@@ -48,10 +48,8 @@ class StepRecipe:
         schedule: In what portions responses are drawn. By default `Rounds(8, 4)`; with an
             allocation, one round.
         allocation: Sets the number of draws of each prompt in advance.
-        objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance.
-        estimates: For an objective given by name: see `PassRateObjective`.
-        scale_by_std: For an objective given by name: divide by the standard deviation.
-        baseline: For an objective given by name: see `PassRateObjective`.
+        objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance. The
+            settings of one given by name are `scale_by_std`, `estimates` and `baseline`.
         most_draws: The most draws of each prompt, where it has a limit of its own, by key.
 
     Raises:
@@ -60,7 +58,7 @@ class StepRecipe:
 
     exit_rule: ExitRule | None = None
     schedule: Schedule | None = None
-    allocation: Estimated | GVM | None = None
+    allocation: Allocation | None = None
     group_size: int = field(
         default=4, metadata=_setting("group.size", "Members of a group, k.", ge=1)
     )
@@ -73,7 +71,7 @@ class StepRecipe:
             "response.",
         ),
     )
-    order: Order = field(
+    order: MemberOrder = field(
         default="draw",
         metadata=_setting(
             "group.order", "Which members of each kind: the first drawn (`draw`), or `random` ones."
@@ -168,7 +166,7 @@ class StepRecipe:
             ValueError: Names the setting.
         """
         one_of("strategy", self.strategy, get_args(Strategy))
-        one_of("order", self.order, get_args(Order))
+        one_of("order", self.order, get_args(MemberOrder))
         one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
@@ -185,13 +183,14 @@ class StepRecipe:
                 "zero_variance='refill' replaces prompts without signal; with a baseline by belief "
                 "every prompt has some"
             )
-        if isinstance(self.allocation, GVM) and self.zero_variance == "refill":
+        if self.pilot and self.zero_variance == "refill":
             raise ValueError(
-                "zero_variance='refill' cannot be combined with GVM: prompts added later have no "
-                "pilot to share out draws by"
+                "zero_variance='refill' cannot be combined with "
+                f"{type(self.allocation).__name__}: prompts added later have no pilot to share out "
+                "draws by"
             )
 
-    @property
+    @cached_property
     def resolved_exit_rule(self) -> ExitRule:
         """The exit rule, or its default."""
         if self.exit_rule is not None:
@@ -201,17 +200,22 @@ class StepRecipe:
         half = max(self.group_size // 2, 1)
         return Balanced(half, half)
 
-    @property
+    @cached_property
     def resolved_schedule(self) -> Schedule:
         """The schedule, or its default."""
         if self.schedule is not None:
             return self.schedule
         return Rounds() if self.allocation is None else Rounds(self.allocation.maximum, rounds=1)
 
-    @property
+    @cached_property
     def resolved_objective(self) -> Objective:
         """The objective, made if it is given by name."""
         return make_objective(self.objective, self.scale_by_std, self.estimates, self.baseline)
+
+    @property
+    def pilot(self) -> int:
+        """How many draws of each prompt come first, to share out the others by; 0 for none."""
+        return getattr(self.allocation, "pilot", 0)  # one of the user's may inherit from nothing
 
     @property
     def uses_priors(self) -> bool:
@@ -230,14 +234,7 @@ class StepRecipe:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> RolloutSession:
-        """Start to sample prompts.
-
-        Args:
-            keys: The prompts, P of them.
-            step: The number of the training step; draws' seeds depend on it.
-            priors: α and β of a Beta distribution of each pass rate, shape (P, 2).
-            budgets: The most draws of each prompt, shape (P,).
-        """
+        """Start to sample prompts, in a training step of this number; see `RolloutSession`."""
         return RolloutSession(
             keys,
             exit_rule=self.resolved_exit_rule,

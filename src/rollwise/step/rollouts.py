@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import GVM, FixedCount, Pool, RolloutSession, Rounds, draw_seed
+from rollwise.sampling import Allocation, FixedCount, Pool, RolloutSession, Rounds, draw_seed
 from rollwise.sampling.draws import Key
-from rollwise.step.asking import ask, beliefs, limited
+from rollwise.step.asking import ask, session_arguments
 from rollwise.step.cost import RolloutCost
 from rollwise.step.recipe import StepRecipe
 
@@ -64,9 +64,9 @@ def draw_rollouts(
         step: The number of the step.
     """
     keys = ask(sampler)
-    if isinstance(recipe.allocation, GVM):
+    if recipe.allocation is not None and recipe.pilot:
         return _draw_after_pilot(recipe, recipe.allocation, sampler, roll_out, step, keys)
-    session = recipe.session(keys, step, **beliefs(recipe, sampler, keys))
+    session = recipe.session(keys, step, **session_arguments(recipe, sampler, keys))
     rollouts = Rollouts(session, cost=roll_out(session))
     if recipe.zero_variance == "refill":
         _refill(recipe, sampler, roll_out, rollouts, len(keys))
@@ -87,7 +87,7 @@ def _refill(
         further = ask(sampler, missing, session.pools) if missing > 0 else []
         if not further:
             break
-        session.add(further, **beliefs(recipe, sampler, further))
+        session.add(further, **session_arguments(recipe, sampler, further))
         rollouts.cost += roll_out(session)
     if missing := wanted - _with_signal(session):
         log.warning(
@@ -97,20 +97,20 @@ def _refill(
 
 def _draw_after_pilot(
     recipe: StepRecipe,
-    allocation: GVM,
+    allocation: Allocation,
     sampler: PromptSampler,
     roll_out: RollOut,
     step: int,
     keys: Sequence[Key],
 ) -> Rollouts:
-    """Draw a pilot for each prompt, and share out the step's draws by its pass rates (GVM).
+    """Draw a pilot for each prompt, and share out the step's draws by its pass rates.
 
-    If no prompt has a correct response, none gets further draws.
+    If no prompt gets a share, the pilot is the step.
     """
     pilot = RolloutSession(
         keys,
-        FixedCount(allocation.pilot),
-        Rounds(allocation.pilot, rounds=1),
+        FixedCount(recipe.pilot),
+        Rounds(recipe.pilot, rounds=1),
         seed=draw_seed(recipe.seed, step, "pilot", 0),
         step=step,
         positive_threshold=recipe.positive_threshold,
@@ -121,9 +121,8 @@ def _draw_after_pilot(
     chosen = [key for key, count in zip(keys, counts, strict=True) if count]
     if not chosen:
         return Rollouts(pilot, cost=cost)
-    budgets = limited(recipe, chosen, counts[counts > 0])
-    believed = beliefs(recipe, sampler, chosen) | {"budgets": budgets}
-    session = recipe.session(chosen, step, **believed)
+    arguments = session_arguments(recipe, sampler, chosen, counts[counts > 0])
+    session = recipe.session(chosen, step, **arguments)
     return Rollouts(session, pilots=[pilot], cost=cost + roll_out(session))
 
 

@@ -26,29 +26,18 @@ class DrawsResponses(Protocol):
     """The part of `rollwise.engines.Engine` that `run_session` needs."""
 
     @property
-    def free_slots(self) -> int | None:
-        """How many further draws could begin now; None if there is no bound."""
-        ...
-
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws."""
-        ...
-
-    def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result if any draw is in flight; else []."""
-        ...
-
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws; returns the tokens already drawn for them."""
-        ...
+    def free_slots(self) -> int | None: ...  # noqa: D102
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None: ...  # noqa: D102
+    def wait(self) -> Sequence[Result]: ...  # noqa: D102
+    def cancel(self, draws: Iterable[Draw]) -> int: ...  # noqa: D102
 
 
 class TextGrader(Protocol):
     """The part of `rollwise.grading.Grader` that `grade_with` needs."""
 
-    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> Sequence[Future[float]]:
-        """Start grading responses against their answers."""
-        ...
+    def submit(  # noqa: D102
+        self, responses: Sequence[str], answers: Sequence[str]
+    ) -> Sequence[Future[float]]: ...
 
 
 def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
@@ -62,14 +51,9 @@ def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
     def grade(outcomes: Sequence[Outcome]) -> Sequence[Future[float]]:
         rewards = [Episode.of(outcome).reward for outcome in outcomes]
         ungraded = [o for o, reward in zip(outcomes, rewards, strict=True) if reward is None]
-        graded = iter(
-            grader.submit(
-                [outcome.text for outcome in ungraded],
-                [answers[outcome.draw.key] for outcome in ungraded],
-            )
-            if ungraded
-            else ()
-        )
+        texts = [outcome.text for outcome in ungraded]
+        wanted = [answers[outcome.draw.key] for outcome in ungraded]
+        graded = iter(grader.submit(texts, wanted) if ungraded else ())
         return [next(graded) if reward is None else _known(reward) for reward in rewards]
 
     return grade

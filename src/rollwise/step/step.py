@@ -11,11 +11,11 @@ from rollwise.sampling import Pool, shift_beliefs
 from rollwise.sampling.draws import Key
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
-from rollwise.step.metrics import rollout_metrics, tell
+from rollwise.step.metrics import rollout_metrics
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.response_cap import cap_responses
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
-from rollwise.step.visits import visit_rows
+from rollwise.step.visits import tell, visit_rows
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,7 @@ def take_step(
 
 
 def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, number: int) -> Step:
-    """Do what `take_step` does once the responses are drawn.
-
-    Args:
-        recipe: What to learn from them.
-        sampler: Is told the results.
-        rollouts: The responses.
-        number: The number of the step, from 1.
-    """
+    """Do what `take_step` does once the responses are drawn."""
     rng = np.random.default_rng((recipe.seed, number))
     groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool, rng))
     trained = [group.trained for group in groups]

@@ -1,4 +1,4 @@
-"""What a step found of each of its prompts, and what was believed of it beforehand."""
+"""What a step found of each of its prompts, told to the prompt sampler and described in rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,20 @@ from numpy.typing import NDArray
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
+from rollwise.step.metrics import belief_metrics
+
+
+def tell(
+    sampler: PromptSampler, keys: Sequence[Key], correct: Sequence[int], drawn: Sequence[int]
+) -> dict[str, Any]:
+    """Tell a sampler how many of the responses to a step's prompts were correct.
+
+    Returns:
+        What it had believed of the prompts (`belief_metrics`), and its own metrics after.
+    """
+    believed = belief_metrics(sampler, keys, correct, drawn)
+    sampler.tell(keys, correct=correct, drawn=drawn)
+    return believed | sampler.metrics()
 
 
 def visit_rows(

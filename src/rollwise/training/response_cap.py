@@ -102,7 +102,7 @@ class ResponseCap:
 
     def _watch(self, place: int, states: Tensor, kwargs: Any) -> None:
         if torch.is_grad_enabled() and states.requires_grad:
-            states.register_hook(partial(self._bounded, place, kwargs.get("segments")))
+            states.register_hook(partial(self._bounded, place, kwargs.get("own_attention")))
 
     def _bounded(self, place: int, segments: Segments | None, gradient: Tensor) -> Tensor:
         """Scale down what exceeds the bound; gradient of shape (R, columns, hidden).

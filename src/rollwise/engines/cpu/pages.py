@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rollwise.engines.attention import LayerInputs
 from rollwise.engines.cpu.kernels import PAGE, paged_attention
 
 Ids = NDArray[np.int64]
@@ -151,26 +152,18 @@ class PagedStep:
     prompts: Ids
     lengths: Ids
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
+    def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend to the new tokens, which are stored, and to those before them."""
+        layer, query, key, value, scale, window = inputs
         found = torch.empty(query.shape)
-        size = query.shape[3]
-        paged_attention(size)(
+        paged_attention(query.shape[3])(
             *(x.squeeze(2).contiguous().numpy() for x in (query, key, value)),
             *self.store[layer],
             self.tables,
             self.prompts,
             self.lengths,
             np.iinfo(np.int64).max // 2 if window is None else window,
-            np.float32(size**-0.5 if scale is None else scale),
+            np.float32(scale),
             found.squeeze(2).numpy(),
         )
         return found

@@ -29,7 +29,7 @@ from rollwise.records.states import load_sampler, save_sampler
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Rollouts, learn_from
-from rollwise.step.asking import ask, beliefs
+from rollwise.step.asking import ask, session_arguments
 from rollwise.tasks.columns import smoothed
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class PromptSource:
         """Return a session whose pools hold these responses."""
         keys: list[Key] = list(found)
         session = self.recipe.session(
-            keys, self.rollouts, **beliefs(self.recipe, self.sampler, keys)
+            keys, self.rollouts, **session_arguments(self.recipe, self.sampler, keys)
         )
         for key, responses in found.items():
             pool = session.pools[key]

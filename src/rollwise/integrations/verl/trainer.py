@@ -33,10 +33,9 @@ from rollwise.records.states import load_sampler, save_sampler
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
 from rollwise.step import TrainedGroup
-from rollwise.step.asking import ask, beliefs
-from rollwise.step.metrics import tell
+from rollwise.step.asking import ask, session_arguments
 from rollwise.step.step import make_groups
-from rollwise.step.visits import visit_rows
+from rollwise.step.visits import tell, visit_rows
 from rollwise.tasks.problem import problem_key
 
 log = logging.getLogger(__name__)
@@ -114,7 +113,7 @@ class PoolTrainer:
         rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
-        priors: Any = beliefs(self.recipe, self.sampler, keys).get("priors")
+        priors: Any = session_arguments(self.recipe, self.sampler, keys).get("priors")
         priors = [None] * len(keys) if priors is None else priors.tolist()
         recorded = self.settings.records.prompts_per_step
         orders = (

@@ -1,4 +1,4 @@
-"""From key to place: any keys, fingerprints, and errors that name them."""
+"""From key to index: any keys, fingerprints, and errors that name them."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.prompts.places import fingerprint, number, places_of
+from rollwise.prompts.keys import fingerprint, indices_of, number
 
 keys_of_any_kind = st.lists(
     st.one_of(st.text(max_size=4), st.integers(-(2**70), 2**70), st.integers(-3, 3)),
@@ -22,26 +22,26 @@ keys_of_any_kind = st.lists(
 @given(keys=keys_of_any_kind, data=st.data())
 def test_each_key_is_at_its_place(keys, data):
     asked = data.draw(st.lists(st.sampled_from(keys), unique=True))
-    place = number(keys)
-    assert places_of(place, asked).tolist() == [keys.index(key) for key in asked]
-    assert list(place) == keys
+    index = number(keys)
+    assert indices_of(index, asked).tolist() == [keys.index(key) for key in asked]
+    assert list(index) == keys
 
 
 def test_numpy_keys_become_pythons():
     keys = [np.int64(7), np.str_("b"), np.int32(-1)]
     assert [type(key) for key in number(keys)] == [int, str, int]
-    assert places_of(number([7, "b", -1]), keys).tolist() == [0, 1, 2]
-    assert places_of(number(np.array([4, 2])), [2]).tolist() == [1]
-    assert places_of(number(iter("ba")), ["a"]).tolist() == [1]
+    assert indices_of(number([7, "b", -1]), keys).tolist() == [0, 1, 2]
+    assert indices_of(number(np.array([4, 2])), [2]).tolist() == [1]
+    assert indices_of(number(iter("ba")), ["a"]).tolist() == [1]
 
 
 @pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])
 def test_unknown_keys_are_named(keys):
-    place = number(keys)
+    index = number(keys)
     with pytest.raises(ValueError, match=r"^not among the 5 prompts of this sampler: 'x'$"):
-        places_of(place, [keys[0], "x"])
+        indices_of(index, [keys[0], "x"])
     with pytest.raises(ValueError, match=r"this sampler: 'x', -1, 99 and 2 more$"):
-        places_of(place, ["x", -1, keys[1], 99, "y", "z"])
+        indices_of(index, ["x", -1, keys[1], 99, "y", "z"])
 
 
 def test_keys_that_come_twice_are_named():
@@ -50,7 +50,7 @@ def test_keys_that_come_twice_are_named():
     with pytest.raises(ValueError, match=r"^keys must be different, got 2 twice$"):
         number([0, 1, 2, np.int64(2)])
     with pytest.raises(ValueError, match=r"^each prompt may come once, got key 'c' twice$"):
-        places_of(number("abc"), ["c", "a", "c"])
+        indices_of(number("abc"), ["c", "a", "c"])
 
 
 @pytest.mark.parametrize("key", [1.5, None, True, np.bool_(True), b"a", ("a",)])
@@ -68,7 +68,7 @@ def test_a_fingerprint_is_of_the_keys_and_their_order():
 def test_a_fingerprint_is_the_same_in_another_process():
     """Python hashes strings differently in every process."""
     code = (
-        "from rollwise.prompts.places import fingerprint;"
+        "from rollwise.prompts.keys import fingerprint;"
         "print(fingerprint([f'prompt {i}' for i in range(500)]))"
     )
     printed = subprocess.run(

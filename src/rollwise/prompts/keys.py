@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.beliefs.state import Places
+from rollwise.beliefs.state import Indices
 from rollwise.sampling.draws import Key, as_key
 
 Mask = NDArray[np.bool_]
@@ -17,58 +17,45 @@ _BLOCK = 1 << 16
 
 
 def number(keys: Iterable[Key]) -> dict[Key, int]:
-    """Number prompts in their order, from 0; NumPy's keys become Python's.
-
-    Raises:
-        TypeError: A key that is neither a string nor an integer (a bool is neither).
-        ValueError: A key occurs twice.
-    """
-    places: dict[Key, int] = {}
+    """Number prompts in their order, from 0, each once; NumPy's keys become Python's."""
+    indices: dict[Key, int] = {}
     for given in keys:
         key = as_key(given)
-        if key in places:
+        if key in indices:
             raise ValueError(f"keys must be different, got {key!r} twice")
-        places[key] = len(places)
-    return places
+        indices[key] = len(indices)
+    return indices
 
 
-def places_of(place: Mapping[Key, int], keys: Iterable[Key]) -> Places:
-    """Find the place of each key, shape (P,).
-
-    Raises:
-        ValueError: Keys that are unknown or occur twice; names them.
-    """
+def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:
+    """Find the index of each key, shape (P,); a `ValueError` names keys unknown or given twice."""
     keys = list(keys)
-    found = [place.get(key, -1) for key in keys]
+    found = [index.get(key, -1) for key in keys]
     if -1 in found:
         unknown = [key for key, at in zip(keys, found, strict=True) if at < 0]
         named = ", ".join(repr(key) for key in unknown[:_NAMED])
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ValueError(f"not among the {len(place)} prompts of this sampler: {named}{more}")
+        raise ValueError(f"not among the {len(index)} prompts of this sampler: {named}{more}")
     if len(set(found)) < len(found):
         twice = next(key for i, key in enumerate(keys) if found[i] in found[:i])
         raise ValueError(f"each prompt may come once, got key {twice!r} twice")
     return np.array(found, dtype=np.int64)
 
 
-def mask_of(place: Mapping[Key, int], keys: Iterable[Key]) -> Mask | None:
-    """Say for each prompt whether it is among `keys`, shape (P,); None if none is.
-
-    Raises:
-        ValueError: A key that is unknown or comes twice.
-    """
-    places = places_of(place, keys)
-    if not places.size:
+def mask_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Mask | None:
+    """Say for each prompt whether it is among `keys`, shape (P,); None if none is."""
+    indices = indices_of(index, keys)
+    if not indices.size:
         return None
-    mask = np.zeros(len(place), dtype=bool)
-    mask[places] = True
+    mask = np.zeros(len(index), dtype=bool)
+    mask[indices] = True
     return mask
 
 
 def fingerprint(keys: Sequence[Key]) -> str:
     """Hash all keys in their order; the result is the same in every process."""
     digest = hashlib.blake2b(digest_size=8)
-    if all(key == place for place, key in enumerate(keys)):
+    if all(key == index for index, key in enumerate(keys)):
         digest.update(f"range {len(keys)}".encode())
         return digest.hexdigest()
     for start in range(0, len(keys), _BLOCK):
@@ -77,13 +64,13 @@ def fingerprint(keys: Sequence[Key]) -> str:
     return digest.hexdigest()
 
 
-def counts_by_place(
-    place: Mapping[Key, int], keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike
-) -> tuple[Places, NDArray[np.int64], NDArray[np.int64]]:
+def counts_by_index(
+    index: Mapping[Key, int], keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike
+) -> tuple[Indices, NDArray[np.int64], NDArray[np.int64]]:
     """Check the arguments of `tell`, and leave out the prompts that have no draws.
 
     Returns:
-        Places, correct and drawn, shape (P,) each.
+        Indices, correct and drawn, shape (P,) each.
 
     Raises:
         TypeError: Counts that are not integers.
@@ -95,7 +82,7 @@ def counts_by_place(
             f"correct and drawn must have one count for each of the {len(keys)} keys, got shapes "
             f"{positives.shape} and {draws.shape}"
         )
-    places = places_of(place, keys)
+    indices = indices_of(index, keys)
     wrong = np.flatnonzero((positives < 0) | (positives > draws))
     if wrong.size:
         i = wrong[0]
@@ -104,7 +91,7 @@ def counts_by_place(
             f"got {positives[i]}"
         )
     some = draws > 0
-    return places[some], positives[some], draws[some]
+    return indices[some], positives[some], draws[some]
 
 
 def _integers(name: str, counts: ArrayLike) -> NDArray[np.int64]:

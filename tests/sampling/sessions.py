@@ -1,0 +1,71 @@
+"""Sessions played to their end, one draw at a time or in any order."""
+
+from collections import Counter
+from random import Random
+
+from rollwise.sampling import Draw, RolloutSession
+
+
+class Engine:
+    """A fake: what becomes of a draw hangs on its seed alone, not on when it is asked for.
+
+    A third of the prompts is hard, a third easy. With `faulty`, about a draw in five fails once or
+    twice, and one in twenty fails always.
+    """
+
+    def __init__(self, faulty: bool = False) -> None:
+        self.faulty, self.tries = faulty, Counter()
+
+    def reward(self, draw: Draw) -> float:
+        """0 to 1, above 0.7 with pass rates of about 0.1, 0.4 and 0.9 by the prompt's key."""
+        lucky = Random(draw.seed).random() < (0.1, 0.4, 0.9)[draw.key % 3]
+        return (1.0 if lucky else 0.0) if draw.seed % 2 else (0.8 if lucky else 0.1)
+
+    def answer(self, session: RolloutSession, draw: Draw) -> list[Draw]:
+        """Report the draw to the session, as a success or a failure; returns the surplus."""
+        self.tries[draw] += 1
+        luck = Random(-draw.seed).random()
+        failures = 99 if luck < 0.05 else 1 + draw.seed % 2 if luck < 0.25 else 0
+        if self.faulty and self.tries[draw] <= failures:
+            return session.record_failure(draw)
+        return session.record(draw, self.reward(draw), response=draw.index)
+
+
+def one_at_a_time(session: RolloutSession, faulty: bool = False) -> RolloutSession:
+    """Draw one response, wait for it, and draw the next."""
+    engine = Engine(faulty)
+    while draws := session.next_draws(free_slots=1):
+        assert engine.answer(session, draws[0]) == []
+    assert session.done
+    return session
+
+
+def in_any_order(
+    session: RolloutSession,
+    random: Random,
+    slots: int = 10,
+    engine: Engine | None = None,
+    in_flight: list[Draw] | None = None,
+    events: int = 10_000,
+) -> RolloutSession:
+    """Answer draws in any order, and cancel what is to be cancelled, for so many events."""
+    engine, in_flight = engine or Engine(), [] if in_flight is None else in_flight
+    for _ in range(events):
+        if session.done:
+            break
+        if len(in_flight) < slots and (not in_flight or random.random() < 0.7):
+            free = slots - len(in_flight)
+            in_flight += session.next_draws(random.choice([free, random.randint(1, free)]))
+            assert len(in_flight) <= slots
+        if in_flight:
+            cancelled = engine.answer(session, in_flight.pop(random.randrange(len(in_flight))))
+            assert set(cancelled) <= set(in_flight)
+            in_flight[:] = [draw for draw in in_flight if draw not in cancelled]
+    assert not (session.done and in_flight)
+    return session
+
+
+def contents(session: RolloutSession) -> list[tuple]:
+    """All that a session has found out."""
+    pools = session.pools.values()
+    return [(p.key, p.rewards.tolist(), p.responses, p.positives, p.exit_reason) for p in pools]
