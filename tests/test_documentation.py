@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollwise.cli import main, parse
+from rollwise.cli import COMMANDS, main, parse
 from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
@@ -79,7 +79,11 @@ def test_every_command_of_the_documents_is_one(root, monkeypatch):
     assert len(commands) > 30
     for command in commands:
         words = [w for w in shlex.split(command) if not w.endswith(".toml") or Path(w).exists()]
-        assert parse(words).command == words[0], command
+        parsed = parse(words)
+        assert parsed.command == words[0], command
+        known = setting_names(COMMANDS[words[0]].kind or TrainConfig)
+        given = {name for name, _ in parsed.settings if name.partition(".")[0] not in CHOICES}
+        assert given <= {*known}, command
 
 
 def test_the_settings_on_the_page_on_verl_are_valid_there(root):
