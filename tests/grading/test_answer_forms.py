@@ -87,6 +87,7 @@ RIGHT = [
     ("3, 2", r"\{2, 3\}"),
     ("x = 2 \\text{ or } x = 3", "2, 3"),
     ("45 \\text{ square units}", "45"),
+    (r"x = 5 \text{ for all cases}", "5"),
     ("101_2", "101"),
     (
         r"\begin{pmatrix} 1 & 2 \\ 3 & 0.5 \end{pmatrix}",

