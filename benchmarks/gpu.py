@@ -46,13 +46,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, 
 
 from rollwise.config import LearnerSettings, VLLMSettings
 from rollwise.engines import Engine
+from rollwise.engines.attention import LayerInputs
 from rollwise.engines.transformers import make_built_in_engine
 from rollwise.models.loading import in_bfloat16, merged_weights, model_path
 from rollwise.sampling import Draw
 from rollwise.step import Example
 from rollwise.training.learner import Learner
 from rollwise.training.logprobs import token_logprobs
-from rollwise.training.packing import Segments, _attention
+from rollwise.training.packing import Segments
 
 Figures = dict[str, float]
 
@@ -147,7 +148,7 @@ def attention(device: str, quick: bool) -> Figures:
     upstream = torch.randn(1, heads, total, size, device=device, dtype=dtype)
 
     def packed() -> list[Tensor]:
-        found = _attention(torch.nn.Identity(), *sets, None, segments=segments)[0].transpose(1, 2)
+        found = segments.attend(LayerInputs(0, *sets, scale=size**-0.5, window=None))
         return [found, *torch.autograd.grad(found, sets, upstream)]
 
     def masked() -> list[Tensor]:

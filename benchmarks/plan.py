@@ -30,11 +30,11 @@ from rollwise.config import make_config
 from rollwise.engines.recorded import RecordedLengths
 from rollwise.records import RunFolder
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.simulate.pass_rates import RatedPrompt, resample_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
+from rollwise.simulate.recorded import rated, read_recorded
 from rollwise.simulate.steps import summarise
 from rollwise.statistics.curves import mean_over_seeds
-from rollwise.tasks.pass_rates import RatedPrompt, resample_pass_rates
-from rollwise.tasks.recorded import rated, read_recorded
 
 SINGLE = {
     "exit": {"type": "fixed_count", "samples": 1},

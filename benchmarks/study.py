@@ -166,6 +166,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="methods to choose for, or problem sets")
     parser.add_argument("--quick", action="store_true", help="short runs in a temporary folder")
     parser.add_argument("--only", default="", help="some of the methods, separated by commas")
+    parser.add_argument("--seeds", type=int, help="runs of each method (default: methods.toml's)")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     given = parser.parse_intermixed_args()
     known = METHODS["methods"] if given.part == "choose" else PROBLEM_SETS
@@ -188,6 +189,8 @@ def main() -> None:
             return
         settings = part_settings(given.part, [name for name in given.only.split(",") if name])
         settings["workers"] = given.workers
+        if given.seeds:
+            settings["seeds"] = given.seeds
         if given.quick:
             settings |= {"seeds": 1} | ({"steps": 5} if "steps" in settings else {"tokens": 20_000})
         for problems in given.names or MAIN_SETS:

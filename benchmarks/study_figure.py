@@ -24,7 +24,7 @@ from rollwise.commands.compare import file_name
 from rollwise.statistics.curves import Curve
 
 Floats = NDArray[np.float64]
-FIGURE = Path(__file__).parents[1] / "docs/images/study.svg"
+IMAGES = Path(__file__).parents[1] / "docs/images"
 TITLE = "Held-out accuracy against response tokens, by method and problem set"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b59f00", "#56b4e9", "#e69f00", "#8d99ae")
 STYLE = {
@@ -62,6 +62,15 @@ def draw(axes: Axes, methods: Mapping[str, list[Curve]], colors: Mapping[str, st
         axes.fill_between(tokens_T / 1e6, low, high, color=colors[method], alpha=0.15, linewidth=0)
 
 
+def write_svg(figure: Figure, path: Path, title: str) -> None:
+    """Write a figure as text that is the same each time, without spaces at the ends of lines."""
+    file = io.StringIO()
+    metadata = {"Date": None, "Creator": None, "Title": title}
+    figure.savefig(file, format="svg", metadata=metadata)
+    lines = (line.rstrip() for line in file.getvalue().splitlines())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Draw what is recorded of the main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
@@ -78,11 +87,7 @@ def main() -> None:
         panels[0].set_ylabel("held-out avg@4")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
-        file = io.StringIO()
-        metadata = {"Date": None, "Creator": None, "Title": TITLE}
-        figure.savefig(file, format="svg", metadata=metadata)
-    lines = (line.rstrip() for line in file.getvalue().splitlines())
-    FIGURE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_svg(figure, IMAGES / "study.svg", TITLE)
 
 
 if __name__ == "__main__":

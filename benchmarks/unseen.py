@@ -42,6 +42,7 @@ GAIN = 0.12
 BURN_IN = 4
 """Steps that calibration leaves out, because nothing is known before them."""
 LABELS, DIMENSIONS = 8, 16
+KINDS = ("informative", "useless", "misleading")
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
     rng = np.random.default_rng(0)
-    for kind in ("informative", "useless", "misleading"):
+    for kind in KINDS:
         found = [of_seed(kind, seed) for seed in range(2 if arguments.quick else arguments.seeds)]
         seeds, runs = [figures for figures, _ in found], [uniform for _, uniform in found]
         table = Table("belief", "tokens", "log loss", "recovered", "off", title=kind)

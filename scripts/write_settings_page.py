@@ -4,7 +4,7 @@ python scripts/write_settings_page.py
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,139 +26,175 @@ PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\
 # Settings
 
-Every setting of `rollwise train`, [`rollwise evaluate`](#rollwise-evaluate),
-[`rollwise prepare`](#rollwise-prepare), [`rollwise compare`](#rollwise-compare) and
-[`rollwise plan`](#rollwise-plan), with its default. In a TOML file `section.key` is `key` under
-`[section]`; on the command line it is `--section.key VALUE`, a list as `a,b` and a table as JSON.
-The command line wins over the file, the file over the defaults.
+In a TOML file a setting `section.key` is `key` under `[section]`. On the command line it is
+`--section.key VALUE`: a list as `a,b`, a table as JSON. The command line wins over the file, and
+the file over the defaults.
 
-`backend`, `prompts`, `belief`, `exit`, `schedule`, `allocation`, `engine`, `episode` and `grading`
-choose one of several kinds by `type`, `advantage` by `objective`; each may be one of your own,
-`module:Class` ([plugins.md](plugins.md)). A kind's own keys are valid for that kind alone: another
-kind on the command line drops those of the file, except those of `advantage` that the other
-objective has too.
+**Contents**
 
-Some defaults depend on other settings:
+{contents}
 
-- With none of `exit`, `schedule`, `allocation`, `group`, `advantage`, `belief`, `prompts.type` and
-  `episode.type` given, and with a grader whose rewards are 0 and 1 (`exact`, `math`, `code`), the
-  run learns from [single responses](belief.md): `prompts.type` is `worth`, `prompts.batch_size`
-  256, `exit.type` `fixed_count`, `exit.samples` 1, `advantage.baseline` `belief`,
-  `step.response_cap` 1, `learner.average` `responses`, `learner.mini_batches` 8,
+## Sections with a type
+
+Some sections choose one of several kinds by `type` (`advantage` by `objective`), or a class of your
+own as `module:Class` ([A method of your own](plugins.md)). In their tables the keys that all kinds
+share come first; each kind, in bold, is followed by its own. A kind accepts no others. If the
+command line names another kind than the file, the file's keys of that section are dropped, except
+those of `advantage` that the other objective has as well.
+
+## Defaults that depend on other settings
+
+- **The default method** is [single responses](belief.md). It holds if the grader gives 0 and 1
+  (`exact`, `math`, `code`) and nothing of `exit`, `schedule`, `allocation`, `group`, `advantage`,
+  `belief`, `prompts.type` and `episode.type` is set. Then `prompts.type` is `worth`,
+  `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1, `advantage.baseline`
+  `belief`, `step.response_cap` 1, `learner.average` `responses`, `learner.mini_batches` 8,
   `learner.warmup_updates` 40, and `learner.old_logprobs` `engine` with the built-in engine.
-  Otherwise the defaults are those of the tables, which are Reinforce-Ada's: `--exit.type balanced`
-  gives them, `--exit.type fixed_count` GRPO.
-- With the built-in model (`model.path = "running-sums"`), `model.cpu_threads` is 1,
-  `learner.learning_rate` 2e-4 (1.4e-4 with `advantage.baseline` `belief`), `engine.max_new_tokens`
-  48 and `engine.batch_size` 512.
-- With `tokens` or `seconds`, `steps` is 1,000,000: it limits nothing. With
-  `evaluation.every_tokens`, `evaluation.every` is 0.
-- With `data.train = "tool-sums"`, `model.path` is `tool-sums` and `episode.type` is `calculator`.
-  Such a model has the defaults of the built-in one.
-- With `backend.type = "tinker"`, `model.lora_rank` is 32.
-- On a built-in task (`running-sums`, `tool-sums`), `grading.type` is `exact`; with
-  `grading.type = "code"`, `grading.timeout` is 10.
-- With `data.environment`, `data.train` and `grading.type` are `environment`, and
-  `grading.timeout` is 60.
-- With `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`, `group.size` is
-  `exit.samples`, `group.strategy` is `all` and `group.zero_variance` is `keep`. The run is GRPO:
-  `advantage.objective` is `grpo` and `advantage.scale_by_std` is true; or, with
-  `advantage.baseline = "belief"`, each response is compared with what was expected of its prompt:
-  `advantage.objective` is `linear` ([belief.md](belief.md)).
-- With `model.path` a run of `rollwise train`, `rollwise evaluate` and `rollwise prepare` cut
-  responses at the run's `engine.max_new_tokens`.
-- With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy` is
+  Otherwise the tables hold, which describe Reinforce-Ada.
+- **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
+  `group.size` is `exit.samples`, `group.strategy` `all`, `group.zero_variance` `keep`,
+  `advantage.objective` `grpo`, and `advantage.scale_by_std` true.
+- With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy`
   `all`.
-
-# `rollwise train`
+- With a built-in model, `model.cpu_threads` is 1, `learner.learning_rate` 2e-4 (1.4e-4 with a
+  belief as baseline), `engine.max_new_tokens` 48 and `engine.batch_size` 512.
+- With `data.train = "tool-sums"`, `model.path` is `tool-sums` and `episode.type` `calculator`.
+- With `tokens` or `seconds`, `steps` has no limit. With `evaluation.every_tokens`,
+  `evaluation.every` is 0.
+- With `backend.type = "tinker"`, `model.lora_rank` is 32.
+- On a built-in task, `grading.type` is `exact`. With `data.environment`, `data.train` and
+  `grading.type` are `environment`.
+- For `evaluate` and `prepare`: with `data.environment`, `benchmarks` and `data.sources` are
+  `["environment"]`; with `engine.type = "vllm"`, `engine.gpu_memory_utilization` is 0.9; a model
+  that is a run of `rollwise train` has the run's `engine.max_new_tokens`. With a model of your own,
+  `benchmarks` is `["math500"]`.
 """
-SHARED = """\
-The defaults of `model`, `engine`, `episode` and `grading` depend on model and task as for `train`.
-With `data.environment`, `benchmarks` and `data.sources` are `["environment"]`.
-With `engine.type = "vllm"`, `engine.gpu_memory_utilization` is 0.9: nothing is trained
-beside it.
-"""
-EVALUATE = f"""\
-# `rollwise evaluate`
+COMMANDS: dict[str, tuple[type[CommandConfig], str]] = {
+    "train": (TrainConfig, "[Train on one machine](training.md)"),
+    "evaluate": (EvaluateConfig, "[Evaluate models](evaluate.md)"),
+    "prepare": (PrepareConfig, "[Prepare problems](prepare.md)"),
+    "compare": (CompareConfig, "[Compare methods](compare.md)"),
+    "plan": (PlanConfig, "[Plan the cost](plan.md)"),
+}
+HEADER = "|setting|default|meaning|\n|---|---|---|"
 
-[evaluate.md](evaluate.md) says how it is used. With a model of your own, `benchmarks` is
-`["math500"]`.
-
-{SHARED}"""
-PREPARE = f"""\
-# `rollwise prepare`
-
-[prepare.md](prepare.md) says how it is used.
-
-{SHARED}"""
-
-COMPARE = """\
-# `rollwise compare`
-
-[compare.md](compare.md) says how it is used.
-"""
-
-PLAN = """\
-# `rollwise plan`
-
-[plan.md](plan.md) says how it is used.
-"""
-
-HEADER = "| setting | default | meaning |\n|---|---|---|\n"
+Rows = dict[str, str]
+"""The row of each setting, by its name."""
 
 
 def page() -> str:
-    """Write all settings, one table a section, command by command."""
-    commands: dict[str, type[CommandConfig]]
-    commands = {
-        INTRODUCTION: TrainConfig,
-        EVALUATE: EvaluateConfig,
-        PREPARE: PrepareConfig,
-        COMPARE: CompareConfig,
-        PLAN: PlanConfig,
-    }
-    written: list[str] = []
-    for introduction, command in commands.items():
-        written += [introduction, *_tables(command, written)]
-    return "\n".join(written)
+    """Write all settings: `train` section by section, and of other commands what differs."""
+    train = list(_train_sections())
+    known: dict[str, str] = {}
+    parts = [INTRODUCTION.format(contents=_contents())]
+    for command, (config, guide) in COMMANDS.items():
+        parts.append(f"## `rollwise {command}`\n\nIn use: {guide}.\n")
+        parts += train if command == "train" else _others(config, known)
+        for _, rows in _sections(config):
+            known = dict.fromkeys(rows.values(), command) | known
+    return "\n".join(parts)
 
 
-def _tables(command: type[CommandConfig], written: Sequence[str]) -> list[str]:
-    """Write a command's tables; one that stands further up is only named."""
-    top, sections, again = [], [], []
-    for name, field in command.model_fields.items():
+def _contents() -> str:
+    fields = TrainConfig.model_fields.items()
+    names = [name for name, field in fields if sections_of(field.annotation)]
+    links = [f"- [`rollwise {command}`](#rollwise-{command})" for command in COMMANDS]
+    links[0] += ": " + ", ".join(f"[{name}](#{name})" for name in names)
+    return "\n".join(links)
+
+
+def _train_sections() -> Iterator[str]:
+    """Yield a table of the settings without a section, then one for each section."""
+    fields = TrainConfig.model_fields.items()
+    alone = {name: field for name, field in fields if not sections_of(field.annotation)}
+    yield _table(_row(name, field, _default(field)) for name, field in alone.items())
+    for name, field in fields:
+        kinds = sections_of(field.annotation)
+        if kinds:
+            claim = f"{_claim(kinds[0])}\n\n" if len(kinds) == 1 else ""
+            yield f"### {name}\n\n{claim}{_section_table(name, kinds)}"
+
+
+def _section_table(name: str, kinds: Sequence[type[Section]]) -> str:
+    """Write what all kinds share, then a row for each kind with its own settings below it."""
+    tables = [_rows_of(name, kind) for kind in kinds]
+    first, *others = tables
+    shared = {key: row for key, row in first.items() if all(t.get(key) == row for t in others)}
+    lines = [*shared.values()]
+    for kind, rows in zip(kinds, tables, strict=True) if others else ():
+        lines.append(_kind_row(name, kind))
+        own = [row for key, row in rows.items() if key not in shared]
+        lines += [row if row not in lines else _without_meaning(row) for row in own]
+    return _table(lines)
+
+
+def _others(config: type[CommandConfig], known: Mapping[str, str]) -> Iterator[str]:
+    """Yield the settings of a command, after the names of those that others have too."""
+    rows: Rows = {}
+    same: dict[str, dict[str, None]] = {}
+    sources: dict[str, set[str | None]] = {}
+    for section, found in _sections(config):
+        for name, row in found.items():
+            sources.setdefault(section or name, set()).add(known.get(row))
+            if row in known:
+                same.setdefault(known[row], {})[name] = None
+            else:
+                rows[name] = row
+    for command, names in same.items():
+        whole = {section for section, found in sources.items() if found == {command}}
+        shown = dict.fromkeys(s if (s := n.partition(".")[0]) in whole else n for n in names)
+        yield f"As for `{command}`: {', '.join(f'`{name}`' for name in shown)}.\n"
+    yield _table(rows.values())
+
+
+def _sections(config: type[CommandConfig]) -> Iterator[tuple[str, Rows]]:
+    """Yield section and rows of each kind of a command's sections; "" for those without one."""
+    for name, field in config.model_fields.items():
         kinds = sections_of(field.annotation)
         if not kinds:
-            top.append(_row(name, field, _default(field)))
+            yield "", {name: _row(name, field, _default(field))}
         for kind in kinds:
-            table = _table(name, kind, alternatives=len(kinds) > 1)
-            if table in written:
-                again.append(f"`{name}`")
-            else:
-                sections.append(table)
-    known = [f"{', '.join(dict.fromkeys(again))}: as further up.\n"] if again else []
-    return [HEADER + "".join(top), *known, *sections]
+            yield name, _rows_of(name, kind)
 
 
-def _table(name: str, kind: type[Section], alternatives: bool) -> str:
-    title = f"## {name}"
-    if alternatives and issubclass(kind, Chosen):
-        title += f": `{kind.model_fields[kind.tag].default}`"
+def _rows_of(name: str, kind: type[Section]) -> Rows:
+    tag = kind.tag if issubclass(kind, Chosen) else None
     of_kind = getattr(kind, "kind", None)
-    rows = [
-        _row(f"{name}.{key}", field, getattr(of_kind, key, None) or _default(field))
+    return {
+        f"{name}.{key}": _row(
+            f"{name}.{key}", field, getattr(of_kind, key, None) or _default(field)
+        )
         for key, field in kind.model_fields.items()
-    ]
-    return f"{title}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n{HEADER}{''.join(rows)}"
+        if key != tag
+    }
+
+
+def _kind_row(section: str, kind: type[Section]) -> str:
+    assert issubclass(kind, Chosen)
+    default = kind.model_fields[kind.tag].default
+    return f"|**`{section}.{kind.tag}`**|**`{default}`**|{_claim(kind)}|"
+
+
+def _claim(kind: type[Section]) -> str:
+    return (kind.__doc__ or "").splitlines()[0]
 
 
 def _default(field: FieldInfo) -> Any:
     return field.get_default(call_default_factory=True)
 
 
+def _table(rows: Iterable[str]) -> str:
+    return "\n".join([HEADER, *rows]) + "\n"
+
+
+def _without_meaning(row: str) -> str:
+    return "|".join([*row.split("|")[:3], "as above|"])
+
+
 def _row(name: str, field: FieldInfo, default: Any) -> str:
     meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | `{json.dumps(default)}` | {meaning} |\n"
+    shown = "" if default is None else f"`{json.dumps(default)}`"
+    return f"|`{name}`|{shown}|{meaning}|"
 
 
 if __name__ == "__main__":

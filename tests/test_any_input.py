@@ -23,8 +23,8 @@ from rollwise.config import (
 from rollwise.config.reading import setting_names
 from rollwise.errors import RollwiseError
 from rollwise.records import RunFolder
+from rollwise.simulate.pass_rates import read_pass_rates
 from rollwise.tasks import read_problems, write_problems
-from rollwise.tasks.pass_rates import read_pass_rates
 
 KINDS = (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig, PlanConfig)
 COLUMNS = (

@@ -1,5 +1,6 @@
 """What the documentation says is so: its code runs, its commands are those that CI runs."""
 
+import json
 import re
 import shlex
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollwise.cli import main, parse
+from rollwise.cli import COMMANDS, main, parse
 from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
@@ -78,7 +79,11 @@ def test_every_command_of_the_documents_is_one(root, monkeypatch):
     assert len(commands) > 30
     for command in commands:
         words = [w for w in shlex.split(command) if not w.endswith(".toml") or Path(w).exists()]
-        assert parse(words).command == words[0], command
+        parsed = parse(words)
+        assert parsed.command == words[0], command
+        known = setting_names(COMMANDS[words[0]].kind or TrainConfig)
+        given = {name for name, _ in parsed.settings if name.partition(".")[0] not in CHOICES}
+        assert given <= {*known}, command
 
 
 def test_the_settings_on_the_page_on_verl_are_valid_there(root):
@@ -95,12 +100,19 @@ def test_the_page_of_settings_is_written_from_the_settings(root, load_script):
         assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
 
 
-def test_the_page_of_settings_shows_the_time_limit_of_each_kind_and_names_sections_once(root):
+def test_the_page_of_settings_has_what_each_kind_changes_and_says_nothing_twice(root):
     page = (root / "docs/settings.md").read_text()
+    assert re.findall("^# .*", page, re.MULTILINE) == ["# Settings"]
+    grading = page.split("### grading\n")[1].split("### ")[0]
     for kind, limit in (("math", 2.0), ("code", 10.0), ("environment", 60.0)):
-        table = page.split(f"## grading: `{kind}`")[1].split("## ")[0]
-        assert f"| `grading.timeout` | `{limit}` |" in table
-    assert "`grading`, `engine`: as further up." in page
+        own = grading.split(f"|**`grading.type`**|**`{kind}`**|")[1].split("**`")[0]
+        assert f"|`grading.timeout`|`{limit}`|" in own
+    evaluate = page.split("## `rollwise evaluate`\n")[1].split("## ")[0]
+    assert "As for `train`: " in evaluate and "`engine`" in evaluate
+    assert "`model.device`" in evaluate and "|`model.device`|" not in evaluate
+    train = page.split("## `rollwise train`\n")[1].split("\n## ")[0]
+    rows = [row for row in train.splitlines() if row.startswith("|`") and "as above" not in row]
+    assert len(set(rows)) == len(rows)
 
 
 def test_ci_runs_the_test_command_of_the_readme(root):
@@ -145,6 +157,18 @@ def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(tmp_path,
     ]
 
 
+def test_the_search_finds_python_names_by_their_titles_alone(tmp_path, load_script):
+    items = [
+        {"location": f"{page}.html", "title": page, "text": "about beliefs"}
+        for page in ("belief", "rollwise.beliefs")
+    ]
+    (tmp_path / "search.json").write_text(json.dumps({"items": items}))
+    load_script("build_site").shorten_reference_in_search(tmp_path)
+    index = json.loads((tmp_path / "search.json").read_text())
+    assert [item["text"] for item in index["items"]] == ["about beliefs", ""]
+    assert (tmp_path / "search.js").read_text() == f"var __index = {json.dumps(index)}"
+
+
 def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root, load_script):
     script = load_script("draw_concepts")
     page = (root / "docs/concepts.md").read_text()
@@ -163,3 +187,25 @@ def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root, lo
             for text in (drawn, kept)
         ]
         assert numbers[0] == pytest.approx(numbers[1], abs=0.5), name  # of 605 pixels
+
+
+def test_the_reference_shows_a_field_as_its_default_and_its_help(tmp_path, load_script):
+    griffe = pytest.importorskip("griffe")
+    (tmp_path / "shown_fields.py").write_text(
+        "from dataclasses import dataclass, field\n"
+        "from rollwise.sampling.checks import setting\n"
+        "@dataclass\n"
+        "class Rule:\n"
+        "    easy: int = field(default=3, metadata={'help': 'Enough ' 'of them.'})\n"
+        "    hard: int = setting(-2, 'Never.')\n"
+        "    seen: list = field(default_factory=list)\n"
+        "    plain: str = 'a'\n"
+    )
+    fields = load_script("griffe_fields").Fields()
+    extensions = griffe.load_extensions("dataclasses", fields)
+    rule = griffe.load("shown_fields", search_paths=[tmp_path], extensions=extensions)["Rule"]
+    values = {parameter.name: str(parameter.default) for parameter in rule.parameters}
+    assert values == {"self": "None", "easy": "3", "hard": "-2", "seen": "list()", "plain": "'a'"}
+    assert str(rule["hard"].value) == "-2"
+    assert rule["easy"].docstring.value == "Enough of them."
+    assert rule["plain"].docstring is None

@@ -4,6 +4,7 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rollwise.commands.compare import file_name
@@ -87,3 +88,27 @@ def test_what_is_recorded_are_runs_of_the_settings_that_are_chosen(study):
             assert {k: record["settings"][k] for k in expected} == expected
             checked += 1
     assert checked >= 36
+
+
+def test_main_effects_are_those_that_cells_were_made_of(study, monkeypatch):
+    effects = importlib.import_module("study_effects")
+    chosen = {
+        name: {"chosen": {"learner.learning_rate": 1e-4, "learner.mini_batches": 8}}
+        for name in ("GRPO n=4", "single by belief and worth")
+    }
+    worths = {"n=1": 0.02, "belief": 0.03, "batch": -0.01, "worth": 0.05, "capped": 0.1}
+    rng = np.random.default_rng(0)
+    cells = [
+        (problems, levels, start + sum(worths.get(level, 0.0) for level in levels) + noise)
+        for problems, start in (("hard", 0.2), ("easy", 0.6))
+        for levels in (tuple(name.split()) for name in study.factorial_methods(chosen))
+        for noise in [rng.normal(0.0, 1e-3)]
+    ]
+    found = effects.main_effects(cells)
+    assert found.keys() == {
+        "responses: n=1", "baseline: batch", "baseline: belief", "choice: posterior",
+        "choice: worth", "cap: capped", "average: responses",
+    }  # fmt: skip
+    for name, effect in found.items():
+        assert effect["low"] - 1e-3 < worths.get(name.split(": ")[1], 0.0) < effect["high"] + 1e-3
+        assert effect["high"] - effect["low"] < 0.004

@@ -10,8 +10,8 @@ import pytest
 from rollwise.config import PlanConfig, make_config, make_settings
 from rollwise.engines.simulated import Lengths
 from rollwise.records import RunFolder
+from rollwise.simulate.pass_rates import spread_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
-from rollwise.tasks.pass_rates import spread_pass_rates
 
 PLAN = """
 steps = 4

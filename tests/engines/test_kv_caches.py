@@ -5,6 +5,7 @@ import pytest
 import torch
 from closeness import assert_close
 
+from rollwise.engines.attention import LayerInputs
 from rollwise.engines.cpu.kernels import PAGE
 from rollwise.engines.cpu.pages import PagedCache
 from rollwise.engines.kv_cache import BucketedCache
@@ -59,7 +60,9 @@ def test_a_step_attends_to_all_that_each_slot_holds(make_cache, window):
         for row, slot in enumerate(order):
             held[slot] = torch.cat([held[slot], new[:, :, row]], dim=3)
         for layer in range(LAYERS):
-            found = step.attend(layer, query[layer], *new[:, layer], None, window)
+            found = step.attend(
+                LayerInputs(layer, query[layer], *new[:, layer], SIZE**-0.5, window)
+            )
             for row, slot in enumerate(order):
                 wanted = attention_of(query[layer, row, :, 0], *held[slot][:, layer], window)
                 assert_close(found[row, :, 0], wanted)

@@ -9,9 +9,9 @@ from rollwise.engines.simulated import Lengths
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, PositiveFocused, Rounds
 from rollwise.sampling.stopping import Stopping
+from rollwise.simulate.pass_rates import RatedPrompt, spread_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
 from rollwise.simulate.steps import Mean, StepFigures, summarise
-from rollwise.tasks.pass_rates import RatedPrompt, spread_pass_rates
 
 TEN = Prices(Lengths(median=10, sigma=0.0, longest=100), slots=16, seconds_per_token=0.5)
 """Each response takes 10 tokens and 5 seconds."""

@@ -5,8 +5,8 @@ import pytest
 
 from rollwise.config import make_config
 from rollwise.engines.recorded import Recorded
+from rollwise.simulate.recorded import RecordedPrompt
 from rollwise.simulate.replaying import Replays, bootstrap_prompts, compare_replays, replay
-from rollwise.tasks.recorded import RecordedPrompt
 
 
 def prompts_of(*counts, drawn=8, tokens=10):

@@ -223,7 +223,7 @@ def test_an_architecture_that_is_not_known_is_padded(monkeypatch):
     assert not run.packed
     assert run.model.config._attn_implementation == model.config._attn_implementation
     monkeypatch.setattr("rollwise.training.packing.KNOWN", {"Gemma2ForCausalLM"})
-    with pytest.raises(ModelError, match="needs softcap; set"):
+    with pytest.raises(ModelError, match=r"needs softcap, which .*learner\.packed"):
         Forward(model, 1.0, packed=True)(make_examples(), with_entropy=False)
 
 

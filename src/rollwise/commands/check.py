@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
@@ -37,7 +37,7 @@ class Check:
 
 
 TINKER_KEY = "TINKER_API_KEY"
-
+PARTS = ("train", "engines", "graders", "trainers", "containment")
 
 EXTRAS = (
     ("train", "built-in model and learner", "train", ("torch", "transformers")),
@@ -56,29 +56,29 @@ EXTRAS = (
     ("trainers", "Tinker", "tinker", ("tinker",)),
 )
 """What extras bring: part, name, the extra, and the packages that say whether it is here."""
-TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
+
 OWN_ENVIRONMENT = {
-    "vllm": "it needs an environment of its own (docs/engines.md)",
-    "verl": "it needs an environment of its own (docs/verl.md)",
+    "vllm": "; it needs an environment of its own (docs/engines.md)",
+    "verl": "; it needs an environment of its own (docs/verl.md)",
 }
 
 
 def checks() -> list[Check]:
     """Look at everything."""
-    found = [_with_key(_extra(*entry)) for entry in EXTRAS]
     containment = list(_containment())
     code = containment[0]
-    graders = [
+    found = [
+        *(_extra(*entry) for entry in EXTRAS),
         Check("graders", "exact", "works", "the text after the last ="),
         Check("graders", "function", "works", "your own function, in worker processes"),
         Check("graders", "code", code.state, "runs programs in the sandbox", code.fix),
+        *containment,
     ]
-    order = ("train", "engines", "graders", "trainers", "containment")
-    return sorted([*found, *graders, *containment], key=lambda check: order.index(check.part))
+    return sorted(found, key=lambda check: PARTS.index(check.part))
 
 
 def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check:
-    wanted = {each.name: each for each in requirements(extra)}
+    wanted = {each.name: each.specifier for each in requirements(extra)}
     here, absent, wrong = [], [], []
     for package in packages:
         try:
@@ -87,55 +87,47 @@ def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check
             absent.append(package)
             continue
         here.append(f"{package} {found}")
-        if package in wanted and not wanted[package].specifier.contains(found, prereleases=True):
-            wrong.append(f"{package} {found} is not {wanted[package].specifier}")
+        if package in wanted and not wanted[package].contains(found, prereleases=True):
+            wrong.append(f"{package} {found} is not {wanted[package]}")
     install = f"pip install 'rollwise[{extra}]'"
     if absent:
-        fix = "; ".join(filter(None, (install, OWN_ENVIRONMENT.get(extra, ""))))
+        fix = install + OWN_ENVIRONMENT.get(extra, "")
         return Check(part, name, "missing", f"no {', no '.join(absent)}", fix)
     if wrong:
         return Check(part, name, "broken", "; ".join(wrong), install)
-    return Check(part, name, "works", ", ".join(here))
-
-
-def _with_key(check: Check) -> Check:
-    if check.name != "Tinker" or check.state != "works" or os.environ.get(TINKER_KEY):
-        return check
-    detail = f"{check.detail}, but no key in {TINKER_KEY}"
-    return Check(check.part, check.name, "missing", detail, f"export {TINKER_KEY}=...")
+    check = Check(part, name, "works", ", ".join(here))
+    if extra == "tinker" and not os.environ.get(TINKER_KEY):
+        detail = f"{check.detail}, but no key in {TINKER_KEY}"
+        return replace(check, state="missing", detail=detail, fix=f"export {TINKER_KEY}=...")
+    return check
 
 
 def _containment() -> Iterator[Check]:
     """Try what holds in programs that nobody trusts."""
-    part = "containment"
-    try:
-        limits = ProgramLimits(seconds=20, memory=512 * 1024**2, processes=16)
-        with Bubblewrap().start("print(6 * 7)", limits) as process:
-            out, error = process.communicate(timeout=60)
-        if out.strip() == b"42":
-            yield Check(part, "sandbox", "works", "bubblewrap runs a program")
-        else:
-            why = (error.decode(errors="replace").strip().splitlines() or ["no reply"])[-1]
-            fix = "allow user namespaces, or name another sandbox (docs/grading.md)"
-            yield Check(part, "sandbox", "broken", why, fix)
-    except FileNotFoundError as error:
-        yield Check(part, "sandbox", "missing", str(error), "install bubblewrap (Linux)")
-    except (OSError, subprocess.TimeoutExpired) as error:
-        fix = "see docs/grading.md"
-        yield Check(part, "sandbox", "broken", str(error), fix)
+    yield Check("containment", "sandbox", *_sandbox())
     filtered = filter_program() is not None
-    yield Check(
-        part,
-        "system calls (seccomp)",
-        "works" if filtered else "missing",
-        "filtered" if filtered else f"no filter for {platform.machine()}",
-    )
+    detail = "filtered" if filtered else f"no filter for {platform.machine()}"
+    state: State = "works" if filtered else "missing"
+    yield Check("containment", "system calls (seccomp)", state, detail)
     with memory_group(64 * 1024**2) as group:
         bounded = group is not None
-    yield Check(
-        part,
-        "memory (control group)",
-        "works" if bounded else "missing",
-        "bounded for all processes of a program" if bounded else "bounded for each process alone",
-        "" if bounded else "run where control groups can be made, if programs may be hostile",
-    )
+    detail = f"bounded for {'all processes of a program' if bounded else 'each process alone'}"
+    fix = "" if bounded else "run where control groups can be made, if programs may be hostile"
+    state = "works" if bounded else "missing"
+    yield Check("containment", "memory (control group)", state, detail, fix)
+
+
+def _sandbox() -> tuple[State, str, str]:
+    """Run a program in the sandbox; returns state, detail and fix."""
+    limits = ProgramLimits(seconds=20, memory=512 * 1024**2, processes=16)
+    try:
+        with Bubblewrap().start("print(6 * 7)", limits) as process:
+            out, said = process.communicate(timeout=60)
+    except FileNotFoundError as error:
+        return "missing", str(error), "install bubblewrap (Linux)"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "broken", str(error), "see docs/grading.md"
+    if out.strip() == b"42":
+        return "works", "bubblewrap runs a program", ""
+    why = (said.decode(errors="replace").strip().splitlines() or ["no reply"])[-1]
+    return "broken", why, "allow user namespaces, or name another sandbox (docs/grading.md)"

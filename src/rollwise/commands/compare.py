@@ -1,6 +1,5 @@
 """`rollwise compare`: train methods with several seeds, and say what the differences are worth."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -11,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 
 from rollwise.commands.compare_rewards import compare_rewards
 from rollwise.commands.compare_runs import (
@@ -23,11 +21,18 @@ from rollwise.commands.compare_runs import (
     train_missing,
 )
 from rollwise.commands.compare_tables import comparison_tables, in_words
-from rollwise.commands.folder import recorded_settings, stopped, write_settings
-from rollwise.commands.tables import methods_in_words, say, show, write_csv, write_markdown
+from rollwise.commands.folder import settle, stopped, write_settings
+from rollwise.commands.show import (
+    methods_in_words,
+    progress,
+    say,
+    show,
+    write_csv,
+    write_json,
+    write_markdown,
+)
 from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
-from rollwise.files import write_text
 from rollwise.records import RunFolder
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
@@ -46,11 +51,7 @@ def compare(
 ) -> bool:
     """Train what is missing, or replay rewards, compare, and write tables into the folder `path`.
 
-    Args:
-        layers: Settings; later layers win.
-        path: The folder of the comparison; the runs that it holds are not repeated.
-        resume: Whether to start from the settings recorded there.
-        console: Where to show progress and results.
+    See `folder.settle` for the arguments. Runs that the folder holds are not repeated.
 
     Returns:
         Whether all runs are done; False if it was stopped.
@@ -66,66 +67,32 @@ def compare(
     chosen: Chosen = {}
     if config.folders:
         curves = _read_curves(config.folders)
-        _check_baseline(config, curves)
-        write_settings(RunFolder(path), config)
+        if config.baseline is not None and config.baseline not in curves:
+            raise ConfigError(
+                f"`baseline` must be one of {', '.join(curves)}; it is {config.baseline!r}"
+            )
+        write_settings(path, config)
     else:
         records = Records(path)
-        write_settings(RunFolder(path), config)
+        write_settings(path, config)
         methods = {name: make_config(config.run_settings(name, 0, {})) for name in config.compared}
-        say(console, list(methods_in_words(methods)))
+        say(console, methods_in_words(methods))
         try:
-            chosen = choose_settings(config, records, console)
+            chosen = _choose_settings(config, records, console)
             curves = _train_all(config, records, chosen, console)
         except KeyboardInterrupt as stop:
             return stopped("compare", path, console, stop)
     baseline = config.baseline or next(iter(curves))
-    comparison = compare_methods(curves, baseline, config.target, chosen)
-    tables, words = comparison_tables(comparison), list(in_words(comparison))
-    show(console, comparison_tables(comparison, narrow=True))
-    say(console, words)
-    _write(path, comparison)
-    write_markdown(path / "comparison.md", tables, words)
-    report = write_comparison_report(
-        path,
-        comparison,
-        words,
-        tables,
-        _configs(config, comparison),
-        command("compare", CompareConfig, config.model_dump(mode="json")),
-    )
-    console.print(f"report: {escape(str(report))}")
+    _tell(path, config, compare_methods(curves, baseline, config.target, chosen), console)
     return True
 
 
-def _configs(config: CompareConfig, comparison: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Return the settings of the runs of each method, defaults included."""
-    if config.folders:
-        runs = {name: next(iter(curves.values())) for name, curves in comparison.curves.items()}
-        folders = {name: RunFolder(curve.folder) for name, curve in runs.items() if curve.folder}
-        return {name: each.read_config() for name, each in folders.items() if each.has_config}
-    chosen = comparison.chosen
-    made = {name: make_config(config.run_settings(name, 0, chosen[name])) for name in chosen}
-    return {name: each.model_dump(mode="json") for name, each in made.items()}
-
-
-def _check_baseline(config: CompareConfig, curves: Mapping[str, Curves]) -> None:
-    if config.baseline is not None and config.baseline not in curves:
-        raise ConfigError(
-            f"`baseline` must be one of {', '.join(curves)}; it is {config.baseline!r}"
-        )
-
-
 def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:
-    """Resolve the settings, and check the folder and those of every run.
-
-    Raises:
-        ConfigError: A setting is bad.
-        RunError: The folder holds something else, or, with `resume`, nothing.
-    """
-    recorded = {}
-    if resume or RunFolder(path).has_config or not (path / RECORDS).exists():
-        recorded = recorded_settings(CompareConfig, path, resume)
-    config = make_settings(CompareConfig, *([recorded] if resume else []), *layers)
+    """Resolve the settings, and check the folder and the settings of every run."""
+    if (path / RECORDS).exists() and not (resume or RunFolder(path).has_config):
+        config = make_settings(CompareConfig, *layers)
+    else:
+        config = settle(CompareConfig, layers, path, resume)
     config.check_methods()
     names = [file_name(method) for method in config.compared]
     if len(set(names)) < len(names):
@@ -133,7 +100,7 @@ def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> 
     return config
 
 
-def choose_settings(config: CompareConfig, records: Records, console: Console) -> Chosen:
+def _choose_settings(config: CompareConfig, records: Records, console: Console) -> Chosen:
     """Find the values with which each method is best, by successive halving on seeds of their own.
 
     Every candidate is tried with the first seed; the better half of each method's with the next
@@ -143,24 +110,23 @@ def choose_settings(config: CompareConfig, records: Records, console: Console) -
     scores: dict[tuple[str, str], list[float]] = {}
     for number in range(config.choosing.seeds):
         seed = config.choosing.first_seed + number
+        tried = {method: values for method, values in alive.items() if len(values) > 1}
         runs = {
             (method, str(values)): PlannedRun(
                 f"choosing/{file_name(_in_short(method, values))}/seed-{seed}",
                 config.run_settings(method, seed, values, choosing=True),
             )
-            for method, candidates in alive.items()
+            for method, candidates in tried.items()
             for values in candidates
-            if len(candidates) > 1
         }
         found = _train(runs, config, records, f"Choosing settings, seed {number + 1}", console)
         for candidate, curve in found.items():
             scores.setdefault(candidate, []).append(curve.end)
-        for method, candidates in alive.items():
-            if len(candidates) > 1:
-                means = [float(np.mean(scores[method, str(values)])) for values in candidates]
-                best = [candidates[place] for place in np.argsort(means)[::-1]]
-                last = number + 1 == config.choosing.seeds
-                alive[method] = best[: 1 if last else (len(best) + 1) // 2]
+        for method, candidates in tried.items():
+            means = [float(np.mean(scores[method, str(values)])) for values in candidates]
+            best = [candidates[place] for place in np.argsort(means)[::-1]]
+            last = number + 1 == config.choosing.seeds
+            alive[method] = best[: 1 if last else (len(best) + 1) // 2]
     return {method: candidates[0] for method, candidates in alive.items()}
 
 
@@ -193,20 +159,20 @@ def _train(
     console: Console,
 ) -> dict[Name, Curve]:
     """Train what is missing, and return the curve of each run."""
-    if runs:
-        planned = list(runs.values())
+    planned = list(runs.values())
+    if missing := sum(records.curve(run) is None for run in planned):
         workers = config.workers or runs_at_a_time(make_config(planned[0].settings))
         workers = min(workers, len(planned))
-        if missing := sum(records.curve(run) is None for run in planned):
-            at_a_time = min(workers, missing)
-            console.print(f"{what}: {missing} of {len(planned)} runs, {at_a_time} at a time")
+        at_a_time = min(workers, missing)
+        console.print(f"{what}: {missing} of {len(planned)} runs, {at_a_time} at a time")
         with (
-            Progress(*Progress.get_default_columns(), console=console) as bar,
+            progress(console, what, len(planned)) as advance,
             closing(train_missing(planned, records, workers)) as states,
         ):
-            task = bar.add_task(what, total=len(planned))
+            before = 0.0
             for done in states:
-                bar.update(task, completed=done)
+                advance(done - before)
+                before = done
     curves = {name: (records.curve(run), records.path / run.name) for name, run in runs.items()}
     return {
         name: replace(curve, folder=path)
@@ -221,8 +187,7 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
     The folder of a comparison stands for all runs that are recorded there.
 
     Raises:
-        RunError: There is no run in a folder, or it has no evaluation; or two of a method have one
-            seed.
+        RunError: A run cannot be read, or there are two of a method with the same seed.
     """
     curves: dict[str, dict[int, Curve]] = {}
     for folder in map(Path, folders):
@@ -241,33 +206,55 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
                 raise RunError(f"{run}: there is another run of `{name}` with seed {number}")
             try:
                 curve = recorded or Curve.of_metrics(RunFolder(run).read_metrics())
-                of_method[number] = replace(curve, folder=run)
             except ValueError as error:
                 raise RunError(f"{run}: {error}") from None
+            of_method[number] = replace(curve, folder=run)
     return curves
 
 
-def _write(path: Path, comparison: Comparison) -> None:
-    """Write `comparison.json`, and `runs.csv` with a line for each run."""
-    target, costs = comparison.target, comparison.costs
+def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Console) -> None:
+    """Show a comparison, and write its figures, tables and report."""
+    tables, words = comparison_tables(comparison), list(in_words(comparison))
+    show(console, comparison_tables(comparison, narrow=True))
+    say(console, words)
     content = {
         "baseline": comparison.baseline,
-        "target": target,
+        "target": comparison.target,
         "chosen": comparison.chosen,
         "methods": {
             name: asdict(result) | {"verdict": result.verdict}
             for name, result in comparison.results.items()
         },
     }
-    write_text(path / "comparison.json", json.dumps(content, indent=2) + "\n")
-    header = ["method", "seed", "accuracy", "collapsed", *costs]
-    rows = []
+    write_json(path / "comparison.json", content)
+    _write_runs(path / "runs.csv", comparison)
+    write_markdown(path / "comparison.md", tables, words)
+    repeats = command("compare", CompareConfig, config.model_dump(mode="json"))
+    configs = _configs(config, comparison)
+    report = write_comparison_report(path, comparison, words, tables, configs, repeats)
+    console.print(f"report: {escape(str(report))}")
+
+
+def _write_runs(path: Path, comparison: Comparison) -> None:
+    """Write a line for each run: its accuracy, what it cost, and what the target cost."""
+    target, costs, rows = comparison.target, comparison.costs, []
     for name, of_seeds in comparison.curves.items():
         for seed, curve in sorted(of_seeds.items()):
             spent = [curve.costs[cost][-1] for cost in costs]
             needed = [curve.cost_of(target, cost) for cost in costs]
             rows.append([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
-    write_csv(path / "runs.csv", [*header, *(f"{cost}_to_target" for cost in costs)], rows)
+    header = ["method", "seed", "accuracy", "collapsed", *costs]
+    write_csv(path, [*header, *(f"{cost}_to_target" for cost in costs)], rows)
+
+
+def _configs(config: CompareConfig, comparison: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Return the settings of the runs of each method, defaults included."""
+    if config.folders:
+        runs = {name: next(iter(curves.values())) for name, curves in comparison.curves.items()}
+        folders = {name: RunFolder(curve.folder) for name, curve in runs.items() if curve.folder}
+        return {name: each.read_config() for name, each in folders.items() if each.has_config}
+    made = {n: make_config(config.run_settings(n, 0, c)) for n, c in comparison.chosen.items()}
+    return {name: each.model_dump(mode="json") for name, each in made.items()}
 
 
 def file_name(text: str) -> str:

@@ -1,26 +1,29 @@
 """`rollwise compare --rewards`: what methods do with recorded rewards, without a model."""
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from rollwise.commands.display import progress
 from rollwise.commands.folder import write_settings
-from rollwise.commands.tables import methods_in_words, say, show, write_csv, write_markdown
+from rollwise.commands.show import (
+    methods_in_words,
+    progress,
+    say,
+    show,
+    write_csv,
+    write_json,
+    write_markdown,
+)
 from rollwise.config import CompareConfig, make_config
-from rollwise.files import write_text
-from rollwise.records import RunFolder
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_simulation_report
+from rollwise.simulate.recorded import RecordedPrompt, read_recorded
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
 from rollwise.simulate.tables import recorded_in_words, replay_in_words, replay_tables
-from rollwise.tasks.recorded import RecordedPrompt, read_recorded
 
 
 def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Console) -> None:
@@ -40,9 +43,10 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     say(console, [described])
     show(console, tables)
     say(console, words)
-    write_settings(RunFolder(path), config)
+    write_settings(path, config)
+    write_json(path / "comparison.json", _figures(methods, baseline))
     write_markdown(path / "comparison.md", tables, words, [described])
-    _write_figures(path, methods, baseline)
+    _write_replays(path / "replays.csv", methods)
     report = write_simulation_report(
         path,
         {name: method.means for name, method in methods.items()},
@@ -59,25 +63,28 @@ def _replayed(
 ) -> dict[str, ReplayedMethod]:
     log = logging.getLogger("rollwise")
     before = log.level
-    replays = sum(map(config.seeds_of, config.compared))
     log.setLevel(logging.ERROR)  # what a step warns of is in the figures
     try:
-        with progress(console, "replaying", replays) as advance:
+        with progress(console, "replaying", sum(map(config.seeds_of, config.compared))) as advance:
             return replay_methods(config, prompts, advance)
     finally:
         log.setLevel(before)
 
 
-def _write_figures(path: Path, methods: Mapping[str, ReplayedMethod], baseline: str) -> None:
-    """Write `comparison.json`, and `replays.csv` with a line for each replay."""
-    content: dict[str, Any] = {"baseline": baseline, "methods": {}}
-    for name, method in methods.items():
-        content["methods"][name] = {
+def _figures(methods: Mapping[str, ReplayedMethod], baseline: str) -> dict[str, object]:
+    figures = {
+        name: {
             "means": {figure: asdict(mean) for figure, mean in method.means.items()},
             "differences": {n: asdict(each) for n, each in (method.differences or {}).items()},
             "verdict": method.verdict,
         }
-    write_text(path / "comparison.json", json.dumps(content, indent=2) + "\n")
+        for name, method in methods.items()
+    }
+    return {"baseline": baseline, "methods": figures}
+
+
+def _write_replays(path: Path, methods: Mapping[str, ReplayedMethod]) -> None:
+    """Write a line for each replay."""
     names = list(dict.fromkeys(name for method in methods.values() for name in method.means))
     rows = []
     for name, method in methods.items():
@@ -85,4 +92,4 @@ def _write_figures(path: Path, methods: Mapping[str, ReplayedMethod], baseline: 
         for kind, of_seeds in samples.items():
             for seed, figures in of_seeds.items():
                 rows.append([name, seed, kind, *(figures.get(each, "") for each in names)])
-    write_csv(path / "replays.csv", ["method", "seed", "sample", *names], rows)
+    write_csv(path, ["method", "seed", "sample", *names], rows)

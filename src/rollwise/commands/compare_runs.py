@@ -44,7 +44,10 @@ MEMORY_OF_A_RUN = 2 * 2**30
 _STOPPED = threading.Event()
 """Whether a run was stopped in this process."""
 
-LENGTH = ("steps", "tokens", "seconds", "evaluation.every", "checkpoint", "records", "stall_limit")
+BUDGETS = ("steps", "tokens", "seconds")
+"""Settings of which one says how long a run is."""
+
+LENGTH = (*BUDGETS, "evaluation.every", "checkpoint", "records", "stall_limit")
 """Settings that may differ from those of a run that is there: it is extended by the difference."""
 
 
@@ -54,7 +57,7 @@ class PlannedRun:
 
     Attributes:
         name: Its folder within that of the comparison.
-        settings: What is given of its settings.
+        settings: Those that are given.
     """
 
     name: str
@@ -79,7 +82,12 @@ class Records:
         self._lines: dict[str, dict[str, Any]] = {}
         if self._file.exists():
             for number, line in enumerate(read_lines(self._file), 1):
-                self._check(line, number)
+                if not _is_whole(line):
+                    raise RunError(
+                        f"{self._file}, line {number}, is broken: it should have the `run`, "
+                        "`settings` and `curve` of a run that is done; remove the line to train "
+                        "that run again"
+                    )
                 self._lines[line["run"]] = line
 
     def curve(self, run: PlannedRun) -> Curve | None:
@@ -96,24 +104,6 @@ class Records:
             return None
         return Curve.from_json(line["curve"])
 
-    def _check(self, line: Mapping[str, Any], number: int) -> None:
-        """Refuse a line that is no run's.
-
-        Raises:
-            RunError: Says which line.
-        """
-        try:
-            whole = isinstance(line["run"], str) and isinstance(line["settings"], dict)
-            curve = Curve.from_json(line["curve"])
-            whole = whole and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
-        except (KeyError, TypeError, ValueError, AttributeError):
-            whole = False
-        if not whole:
-            raise RunError(
-                f"{self._file}, line {number}, is broken: it should have the `run`, `settings` and "
-                "`curve` of a run that is done; remove the line to train that run again"
-            )
-
     def trained(self) -> Iterator[tuple[str, Curve]]:
         """Yield the folder and the curve of each run, without those that only chose settings."""
         for name, line in self._lines.items():
@@ -127,6 +117,15 @@ class Records:
         self._lines[run.name] = line
         text = "".join(json.dumps(self._lines[name]) + "\n" for name in sorted(self._lines))
         write_text(self._file, text)
+
+
+def _is_whole(line: Mapping[str, Any]) -> bool:
+    try:
+        curve = Curve.from_json(line["curve"])
+        named = isinstance(line["run"], str) and isinstance(line["settings"], dict)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return named and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
 
 
 def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:
@@ -146,9 +145,8 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
     yield recorded
     if not missing:
         return
-    threads = str(max(1, (os.cpu_count() or 1) // workers))
     before = os.environ.get("OMP_NUM_THREADS")
-    os.environ.setdefault("OMP_NUM_THREADS", threads)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
     try:
         with ProcessPoolExecutor(
             workers,
@@ -156,34 +154,40 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
             initializer=_end_with_parent,
             initargs=(os.getpid(),),
         ) as pool:
-            stop = True  # also where a signal ends who asks for these figures
-            try:
-                left: dict[Future[bool], PlannedRun] = {}
-                with held_back():  # processes start here
-                    for run in missing:
-                        left[pool.submit(_train, records.path / run.name, run.settings)] = run
-                while left:
-                    ended, _ = wait(left, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
-                    for future in ended:
-                        if not future.result():
-                            raise KeyboardInterrupt
-                        records.add(left.pop(future))
-                    under_way = sum(share_done(records.path, run) for run in left.values())
-                    yield recorded + len(missing) - len(left) + under_way
-                stop = False
-            except RollwiseError:
-                stop = False
-                raise
-            except BrokenProcessPool:
-                raise RunError(
-                    "the process of a run died, perhaps for want of memory; the same command "
-                    "trains what is missing (fewer at a time with --workers)"
-                ) from None
-            finally:
-                _wait_for_runs(pool, stop)
+            yield from _train_in(pool, missing, records, recorded)
     finally:
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
+
+
+def _train_in(
+    pool: ProcessPoolExecutor, runs: Sequence[PlannedRun], records: Records, done: int
+) -> Generator[float]:
+    stop = True  # also where a signal ends who asks for these figures
+    left: dict[Future[bool], PlannedRun] = {}
+    try:
+        with held_back():  # processes start here
+            for run in runs:
+                left[pool.submit(_train, records.path / run.name, run.settings)] = run
+        while left:
+            ended, _ = wait(left, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+            for future in ended:
+                if not future.result():
+                    raise KeyboardInterrupt
+                records.add(left.pop(future))
+            under_way = sum(share_done(records.path, run) for run in left.values())
+            yield done + len(runs) - len(left) + under_way
+        stop = False
+    except RollwiseError:
+        stop = False
+        raise
+    except BrokenProcessPool:
+        raise RunError(
+            "the process of a run died, perhaps for want of memory; the same command trains what "
+            "is missing (fewer at a time with --workers)"
+        ) from None
+    finally:
+        _wait_for_runs(pool, stop)
 
 
 def share_done(path: Path, run: PlannedRun) -> float:
@@ -192,7 +196,7 @@ def share_done(path: Path, run: PlannedRun) -> float:
         *_, spent = spent_until_each(RunFolder(path / run.name).read_metrics())
     except RunError:  # it has not begun
         return 0.0
-    budget = next(name for name in ("steps", "tokens", "seconds") if run.settings.get(name))
+    budget = next(name for name in BUDGETS if run.settings.get(name))
     return float(min(1.0, spent[budget] / run.settings[budget]))
 
 

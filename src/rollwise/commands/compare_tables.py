@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rollwise.commands.show import interval
 from rollwise.reports.page import PlainTable
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
@@ -23,32 +24,39 @@ def in_words(comparison: Comparison) -> Iterator[str]:
     """Say of each method whether it is better than the baseline, and what collapsed."""
     baseline = comparison.baseline
     for name, result in comparison.results.items():
-        if result.difference is None and name != baseline:
-            yield f"{name}: one seed cannot show a difference to {baseline}."
-        elif result.difference is not None:
-            found = f"{name}: {_signed(result.difference)} to {baseline}"
-            if result.verdict == "not shown":
-                more = (
-                    f"; if it is real, about {result.seeds_needed} seeds would show it"
-                    if result.seeds_needed
-                    else ""
-                )
-                yield f"{found}: no difference is shown{more}."
-            else:
-                yield f"{found}: {result.verdict}."
+        if result.difference is not None:
+            verdict = result.verdict
+            if verdict == "not shown":
+                verdict = "no difference is shown"
+                if result.seeds_needed:
+                    verdict += f"; if it is real, about {result.seeds_needed} seeds would show it"
+            difference = interval(result.difference, sign="+", separator=" ")
+            yield f"{name}: {difference} to {baseline}: {verdict}."
+        elif name != baseline:
+            yield f"{name}: {_without_interval(comparison, name)}."
         if result.collapsed:
             seeds = ", ".join(map(str, result.collapsed))
             yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
-    yield seconds_in_words(comparison)
+    yield _of_seconds(comparison)
 
 
-def seconds_in_words(comparison: Comparison) -> str:
+def _without_interval(comparison: Comparison, name: str) -> str:
+    own, base = comparison.curves[name], comparison.curves[comparison.baseline]
+    shared = sorted(own.keys() & base.keys())
+    if len(shared) < 2:
+        return f"one seed cannot show a difference to {comparison.baseline}"
+    difference = own[shared[0]].end - base[shared[0]].end
+    return (
+        f"{difference:+.3f} to {comparison.baseline} with every seed: without spread, no interval"
+    )
+
+
+def _of_seconds(comparison: Comparison) -> str:
     """Say whether seconds can be compared."""
     if not comparison.uneven:
         return "Seconds can be compared only if the machine was equally busy during all runs."
-    found = "; ".join(
-        f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in comparison.uneven.items()
-    )
+    shares = comparison.uneven.items()
+    found = "; ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in shares)
     instead = ": compare CPU seconds" if PROCESSOR in comparison.costs else ""
     return (
         "Runs got unequal shares of the processor, or use it differently (its seconds for each "
@@ -57,33 +65,32 @@ def seconds_in_words(comparison: Comparison) -> str:
 
 
 def _accuracy(comparison: Comparison) -> PlainTable:
-    results = comparison.results
-    seeds = _span(sorted({len(result.seeds) for result in results.values()}))
+    counts = sorted({len(result.seeds) for result in comparison.results.values()})
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     seeds += " seed" if seeds == "1" else " seeds"
-    title = f"Held-out accuracy at the end, {seeds}, and its difference to "
-    title += comparison.baseline
-    header = ["method", "mean", "IQM", "worst", "difference", "verdict"]
+    title = f"Held-out accuracy at the end, {seeds}, and its difference to {comparison.baseline}"
     rows = [
         [
             name,
             _shown(result.accuracy),
             f"{result.middle:.3f}",
             f"{result.worst:.3f}",
-            "" if result.difference is None else _signed(result.difference, "\n"),
+            "" if result.difference is None else interval(result.difference, sign="+"),
             result.verdict,
         ]
-        for name, result in results.items()
+        for name, result in comparison.results.items()
     ]
-    return title, header, rows
+    return title, ["method", "mean", "IQM", "worst", "difference", "verdict"], rows
 
 
 def _cost(comparison: Comparison, narrow: bool) -> PlainTable:
-    spent = f"what {comparison.baseline} spent in all"
     hidden = {"draws"}
     if PROCESSOR in comparison.costs and narrow:
         hidden.add("steps")
     costs = [cost for cost in comparison.costs if cost not in hidden]
-    title = f"Cost of {comparison.target:.3f}, as a share of {spent}"
+    title = (
+        f"Cost of {comparison.target:.3f}, as a share of what {comparison.baseline} spent in all"
+    )
     rows = [
         [
             name,
@@ -113,16 +120,5 @@ def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> PlainTable:
 
 
 def _shown(estimate: Estimate, digits: int = 3) -> str:
-    value, low, high = (
-        f"{part:.{digits}f}" for part in (estimate.value, estimate.low, estimate.high)
-    )
-    return value if estimate.low == estimate.high else f"{value}\n[{low}, {high}]"
-
-
-def _signed(estimate: Estimate, separator: str = " ") -> str:
-    value, low, high = (f"{part:+.3f}" for part in (estimate.value, estimate.low, estimate.high))
-    return f"{value}{separator}[{low}, {high}]"
-
-
-def _span(numbers: list[int]) -> str:
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    has_width = estimate.low != estimate.high
+    return interval(estimate, digits) if has_width else f"{estimate.value:.{digits}f}"

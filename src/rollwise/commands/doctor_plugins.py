@@ -22,10 +22,7 @@ SECONDS = 60.0
 
 
 def try_plugins(config: TrainConfig) -> Iterator[Check]:
-    """Call the user's grader and environment with the first problem of the run's data.
-
-    Data of the hub are not read for that; then nothing is called.
-    """
+    """Call the user's grader and environment with the first problem, unless the hub has it."""
     grader = config.grading.make()
     own_grader = isinstance(grader, PluginGrader | FunctionSettings)
     own_environment = is_plugin(config.episode.type)
@@ -54,11 +51,7 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
 
 
 def _grade(grader: PluginGrader | FunctionSettings, folder: str | None, problem: Problem) -> str:
-    """Grade the reference answer as a response.
-
-    Raises:
-        PluginError: No finite number was returned.
-    """
+    """Grade the reference answer as a response."""
     if isinstance(grader, PluginGrader):
         load = LoadFunction(grader.name, plugin_folders(folder), False, {**grader.settings})
     else:

@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from rollwise.commands.display import progress
 from rollwise.commands.evaluate_tables import evaluation_tables
-from rollwise.commands.folder import stopped, write_settings
+from rollwise.commands.folder import settle, stopped, write_settings
 from rollwise.commands.responses import (
     OF_RESPONSES,
     SCHEMA,
     Responses,
-    check_note,
     draw_responses,
+    keep_problems,
+    kept_problems,
     read_responses,
-    resolve_settings,
-    settings_note,
 )
-from rollwise.commands.tables import show
+from rollwise.commands.show import progress, show
 from rollwise.config import EvaluateConfig, GradingSection, make_settings
 from rollwise.errors import DataError, EngineError, RunError
 from rollwise.models.building import Parts, build
@@ -35,14 +33,7 @@ from rollwise.statistics import (
     final_answers,
     tables_of,
 )
-from rollwise.tasks import (
-    Benchmark,
-    Problem,
-    find_benchmarks,
-    read_benchmark,
-    read_problems,
-    write_problems,
-)
+from rollwise.tasks import Benchmark, Problem, find_benchmarks, read_benchmark, read_problems
 
 CHANGEABLE = ("baseline", "plugin_folder", "stall_limit")
 """Settings that may change on resuming, because responses do not depend on them."""
@@ -56,68 +47,61 @@ def evaluate(
 ) -> bool:
     """Evaluate, or resume an evaluation, in the folder `path`; returns whether it finished.
 
-    Args:
-        layers: Settings; later layers win.
-        path: The folder of the evaluation.
-        resume: Start from the settings that are recorded in the folder.
-        console: Where to show progress.
+    See `folder.settle` for the arguments.
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
         Terminated: SIGTERM or SIGHUP stopped it; all portions but the last are written.
     """
-    config = resolve_settings(EvaluateConfig, layers, path, resume, CHANGEABLE)
+    config = settle(EvaluateConfig, layers, path, resume, CHANGEABLE)
     baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
-    folder = RunFolder(path)
     try:
-        problems = _draw_all(config, folder, baseline, console)
+        problems = _draw_all(config, path, baseline, console)
     except KeyboardInterrupt as stop:
         return stopped("evaluate", path, console, stop)
-    answered = _read_answers(config, path, problems, baseline)
-    summary = as_json(_summarise(config, answered, baseline))
-    folder.write_summary(summary)
+    columns = SCHEMA.names if config.episode.plays else OF_RESPONSES
+    responses = {name: read_responses(_portions(path, name), columns) for name in problems}
+    results = {n: results_of(problems[n], responses[n], config.grading) for n in problems}
+    for name, found in results.items():
+        if not found:
+            raise EngineError(f"{name}: the engine lost all draws; the log says why")
+    summary = as_json(_summarise(config, responses, results, baseline))
+    RunFolder(path).write_summary(summary)
     tables = list(evaluation_tables(summary))
     show(console, tables)
+    answered = _answered(problems, responses, results, baseline)
     settings = config.model_dump(mode="json")
-    every = [each for _, found in answered.values() for each in found]
-    report = write_evaluation_report(path, summary, settings, tables, every)
+    report = write_evaluation_report(path, summary, settings, tables, answered)
     console.print(f"report: {report}", markup=False)
     return True
 
 
 def _draw_all(
-    config: EvaluateConfig, folder: RunFolder, baseline: Results, console: Console
+    config: EvaluateConfig, path: Path, baseline: Results, console: Console
 ) -> dict[str, list[Problem]]:
-    benchmarks = find_benchmarks(config.benchmarks)
     with build(config) as parts:
         problems = {
-            b.name: _problems_of(b, config, folder.path, parts, console) for b in benchmarks
+            benchmark.name: _problems_of(benchmark, path, parts, console)
+            for benchmark in find_benchmarks(config.benchmarks)
         }
         if baseline:
             _check_common(config.baseline, problems, baseline)
-        write_settings(folder, config)
+        write_settings(path, config)
         for name, of_benchmark in problems.items():
-            known = _problem_file(folder.path, name)
-            if not known.exists():
-                notes = settings_note(config)
-                write_problems(known, of_benchmark, config.grading.type, notes=notes)
+            if not (known := _problem_file(path, name)).exists():
+                keep_problems(known, of_benchmark, config)
             with progress(console, name, len(of_benchmark), "problems") as on_portion:
-                draw_responses(_portions(folder.path, name), of_benchmark, parts, on_portion)
+                draw_responses(_portions(path, name), of_benchmark, parts, on_portion)
     return problems
 
 
 def _problems_of(
-    benchmark: Benchmark,
-    config: EvaluateConfig,
-    path: Path,
-    parts: Parts[EvaluateConfig],
-    console: Console,
+    benchmark: Benchmark, path: Path, parts: Parts[EvaluateConfig], console: Console
 ) -> list[Problem]:
     """Read the problems in the folder; if it is new, the problems of the benchmark that fit."""
-    known = _problem_file(path, benchmark.name)
+    known, config = _problem_file(path, benchmark.name), parts.config
     if known.exists():
-        check_note(known, config, CHANGEABLE)
-        return read_problems(known).problems
+        return kept_problems(known, config, CHANGEABLE)[0]
     instruction = config.grading.make().instruction
     found = parts.encode(read_benchmark(benchmark, config.data, instruction))
     if found.too_long:
@@ -157,11 +141,7 @@ def _read_evaluation(path: Path) -> Results:
 
 
 def _check_common(path: str, problems: Mapping[str, list[Problem]], baseline: Results) -> None:
-    """Refuse a baseline that cannot be compared with.
-
-    Raises:
-        DataError: No problem is in both evaluations.
-    """
+    """Refuse a baseline with which no problem is shared."""
     theirs = {(name, result.key) for name, found in baseline.items() for result in found}
     ours = {(name, problem.key) for name, asked in problems.items() for problem in asked}
     if not theirs & ours:
@@ -174,74 +154,53 @@ def _check_common(path: str, problems: Mapping[str, list[Problem]], baseline: Re
 def results_of(
     problems: Sequence[Problem], responses: Responses, grading: GradingSection
 ) -> list[ProblemResult]:
-    """Return the result of each problem that has a response."""
-    return [
-        _result_of(problem, responses.rows[problem.key], grading)
-        for problem in problems
-        if problem.key in responses.rows
-    ]
+    """Return the result of each problem that has a response, by the section `grading`."""
+    results = []
+    for problem in problems:
+        if rows := responses.rows.get(problem.key):
+            correct_G = np.array([row["reward"] for row in rows]) > grading.positive_threshold
+            answers = final_answers([row["response"] for row in rows], grading)
+            level, subject = problem.level, problem.subject
+            results.append(ProblemResult(problem.key, correct_G, answers, level, subject))
+    return results
 
 
-def _result_of(
-    problem: Problem, rows: Sequence[Mapping[str, Any]], grading: GradingSection
-) -> ProblemResult:
-    correct_G = np.array([row["reward"] for row in rows]) > grading.positive_threshold
-    answers = final_answers([row["response"] for row in rows], grading)
-    return ProblemResult(problem.key, correct_G, answers, problem.level, problem.subject)
-
-
-def _read_answers(
-    config: EvaluateConfig,
-    path: Path,
+def _answered(
     problems: Mapping[str, list[Problem]],
+    responses: Mapping[str, Responses],
+    results: Results,
     baseline: Results,
-) -> dict[str, tuple[Responses, list[Answered]]]:
-    """Read all responses of each benchmark, and grade them problem by problem.
-
-    Raises:
-        EngineError: There are none of a benchmark.
-    """
-    answered = {}
+) -> list[Answered]:
+    """Put each problem that has a response beside what was found of it."""
+    answered = []
     for name, of_benchmark in problems.items():
-        columns = SCHEMA.names if config.episode.plays else OF_RESPONSES
-        responses = read_responses(_portions(path, name), columns)
-        results = {r.key: r for r in results_of(of_benchmark, responses, config.grading)}
-        if not results:
-            raise EngineError(f"{name}: the engine lost all draws; the log says why")
+        by_key = {problem.key: problem for problem in of_benchmark}
         theirs = {result.key: result.pass_rate for result in baseline.get(name, ())}
-        answered[name] = (
-            responses,
-            [
-                Answered(name, p, responses.rows[p.key], results[p.key], theirs.get(p.key))
-                for p in of_benchmark
-                if p.key in results
-            ],
-        )
+        for result in results[name]:
+            rows, rate = responses[name].rows[result.key], theirs.get(result.key)
+            answered.append(Answered(name, by_key[result.key], rows, result, rate))
     return answered
 
 
 def _summarise(
     config: EvaluateConfig,
-    answered: Mapping[str, tuple[Responses, list[Answered]]],
+    responses: Mapping[str, Responses],
+    results: Results,
     baseline: Results,
 ) -> dict[str, Any]:
-    results = {name: [each.result for each in found] for name, (_, found) in answered.items()}
     benchmarks = {
         name: {
-            "problems": len(results[name]),
-            **figures_of(results[name], config.samples),
-            **tables_of(results[name]),
-            **responses.lengths(),
-            **(_turns(responses) if config.episode.plays else {}),
-            **responses.counts,
+            "problems": len(found),
+            **figures_of(found, config.samples),
+            **tables_of(found),
+            **responses[name].lengths(),
+            **(_turns(responses[name]) if config.episode.plays else {}),
+            **responses[name].counts,
         }
-        for name, (responses, _) in answered.items()
+        for name, found in results.items()
     }
-    summary: dict[str, Any] = {
-        "model": config.model.path,
-        "samples": config.samples,
-        "benchmarks": benchmarks,
-    }
+    summary: dict[str, Any] = {"model": config.model.path, "samples": config.samples}
+    summary["benchmarks"] = benchmarks
     if len(results) > 1:
         every = [result for found in results.values() for result in found]
         summary["average"] = {"problems": len(every), **figures_of(every, config.samples)}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rollwise.commands.show import interval
 from rollwise.reports.page import PlainTable
 from rollwise.statistics import steps_of_k
 
@@ -11,27 +12,25 @@ Summary = Mapping[str, Any]
 
 def evaluation_tables(summary: Summary) -> Iterator[PlainTable]:
     """Yield tables of accuracy, zero-variance groups, levels and subjects, and the comparison."""
-    yield _figures(summary)
-    yield _zero_variance_groups(summary)
+    rows = dict(summary["benchmarks"])
+    if "average" in summary:
+        rows["all problems"] = summary["average"]
+    yield _figures(summary, rows)
+    yield _zero_variance_groups(summary["samples"], rows)
     for name, figures in summary["benchmarks"].items():
         for way in ("level", "subject"):
             if way in figures:
-                rows = [
-                    [group, f"{row['problems']:,}", _share(row, "avg", " ")]
+                cells = [
+                    [group, f"{row['problems']:,}", interval(row["avg"], separator=" ")]
                     for group, row in figures[way].items()
                 ]
-                yield f"{name} by {way}", [way, "problems", "avg"], rows
+                yield f"{name} by {way}", [way, "problems", "avg"], cells
     if "baseline" in summary:
         yield _comparison(summary["baseline"])
 
 
-def _rows(summary: Summary) -> dict[str, Summary]:
-    rows = dict(summary["benchmarks"])
-    return rows | ({"all problems": summary["average"]} if "average" in summary else {})
-
-
-def _figures(summary: Summary) -> PlainTable:
-    n, rows = summary["samples"], _rows(summary)
+def _figures(summary: Summary, rows: Mapping[str, Summary]) -> PlainTable:
+    n = summary["samples"]
     names = [f"avg@{n}", f"pass@{n}", f"maj@{n}"]
     names = [name for name in names if any(name in row for row in rows.values())]
     title = f"{summary['model']}, share of problems [95 % interval]"
@@ -42,9 +41,9 @@ def _figures(summary: Summary) -> PlainTable:
     return title, ["benchmark", "problems", *names], cells
 
 
-def _zero_variance_groups(summary: Summary) -> PlainTable:
-    ks, cells = steps_of_k(summary["samples"]), []
-    for name, row in _rows(summary).items():
+def _zero_variance_groups(samples: int, rows: Mapping[str, Summary]) -> PlainTable:
+    ks, cells = steps_of_k(samples), []
+    for name, row in rows.items():
         for kind, words in (("all_correct", "all correct"), ("all_wrong", "all wrong")):
             shares = (row.get(f"{kind}@{k}") for k in ks)
             shown = (f"{share['value']:.2f}" if share else "" for share in shares)
@@ -56,24 +55,14 @@ def _comparison(baseline: Summary) -> PlainTable:
     rows = baseline["benchmarks"]
     problems = sum(row["problems"] for row in rows.values())
     title = f"Difference to {baseline['folder']} [95 % interval], on the same {problems:,} problems"
-    passes = {
-        name: [key for key in row if key.startswith("pass@")][-1:] for name, row in rows.items()
-    }
-    cells = [
-        [
-            name,
-            *(f"{row[count]:,}" for count in ("more_often", "less_often")),
-            *(_share(row, key, sign="+") for key in ("avg", *passes[name])),
-        ]
-        for name, row in rows.items()
-    ]
-    several = next((key for keys in passes.values() for key in keys), None)
-    header = ["benchmark", "better", "worse", "avg"]
-    return title, [*header, *([several] if several else [])], cells
+    cells, several = [], []
+    for name, row in rows.items():
+        passes = [key for key in row if key.startswith("pass@")][-1:]
+        several += passes
+        counts = (f"{row[count]:,}" for count in ("more_often", "less_often"))
+        cells.append([name, *counts, *(interval(row[key], sign="+") for key in ("avg", *passes))])
+    return title, ["benchmark", "better", "worse", "avg", *several[:1]], cells
 
 
-def _share(row: Summary, name: str, separator: str = "\n", sign: str = "") -> str:
-    if name not in row:
-        return ""
-    value, low, high = (f"{row[name][part]:{sign}.3f}" for part in ("value", "low", "high"))
-    return f"{value}{separator}[{low}, {high}]"
+def _share(row: Summary, name: str) -> str:
+    return interval(row[name]) if name in row else ""

@@ -1,6 +1,5 @@
 """`rollwise plan`: what methods would cost and teach, before anything is trained."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,23 +9,21 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from rollwise.commands.display import progress
-from rollwise.commands.folder import recorded_settings
-from rollwise.commands.tables import methods_in_words, say, show, write_markdown
+from rollwise.commands.folder import settle
+from rollwise.commands.show import (
+    methods_in_words,
+    progress,
+    say,
+    show,
+    write_json,
+    write_markdown,
+)
 from rollwise.config import PlanConfig, make_settings
-from rollwise.files import write_text
 from rollwise.records import RunFolder
 from rollwise.reports.methods import write_simulation_report
-from rollwise.simulate.planning import (
-    Prices,
-    cuts_in_words,
-    plan_method,
-    prices_of,
-    read_prompts,
-)
+from rollwise.simulate.planning import cuts_in_words, plan_method, prices_of, read_prompts
 from rollwise.simulate.steps import Figures
 from rollwise.simulate.tables import plan_tables
-from rollwise.tasks.pass_rates import RatedPrompt
 
 SIGNAL = (
     "Signal is (how far a step moves along the gradient of the expected reward / its noise)². "
@@ -38,23 +35,26 @@ SIGNAL = (
 def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Console) -> None:
     """Predict, show, and write tables and a report into the folder `path`, if there is one.
 
-    Args:
-        layers: Settings; later layers win.
-        path: The folder; what an earlier plan wrote there is replaced.
-        console: Where to show progress and results.
+    What an earlier plan wrote there is replaced.
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
     """
-    config = make_settings(PlanConfig, *layers)
-    if path is not None:
-        recorded_settings(PlanConfig, path, resume=False)
+    if path is None:
+        config = make_settings(PlanConfig, *layers)
+    else:
+        config = settle(PlanConfig, layers, path, resume=False)
     methods = {name: config.method(name) for name in config.methods}
     prompts, recorded = read_prompts(config)
     prices = {name: prices_of(config, name, own, recorded) for name, own in methods.items()}
     given = [*methods_in_words(methods), *cuts_in_words(config, prices)]
     say(console, given)
-    plans = _planned(config, prompts, prices, console)
+    plans, steps = {}, config.warmup + config.steps
+    for name in methods:
+        if not console.is_terminal:
+            console.print(f"{escape(name)}: simulating {steps} steps")
+        with progress(console, name, steps) as advance:
+            plans[name] = plan_method(config, name, prompts, prices[name], advance)
     mean = float(np.mean([prompt.pass_rate for prompt in prompts]))
     console.print(
         f"{len(prompts):,} prompts, mean pass rate {mean:.3f}; means over {config.steps} simulated "
@@ -67,23 +67,6 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         console.print(f"report: {escape(str(path / 'report.html'))}")
 
 
-def _planned(
-    config: PlanConfig,
-    prompts: Sequence[RatedPrompt],
-    prices: Mapping[str, Prices],
-    console: Console,
-) -> dict[str, Figures]:
-    """Take the steps of each method, and show how far they are."""
-    steps = config.warmup + config.steps
-    plans = {}
-    for name in config.methods:
-        if not console.is_terminal:
-            console.print(f"{escape(name)}: simulating {steps} steps")
-        with progress(console, name, steps) as advance:
-            plans[name] = plan_method(config, name, prompts, prices[name], advance)
-    return plans
-
-
 def _write(
     path: Path, config: PlanConfig, plans: Mapping[str, Figures], words: Sequence[str]
 ) -> None:
@@ -91,14 +74,11 @@ def _write(
     tables = plan_tables(plans)
     RunFolder(path).write_config(config.model_dump(mode="json"))
     figures = {
-        name: {figure: asdict(mean) for figure, mean in plan.items()}
-        for name, plan in plans.items()
+        name: {figure: asdict(mean) for figure, mean in own.items()} for name, own in plans.items()
     }
-    write_text(path / "plan.json", json.dumps(figures, indent=2) + "\n")
+    write_json(path / "plan.json", figures)
     write_markdown(path / "plan.md", tables, [*words, SIGNAL])
-    bars = {
-        name: {figure: mean.bar for figure, mean in plan.items()} for name, plan in plans.items()
-    }
+    bars = {name: {figure: mean.bar for figure, mean in own.items()} for name, own in plans.items()}
     about = (
         f"means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
         "standard error over steps"

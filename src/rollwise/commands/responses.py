@@ -1,29 +1,27 @@
-"""Responses to many problems, drawn and kept in portions, so that a killed run can be resumed."""
+"""Problems and the responses to them, kept in portions, so that a killed run can be resumed."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollwise.commands.folder import recorded_settings
 from rollwise.config import EvaluateConfig, PrepareConfig, make_settings
-from rollwise.errors import RunError
+from rollwise.errors import RunError, one_line
 from rollwise.files import written_whole
 from rollwise.models.building import Parts
-from rollwise.models.saved import find_model
 from rollwise.records import refuse_changes
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
-from rollwise.sampling.pool import Pool
 from rollwise.step.episodes import Episode
 from rollwise.step.outcomes import Outcome
 from rollwise.step.session import grade_with, run_session
-from rollwise.tasks import Problem
+from rollwise.tasks import Problem, read_problems, write_problems
 
+Config = EvaluateConfig | PrepareConfig
 DrawnParts = Parts[EvaluateConfig] | Parts[PrepareConfig]
 
 SCHEMA = pa.schema(
@@ -47,9 +45,6 @@ OF_RESPONSES = SCHEMA.names[:6]
 
 COUNTED = ("lost_draws", "grader_failures")
 """Counts that are kept in the metadata of a portion."""
-
-
-Config = TypeVar("Config", EvaluateConfig, PrepareConfig)
 
 
 @dataclass
@@ -77,64 +72,37 @@ class Responses:
         }
 
 
-def resolve_settings(
-    kind: type[Config],
-    layers: Sequence[Mapping[str, Any]],
-    path: Path,
-    resume: bool,
-    changeable: tuple[str, ...] = (),
-) -> Config:
-    """Resolve the settings of a command, and check that the folder `path` is empty or has the same.
-
-    The same command with the same folder resumes where it stopped.
-
-    Args:
-        kind: The class of the settings.
-        layers: Settings; later layers win.
-        path: The folder.
-        resume: Start from the settings recorded in the folder, which must exist.
-        changeable: Settings that may differ from those recorded.
-
-    Raises:
-        ConfigError: A bad setting, or one that differs from the folder's.
-        RunError: The folder holds something else, or, with `resume`, nothing.
-    """
-    recorded = recorded_settings(kind, path, resume)
-    now = _with_model_found(make_settings(kind, *([recorded] if resume else []), *layers))
-    if recorded:
-        before = make_settings(kind, recorded)
-        refuse_changes(path, before.model_dump(), now.model_dump(), changeable)
-    return now
-
-
-def _with_model_found(config: Config) -> Config:
-    """Replace the folder of a run or a checkpoint by the path of the model in it."""
-    model = config.model.model_copy(update={"path": find_model(config.model.path)})
-    return config.model_copy(update={"model": model})
-
-
-def settings_note(config: EvaluateConfig | PrepareConfig) -> dict[str, str]:
-    """Return the settings as a note for the file of problems, see `check_note`."""
-    return {"settings": json.dumps(config.model_dump(mode="json"))}
-
-
-def check_note(
-    problems: Path, config: EvaluateConfig | PrepareConfig, changeable: tuple[str, ...]
+def keep_problems(
+    path: Path, problems: Sequence[Problem], config: Config, counts: Mapping[str, int] | None = None
 ) -> None:
-    """Refuse settings that responses to the problems in a file were not drawn with.
+    """Write problems with the settings by which responses to them are drawn, and some counts."""
+    notes = {"settings": config.model_dump(mode="json"), "counts": counts}
+    written = {name: json.dumps(note) for name, note in notes.items()}
+    write_problems(path, problems, config.grading.type, notes=written)
 
-    `config.json` says what they were, but may have been edited since.
+
+def kept_problems(
+    path: Path, config: Config, changeable: tuple[str, ...]
+) -> tuple[list[Problem], dict[str, int]]:
+    """Read the problems and the counts that `keep_problems` wrote.
+
+    The settings stand here too, because `config.json` may have been edited since.
 
     Raises:
-        ConfigError: A setting differs.
+        ConfigError: The settings differ in others than those that are `changeable`.
         RunError: The file cannot be read.
     """
     try:
-        noted = (pq.read_schema(problems).metadata or {}).get(b"settings")
-        before = make_settings(type(config), json.loads(noted)) if noted else config
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise RunError(f"cannot read the problems in {problems}: {error}") from None
-    refuse_changes(problems, before.model_dump(), config.model_dump(), changeable)
+        notes = pq.read_schema(path).metadata
+        settings, counts = (json.loads(notes[name]) for name in (b"settings", b"counts"))
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise RunError(
+            f"cannot read the problems in {path}: {one_line(error)}; remove it to have them read "
+            "again"
+        ) from None
+    before = make_settings(type(config), settings)
+    refuse_changes(path, before.model_dump(), config.model_dump(), changeable)
+    return read_problems(path).problems, counts or {}
 
 
 def draw_responses(
@@ -160,18 +128,14 @@ def draw_responses(
     """
     size = parts.config.portion
     for number, start in enumerate(range(0, len(problems), size)):
-        portion, path = problems[start : start + size], _path(folder, number)
+        portion, path = problems[start : start + size], folder / f"part-{number:05d}.parquet"
         if not path.exists():
             _write(path, *_draw(portion, parts))
         on_portion(len(portion))
 
 
 def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Responses:
-    """Read all portions of a folder.
-
-    Args:
-        folder: Holds the portions.
-        columns: The columns to read; `key` must be among them.
+    """Read the columns, `key` among them, of all portions of a folder.
 
     Raises:
         RunError: A portion is broken.
@@ -192,15 +156,10 @@ def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Respo
     return found
 
 
-def _path(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}.parquet"
-
-
 def _draw(
     problems: Sequence[Problem], parts: DrawnParts
 ) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
-    config = parts.config
-    failed_before = parts.grader.failures
+    config, failed_before = parts.config, parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
         exit_rule=FixedCount(config.samples),
@@ -208,18 +167,17 @@ def _draw(
         seed=config.seed,
         positive_threshold=config.grading.positive_threshold,
     )
-    prompts = parts.encode(list(problems)).token_ids
+    prompts = parts.encode(problems).token_ids
     answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
     grade = grade_with(parts.grader, answers)
     run_session(session, parts.engine, prompts, grade, stall_limit=config.stall_limit)
-    rows = [row for pool in session.pools.values() for row in _rows(pool)]
+    rows = [
+        _row(key, *each)
+        for key, pool in session.pools.items()
+        for each in zip(pool.responses, pool.rewards, strict=True)
+    ]
     failed = parts.grader.failures - failed_before
     return rows, {"lost_draws": session.lost, "grader_failures": failed}
-
-
-def _rows(pool: Pool) -> list[dict[str, Any]]:
-    outcomes: Sequence[Outcome] = pool.responses
-    return [_row(pool.key, *each) for each in zip(outcomes, pool.rewards, strict=True)]
 
 
 def _row(key: Key, outcome: Outcome, reward: float) -> dict[str, Any]:

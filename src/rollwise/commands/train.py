@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rollwise.commands.folder import recorded_settings
+from rollwise.commands.folder import settle
 from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import PolicyError
@@ -31,32 +31,20 @@ REPORT_EVERY = 30.0
 """Seconds between two reports of a run that goes on, at least."""
 
 
-def train(
-    layers: Sequence[Mapping[str, Any]],
-    path: Path,
-    resume: bool,
-    console: Console,
-) -> bool:
+def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> bool:
     """Train in the folder `path`, or resume training there; returns whether it came to its end.
 
-    The same command can be repeated: it begins the run, or resumes it, or says that it is done.
-
-    Args:
-        layers: Settings; later layers win.
-        path: The run's folder.
-        resume: Start from the settings that are recorded in the folder, which must exist.
-        console: Where to show progress.
+    See `folder.settle` for the arguments. The same command can be repeated: it begins the run, or
+    resumes it, or says that it is done.
 
     Raises:
         RollwiseError: Says what is wrong, and what to do.
         Terminated: SIGTERM or SIGHUP stopped it; what was done is saved.
     """
-    folder = RunFolder(path)
-    recorded = recorded_settings(TrainConfig, path, resume)
-    begun = bool(recorded)
-    config = make_config(*([recorded] if resume else []), *layers)
+    config, folder = settle(TrainConfig, layers, path, resume, CHANGEABLE), RunFolder(path)
+    begun = folder.has_config
     if begun:
-        _check_unchanged(folder, make_config(recorded), config)
+        _check_checkpoint(folder, config)
     summary = _summary_of_end(folder, config) if begun else None
     if summary:
         console.print(f"the run in {path} is done", markup=False)
@@ -68,6 +56,14 @@ def train(
         if not _train_with_report(folder, config, has_checkpoint, console):
             return False
         summary = folder.read_summary() or {}
+    _show_end(summary, console)
+    for finding in findings(folder.read_metrics(), config.model_dump(mode="json")):
+        console.print(describe_finding(finding), style="yellow")
+    console.print(f"report: {write_report(path)}", markup=False)
+    return True
+
+
+def _show_end(summary: Mapping[str, Any], console: Console) -> None:
     console.print(summary_table(summary))
     console.print(
         f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
@@ -78,10 +74,6 @@ def train(
             f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
             "included; each got no reward"
         )
-    for finding in findings(folder.read_metrics(), config.model_dump(mode="json")):
-        console.print(describe_finding(finding), style="yellow")
-    console.print(f"report: {write_report(path)}", markup=False)
-    return True
 
 
 def _train_with_report(
@@ -187,15 +179,13 @@ def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
     return folder.read_summary() if same_end else None
 
 
-def _check_unchanged(folder: RunFolder, before: TrainConfig, now: TrainConfig) -> None:
-    """Refuse settings with which a run would be another one.
+def _check_checkpoint(folder: RunFolder, config: TrainConfig) -> None:
+    """Refuse settings that differ from what the newest checkpoint has recorded.
 
-    Raises:
-        ConfigError: A setting differs from what the folder or its newest checkpoint has recorded.
+    The run's own `config.json` may have been edited since.
     """
-    refuse_changes(folder.path, before.model_dump(), now.model_dump(), CHANGEABLE)
     for checkpoint in list_checkpoints(folder.checkpoints)[-1:]:
         whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later
-        if whole and (checkpoint / "run" / "config.json").exists():  # config.json may be edited
+        if whole and (checkpoint / "run" / "config.json").exists():
             saved = make_config(RunFolder(checkpoint / "run").read_config())
-            refuse_changes(checkpoint, saved.model_dump(), now.model_dump(), CHANGEABLE)
+            refuse_changes(checkpoint, saved.model_dump(), config.model_dump(), CHANGEABLE)

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from rollwise.commands.show import interval
 from rollwise.records import Row
 from rollwise.reports.findings import Finding, findings
 from rollwise.signals import TERMINATING, StopRequest
@@ -105,22 +106,19 @@ class TrainingDisplay:
 
     def on_step(self, metrics: Row) -> None:
         """Show the metrics of a finished step."""
-        step = metrics["step"]
-        if "heldout" in metrics:
-            self._accuracy = next(iter(metrics["heldout"].values()))["value"]
-        line, speed = _describe(metrics, self._accuracy), _speed(metrics)
-        total = self._steps()
+        step, total = metrics["step"], self._steps()
+        name, heldout = next(iter(metrics.get("heldout", {}).items()), ("", None))
+        if heldout:
+            self._accuracy = heldout["value"]
+        line, speed = _describe(metrics, self._accuracy)
         self._bar.update(self._task, completed=step, total=total, description=line, speed=speed)
-        if "heldout" in metrics:
-            name, estimate = next(iter(metrics["heldout"].items()))
-            self._console.print(
-                f"step {step:>4}  held-out {name} {estimate['value']:.3f} "
-                f"[{estimate['low']:.3f}, {estimate['high']:.3f}]"
-            )
+        if heldout:
+            shown = interval(heldout, separator=" ")
+            self._console.print(f"step {step:>4}  held-out {name} {shown}")
         elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
             self._console.print(f"step {step:>4}  {line}  {speed}", soft_wrap=True)
         self._lines.append(metrics)
-        if step % LOOKED_AT == 0 or "heldout" in metrics:
+        if heldout or step % LOOKED_AT == 0:
             for finding in self._findings():
                 if finding.title not in self._said:
                     self._said.add(finding.title)
@@ -137,41 +135,25 @@ def describe_finding(finding: Finding) -> Text:
     return Text(f"warning: {finding.title} ({since}). {finding.what} {finding.advice}")
 
 
-def _describe(metrics: Row, accuracy: float | None) -> str:
+def _describe(metrics: Row, accuracy: float | None) -> tuple[str, str]:
+    """Say in a line what a step found, and how fast it drew."""
     if "reward" not in metrics:
-        return "begun"
-    return (
-        f"reward {metrics['reward']:.2f}  {_quality(metrics, accuracy)}{_zero_variance(metrics)}"
-        f"{metrics['draws']:,} draws{_failures(metrics['grader_failures'])}"
-    )
-
-
-def _speed(metrics: Row) -> str:
-    if "reward" not in metrics:
-        return ""
-    return f"{_short(metrics['tokens'] / max(metrics['seconds']['sampling'], 1e-9))} tok/s"
-
-
-def _quality(metrics: Row, accuracy: float | None) -> str:
-    """Say how good the policy was when last evaluated, and how good the belief is."""
-    heldout = "" if accuracy is None else f"held-out {accuracy:.2f}  "
-    skill = metrics.get("belief_skill")
-    return heldout if skill is None else f"{heldout}belief {skill:.2f}  "
-
-
-def _zero_variance(metrics: Row) -> str:
-    if metrics["draws_per_prompt"] <= 1:  # a single response has no variance to lose
-        return ""
-    first, after = metrics["zero_variance_first"], metrics["zero_variance_after"]
-    return f"zero-variance {100 * first:.0f}→{100 * after:.0f} %  "
-
-
-def _failures(count: int) -> str:
-    return f"  grader failed {count}×" if count else ""
-
-
-def _short(number: float) -> str:
-    return f"{number / 1000:.1f}k" if number >= 1000 else f"{number:.0f}"
+        return "begun", ""
+    parts = [f"reward {metrics['reward']:.2f}"]
+    if accuracy is not None:
+        parts.append(f"held-out {accuracy:.2f}")
+    if (skill := metrics.get("belief_skill")) is not None:
+        parts.append(f"belief {skill:.2f}")
+    if metrics["draws_per_prompt"] > 1:  # a single response has no variance to lose
+        first, after = (100 * metrics[f"zero_variance_{when}"] for when in ("first", "after"))
+        parts.append(f"zero-variance {first:.0f}→{after:.0f} %")
+    parts.append(f"{metrics['draws']:,} draws")
+    if metrics["grader_failures"]:
+        parts.append(f"grader failed {metrics['grader_failures']}×")
+    speed = metrics["tokens"] / max(metrics["seconds"]["sampling"], 1e-9)
+    return "  ".join(parts), (
+        f"{speed / 1000:.1f}k" if speed >= 1000 else f"{speed:.0f}"
+    ) + " tok/s"
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
@@ -180,6 +162,6 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     for column in ("", "before", "after"):
         table.add_column(column, justify="left" if not column else "right")
     for name in summary["before"]:
-        cells = (summary[moment][name] for moment in ("before", "after"))
-        table.add_row(name, *(f"{c['value']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in cells))
+        cells = (interval(summary[when][name], separator=" ") for when in ("before", "after"))
+        table.add_row(name, *cells)
     return table

@@ -120,15 +120,14 @@ def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[s
     """Return the defaults of a command that trains nothing."""
     only = sources[0] if isinstance(sources, list) and len(sources) == 1 else ""
     model = setting(given, "model", "path", TOOL_SUMS if only == TOOL_SUMS else BUILT_IN)
-    engine = {"type": setting(given, "engine", "type", CHOICES["engine"].default)}
+    engine = {"type": setting(given, "engine", "type", ENGINE)}
+    engine |= getattr(CHOICES["engine"].registry.get(str(engine["type"])), "drawing_defaults", {})
     kind = setting(given, "episode", "type", CHOICES["episode"].default)
     defaults: dict[str, Any] = {
         "engine": engine,
         "model": {"path": model},
         "episode": dict(CALCULATOR) if only == TOOL_SUMS else {"type": kind},
     }
-    if engine["type"] == "vllm":
-        engine["gpu_memory_utilization"] = 0.9  # nothing is trained beside it
     if model in BUILT_IN_NAMES:
         defaults["model"] |= {"cpu_threads": 1}
         engine |= {"max_new_tokens": 48, "batch_size": 512}

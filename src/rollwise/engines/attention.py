@@ -1,11 +1,11 @@
-"""Attention for responses drawn in slots, and for prompts, with models of `transformers`."""
+"""Attention of our own for models of `transformers`: to slots of responses, and within prompts."""
 
 import copy
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,34 +14,36 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
+from rollwise.errors import ModelError
+
 Slots = NDArray[np.int64]
 
 
+class LayerInputs(NamedTuple):
+    """What the attention of a layer is given for B rows of T new tokens.
+
+    Attributes:
+        layer: The layer's index.
+        query: Shape (B, heads, T, head size); queries of one key-value head are adjacent.
+        key: Shape (B, key-value heads, T, head size).
+        value: The same.
+        scale: Factor of the products.
+        window: The most tokens that a token attends to, itself included; None for all.
+    """
+
+    layer: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scale: float
+    window: int | None
+
+
 class Attention(Protocol):
-    """Attends from new tokens to all tokens of their rows, whose keys and values it stores."""
+    """Attends from new tokens to all tokens of their rows."""
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
-        """Store the new keys and values, and attend.
-
-        Args:
-            layer: Index of the layer.
-            query: Shape (B, heads, T, head size); queries of one key-value head are adjacent.
-            key: Shape (B, key-value heads, T, head size).
-            value: The same.
-            scale: Factor of the products; by default 1 / √(head size).
-            window: The most tokens that a token attends to, itself included; None for all.
-
-        Returns:
-            Shape (B, heads, T, head size).
-        """
+    def attend(self, inputs: LayerInputs) -> Tensor:
+        """Attend, and store keys and values if later tokens need them; the shape is the query's."""
         ...
 
 
@@ -87,13 +89,13 @@ class Part:
         return mask.masked_fill_(hidden, -math.inf)[:, None, None]
 
     def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
-        """Store the new tokens' keys (`half` 0) or values (1), shape (rows, heads, 1, size).
+        """Store the new tokens' keys (`half` 0) or values (1), shape (B, heads, 1, size).
 
         Returns:
             The keys or values of all tokens, shape (rows, heads, longest, size).
         """
-        kept = self.store[half, layer]
-        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_indices, states.flatten(0, 2))
+        kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
+        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_indices, new)
         return kept[:, :, : self.longest]
 
 
@@ -104,24 +106,15 @@ class Step:
         self._parts = parts
         self._masks: dict[int | None, list[Tensor]] = {}
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
+    def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend to the new tokens, which are stored, and to those before them."""
+        layer, query, key, value, scale, window = inputs
         grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
         if window not in self._masks:
             self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
         found = torch.empty_like(grouped)
         for part, mask in zip(self._parts, self._masks[window], strict=True):
-            keys = part.keep(0, layer, key[part.rows])
-            values = part.keep(1, layer, value[part.rows])
+            keys, values = part.keep(0, layer, key), part.keep(1, layer, value)
             found[part.rows] = _attend(grouped[part.rows], keys, values, mask, scale)
         return found.view(query.shape)
 
@@ -136,7 +129,7 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: fl
 
 
 class Prefill:
-    """Attention within prompts, which stores their keys and values."""
+    """Attention within prompts, padded at their ends, whose keys and values it stores."""
 
     def __init__(self) -> None:
         self._keys: dict[int, Tensor] = {}
@@ -145,41 +138,18 @@ class Prefill:
     @property
     def states(self) -> Tensor:
         """All keys and values, shape (2, layers, B, key-value heads, T, head size)."""
-        halves = [
-            torch.stack([kept[layer] for layer in sorted(kept)])
-            for kept in (self._keys, self._values)
-        ]
-        return torch.stack(halves)
+        halves = (self._keys, self._values)
+        return torch.stack([torch.stack([kept[i] for i in sorted(kept)]) for kept in halves])
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
-        """Attend from all tokens of prompts, which are padded at the end."""
-        self._keys[layer], self._values[layer] = key, value
-        return causal_attention(query, key, value, scale, window)
+    def attend(self, inputs: LayerInputs) -> Tensor:
+        """Attend from each token to those before it."""
+        self._keys[inputs.layer], self._values[inputs.layer] = inputs.key, inputs.value
+        return causal_attention(inputs)
 
 
-def causal_attention(
-    query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None
-) -> Tensor:
-    """Attend from each token to those before it, or to the last `window` of them, and to itself.
-
-    Args:
-        query: Shape (B, heads, T, head size).
-        key: Shape (B, key-value heads, T, head size).
-        value: The same.
-        scale: Of the products; by default one over the root of the head size.
-        window: How many tokens are seen; None for all.
-
-    Returns:
-        Shape (B, heads, T, head size).
-    """
+def causal_attention(inputs: LayerInputs) -> Tensor:
+    """Attend from each token to itself and those before it, within the window if there is one."""
+    _, query, key, value, scale, window = inputs
     tokens, mask = query.shape[2], None
     if window is not None and window < tokens:
         indices = torch.arange(tokens, device=query.device)
@@ -196,10 +166,6 @@ def causal_attention(
     )
 
 
-class UnfitError(Exception):
-    """A model's attention does something that drawing in slots does not support."""
-
-
 def _attention(
     module: nn.Module,
     query: Tensor,
@@ -208,18 +174,28 @@ def _attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
-    slots: Attention | None = None,
+    own_attention: Attention | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that `transformers` calls in models that draw in slots."""
+    """The attention function that `transformers` calls; the caller of a model passes its own.
+
+    Raises:
+        ModelError: The model's attention needs something beyond keys, values and a window.
+    """
     strange = [n for n in ("softcap", "s_aux", "position_bias") if others.get(n) is not None]
-    if slots is None or attention_mask is not None or strange:
-        raise UnfitError(f"its attention needs {', '.join(strange) or 'a mask of its own'}")
-    found = slots.attend(int(module.layer_idx), query, key, value, scaling, sliding_window)  # type: ignore[arg-type]
+    if own_attention is None or attention_mask is not None or strange:
+        raise ModelError(
+            f"the attention of {type(module).__name__} needs "
+            f"{', '.join(strange) or 'a mask of its own'}, which it gets neither in slots nor in "
+            "packed rows (`learner.packed`)"
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer: Any = module.layer_idx
+    found = own_attention.attend(LayerInputs(layer, query, key, value, scale, sliding_window))
     return found.transpose(1, 2).contiguous(), None
 
 
-ATTENTION = "rollwise_slots"
+ATTENTION = "rollwise"
 """The name of this attention in `transformers`; it needs no masks, because lengths suffice."""
 
 AttentionInterface.register(ATTENTION, _attention)
@@ -242,30 +218,30 @@ def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> Pre
 
 
 class ModelForward:
-    """Runs tokens through `model` with attention over slots; its weights are shared.
-
-    Args:
-        model: The model, which stays as it is.
-    """
+    """Runs tokens through a model with an attention of our own; its weights are shared."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._twin = sharing_weights(model, ATTENTION)
 
     def __call__(
-        self, ids: Tensor, positions: Tensor, slots: Attention, keep: int | Tensor = 1
+        self, ids: Tensor, positions: Tensor, attention: Attention, keep: int | Tensor = 1
     ) -> Tensor:
         """Compute logits.
 
         Args:
             ids: Token ids, shape (B, T).
             positions: Of the tokens in their rows, shape (B, T).
-            slots: The attention.
+            attention: Attends from these tokens.
             keep: Which tokens to compute logits for: the number of last ones, or indices.
 
         Returns:
             Logits, shape (B, kept tokens, V).
         """
         logits: Tensor = self._twin(
-            input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=keep, slots=slots
+            input_ids=ids,
+            position_ids=positions,
+            use_cache=False,
+            logits_to_keep=keep,
+            own_attention=attention,
         ).logits
         return logits

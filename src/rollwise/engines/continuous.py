@@ -1,17 +1,23 @@
 """A continuous batch: the responses that one process draws together, one token of each a step."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
+from rollwise.engines import cpu
 from rollwise.engines.attention import ModelForward, Slots
-from rollwise.engines.in_process import Response, sample, uniforms_of
-from rollwise.engines.kv_cache import KVCache
+from rollwise.engines.in_process import Response, responses_of, sample, uniforms_of
+from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.prefixes import PrefixCache
 from rollwise.sampling import Draw
+
+if TYPE_CHECKING:
+    from rollwise.engines.cpu.pages import PagedCache
 
 REPORTED_SHARE = 1 / 8
 """The share of the running responses that end before any are reported and their slots refilled."""
@@ -20,18 +26,26 @@ STEPS_AT_FIRST = 4
 """Steps between two reports until a response has ended."""
 
 
+def make_cache(model: PreTrainedModel, slots: int, longest: int) -> "BucketedCache | PagedCache":
+    """Make the KV cache for responses of up to `longest` tokens, prompt included."""
+    if not cpu.is_compiled(model):
+        return BucketedCache(slots, longest, model.device)
+    from rollwise.engines.cpu.pages import PagedCache  # Numba takes long to import
+
+    return PagedCache(slots)
+
+
 class ContinuousBatch:
     """Responses that are drawn together, one token of each a step.
 
     Each is in a slot; a response that has ended or was cancelled leaves its slot to the next draw
     while the others continue. Responses that have ended are reported a few at a time: when about
-    `REPORTED_SHARE` of those running have, judging by how long they were since the weights last
-    changed. That depends on no clock, so a run can be repeated.
+    `REPORTED_SHARE` of those running have, judging by how long they were since the batch was last
+    empty. That depends on no clock, and not on what was drawn before, so a run can be repeated and
+    resumed: what shares a batch decides how its logits are rounded.
 
     Args:
-        forward: Runs the model.
-        vocabulary: How many logits a token has.
-        make_cache: Makes the KV cache for a number of slots.
+        model: What responses are drawn from; its weights are shared.
         slots: The most responses drawn together.
         longest: The most tokens of a prompt and its response.
         max_new_tokens: The most tokens of a response.
@@ -44,33 +58,30 @@ class ContinuousBatch:
 
     def __init__(
         self,
-        forward: ModelForward,
-        vocabulary: int,
-        make_cache: Callable[[int], KVCache],
+        model: PreTrainedModel,
         slots: int,
         longest: int,
         max_new_tokens: int,
         temperature: float,
         end_tokens: Tensor,
     ) -> None:
-        self._forward, self._temperature, self._end_tokens = forward, temperature, end_tokens
-        self._make_cache = make_cache
+        self._model, self._forward = model, ModelForward(model)
+        self._temperature, self._end_tokens = temperature, end_tokens
         self._longest, self._max_new_tokens = longest, max_new_tokens
-        self._prompts = PrefixCache(forward, vocabulary, end_tokens.device)
-        self._tokens_drawn = self._responses_ended = 0
+        self._prompts = PrefixCache(self._forward, model)
         self.open(slots)
 
     def open(self, slots: int) -> None:
         """Start over with `slots` free slots, and forget all prompts."""
         device, shape = self._end_tokens.device, (slots, self._max_new_tokens)
         self._prompts.clear()
-        self._cache = self._make_cache(slots)
+        self._cache = make_cache(self._model, slots, self._longest)
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}
-        self._free = list(range(slots))
         self._ended: list[int] = []
         self._drawn: Slots = np.zeros(slots, dtype=np.int64)
+        self._begin_anew()
         self._limits: Slots = np.zeros(slots, dtype=np.int64)
         self._tokens = torch.zeros(shape, dtype=torch.long, device=device)
         self._logprobs = torch.zeros(shape, device=device)
@@ -82,8 +93,12 @@ class ContinuousBatch:
         return len(self._free)
 
     def weights_changed(self) -> None:
-        """Forget the keys and values of prompts, and how long responses were."""
+        """Forget the keys and values of prompts."""
         self._prompts.clear()
+
+    def _begin_anew(self) -> None:
+        """Forget which slots came free in which order, and how long responses were."""
+        self._free = list(range(len(self._drawn)))
         self._tokens_drawn = self._responses_ended = 0
 
     @torch.inference_mode()
@@ -91,6 +106,8 @@ class ContinuousBatch:
         """Begin draws, given their prompts; no more than there are free slots."""
         if not draws:
             return
+        if not self.drawing:
+            self._begin_anew()
         by_prompt = defaultdict(list)
         for draw in draws:
             by_prompt[draw.key].append(draw)
@@ -117,18 +134,10 @@ class ContinuousBatch:
                 self._step()
         ended, self._ended = self._ended, []
         self._responses_ended += len(ended)
-        rows = zip(
-            self._tokens[ended].tolist(),
-            self._logprobs[ended].cpu().numpy(),
-            self._drawn[ended].tolist(),
-            strict=True,
-        )
-        draws = [self._draw_in[slot] for slot in ended]
+        draws, lengths = [self._draw_in[slot] for slot in ended], self._drawn[ended].tolist()
+        responses = responses_of(draws, self._tokens[ended], self._logprobs[ended], lengths)
         self._vacate(ended)
-        return [
-            Response(draw, tokens[:length], logprobs[:length].copy())
-            for draw, (tokens, logprobs, length) in zip(draws, rows, strict=True)
-        ]
+        return responses
 
     @torch.inference_mode()
     def cancel(self, draws: Iterable[Draw]) -> int:

@@ -6,12 +6,16 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 
 from rollwise.engines.asynchronous import end_other_tasks
 from rollwise.engines.episode_state import Playing
 from rollwise.environments.episodes import Turn
 
 log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 10.0
+"""How long environments may take to end; one that takes longer is left behind, in its thread."""
 
 
 class EnvironmentLoop:
@@ -21,12 +25,10 @@ class EnvironmentLoop:
 
     Args:
         interrupt: Called in the thread when an answer is there.
-        close_seconds: How long environments may take to end when this is closed. One that takes
-            longer is left behind, in its thread.
     """
 
-    def __init__(self, interrupt: Callable[[], None], close_seconds: float) -> None:
-        self._interrupt, self._close_seconds = interrupt, close_seconds
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self._interrupt = interrupt
         self._answered: queue.SimpleQueue[tuple[Playing, Future[Turn]]] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -49,15 +51,12 @@ class EnvironmentLoop:
 
         What belongs to an episode that has ended is left out.
         """
-        try:
-            first = wait != 0.0
+        with suppress(queue.Empty):
             while True:
-                found = self._answered.get(timeout=wait) if first else self._answered.get_nowait()
-                first = False
-                if found[0].answering is found[1]:
-                    yield found
-        except queue.Empty:
-            return
+                playing, answer = self._answered.get(block=wait != 0.0, timeout=wait)
+                wait = 0.0
+                if playing.answering is answer:
+                    yield playing, answer
 
     def interrupt_after(self, seconds: float) -> None:
         """Call `interrupt` once so many seconds are over, by any clock."""
@@ -71,16 +70,15 @@ class EnvironmentLoop:
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         try:
-            ending = asyncio.run_coroutine_threadsafe(end_other_tasks(), loop)
-            ending.result(self._close_seconds)
+            asyncio.run_coroutine_threadsafe(end_other_tasks(), loop).result(CLOSE_SECONDS)
         except TimeoutError:
             log.warning(
                 "an environment goes on %g s after it was cancelled, and is left behind: its "
                 "`step` must let other tasks run, and end where it is cancelled",
-                self._close_seconds,
+                CLOSE_SECONDS,
             )
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(self._close_seconds)
+        thread.join(CLOSE_SECONDS)
         if not thread.is_alive():
             loop.close()
 

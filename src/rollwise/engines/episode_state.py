@@ -39,16 +39,21 @@ class EpisodeLimits:
 
 @dataclass(eq=False)
 class Playing:
-    """An episode under way."""
+    """An episode under way.
+
+    Attributes:
+        rows: Each prompt that the model was given, with what followed from it; the last goes on.
+        said: What both sides have said, for people.
+        drawn: Tokens of the model, those of attempts that were given up included.
+        turn: The turn that is being drawn, or is next.
+        answering: What an environment is about to answer.
+    """
 
     draw: Draw
-    prompt: Sequence[int]
+    rows: list[tuple[Sequence[int], list[Span]]]
     began: float
-    tokens: list[int] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    before: list[tuple[Sequence[int], Sequence[Span]]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
     drawn: int = 0
+    said: list[str] = field(default_factory=list)
     turns: int = 0
     last: Completion | None = None
     play: Play | None = None
@@ -56,25 +61,13 @@ class Playing:
     answering: "Future[Turn] | None" = None
     reward: float = 0.0
 
-    def add(self, tokens: Sequence[int], text: str, span: Span) -> None:
-        """Append what one side has said."""
-        self.tokens += tokens
-        self.said.append(text)
-        self.spans.append(span)
-
-    def begin_anew(self, prompt: Sequence[int], text: str) -> None:
-        """Go on from another prompt."""
-        self.before.append((self.prompt, tuple(self.spans)))
-        self.prompt, self.tokens, self.spans = prompt, [], []
-        self.said.append(text)
-
     @property
-    def rows(self) -> list[tuple[Sequence[int], Sequence[Span]]]:
-        """Each prompt, with what followed from it."""
-        return [*self.before, (self.prompt, tuple(self.spans))]
+    def context(self) -> list[int]:
+        """The last prompt, and all that followed from it."""
+        prompt, spans = self.rows[-1]
+        return [*prompt, *(token for span in spans for token in span.tokens)]
 
     @property
     def length(self) -> int:
         """Tokens after all prompts, the environment's included."""
-        earlier = sum(len(span.tokens) for _, spans in self.before for span in spans)
-        return earlier + len(self.tokens)
+        return sum(len(span.tokens) for _, spans in self.rows for span in spans)

@@ -4,7 +4,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
@@ -28,9 +28,6 @@ from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts,
 
 log = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 10.0
-"""How long environments may take to end when they are closed."""
-
 Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 """What an environment says -> the tokens that follow the model's turn."""
 
@@ -43,21 +40,19 @@ class EpisodeEngine(Engine):
 
     A turn is drawn from the whole context, the prompt and all that was said, so an engine that
     caches prefixes reuses them. The first turn has the draw's own seed, each later one its own,
-    hashed from it. An episode has a slot from its first turn to its end. Closing it
-    closes the engine within.
+    hashed from it. An episode has a slot from its first turn to its end. Closing this engine closes
+    the one within.
 
     Args:
         engine: Draws the turns.
         environment: Answers them.
         problems: Each prompt's `messages` and `answer`, by key.
         encode: Turns what an environment says into tokens.
+        encode_prompt: Turns a conversation into tokens, for environments that begin anew
+            (`Turn.anew`).
         limits: Where episodes are cut. Seconds are looked at when the engine or an environment
             reports something, and, if the engine can be interrupted, once an episode's are over.
         clock: Returns seconds.
-        close_seconds: How long environments may take to end when this is closed. One that takes
-            longer is left behind, in its thread.
-        encode_prompt: Turns a conversation into tokens, for environments that begin anew
-            (`Turn.anew`); without it these fail.
     """
 
     def __init__(
@@ -66,15 +61,14 @@ class EpisodeEngine(Engine):
         environment: EpisodeEnvironment,
         problems: Mapping[Key, Any],
         encode: Encode,
+        encode_prompt: EncodePrompt,
         limits: EpisodeLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
-        close_seconds: float = CLOSE_SECONDS,
-        encode_prompt: EncodePrompt | None = None,
     ) -> None:
         self._engine, self._environment, self._problems = engine, environment, problems
-        self._encode, self._limits, self._clock = encode, limits or EpisodeLimits(), clock
-        self._encode_prompt = encode_prompt
-        self._environment_loop = EnvironmentLoop(engine.interrupt, close_seconds)
+        self._encode, self._encode_prompt = encode, encode_prompt
+        self._limits, self._clock = limits or EpisodeLimits(), clock
+        self._environment_loop = EnvironmentLoop(engine.interrupt)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._playing: dict[Draw, Playing] = {}
         self._next: dict[Draw, Sequence[int]] = {}
@@ -164,13 +158,12 @@ class EpisodeEngine(Engine):
         count = len(self._waiting) if free is None else max(0, free - self._reserved)
         turns, self._next = self._next, {}
         for draw in list(itertools.islice(self._waiting, count)):
-            playing = Playing(draw, self._waiting.pop(draw), self._clock())
-            playing.drawn = self._spent.pop(draw, 0)
-            self._playing[draw] = playing
+            prompt, spent = self._waiting.pop(draw), self._spent.pop(draw, 0)
+            self._playing[draw] = playing = Playing(draw, [(prompt, [])], self._clock(), spent)
             if self._limits.seconds is not None:
                 # The engine reports then, whatever it draws.
                 self._environment_loop.interrupt_after(self._limits.seconds)
-            turns[self._begin_turn(playing, draw)] = playing.prompt
+            turns[self._begin_turn(playing, draw)] = prompt
         if turns:
             self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
 
@@ -193,11 +186,12 @@ class EpisodeEngine(Engine):
             raise TypeError(f"an engine of turns must return completions, got {result!r:.100}")
         playing.last = result
         playing.drawn += len(result.tokens)
-        playing.add(result.tokens, result.text, Span(result.tokens, result.logprobs))
+        playing.said.append(result.text)
+        playing.rows[-1][1].append(Span(result.tokens, result.logprobs))
         try:
             if playing.play is None:
                 playing.play = self._begin(playing.draw)
-            answer = self._answer(playing, result)
+            answer = playing.play.step(result.text)
         except Exception as error:  # an environment may raise anything; the episode is data
             self._fail(playing, error)
             return
@@ -210,11 +204,6 @@ class EpisodeEngine(Engine):
         problem = self._problems[draw.key]
         seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
         return self._environment.begin(Opening(problem.messages, problem.answer, seed))
-
-    def _answer(self, playing: Playing, said: Completion) -> Turn | Awaitable[Turn]:
-        """Have what the model has just said answered."""
-        assert playing.play is not None
-        return playing.play.step(said.text)
 
     def _take_answers(self, wait: float | None) -> None:
         """Take what environments have answered; wait so many seconds for the first of them."""
@@ -244,41 +233,41 @@ class EpisodeEngine(Engine):
             self._continue(playing, turn)
 
     def _continue(self, playing: Playing, turn: Turn) -> None:
+        """Begin the next turn, unless there is no room for it."""
+        said = turn.says if turn.anew is None else turn.anew
         try:
-            if turn.anew is not None:
-                prompt, tokens, text = self._begun_anew(turn.anew), [], _text_of(turn.anew)
+            if turn.anew is None:
+                tokens = list(self._encode(turn.says))
+                context = [*playing.context, *tokens]
             else:
-                prompt, tokens, text = None, list(self._encode(turn.says)), _text_of(turn.says)
+                tokens, context = [], list(self._encode_prompt(turn.anew))
+            text = said if isinstance(said, str) else "\n".join(m["content"] for m in said)
         except Exception as error:  # a chat template may refuse what an environment says
             self._fail(playing, error)
             return
         limits = self._limits
-        context = len(playing.prompt) + len(playing.tokens) if prompt is None else len(prompt)
-        too_long = context + len(tokens) + limits.turn_tokens > limits.context
+        too_long = len(context) + limits.turn_tokens > limits.context
         if too_long or playing.length + len(tokens) >= limits.tokens:
             self._end(playing, "truncated", playing.reward)
             return
-        if prompt is not None:
-            playing.begin_anew(prompt, text)
+        if turn.anew is not None:
+            playing.rows.append((context, []))
         elif tokens:
-            playing.add(tokens, text, Span(tokens))
+            playing.rows[-1][1].append(Span(tokens))
+        if turn.anew is not None or tokens:
+            playing.said.append(text)
         draw = playing.draw
         key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
         begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
-        self._next[self._begin_turn(playing, begun)] = [*playing.prompt, *playing.tokens]
-
-    def _begun_anew(self, messages: Sequence[Message]) -> Sequence[int]:
-        if self._encode_prompt is None:
-            raise ValueError("an episode cannot begin anew here (`Turn.anew`)")
-        return self._encode_prompt(messages)
+        self._next[self._begin_turn(playing, begun)] = context
 
     def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
         usage = Usage(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
         self._leave(playing)
         self._results.append(
             PlayedEpisode(
-                spans=playing.rows[0][1],
-                branches=playing.rows[1:],
+                spans=tuple(playing.rows[0][1]),
+                branches=[(prompt, tuple(spans)) for prompt, spans in playing.rows[1:]],
                 usage=usage,
                 end=end,
                 reward=reward,
@@ -307,8 +296,7 @@ class EpisodeEngine(Engine):
             playing.answering.cancel()
             playing.answering = None
         try:
-            if (close := getattr(playing.play, "close", None)) is not None:
-                close()
+            getattr(playing.play, "close", lambda: None)()
         except Exception as error:  # an environment may raise anything; the episode is over
             key = playing.draw.key
             log.warning("an episode of %r could not be closed: %s", key, one_line(error))
@@ -336,7 +324,3 @@ class EpisodeEngine(Engine):
             turn, in_engine = playing.turn, playing.turn not in self._next
             broken_off = self._engine.cancel([turn]) if turn is not None and in_engine else 0
             self._end(playing, "truncated", playing.reward, broken_off)
-
-
-def _text_of(says: str | Sequence[Message]) -> str:
-    return says if isinstance(says, str) else "\n".join(message["content"] for message in says)

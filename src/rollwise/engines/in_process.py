@@ -1,7 +1,6 @@
 """What the built-in engines share: waiting draws, random numbers, sampling a token."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,9 @@ from rollwise.errors import PolicyError
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, Prompts
 
+UNKNOWN = 2**20
+"""Tokens of a prompt and its response, where the model does not say how many it takes."""
+
 
 class Response(NamedTuple):
     """A response before it is decoded: its T tokens and their log-probabilities, shape (T,)."""
@@ -23,6 +25,14 @@ class Response(NamedTuple):
     draw: Draw
     tokens: list[int]
     logprobs: NDArray[np.float32]
+
+
+def responses_of(
+    draws: Sequence[Draw], tokens: Tensor, logprobs: Tensor, lengths: Iterable[int]
+) -> list[Response]:
+    """Cut rows of tokens and log-probabilities, shape (draws, most tokens), to their lengths."""
+    rows = zip(draws, tokens.tolist(), logprobs.cpu().numpy(), lengths, strict=True)
+    return [Response(draw, ids[:length], row[:length].copy()) for draw, ids, row, length in rows]
 
 
 class InProcessEngine(Engine):
@@ -39,6 +49,9 @@ class InProcessEngine(Engine):
         temperature: Of sampling; above 0.
         batch_size: The most responses drawn at a time.
 
+    Attributes:
+        context: The most tokens of a prompt and its response that the model takes.
+
     Raises:
         ValueError: Neither the model nor the tokenizer has an end-of-sequence token.
     """
@@ -54,7 +67,7 @@ class InProcessEngine(Engine):
         self.model, self.tokenizer = model, tokenizer
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         self.batch_size = batch_size
-        self.context = getattr(model.config, "max_position_embeddings", None) or math.inf
+        self.context: int = getattr(model.config, "max_position_embeddings", None) or UNKNOWN
         ends = sorted(end_tokens(model.generation_config, tokenizer))
         self._end_tokens = torch.tensor(ends, device=model.device)
         self._waiting: dict[Draw, Sequence[int]] = {}
@@ -87,16 +100,8 @@ class InProcessEngine(Engine):
                 if own[name].data_ptr() != tensor.data_ptr():
                     own[name].copy_(tensor)
 
-    def _limit(self, prompt: Sequence[int]) -> int:
-        """The most tokens that a response to `prompt` may have."""
-        return int(min(self.max_new_tokens, self.context - len(prompt)))
-
     def _completions(self, responses: Sequence[Response]) -> list[Completion]:
-        """Decode finished responses.
-
-        Raises:
-            PolicyError: A probability is not finite.
-        """
+        """Decode finished responses; a `PolicyError` if a probability is not finite."""
         if not all(np.isfinite(response.logprobs).all() for response in responses):
             raise PolicyError("the policy draws tokens whose probabilities are not finite")
         ends = set(self._end_tokens.tolist())

@@ -1,14 +1,13 @@
-"""The KV cache of a continuous batch: the keys and values of the response in each slot."""
+"""The KV cache of a continuous batch, in rows: the keys and values of each slot's response."""
 
 import math
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rollwise.engines.attention import Attention, Part, Slots, Step
+from rollwise.engines.attention import Part, Slots, Step
 
 NARROWEST = 32
 """Tokens that a row of the narrowest bucket holds."""
@@ -17,50 +16,13 @@ FEWEST_ROWS = 16
 """Rows that a bucket begins with."""
 
 
-class KVCache(Protocol):
-    """Keeps the keys and values of responses in slots, whatever their lengths.
-
-    Attributes:
-        lengths: Tokens whose keys and values are known, by slot, shape (slots,).
-        order: The slots in use, in the order of the rows of a step.
-    """
-
-    lengths: Slots
-
-    @property
-    def order(self) -> Slots:
-        """The slots in use."""
-        ...
-
-    def fill(self, slots: Slots, prefix: Tensor) -> None:
-        """Begin responses to one prompt, given its keys and values.
-
-        Args:
-            slots: Where they go, shape (n,).
-            prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
-        """
-        ...
-
-    def release(self, slots: Slots) -> None:
-        """Empty slots."""
-        ...
-
-    def begin_step(self) -> Attention:
-        """Make room for one more token in each row; return the attention of these tokens."""
-        ...
-
-
 class Bucket:
-    """Rows of about equally long responses, with room for `width` tokens each.
-
-    Attributes:
-        slots: Whose row each is, shape (rows in use,).
-        store: Keys and values, shape (2, layers, rows, key-value heads, width, head size).
-    """
+    """Rows of about equally long responses, with room for `width` tokens each."""
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.slots: Slots = np.empty(0, dtype=np.int64)
+        self.slots: Slots = np.empty(0, dtype=np.int64)  # whose row each is
+        # Keys and values, shape (2, layers, rows, key-value heads, width, head size).
         self.store: Tensor | None = None
 
     def append(self, slots: Slots, states: Tensor) -> None:
@@ -85,15 +47,15 @@ class Bucket:
     def _room_for(self, rows: int, like: Tensor) -> Tensor:
         """The store, with room for `rows` rows; it doubles, and never shrinks."""
         old = self.store
-        if old is None or old.shape[2] < rows:
-            room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
-            halves, layers, _, heads, _, size = like.shape
-            # Zeros, not empty memory: a NaN there would survive the mask.
-            self.store = like.new_zeros((halves, layers, room, heads, self.width, size))
-            if old is not None:
-                self.store[:, :, : old.shape[2]] = old
-        assert self.store is not None
-        return self.store
+        if old is not None and old.shape[2] >= rows:
+            return old
+        room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
+        halves, layers, _, heads, _, size = like.shape
+        # Zeros, not empty memory: a NaN there would survive the mask.
+        self.store = store = like.new_zeros((halves, layers, room, heads, self.width, size))
+        if old is not None:
+            store[:, :, : old.shape[2]] = old
+        return store
 
 
 class BucketedCache:
@@ -101,11 +63,6 @@ class BucketedCache:
 
     A response's row is in the narrowest bucket that holds it, and moves to the next as it grows, so
     little padding is computed, and memory follows the actual lengths.
-
-    Args:
-        count: Slots.
-        longest: The most tokens of a prompt and its response.
-        device: Where the model is.
 
     Attributes:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).
@@ -122,9 +79,15 @@ class BucketedCache:
         return np.concatenate([bucket.slots for bucket in self._buckets])
 
     def fill(self, slots: Slots, prefix: Tensor) -> None:
-        """Begin responses to one prompt, given its keys and values."""
+        """Begin responses to one prompt, given its keys and values.
+
+        Args:
+            slots: Where they go, shape (n,).
+            prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
+        """
         self.lengths[slots] = prefix.shape[4]
-        self._bucket_for(prefix.shape[4] + 1).append(slots, prefix)
+        bucket = next(bucket for bucket in self._buckets if bucket.width > prefix.shape[4])
+        bucket.append(slots, prefix)
 
     def release(self, slots: Slots) -> None:
         """Empty slots."""
@@ -152,9 +115,6 @@ class BucketedCache:
                 parts.append(Part.of(begin, bucket.store, lengths, self._device))
                 begin += len(lengths)
         return Step(parts)
-
-    def _bucket_for(self, tokens: int) -> Bucket:
-        return next(bucket for bucket in self._buckets if bucket.width >= tokens)
 
 
 def widths(longest: int) -> list[int]:

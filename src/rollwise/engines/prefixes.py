@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from rollwise.engines.attention import ModelForward, Prefill
 from rollwise.sampling.draws import Key
@@ -33,23 +34,18 @@ class _Prefix:
 
 
 class PrefixCache:
-    """Keys and values of prompts, shared by all their draws, now and later.
+    """Keys and values of a model's prompts, shared by all their draws, now and later."""
 
-    Args:
-        forward: Runs the model.
-        vocabulary: How many logits a token has.
-        device: Where the model is.
-    """
-
-    def __init__(self, forward: ModelForward, vocabulary: int, device: torch.device) -> None:
-        self._forward, self._vocabulary, self._device = forward, vocabulary, device
+    def __init__(self, forward: ModelForward, model: PreTrainedModel) -> None:
+        self._forward, self._device = forward, model.device
+        self._vocabulary: int = model.config.get_text_config().vocab_size
         self._known: OrderedDict[Key, _Prefix] = OrderedDict()
 
     def __getitem__(self, key: Key) -> _Prefix:
         return self._known[key]
 
     def clear(self) -> None:
-        """Forget all prompts, for instance because the weights have changed."""
+        """Forget all prompts."""
         self._known.clear()
 
     @torch.inference_mode()
@@ -62,8 +58,6 @@ class PrefixCache:
                 missing.append(key)
             else:
                 self._known.move_to_end(key)
-        if not missing:
-            return
         missing.sort(key=lambda key: len(prompts[key]))
         for keys in self._portions(missing, prompts):
             self._run([(key, tuple(prompts[key])) for key in keys])

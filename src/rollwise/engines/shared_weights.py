@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-_DTYPES = {
+DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -47,16 +47,13 @@ class SharedWeights:
         self._file.close()
 
 
-def _layout(weights: Mapping[str, Tensor]) -> dict[str, dict[str, object]]:
+def _layout(weights: Mapping[str, Tensor]) -> dict[str, object]:
     """Make the header of a safetensors file: the type, shape and place of each tensor."""
-    layout: dict[str, dict[str, object]] = {}
+    layout: dict[str, object] = {}
     begin = 0
     for name, tensor in weights.items():
         end = begin + tensor.numel() * tensor.element_size()
-        layout[name] = {
-            "dtype": _DTYPES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [begin, end],
-        }
+        kind = DTYPES[tensor.dtype]
+        layout[name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [begin, end]}
         begin = end
     return layout

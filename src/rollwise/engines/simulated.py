@@ -15,7 +15,7 @@ import numpy as np
 
 from rollwise.engines.engine import Engine
 from rollwise.sampling import Draw, RolloutSession
-from rollwise.sampling.checks import at_least
+from rollwise.sampling.checks import at_least, finite_above_zero, finite_at_least, share
 from rollwise.sampling.draws import Key
 from rollwise.step.cost import RolloutCost
 from rollwise.step.outcomes import Completion, Prompts
@@ -50,17 +50,14 @@ class Lengths:
     incorrect_factor: float = 1.0
 
     def __post_init__(self) -> None:
-        _above_0("median", self.median)
-        _above_0("incorrect_factor", self.incorrect_factor)
+        finite_above_zero("median", self.median)
+        finite_above_zero("incorrect_factor", self.incorrect_factor)
         at_least("longest", self.longest, 1)
         if not 0 <= self.sigma <= 10:
             raise ValueError(f"sigma must lie between 0 and 10, got {self.sigma}")
 
     def length(self, uniform: float, correct: bool, key: Key = "") -> tuple[int, bool]:
-        """Tokens at the quantile `uniform`, in (0, 1), and whether the response was cut.
-
-        They are the same for every prompt `key`.
-        """
+        """Tokens at the quantile `uniform`, and whether the response was cut; alike for any key."""
         median = self.median if correct else self.median * self.incorrect_factor
         wanted = median * math.exp(self.sigma * _STANDARD_NORMAL.inv_cdf(uniform))
         truncated = wanted > self.longest
@@ -91,10 +88,7 @@ class SimulatedResponse(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A response that is being drawn; the heap sorts by `ends`, then by what began first.
-
-    `began`, after the prefill, and `ends` are positions of the engine, in tokens.
-    """
+    """A response being drawn, from `began` to `ends` in tokens; the heap sorts by the latter."""
 
     ends: float
     order: int
@@ -142,18 +136,12 @@ class SimulatedEngine(Engine):
         seconds_per_busy_slot: float = 0.0,
     ) -> None:
         at_least("slots", slots, 1)
-        for name, seconds in (
-            ("seconds_per_token", seconds_per_token),
-            ("seconds_per_busy_slot", seconds_per_busy_slot),
-        ):
-            if not 0 <= seconds < math.inf:
-                raise ValueError(f"{name} must be finite and at least 0, got {seconds}")
-        _above_0("seconds_per_token", seconds_per_token + seconds_per_busy_slot)
-        if not 0 <= prefill < math.inf:
-            raise ValueError(f"prefill must be finite and at least 0, got {prefill}")
+        finite_at_least("seconds_per_token", seconds_per_token, 0)
+        finite_at_least("seconds_per_busy_slot", seconds_per_busy_slot, 0)
+        finite_above_zero("seconds_per_token", seconds_per_token + seconds_per_busy_slot)
+        finite_at_least("prefill", prefill, 0)
         for key, rate in pass_rates.items():
-            if not 0 <= rate <= 1:
-                raise ValueError(f"the pass rate of {key!r} must lie between 0 and 1, got {rate}")
+            share(f"the pass rate of {key!r}", rate)
         self.pass_rates, self.lengths, self.slots = dict(pass_rates), lengths, slots
         self.seconds_per_token, self.prefill = seconds_per_token, prefill
         self.seconds_per_busy_slot = seconds_per_busy_slot
@@ -223,8 +211,7 @@ class SimulatedEngine(Engine):
     def _begin(self) -> None:
         """Give free slots to waiting draws.
 
-        This happens only when time is about to advance, so that a draw submitted and cancelled at
-        one instant costs nothing.
+        Only when time is about to advance: a draw submitted and cancelled at one instant is free.
         """
         while self._waiting and len(self._running) < self.slots:
             draw, _ = self._waiting.popitem(last=False)
@@ -265,23 +252,11 @@ class SimulatedEngine(Engine):
 
     def _completion(self, running: _Running) -> Completion:
         text, length, truncated = running.response
-        return Completion(
-            running.draw,
-            tokens=[0] * length,
-            logprobs=self._logprobs[:length],
-            text=text,
-            truncated=truncated,
-        )
+        return Completion(running.draw, [0] * length, self._logprobs[:length], text, truncated)
 
 
 def simulate(session: RolloutSession, engine: SimulatedEngine) -> RolloutCost:
-    """Sample every prompt of `session` to its end, with the slots of `engine` as full as possible.
-
-    Rewards are 1 and 0, recorded in order of completion. The engine must be idle.
-
-    Args:
-        session: What to draw.
-        engine: Draws it.
+    """Run a session with an idle engine and its own rewards.
 
     Returns:
         What it cost, in virtual seconds; grading costs none.
@@ -292,11 +267,6 @@ def simulate(session: RolloutSession, engine: SimulatedEngine) -> RolloutCost:
     began = engine.now
     cost = run_session(session, engine, {}, engine.grade)
     return replace(cost, sampling=engine.now - began, grading=0.0)
-
-
-def _above_0(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be finite and above 0, got {value}")
 
 
 def uniforms(seed: int) -> tuple[float, float]:

@@ -51,18 +51,13 @@ class EngineContract:
         return {}
 
     def test_each_draw_completes_once(self) -> None:
-        """Every draw comes back, and none twice."""
+        """Every draw comes back, and none twice; nothing comes where nothing is in flight."""
         draws = self.draws(8)
         with self.engine() as engine:
+            assert list(engine.wait()) == []
             assert set(self.complete(engine, draws)) == set(draws)
-            assert list(engine.wait()) == [], "a draw was returned twice"
-
-    def test_nothing_comes_of_nothing(self) -> None:
-        """`wait` returns [] at once when nothing is in flight."""
-        with self.engine() as engine:
-            assert list(engine.wait()) == []
             engine.submit([], self.prompts)
-            assert list(engine.wait()) == []
+            assert list(engine.wait()) == [], "a draw was returned twice"
 
     def test_completions_are_whole(self) -> None:
         """Tokens, log-probabilities and text have the documented types and shapes."""
@@ -78,17 +73,16 @@ class EngineContract:
 
     def test_a_response_does_not_depend_on_its_company(self) -> None:
         """A draw gets one response, alone or among others, in any order."""
-        if not self.repeatable:
-            return
         draws = self.draws(4)
         with self.engine() as engine:
-            together = tokens_of(self.complete(engine, draws))
-            backwards = tokens_of(self.complete(engine, draws[::-1]))
-            alone = [tokens_of(self.complete(engine, [draw])) for draw in draws]
-        assert backwards == together, "the order of submission changes responses"
-        assert {d: t for found in alone for d, t in found.items()} == together, (
-            "what is drawn beside a response changes it"
-        )
+            together = self.tokens(engine, draws)
+            backwards = self.tokens(engine, draws[::-1])
+            alone = [self.tokens(engine, [draw])[draw] for draw in draws]
+        if self.repeatable:
+            assert backwards == together, "the order of submission changes responses"
+            assert alone == [together[draw] for draw in draws], (
+                "what is drawn beside a response changes it"
+            )
 
     def test_free_slots_are_free_again(self) -> None:
         """Draws take slots; those that have ended or were cancelled give them back."""
@@ -115,34 +109,21 @@ class EngineContract:
             assert engine.cancel([*cancelled, *kept]) == 0, "what is not in flight has no tokens"
             assert set(self.complete(engine, cancelled)) == set(cancelled)
 
-    def test_it_draws_on_after_new_weights(self) -> None:
-        """All draws complete after `load_weights`; no weights change no response."""
+    def test_it_draws_on_after_sleep_and_new_weights(self) -> None:
+        """Sleep changes no response, and neither do weights if there are none."""
         draws, weights = self.draws(4), self.weights()
-        if weights is None:
-            return
         with self.engine() as engine:
-            before = tokens_of(self.complete(engine, draws))
-            engine.load_weights(weights)
-            after = tokens_of(self.complete(engine, draws))
-        assert set(after) == set(draws)
-        assert not self.repeatable or weights or after == before, "no weights change responses"
-
-    def test_it_draws_on_after_it_slept(self) -> None:
-        """Neither `sleep` nor new weights afterwards change a response."""
-        draws, weights = self.draws(2), self.weights()
-        with self.engine() as engine:
-            before = tokens_of(self.complete(engine, draws))
+            before = self.tokens(engine, draws)
             engine.sleep()
             engine.sleep()
-            found = [tokens_of(self.complete(engine, draws))]
+            slept = self.tokens(engine, draws)
+            engine.sleep()
             if weights is not None:
-                engine.sleep()
                 engine.load_weights(weights)
-                found.append(tokens_of(self.complete(engine, draws)))
-        assert all(set(after) == set(draws) for after in found)
-        assert not self.repeatable or found[0] == before, "sleep changes responses"
-        unchanged = not self.repeatable or weights or len(found) == 1 or found[1] == before
-        assert unchanged, "no weights change responses"
+            loaded = self.tokens(engine, draws)
+        if self.repeatable:
+            assert slept == before, "sleep changes responses"
+            assert weights or loaded == before, "no weights change responses"
 
     def test_responses_are_as_long_as_they_may_be_without_ends(self) -> None:
         """If the engine can `ignore_ends`, all responses are cut after it."""
@@ -191,6 +172,10 @@ class EngineContract:
         assert done.keys() == expected, "draws in flight were not returned"
         return done
 
+    def tokens(self, engine: Engine, draws: Sequence[Draw]) -> dict[Draw, list[int]]:
+        """Complete draws; return their tokens."""
+        return {draw: list(done.tokens) for draw, done in self.complete(engine, draws).items()}
+
     def pools(self, engine: Engine, schedule: Schedule) -> dict[Key, list[list[int]]]:
         """Run a session; return the tokens of each prompt's responses, in draw order."""
         session = RolloutSession(list(self.prompts), Balanced(2, 2), schedule, seed=3)
@@ -201,11 +186,6 @@ class EngineContract:
             assert indices == sorted(set(indices)), "a pool is out of order"
             found[key] = [response.tokens for response in pool.responses]
         return found
-
-
-def tokens_of(completions: Mapping[Draw, Outcome]) -> dict[Draw, list[int]]:
-    """Return the tokens of completions."""
-    return {draw: list(completion.tokens) for draw, completion in completions.items()}
 
 
 def _grade(completions: Sequence[Outcome]) -> list[Future[float]]:

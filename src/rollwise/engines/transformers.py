@@ -2,23 +2,19 @@
 
 import itertools
 import logging
-import math
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rollwise.engines import cpu
 from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
-from rollwise.engines.continuous import ContinuousBatch
+from rollwise.engines.continuous import ContinuousBatch, make_cache
 from rollwise.engines.engine import Engine
 from rollwise.engines.in_process import InProcessEngine, Response
-from rollwise.engines.kv_cache import BucketedCache, KVCache
 from rollwise.engines.whole_batches import WholeBatchEngine
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw
@@ -61,25 +57,15 @@ class TransformersEngine(InProcessEngine):
         batch_size: The most responses drawn together; halved where the device runs out of memory.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        max_new_tokens: int,
-        temperature: float = 1.0,
-        batch_size: int = 256,
-    ) -> None:
-        super().__init__(model, tokenizer, max_new_tokens, temperature, batch_size)
-        longest = int(self.context) if math.isfinite(self.context) else 2**20
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._batch = ContinuousBatch(
-            ModelForward(model),
-            vocabulary=model.config.get_text_config().vocab_size,
-            make_cache=_cache_maker(model, longest),
-            slots=batch_size,
-            longest=longest,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            end_tokens=self._end_tokens,
+            self.model,
+            self.batch_size,
+            self.context,
+            self.max_new_tokens,
+            self.temperature,
+            self._end_tokens,
         )
         self._ended: list[Response] = []
         self._interrupted = threading.Event()
@@ -144,22 +130,11 @@ class TransformersEngine(InProcessEngine):
             torch.cuda.empty_cache()
 
     def _fill(self) -> None:
-        """Put waiting draws into free slots, those of one prompt side by side."""
-        by_prompt = defaultdict(list)
-        for draw in itertools.islice(self._waiting, self._batch.free_slots):
-            by_prompt[draw.key].append(draw)
-        begun = list(itertools.chain.from_iterable(by_prompt.values()))
-        if begun:
-            self._batch.fill({draw: self._waiting[draw] for draw in begun})
+        """Put waiting draws into free slots."""
+        begun = dict(itertools.islice(self._waiting.items(), self._batch.free_slots))
+        self._batch.fill(begun)
         for draw in begun:
             del self._waiting[draw]
-
-
-def _cache_maker(model: PreTrainedModel, longest: int) -> Callable[[int], KVCache]:
-    """Choose the KV cache for responses of up to `longest` tokens, prompt included."""
-    if cpu.is_compiled(model):
-        return cpu.paged_cache
-    return partial(BucketedCache, longest=longest, device=model.device)
 
 
 def unfit_reason(model: PreTrainedModel) -> str | None:
@@ -175,25 +150,21 @@ def unfit_reason(model: PreTrainedModel) -> str | None:
     except Exception as error:  # any code may be in a model; whatever it raises, it does not fit
         return f"it fails in slots ({type(error).__name__}: {error})"
     tolerance = 1e-3 if wanted.dtype == torch.float32 else 0.1
-    if not torch.allclose(
-        found, wanted, rtol=tolerance, atol=tolerance * float(wanted.abs().max())
-    ):
-        return "its logits differ in slots"
-    return None
+    largest = float(wanted.abs().max())
+    fits = torch.allclose(found, wanted, rtol=tolerance, atol=tolerance * largest)
+    return None if fits else "its logits differ in slots"
 
 
 @torch.inference_mode()
-def _logits_in_slots(
-    model: PreTrainedModel, prompt: int = 3, response: int = 3
-) -> tuple[Tensor, Tensor]:
-    """Logits of a few tokens, by slots and by the model's own attention."""
-    total = prompt + response
+def _logits_in_slots(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
+    """Logits of three tokens after three others, by slots and by the model's own attention."""
+    prompt, total = 3, 6
     ids = torch.arange(1, total + 1, device=model.device)[None]
     ids %= model.config.get_text_config().vocab_size
     positions = torch.arange(total, device=model.device)[None]
     wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
     forward = ModelForward(model)
-    prefill, cache = Prefill(), _cache_maker(model, total)(1)
+    prefill, cache = Prefill(), make_cache(model, slots=1, longest=total)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)
     found = []

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.options import VLLMOptions
 from rollwise.engines.reaper import Reaper
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.shared_weights import SharedWeights
 from rollwise.engines.vllm_process import free_cached_memory, start_process
 from rollwise.errors import EngineError
@@ -50,7 +50,7 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: Responses are cut here.
         temperature: Of sampling; above 0.
         slots: The most responses drawn at a time.
-        settings: How vLLM is run; by default with the defaults of `VLLMOptions`.
+        settings: How vLLM is run; by default with the defaults of `VLLMSettings`.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.
@@ -65,11 +65,11 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: int,
         temperature: float = 1.0,
         slots: int = 256,
-        settings: VLLMOptions | None = None,
+        settings: VLLMSettings | None = None,
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
-        self.temperature, self.settings = temperature, settings or VLLMOptions()
+        self.temperature, self.settings = temperature, settings or VLLMSettings()
         self.restarts, self._asleep = 0, False
         self._weights: SharedWeights | None = None
         self._names = map(str, count())
@@ -108,11 +108,9 @@ class VLLMEngine(AsyncEngine):
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Update the weights in place, once all draws in flight have ended.
 
-        They pass through the machine's memory, and a copy stays there for a restart.
-
-        Args:
-            weights: All weights, by the names in the model's own files. They are taken one after
-                another, so they may be made when they are asked for (`merged_weights`).
+        All weights, by the names in the model's own files, are taken one after another, so they may
+        be made when they are asked for (`merged_weights`). A copy of them stays in the machine's
+        memory, for a restart.
 
         Raises:
             EngineError: vLLM's process died more often than it may be restarted, or did not start.

@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from rollwise.engines.in_process import InProcessEngine, Response, sample, uniforms_of
+from rollwise.engines.in_process import (
+    InProcessEngine,
+    responses_of,
+    sample,
+    uniforms_of,
+)
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw, Prompts
 
@@ -55,7 +60,8 @@ class WholeBatchEngine(InProcessEngine):
         logprobs = torch.zeros(tokens.shape, device=device)
         lengths = torch.zeros(len(draws), dtype=torch.long, device=device)
         ended = torch.zeros(len(draws), dtype=torch.bool, device=device)
-        limits = torch.tensor([self._limit(prompts[draw.key]) for draw in draws], device=device)
+        room = [self.context - len(prompts[draw.key]) for draw in draws]
+        limits = torch.tensor(room, device=device).clamp(max=self.max_new_tokens)
 
         logits, mask, cache = self._prefill(prompts)
         logits, mask = logits[row_of_draw], mask[row_of_draw]
@@ -86,15 +92,7 @@ class WholeBatchEngine(InProcessEngine):
                 use_cache=True,
             ).logits[:, -1]
             positions = positions + 1
-        drawn_rows = zip(
-            draws, tokens.tolist(), logprobs.cpu().numpy(), lengths.tolist(), strict=True
-        )
-        return self._completions(
-            [
-                Response(draw, response[:length], own[:length].copy())
-                for draw, response, own, length in drawn_rows
-            ]
-        )
+        return self._completions(responses_of(draws, tokens, logprobs, lengths.tolist()))
 
     def _prefill(self, prompts: Prompts) -> tuple[Tensor, Tensor, DynamicCache]:
         """Run each prompt once: its next-token logits, attention mask and cache, a row each."""

@@ -33,10 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def describe_start(device: str) -> dict[str, str]:
-    """Say when and where a run starts.
-
-    Args:
-        device: What it is trained on, in words.
+    """Say when and where a run starts, on a `device` that is given in words.
 
     Returns:
         `date` (local time, to the second), `host`, `device`, and the `commit` that is checked out
@@ -65,15 +62,14 @@ class RunFolder:
     It holds `config.json` (settings and versions), `metrics.jsonl` (one line for each step; step 0
     is the evaluation before training), `samples/` (responses to some prompts),
     `visits/` (a row for each prompt of each step), `summary.json`, `checkpoints/` and
-    `report.html`.
-
-    Args:
-        path: The folder.
+    `report.html`. Every method raises `RunError`, which names the file, where one is missing or
+    broken, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
         self._samples = StepFiles(path / "samples", ROWS)
         self._visits = StepFiles(path / "visits", 16 * ROWS)
 
@@ -93,20 +89,14 @@ class RunFolder:
     def create(self, config: Mapping[str, Any], started: Mapping[str, str] | None = None) -> None:
         """Create the folder of a new run, or of one that was killed before its first checkpoint.
 
-        The metrics and responses of the latter are removed: they will be the same again.
-
-        Args:
-            config: The settings.
-            started: When and where the run started, see `describe_start`.
-
-        Raises:
-            RunError: The folder holds anything else, or cannot be written.
+        The metrics and responses of the latter are removed: they will be the same again. A folder
+        with anything else is refused.
         """
         if not self.is_new:
             begun = self.has_config and "learner" in self.read_config()
             if not begun or any(self.checkpoints.glob("step-*")):
                 raise RunError(f"{self.path} is not empty; give another --output")
-            (self.path / "metrics.jsonl").unlink(missing_ok=True)
+            self._metrics.unlink(missing_ok=True)
             self._samples.remove()
             self._visits.remove()
         self.write_config(config, started)
@@ -119,9 +109,6 @@ class RunFolder:
         Args:
             config: The settings.
             started: See `describe_start`; by default what is recorded stays.
-
-        Raises:
-            RunError: It could not be written.
         """
         if started is None and self.has_config:
             started = self.read_started()
@@ -135,11 +122,7 @@ class RunFolder:
         self._write_json("config.json", content | ({"started": started} if started else {}))
 
     def read_config(self) -> dict[str, Any]:
-        """Read the settings.
-
-        Raises:
-            RunError: There is no run in the folder.
-        """
+        """Read the settings."""
         recorded = self._read_json("config.json")
         if not isinstance(recorded, dict) or not isinstance(recorded.get("config"), dict):
             raise RunError(f"there is no run in {self.path}: its config.json is not of one")
@@ -157,34 +140,22 @@ class RunFolder:
         return started
 
     def log(self, metrics: Row) -> None:
-        """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null.
-
-        Raises:
-            RunError: It could not be written.
-        """
+        """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null."""
         try:
-            with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            with self._metrics.open("a", encoding="utf-8") as file:
                 file.write(metrics_line(metrics))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise RunError(f"could not write {self.path / 'metrics.jsonl'}: {error}") from error
+            raise RunError(f"could not write {self._metrics}: {error}") from error
 
     def replace_last(self, metrics: Row) -> None:
-        """Replace the last line of `metrics.jsonl`.
-
-        Raises:
-            RunError: It could not be read or written.
-        """
+        """Replace the last line of `metrics.jsonl`."""
         self._write_metrics([*self.read_metrics()[:-1], metrics])
 
     def read_metrics(self) -> list[Row]:
-        """Read all lines of `metrics.jsonl`, except one that was cut off at the end.
-
-        Raises:
-            RunError: There are no lines, or one is broken.
-        """
-        path = self.path / "metrics.jsonl"
+        """Read all lines of `metrics.jsonl`, at least one, except one cut off at the end."""
+        path = self._metrics
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -205,37 +176,21 @@ class RunFolder:
         return rows
 
     def keep_samples(self, rows: Iterable[Row]) -> None:
-        """Add responses to `samples/`; those of the last steps are written by `flush_samples`.
-
-        Raises:
-            RunError: They could not be written.
-        """
+        """Add responses to `samples/`; those of the last steps are written by `flush_samples`."""
         self._samples.keep(rows)
 
     def keep_visit(self, step: int, row: Row, question: str) -> None:
-        """Add what a step found of a prompt to `visits/`, as `keep_samples` adds responses.
-
-        Raises:
-            RunError: It could not be written.
-        """
+        """Add what a step found of a prompt to `visits/`, as `keep_samples` adds responses."""
         short = question[:QUESTION_CHARACTERS]
         self._visits.keep([{"step": step, **row, "question": short}])
 
     def flush_samples(self) -> None:
-        """Write the rows of `samples/` and `visits/` that are in memory.
-
-        Raises:
-            RunError: They could not be written.
-        """
+        """Write the rows of `samples/` and `visits/` that are in memory."""
         self._samples.flush()
         self._visits.flush()
 
     def read_samples(self) -> list[Row]:
-        """Read the responses in `samples/`, in order; none if nothing is written.
-
-        Raises:
-            RunError: A file is broken.
-        """
+        """Read the responses in `samples/`, in order; none if nothing is written."""
         rows: list[Row] = self._samples.read().to_pylist()
         return rows
 
@@ -244,9 +199,6 @@ class RunFolder:
 
         Returns:
             At most `most` rows, or those of one prompt, and how many there are in all.
-
-        Raises:
-            RunError: A file is broken.
         """
         table, count = self._samples.read(most), self._samples.count()
         rows: list[Row] = table.slice(max(0, len(table) - most)).to_pylist()
@@ -255,34 +207,27 @@ class RunFolder:
         return whole or rows, count
 
     def read_visits(self) -> Any:
-        """Read `visits/` as an Arrow table; None if nothing is written.
-
-        Raises:
-            RunError: A file is broken.
-        """
+        """Read `visits/` as an Arrow table; None if nothing is written."""
         return self._visits.read() if self._visits.paths else None
 
     @property
     def records(self) -> list[Path]:
         """The files that a checkpoint keeps copies of."""
-        return [self.path / "metrics.jsonl", self.path / "config.json"]
+        return [self._metrics, self.path / "config.json"]
 
     def complete_metrics(self, step: int, saved: Path) -> None:
-        """Make sure that there is one line for each step up to `step`, and for that before them.
+        """Make sure that `metrics.jsonl` has one line for each step from 0 to `step`.
 
         Args:
             step: Of the checkpoint to resume from.
             saved: The copy in the checkpoint, which replaces metrics that are not as in it.
-
-        Raises:
-            RunError: They are not complete, and there is no copy.
         """
         try:
             found = [line for line in self.read_metrics() if line["step"] <= step]
             wrong = missing_steps([line["step"] for line in found], step)
         except RunError as error:
             found, wrong = [], str(error)
-        path = self.path / "metrics.jsonl"
+        path = self._metrics
         if wrong and not saved.exists():
             raise RunError(
                 f"{path} is not complete ({wrong}), and the checkpoint of step {step} has no copy; "
@@ -295,22 +240,14 @@ class RunFolder:
             log.warning("%s was not complete (%s): it is taken from the checkpoint", path, wrong)
 
     def discard_after(self, step: int) -> None:
-        """Remove what was written after `step`, to resume from its checkpoint.
-
-        Raises:
-            RunError: A file cannot be read or rewritten.
-        """
+        """Remove what was written after `step`, to resume from its checkpoint."""
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         self._write_metrics(kept)
         self._samples.discard_after(step)
         self.discard_visits_after(step)
 
     def discard_visits_after(self, step: int) -> None:
-        """Remove the rows of `visits/` that were written after `step`.
-
-        Raises:
-            RunError: A file cannot be read or rewritten.
-        """
+        """Remove the rows of `visits/` that were written after `step`."""
         self._visits.discard_after(step)
 
     def write_summary(self, summary: Row) -> None:
@@ -318,19 +255,15 @@ class RunFolder:
         self._write_json("summary.json", summary)
 
     def read_summary(self) -> Row | None:
-        """Read `summary.json`; None if there is none.
-
-        Raises:
-            RunError: It cannot be read.
-        """
-        return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
+        """Read `summary.json`; None if there is none."""
+        return self._read_json("summary.json") if self._summary.exists() else None
 
     def remove_summary(self) -> None:
         """Remove `summary.json`, because the run is continued."""
-        (self.path / "summary.json").unlink(missing_ok=True)
+        self._summary.unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:
-        write_text(self.path / "metrics.jsonl", "".join(map(metrics_line, lines)))
+        write_text(self._metrics, "".join(map(metrics_line, lines)))
 
     def _write_json(self, name: str, content: Row) -> None:
         write_text(self.path / name, json.dumps(content, indent=2) + "\n")

@@ -22,21 +22,17 @@ def with_history(
 
 
 def offsets_in_earlier_runs(folders: Sequence[str], keys: Sequence[Key]) -> list[float | None]:
-    """Return how much easier than others each prompt was in earlier runs, in logits.
+    """Return how much easier than others each of P prompts was in earlier runs, in logits.
 
-    Args:
-        folders: Of the runs, by any trainer; a later one counts where two know a prompt.
-        keys: The prompts of this run.
-
-    Returns:
-        One value for each prompt, shape (P,); None where no run has drawn it.
+    The runs may be of any trainer; where two know a prompt, the later one counts. None where no
+    run has drawn it.
 
     Raises:
         ConfigError: A folder has no `visits/`, or none of these prompts.
         RunError: A file is broken.
     """
     place = {str(key): number for number, key in enumerate(keys)}
-    found: list[float | None] = [None] * len(place)
+    found = np.full(len(place), np.nan)
     for folder in folders:
         table = RunFolder(Path(folder).expanduser()).read_visits()
         if table is None:
@@ -57,9 +53,7 @@ def offsets_in_earlier_runs(folders: Sequence[str], keys: Sequence[Key]) -> list
             )
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         steps = np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1)
-        offsets = offsets_after(
-            len(place), ((step[:, 1], step[:, 2], step[:, 3]) for step in steps)
-        )
-        for number in np.flatnonzero(~np.isnan(offsets)):
-            found[number] = float(offsets[number])
-    return found
+        visits = ((step[:, 1], step[:, 2], step[:, 3]) for step in steps)
+        offsets = offsets_after(len(place), visits)
+        found = np.where(np.isnan(offsets), found, offsets)
+    return [None if np.isnan(offset) else float(offset) for offset in found]

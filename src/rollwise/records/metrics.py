@@ -18,11 +18,7 @@ def metrics_line(metrics: Row) -> str:
 
 
 def read_lines(path: Path) -> list[Row]:
-    """Read a file that has a JSON object on each line.
-
-    Raises:
-        RunError: It cannot be read, or a line is broken.
-    """
+    """Read a file that has a JSON object on each line; `RunError` names what is broken."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
@@ -31,11 +27,7 @@ def read_lines(path: Path) -> list[Row]:
 
 
 def parse_line(line: str, place: str) -> Row:
-    """Read a line; `place` says in an error where it is.
-
-    Raises:
-        RunError: It is broken.
-    """
+    """Read a line; `RunError` says that the line at this `place` is broken."""
     try:
         row: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -51,9 +43,7 @@ def missing_steps(found: Sequence[int], last: int) -> str:
     if sorted(found) == list(range(last + 1)) != list(found):
         return "its lines are not in order"
     spans: list[list[int]] = []
-    for step in range(last + 1):
-        if counts[step] == 1:
-            continue
+    for step in (step for step in range(last + 1) if counts[step] != 1):
         if spans and spans[-1][1] == step - 1:
             spans[-1][1] = step
         else:

@@ -16,7 +16,8 @@ ROWS = 1024
 class StepFiles:
     """Rows of the steps of a run, in the files `part-00000.parquet` and so on of a folder.
 
-    What is added takes memory and time for the newest file alone, however long the run is.
+    What is added takes memory and time for the newest file alone, however long the run is. A file
+    that is broken, or cannot be written, is a `RunError`.
 
     Args:
         folder: Made when something is written.
@@ -33,23 +34,13 @@ class StepFiles:
         return sorted(self.folder.glob("part-*.parquet"), key=_number)
 
     def keep(self, rows: Iterable[Row]) -> None:
-        """Add rows, each with a `step`; a full file is written.
-
-        Raises:
-            RunError: It could not be written.
-        """
+        """Add rows, each with a `step`; a full file is written."""
         self._kept.extend(rows)
         if len(self._kept) >= self.rows:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is kept into the newest file, or into another if that is full.
-
-        The file is written completely or not at all.
-
-        Raises:
-            RunError: It could not be written, or the newest cannot be read.
-        """
+        """Write what is kept into the newest file, or into another if that is full."""
         import pyarrow as pa
 
         if not self._kept:
@@ -69,9 +60,6 @@ class StepFiles:
 
         Args:
             newest: So many rows at least, the newest, are wanted; by default all.
-
-        Raises:
-            RunError: A file is broken.
         """
         import pyarrow as pa
 
@@ -83,11 +71,7 @@ class StepFiles:
         return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
     def count(self) -> int:
-        """Count the rows that are written.
-
-        Raises:
-            RunError: A file is broken.
-        """
+        """Count the rows that are written."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -101,11 +85,7 @@ class StepFiles:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def discard_after(self, step: int) -> None:
-        """Remove the rows of later steps, and what was left half written.
-
-        Raises:
-            RunError: A file cannot be read or rewritten.
-        """
+        """Remove the rows of later steps, and what was left half written."""
         import pyarrow.compute as pc
 
         for path in self.folder.glob(".part-*.partial"):

@@ -15,11 +15,7 @@ def refuse_changes(
 ) -> None:
     """Refuse to resume in the folder `path` with other settings than those recorded there.
 
-    Args:
-        path: The folder.
-        before: The recorded settings.
-        now: The settings to resume with.
-        changeable: Settings that may differ, by the start of their names.
+    Settings whose names begin with one of `changeable` may differ.
 
     Raises:
         ConfigError: A setting differs; the message names it and both values.

@@ -13,13 +13,7 @@ from rollwise.prompts import PromptSampler
 
 
 def save_sampler(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
-    """Write a prompt sampler's state as `sampler.safetensors` and `state.json`.
-
-    Args:
-        folder: An existing folder.
-        sampler: The prompt sampler.
-        progress: Further values for `state.json`.
-    """
+    """Write a sampler's state as `sampler.safetensors` and, with `progress`, `state.json`."""
     held = sampler.state_dict()
     arrays = {k: np.ascontiguousarray(v) for k, v in held.items() if isinstance(v, np.ndarray)}
     scalars = {k: v for k, v in held.items() if k not in arrays}

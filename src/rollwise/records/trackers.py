@@ -24,12 +24,7 @@ class Trackers:
         self._trackers: list[Any] = []
 
     def start(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Start the trackers.
-
-        Args:
-            folder: The run's folder, for trackers that write files.
-            config: All settings, shown beside the metrics.
-        """
+        """Start the trackers in a run's folder; they show its settings beside the metrics."""
         settings = {k: str(v) for k, v in flatten(config, "/").items()}
         for kind in self._kinds:
             options = {"logging_dir": folder} if kind.requires_logging_directory else {}

@@ -15,14 +15,14 @@ from rollwise.engines.simulated import LengthModel, Lengths, SimulatedEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
-from rollwise.simulate.steps import Figures, StepFigures, summarise, take_steps
-from rollwise.tasks.pass_rates import (
+from rollwise.simulate.pass_rates import (
     RatedPrompt,
     read_pass_rates,
     resample_pass_rates,
     spread_pass_rates,
 )
-from rollwise.tasks.recorded import rated, read_recorded
+from rollwise.simulate.recorded import rated, read_recorded
+from rollwise.simulate.steps import Figures, StepFigures, summarise, take_steps
 
 SIGMA = 0.7
 """Of the logarithm of lengths, if it is not given."""

@@ -14,10 +14,10 @@ from rollwise.config.step import step_recipe
 from rollwise.engines.recorded import Recorded, ReplayEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
+from rollwise.simulate.recorded import RecordedPrompt, rated
 from rollwise.simulate.steps import PER_TOKENS, StepFigures, summarise, take_steps
 from rollwise.statistics import Estimate
 from rollwise.step import Step
-from rollwise.tasks.recorded import RecordedPrompt, rated
 
 Order = Literal["resampled", "recorded"]
 WhenOut = Literal["end", "replace"]

@@ -12,10 +12,10 @@ from rollwise.config.step import make_sampler
 from rollwise.engines.simulated import SimulatedEngine, simulate
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
+from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.statistics import Estimate
 from rollwise.step import Step, StepRecipe, take_step
 from rollwise.tasks.columns import smoothed
-from rollwise.tasks.pass_rates import RatedPrompt
 
 PER_TOKENS = {"signal_per_1000_tokens": ("tokens", 1000.0)}
 PRICES = PER_TOKENS | {"signal_per_second": ("seconds", 1.0)}

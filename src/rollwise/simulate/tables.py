@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from rollwise.simulate.recorded import RecordedPrompt
 from rollwise.simulate.replaying import ReplayedMethod
 from rollwise.simulate.steps import Figures, Mean
 from rollwise.statistics import Estimate
-from rollwise.tasks.recorded import RecordedPrompt
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows. An interval is in a line of its own, below its value."""

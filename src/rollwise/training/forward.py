@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from rollwise.engines.attention import sharing_weights
+from rollwise.engines.attention import ATTENTION, sharing_weights
 from rollwise.step.groups import Example
 from rollwise.training.logprobs import chunk_of, head_of, of_logits, token_logprobs
 from rollwise.training.micro_batches import pad
-from rollwise.training.packing import PACKED, can_pack, pack
+from rollwise.training.packing import can_pack, pack
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Forward:
 
     def __init__(self, model: PreTrainedModel, temperature: float, packed: bool) -> None:
         self.temperature, self.packed = temperature, packed and can_pack(model)
-        self.model = sharing_weights(model, PACKED if self.packed else None)
+        self.model = sharing_weights(model, ATTENTION if self.packed else None)
         self._head, self._chunk = head_of(self.model), chunk_of(self.model)
         self._head_is_known: bool | None = None
         self._states = threading.local()  # threads each run a micro-batch

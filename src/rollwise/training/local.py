@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from rollwise.config import TrainConfig
-from rollwise.engines import Engine
+from rollwise.engines import ENGINES, Engine
 from rollwise.errors import ConfigError
 from rollwise.models.building import needs_model, open_engine
 from rollwise.models.loading import for_sampling, load_model
@@ -27,7 +27,7 @@ class LocalBackend:
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
         if not config.engine.make().can_train:
             raise ConfigError(
-                "`engine.type` must be `transformers` or `vllm` to train: the engine "
+                f"`engine.type` must be {_engines_that_train()} to train: the engine "
                 f"`{config.engine.type}` cannot take the learner's weights"
             )
         torch.manual_seed(config.seed)  # new adapters draw their weights from it
@@ -50,3 +50,7 @@ class LocalBackend:
         if not self._needs_model:  # a resumed run has other weights than the model it started from
             engine.load_weights(self.learner.weights())
         return engine
+
+
+def _engines_that_train() -> str:
+    return " or ".join(f"`{name}`" for name, engine in ENGINES.items() if engine.can_train)

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from torch import Tensor
+from transformers import PreTrainedModel
 
-from rollwise.engines.attention import causal_attention
-from rollwise.errors import ModelError
+from rollwise.engines.attention import LayerInputs, causal_attention
 from rollwise.step.groups import Example
 from rollwise.training.micro_batches import Batch, drawn_indices
 
@@ -32,9 +31,6 @@ def _find_kernel() -> Any:
 
 varlen_attn = _find_kernel()
 
-PACKED = "rollwise_packed"
-"""The name of this attention in `transformers`; it needs no masks, because lengths suffice."""
-
 KNOWN = frozenset(
     {
         "GraniteForCausalLM",
@@ -51,7 +47,7 @@ KNOWN = frozenset(
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the responses of a packed row are.
+    """Where the responses of a packed row are, and causal attention within each of them.
 
     Attributes:
         lengths: Tokens of each response with its prompt; their sum is the length of the row.
@@ -72,35 +68,35 @@ class Segments:
         """The lengths, shape (R,)."""
         return torch.tensor(self.lengths, device=self.device)
 
+    def attend(self, inputs: LayerInputs) -> Tensor:
+        """Attend from each token to those before it in its segment."""
+        sets = inputs.query, inputs.key, inputs.value
+        if (precision := _kernel_precision(inputs.query)) is not None:
+            query, key, value = (s.to(precision) for s in sets)
+            return self._attend_by_kernel(query, key, value, inputs)
+        parts = zip(*(s.split(self.lengths, dim=2) for s in sets), strict=True)
+        found = [
+            causal_attention(inputs._replace(query=query, key=key, value=value))
+            for query, key, value in parts
+        ]
+        return torch.cat(found, dim=2)
 
-def _attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    segments: Segments | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
-    """The attention function that `transformers` calls: within each segment, causal."""
-    strange = [n for n in ("softcap", "s_aux", "position_bias") if others.get(n) is not None]
-    if segments is None or attention_mask is not None or strange:
-        raise ModelError(
-            f"learner.packed: the attention of {type(module).__name__} needs "
-            f"{', '.join(strange) or 'a mask of its own'}; set learner.packed to false"
+    def _attend_by_kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, inputs: LayerInputs
+    ) -> Tensor:
+        """Attend by flash attention for segments of various lengths."""
+        longest, window = max(self.lengths), inputs.window
+        found: Tensor = varlen_attn(
+            *(states[0].transpose(0, 1) for states in (query, key, value)),
+            self.ends,
+            self.ends,
+            longest,
+            longest,
+            scale=inputs.scale,
+            window_size=(-1 if window is None else window - 1, 0),
+            enable_gqa=query.shape[1] != key.shape[1],
         )
-    if (precision := _kernel_precision(query)) is not None:
-        query, key, value = (states.to(precision) for states in (query, key, value))
-        return _by_kernel(query, key, value, scaling, sliding_window, segments), None
-    queries, keys, values = (s.split(segments.lengths, dim=2) for s in (query, key, value))
-    parts = zip(queries, keys, values, strict=True)
-    found = [causal_attention(q, k, v, scaling, sliding_window) for q, k, v in parts]
-    return torch.cat(found, dim=2).transpose(1, 2), None
-
-
-AttentionInterface.register(PACKED, _attention)
+        return found.transpose(0, 1)[None]
 
 
 def _kernel_precision(query: Tensor) -> torch.dtype | None:
@@ -122,29 +118,6 @@ def _has_kernel(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def _by_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float | None,
-    window: int | None,
-    segments: Segments,
-) -> Tensor:
-    """Attend by flash attention for segments of various lengths, shape (1, T, heads, head size)."""
-    longest = max(segments.lengths)
-    found: Tensor = varlen_attn(
-        *(states[0].transpose(0, 1) for states in (query, key, value)),
-        segments.ends,
-        segments.ends,
-        longest,
-        longest,
-        scale=scale,
-        window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
-    return found[None]
-
-
 def can_pack(model: PreTrainedModel) -> bool:
     """Say whether a model's own code is known to keep the responses of a packed row apart."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model  # of adapters
@@ -161,6 +134,6 @@ def pack(examples: Sequence[Example], device: torch.device) -> Batch:
     inputs = {
         "input_ids": ids[None],
         "position_ids": torch.from_numpy(positions).to(device)[None],
-        "segments": Segments(tuple(lengths.tolist()), device),
+        "own_attention": Segments(tuple(lengths.tolist()), device),
     }
     return Batch(inputs, chosen - 1, ids[chosen])

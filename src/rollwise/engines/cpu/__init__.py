@@ -6,13 +6,9 @@ applies to a model.
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import torch
 from transformers import PreTrainedModel
-
-if TYPE_CHECKING:
-    from rollwise.engines.cpu.pages import PagedCache
 
 
 def is_compiled(model: PreTrainedModel) -> bool:
@@ -22,13 +18,6 @@ def is_compiled(model: PreTrainedModel) -> bool:
         and all(parameter.dtype == torch.float32 for parameter in model.parameters())
         and find_spec("numba") is not None
     )
-
-
-def paged_cache(slots: int) -> "PagedCache":
-    """Make the KV cache for a compiled model."""
-    from rollwise.engines.cpu.pages import PagedCache  # Numba takes long to import
-
-    return PagedCache(slots)
 
 
 def core_share(device: torch.device) -> int:

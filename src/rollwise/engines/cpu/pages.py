@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rollwise.engines.attention import LayerInputs
 from rollwise.engines.cpu.kernels import PAGE, paged_attention
 
 Ids = NDArray[np.int64]
@@ -18,17 +19,11 @@ FEWEST_PAGES = 64
 
 @dataclass
 class _SharedPrompt:
-    """The pages of a prompt, for all responses to it.
+    """The pages of a prompt, for all responses to it."""
 
-    Attributes:
-        prefix: The keys and values on them; while it is kept here, its id stays unique.
-        pages: Their numbers.
-        readers: The number of slots that read them.
-    """
-
-    prefix: Tensor
+    prefix: Tensor  # the keys and values on them; while it is kept here, its id stays unique
     pages: Ids
-    readers: int = 0
+    readers: int = 0  # the number of slots that read them
 
 
 class PagedCache:
@@ -36,9 +31,6 @@ class PagedCache:
 
     They are stored in pages, as in vLLM (Kwon et al. 2023, section 4.1): nothing is moved or padded
     as responses grow, and responses to one prompt read its keys and values from the same pages.
-
-    Args:
-        count: Slots.
 
     Attributes:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).
@@ -137,40 +129,25 @@ class PagedCache:
 
 @dataclass(frozen=True)
 class PagedStep:
-    """Attention of one new token a row to all tokens of its row.
+    """Attention of one new token a row to all tokens of its row (see `paged_attention`)."""
 
-    Attributes:
-        store: Keys and values, shape (layers, 2, pages, PAGE, key-value heads, head size).
-        tables: Pages of each row, shape (B, most pages).
-        prompts: Tokens of each row's prompt, shape (B,).
-        lengths: Tokens of each row before the new one, shape (B,).
-    """
-
-    store: Floats
+    store: Floats  # shape (layers, 2, pages, PAGE, key-value heads, head size)
     tables: Ids
     prompts: Ids
     lengths: Ids
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float | None,
-        window: int | None,
-    ) -> Tensor:
+    def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend to the new tokens, which are stored, and to those before them."""
+        layer, query, key, value, scale, window = inputs
         found = torch.empty(query.shape)
-        size = query.shape[3]
-        paged_attention(size)(
+        paged_attention(query.shape[3])(
             *(x.squeeze(2).contiguous().numpy() for x in (query, key, value)),
             *self.store[layer],
             self.tables,
             self.prompts,
             self.lengths,
             np.iinfo(np.int64).max // 2 if window is None else window,
-            np.float32(size**-0.5 if scale is None else scale),
+            np.float32(scale),
             found.squeeze(2).numpy(),
         )
         return found

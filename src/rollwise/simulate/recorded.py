@@ -10,7 +10,7 @@ import numpy as np
 
 from rollwise.engines.recorded import Recorded
 from rollwise.errors import DataError, one_line
-from rollwise.tasks.pass_rates import RatedPrompt
+from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.tasks.readers import level_of
 from rollwise.tasks.tables import Row, Table, read_table
 

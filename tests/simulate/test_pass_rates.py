@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollwise.errors import DataError
-from rollwise.tasks.pass_rates import (
+from rollwise.simulate.pass_rates import (
     RatedPrompt,
     read_pass_rates,
     resample_pass_rates,

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollwise.errors import DataError
-from rollwise.tasks.recorded import read_recorded
+from rollwise.simulate.recorded import read_recorded
 
 WIDE = [
     {"key": "a", "rewards": [1, 0, 0.5], "lengths": [4, 5, 6], "level": "Level 3"},

@@ -1,0 +1,114 @@
+"""Draw where single responses gain: the gain over the best rival against groups without variance.
+
+    python benchmarks/study_map.py        # writes docs/images/study_map.svg
+
+For each problem set that is recorded: the held-out accuracy of `rollwise train`'s default at the
+end, less that of the rival with the best mean over the same seeds, with a 95 % interval (Student's
+t over paired seeds); against the share of groups of four responses that have no variance before
+training. That share is measured by 16 responses to each training problem, once, and kept in
+study/start.json.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pyarrow.parquet as pq
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from problem_sets import PROBLEM_SETS, settings_of
+from rich.console import Console
+from rich.table import Table
+from scipy import special
+from study import STUDY, slug
+from study_figure import COLORS, IMAGES, STYLE, curves_of, write_svg
+
+from rollwise.records import flatten
+from rollwise.statistics.curves import Estimate, mean_over_seeds
+
+OURS = ("default of rollwise train", "single by belief and worth")
+START = STUDY / "start.json"
+SAMPLES, GROUP = 16, 4
+
+
+def zero_variance_share(problems: str) -> float:
+    """Measure the share of groups of four that are all correct or all incorrect.
+
+    With c of n responses correct, C(c, 4)/C(n, 4) + C(n − c, 4)/C(n, 4) is unbiased.
+    """
+    settings = flatten(settings_of(problems, STUDY / "problems"), ".")
+    settings.pop("data.heldout", None)
+    if source := settings.pop("data.train", None):
+        settings["data.sources"] = source
+    with tempfile.TemporaryDirectory() as folder:
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        command = [sys.executable, "-m", "rollwise", "prepare", *options, "--output", folder]
+        command += ["--samples", str(SAMPLES)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        rates = pq.read_table(Path(folder) / "prepared.parquet")["pass_rate"].to_numpy()
+    correct = np.round(rates * SAMPLES)
+    same = special.comb(correct, GROUP) + special.comb(SAMPLES - correct, GROUP)
+    return float(np.mean(same / special.comb(SAMPLES, GROUP)))
+
+
+def shares_of(sets: list[str]) -> dict[str, float]:
+    """Return the share of each set; measure those that are not known."""
+    known: dict[str, float] = json.loads(START.read_text()) if START.exists() else {}
+    for problems in sets:
+        if problems not in known:
+            known[problems] = round(zero_variance_share(problems), 4)
+            START.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    return known
+
+
+def gain_on(problems: str) -> tuple[str, int, Estimate]:
+    """Return the best rival, the number of seeds, and what our default gains over it."""
+    ends = {
+        method: [float(curve.accuracy[-1]) for curve in curves]
+        for method, curves in curves_of(problems).items()
+    }
+    ours = ends[OURS[0]]
+    rivals: Mapping[str, list[float]] = {
+        method: scores
+        for method, scores in ends.items()
+        if method not in OURS and len(scores) >= min(3, len(ours))
+    }
+    best = max(rivals, key=lambda method: float(np.mean(rivals[method][:3])))
+    seeds = min(len(ours), len(rivals[best]))
+    pairs = zip(ours[:seeds], rivals[best][:seeds], strict=True)
+    return best, seeds, mean_over_seeds(a - b for a, b in pairs)
+
+
+def main() -> None:
+    """Print the table, draw the figure, and print one line of JSON."""
+    sets = [name for name in PROBLEM_SETS if (STUDY / slug(name) / "curves.jsonl").exists()]
+    shares, results = shares_of(sets), {}
+    table = Table("set", "groups without variance", "best rival", "seeds", "gain")
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        axes.axhline(0.0, color="#888", linewidth=1, linestyle="--")
+        for problems in sets:
+            best, seeds, gain = gain_on(problems)
+            share = shares[problems]
+            results[problems] = vars(gain) | {"zero_variance": share}
+            interval = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+            table.add_row(problems, f"{share:.2f}", best, str(seeds), interval)
+            error = [[gain.value - gain.low], [gain.high - gain.value]]
+            axes.errorbar(share, gain.value, error, fmt="o", color=COLORS[0], capsize=2)
+            axes.annotate(problems, (share, gain.value), xytext=(5, 5), textcoords="offset points")
+        axes.set_xlabel("groups of four without variance before training")
+        axes.set_ylabel("gain in held-out avg@4\nover the best rival")
+        write_svg(figure, IMAGES / "study_map.svg", "Gain of single responses by problem set")
+    Console().print(table)
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

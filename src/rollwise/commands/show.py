@@ -1,0 +1,120 @@
+"""What commands show and write: progress, sentences, and tables for 80 columns and in Markdown."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from rollwise.config import TrainConfig
+from rollwise.files import write_text
+from rollwise.reports.facts import method
+from rollwise.reports.page import PlainTable, shown
+from rollwise.statistics import Estimate
+
+
+@contextmanager
+def progress(
+    console: Console, name: str, total: int, unit: str = ""
+) -> Iterator[Callable[..., None]]:
+    """Show a progress bar; yields a function to call with how many more things are done, or 1.
+
+    Args:
+        console: Where to show it.
+        name: What is under way.
+        total: How many things there are.
+        unit: What they are called, to print a line for each call where there is no terminal.
+    """
+    bar = Progress(
+        TextColumn("{task.description}"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=None),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        expand=True,
+        disable=not console.is_terminal,
+    )
+    task, done = bar.add_task(escape(name), total=total), 0.0
+
+    def advance(count: float = 1) -> None:
+        nonlocal done
+        done += count
+        bar.update(task, completed=done)
+        if unit and not console.is_terminal:
+            console.print(f"{escape(name)}: {done:,.0f} of {total:,} {unit}")
+
+    with bar:
+        yield advance
+
+
+def interval(
+    estimate: Estimate | Mapping[str, float],
+    digits: int = 3,
+    sign: str = "",
+    separator: str = "\n",
+) -> str:
+    """Show an estimate and its 95 % interval."""
+    ends = estimate if isinstance(estimate, Mapping) else vars(estimate)
+    value, low, high = (f"{ends[part]:{sign}.{digits}f}" for part in ("value", "low", "high"))
+    return f"{value}{separator}[{low}, {high}]"
+
+
+def methods_in_words(methods: Mapping[str, TrainConfig]) -> list[str]:
+    """Say in a line each what a method's settings come to, defaults included."""
+    return [f"{name}: {method(own.model_dump(mode='json'))}" for name, own in methods.items()]
+
+
+def say(console: Console, sentences: Iterable[str]) -> None:
+    """Print sentences with names from outside."""
+    for sentence in sentences:
+        console.print(escape(sentence), highlight=False)
+
+
+def show(console: Console, tables: Iterable[PlainTable]) -> None:
+    """Print tables whose first column is a name."""
+    for title, header, rows in tables:
+        table = Table(title=escape(shown(title)), title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column(header[0], overflow="fold")
+        for name in header[1:]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(escape(shown(cell)) for cell in row))
+        console.print(table)
+
+
+def write_markdown(
+    path: Path, tables: Iterable[PlainTable], sentences: Iterable[str], first: Iterable[str] = ()
+) -> None:
+    """Write the same tables between sentences that go first and those that follow."""
+    parts = [*first, *(_markdown(*table) for table in tables), *sentences]
+    write_text(path, "\n\n".join(parts) + "\n")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write figures for other programs."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table for other programs."""
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([header, *rows])
+    write_text(path, table.getvalue())
+
+
+def _markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
+    return "\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)])
+
+
+def _one_line(cell: str) -> str:
+    return shown(cell).replace("|", "\\|").replace("\n", " ")
