@@ -78,18 +78,18 @@ def test_schedules(schedule):
     check_schedule(schedule)
 
 
+OBJECTIVE_KINDS = [*(kind() for kind in OBJECTIVES.values()), GRPO(scale_by_std=True)]
+
+
 @pytest.mark.parametrize(
-    "objective",
-    [*(kind() for kind in OBJECTIVES.values()), GRPO(scale_by_std=True), Reference(True)],
-    ids=repr,
+    ("check", "plugin"),
+    [
+        *((check_objective, plugin) for plugin in [*OBJECTIVE_KINDS, Reference(True)]),
+        *((check_allocation, kind()) for kind in ALLOCATIONS.values()),
+    ],
 )
-def test_objectives(objective):
-    check_objective(objective)
-
-
-@pytest.mark.parametrize("allocation", [kind() for kind in ALLOCATIONS.values()], ids=repr)
-def test_allocations(allocation):
-    check_allocation(allocation)
+def test_objectives_and_allocations(check, plugin):
+    check(plugin)
 
 
 def test_what_is_registered_says_what_it_is():
@@ -172,24 +172,6 @@ class Unpicklable(SatisfiedAlone):
         self.rule = lambda: None
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        (NumbersForArrays(), "keep the arrays' shape"),
-        (OtherForArrays(), r"satisfied\(2, 0\) is False"),
-        (GivesUpTheBest(), "must not prefer better chances"),
-        (Forgets(), r"satisfied\(0, 0\) must be True or False, got None"),
-        (Divides(), r"satisfied\(0, 0\) divides by zero"),
-        (OfSampleDeviation(), r"satisfied_by\(\[0.0\]\) computes a value that is not finite"),
-        (NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen=True\)`"),
-        (Unpicklable(), "must be picklable"),
-    ],
-)
-def test_wrong_exit_rules_are_found_out(rule, message):
-    with pytest.raises(AssertionError, match=message):
-        check_exit_rule(rule)
-
-
 @dataclass(frozen=True)
 class ExactlyFive(ExitRule):
     def satisfied(self, positives, negatives):
@@ -234,15 +216,6 @@ class IdleStream(Streamed):
         return Idle()
 
 
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [(GreedyStream(8), "were surplus"), (IdleStream(8), "no draw is handed out")],
-)
-def test_wrong_schedules_are_found_out(schedule, message):
-    with pytest.raises(AssertionError, match=message):
-        check_schedule(schedule)
-
-
 @dataclass(frozen=True)
 class OfTheWholePool(Objective):
     def advantages(self, pool, group):
@@ -262,25 +235,35 @@ class InPlace(Objective):
         return group.rewards
 
 
-@pytest.mark.parametrize(
-    ("objective", "message"),
-    [
-        (OfTheWholePool(), r"shape \(4,\), got \(12,\)"),
-        (Uncentred(), "all 0.0 must give 0"),
-        (InPlace(), "group's rewards were changed"),
-    ],
-)
-def test_wrong_objectives_are_found_out(objective, message):
-    with pytest.raises(AssertionError, match=message):
-        check_objective(objective)
-
-
 @dataclass(frozen=True)
 class TooMany(Estimated):
     def counts(self, pass_rates):
         return super().counts(pass_rates) + self.maximum
 
 
-def test_wrong_allocations_are_found_out():
-    with pytest.raises(AssertionError, match="at most 32"):
-        check_allocation(TooMany())
+@pytest.mark.parametrize(
+    ("check", "plugin", "message"),
+    [
+        (check_exit_rule, NumbersForArrays(), "keep the arrays' shape"),
+        (check_exit_rule, OtherForArrays(), r"satisfied\(2, 0\) is False"),
+        (check_exit_rule, GivesUpTheBest(), "must not prefer better chances"),
+        (check_exit_rule, Forgets(), r"satisfied\(0, 0\) must be True or False, got None"),
+        (check_exit_rule, Divides(), r"satisfied\(0, 0\) divides by zero"),
+        (
+            check_exit_rule,
+            OfSampleDeviation(),
+            "computes a value that is not finite",
+        ),
+        (check_exit_rule, NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen="),
+        (check_exit_rule, Unpicklable(), "must be picklable"),
+        (check_schedule, GreedyStream(8), "were surplus"),
+        (check_schedule, IdleStream(8), "no draw is handed out"),
+        (check_objective, OfTheWholePool(), r"shape \(4,\), got \(12,\)"),
+        (check_objective, Uncentred(), "all 0.0 must give 0"),
+        (check_objective, InPlace(), "group's rewards were changed"),
+        (check_allocation, TooMany(), "at most 32"),
+    ],
+)
+def test_wrong_plugins_are_found_out(check, plugin, message):
+    with pytest.raises(AssertionError, match=message):
+        check(plugin)

@@ -22,8 +22,7 @@ def shift_beliefs(pools: Iterable[Pool], weights: ArrayLike | None = None) -> No
 
     A policy that changed faster than was believed fails the expectations of all prompts alike. All
     advantages of the step then have the same sign and push all its responses one way, which can
-    change the policy further: a batch that did worse than expected makes all that was drawn less
-    likely, whatever it was. A loss that averages over tokens is balanced where the advantages of
+    change the policy further. A loss that averages over tokens is balanced where the advantages of
     all tokens are, for the incorrect responses are often the long ones.
 
     With m_i the expected pass rate of prompt i, k_i correct of its N_i responses, and w_i its
@@ -54,10 +53,7 @@ def shift_beliefs(pools: Iterable[Pool], weights: ArrayLike | None = None) -> No
 
 
 def shifted_prior(pool: Pool) -> tuple[float, float]:
-    """Return α and β of what is believed of a pool's prompt, moved by its `shift`.
-
-    The strength α + β stays.
-    """
+    """Return α and β of a pool's belief, moved by its `shift`; the strength α + β stays."""
     alpha, beta = pool.prior or (1.0, 1.0)
     ratio = beta / alpha * np.exp(-pool.shift)  # (1 − m)/m
     return (alpha + beta) / (1 + ratio), (alpha + beta) * ratio / (1 + ratio)
@@ -71,13 +67,7 @@ def belief_baseline(pool: Pool) -> Floats:
     stopped because of what it had drawn, from the earlier ones alone: b_i = (α + Σ_{j<i} r_j)/(α +
     β + i − 1), for the i-th draw. The terms (r_i − b_i)·∇log π_i − ∇p are then martingale
     differences, so that their sum over a pool is E[N]·∇p in expectation, whatever the stopping rule
-    (Wald's identity).
-
-    Args:
-        pool: With a prior, α and β.
-
-    Returns:
-        Shape (N,), in draw order.
+    (Wald's identity). The result is in draw order, shape (N,).
     """
     alpha, beta = shifted_prior(pool)
     correct = pool.correct.astype(float)
@@ -90,10 +80,7 @@ def belief_baseline(pool: Pool) -> Floats:
 
 
 def share_of_draws(pool: Pool) -> float:
-    """1 / E[N] under the belief, relative to a prompt that needs the fewest draws; 1 if fixed.
-
-    With it, all prompts weigh the same in expectation, whatever the number of their draws.
-    """
+    """1 / E[N] under the belief, relative to the fewest draws, by which all prompts weigh alike."""
     if pool.stopping is None:
         return 1.0
     return float(pool.stopping.certain_need[0, 0] / pool.stopping.expected_need[0, 0])

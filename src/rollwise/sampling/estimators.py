@@ -77,12 +77,8 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
     """Look up the unbiased estimates of p and p(1 − p) that a pool gives.
 
-    Returns:
-        Both; None at counts that its stopping cannot reach, as after a lost draw.
-
-    Raises:
-        ValueError: The pool does not know its stopping, has outgrown its budget, or stopped by a
-            rule that looks at rewards.
+    None at counts that its stopping cannot reach, as after a lost draw. A `ValueError` if the pool
+    does not know its stopping, has outgrown its budget, or stopped by a rule that looks at rewards.
     """
     stopping = pool.stopping
     if stopping is None:

@@ -54,10 +54,7 @@ class ExitRule(ABC):
 
         Args:
             chance: The probability that the rule will be satisfied within the prompt's budget; a
-                float, or an array of floats.
-
-        Returns:
-            A bool for a float, a boolean array of the same shape for an array.
+                float, or an array, for which an array of the same shape is returned.
         """
         return np.zeros(np.shape(chance), dtype=bool)[()]
 
@@ -222,10 +219,8 @@ def where_satisfied(
 ) -> NDArray[np.bool_]:
     """Say of each pair of counts whether a rule is satisfied; arrays of one shape.
 
-    A rule that is for single counts alone is asked about one pair after another.
-
-    Raises:
-        PluginError: A rule of the user's raised an error, or did not return booleans.
+    A rule that is for single counts alone is asked about one pair after another. A `PluginError`
+    names a rule of the user's that raised an error, or did not return booleans.
     """
     try:
         with calling(_inner(rule), "satisfied"):

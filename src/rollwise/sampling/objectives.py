@@ -268,9 +268,8 @@ def make_objective(
     """Make the objective of a name; an instance is returned as it is.
 
     Raises:
-        ValueError: An unknown name, way of estimating or baseline; `scale_by_std` for an objective
-            that subtracts no mean; `unbiased` or `belief` for one that is no function of the pass
-            rate; any of them beside an instance, which has settings of its own.
+        ValueError: An unknown name, or a setting that the objective does not have; any beside an
+            instance, which has settings of its own.
     """
     one_of("estimates", estimates, get_args(EstimateMethod))
     one_of("baseline", baseline, get_args(Baseline))
@@ -328,11 +327,7 @@ def advantages(
 
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
-    """Ask an objective for the advantages of a group, shape (k,).
-
-    Raises:
-        PluginError: One of the user's raised an error, or did not return k finite numbers.
-    """
+    """Ask an objective for advantages, shape (k,); a `PluginError` if a user's does not answer."""
     with calling(objective, "advantages"):
         values: Any = objective.advantages(pool, group)
     shape = group.rewards.shape

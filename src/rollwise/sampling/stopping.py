@@ -105,9 +105,9 @@ class Stopping:
         return np.maximum(least, self._may_go_on).astype(int)
 
     def worthwhile(self, probability: float) -> NDArray[np.int64]:
-        """How many more draws are each needed with at least `probability`, shape (B + 1, B + 1).
+        """How many more draws are each needed with at least `probability`; at least `certain_need`.
 
-        A draw is needed if sampling has not stopped before it. At least `certain_need`.
+        A draw is needed if sampling has not stopped before it.
         """
         goes_on = np.where(self.stops, 0.0, 1.0)
         needed, count = goes_on.copy(), np.zeros(goes_on.shape, dtype=int)
@@ -168,11 +168,7 @@ class Stopping:
         return (alpha + self._positives) / (alpha + beta + self._drawn)
 
     def _backward(self, values: Floats, known: Bools, combine: Combine) -> Floats:
-        """Fill in what is not `known`, from the budget's end to the start.
-
-        Each value is combined from the probability of a correct response, and the values after a
-        correct and after an incorrect one.
-        """
+        """Fill in what is not `known`, from the budget's end, by the values after one more draw."""
         values = values.copy()
         for drawn in range(self.budget - 1, -1, -1):
             up = np.arange(drawn + 1)

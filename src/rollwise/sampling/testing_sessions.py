@@ -37,12 +37,13 @@ def check_schedule(schedule: Schedule) -> None:
 
 def check_value(plugin: Any) -> None:
     """Check that it can be sent to another process and stays equal to itself."""
-    name = type(plugin).__name__
+    kind: Any = type(plugin)
+    name = kind.__name__
     try:
         copy = pickle.loads(pickle.dumps(plugin))
     except Exception as error:
         raise AssertionError(f"{name} must be picklable: {error}") from error
-    assert type(plugin).__repr__ is not object.__repr__, (
+    assert kind.__repr__ is not object.__repr__, (
         f"{name} is no dataclass: put `@dataclass(frozen=True)` above the class"
     )
     assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
