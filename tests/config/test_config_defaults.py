@@ -200,7 +200,7 @@ def test_with_a_baseline_by_belief_every_response_is_trained_on():
 def test_single_responses_need_a_baseline_by_belief(advantage):
     given = {"exit": {"type": "fixed_count", "samples": 1}, "advantage": advantage}
     with pytest.raises(
-        ConfigError, match=r"`exit` must draw .* set `advantage\.baseline` to `belief`"
+        ConfigError, match=r"`exit` must draw .* and `advantage\.baseline` = `belief`"
     ):
         make_config(given)
 
