@@ -61,13 +61,13 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     if data.heldout:
         heldout = _read(config, data.heldout, data.heldout_split, HELDOUT_SEED)
     elif data.train in BUILT_IN_NAMES:
-        heldout = _make(config, count, HELDOUT_SEED)
+        heldout = make_built_in(data, count, HELDOUT_SEED)
     else:
         return _set_apart(_read(config, data.train, data.split, config.seed), count)
     keys = frozenset(problem.key for problem in heldout)
     heldout = heldout[:count]
     if data.train in BUILT_IN_NAMES:
-        return _make(config, data.problems, config.seed, keys), heldout
+        return make_built_in(data, data.problems, config.seed, keys), heldout
     problems = _read(config, data.train, data.split, config.seed)
     train = [problem for problem in problems if problem.key not in keys]
     if len(train) < len(problems):
@@ -80,18 +80,12 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
 
 def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
     if source in BUILT_IN_NAMES:
-        return _make(config, config.evaluation.problems, seed)
+        return make_built_in(config.data, config.evaluation.problems, seed)
     found = read_source(source, config.data, split, config.belief.features or ())
     log.info("%s: %s", source, found.describe())
     if not found.problems:
         raise DataError(f"{source} holds no problem that can be used: {found.describe()}")
     return found.problems
-
-
-def _make(
-    config: TrainConfig, count: int, seed: int, excluded: frozenset[str] = frozenset()
-) -> list[Problem]:
-    return make_built_in(config.data, count, seed, excluded)
 
 
 def _set_apart(problems: list[Problem], count: int) -> tuple[list[Problem], list[Problem]]:
