@@ -27,7 +27,7 @@ from rollwise.config import (
     TrainConfig,
     read_toml,
 )
-from rollwise.config.command_line import read_given, settings_help, split_settings
+from rollwise.config.command_line import Given, read_given, settings_help, split_settings
 from rollwise.errors import (
     ConfigError,
     RollwiseError,
@@ -96,9 +96,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
             parser.error(f"there is no command `{name}`; {hint}")
         return parser.parse_args(arguments)
-    words, given = [*arguments[1:]], []
+    words, given = list(arguments[1:]), Given()
     if COMMANDS[name].kind is not None:
-        options = COMMANDS[name].options | {"--help": {"action": "help"}}
+        options = {**COMMANDS[name].options, "--help": {"action": "help"}}
         try:
             words, given = split_settings(
                 words, {option: "action" not in how for option, how in options.items()}

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.cli import main
-from rollwise.commands import responses
+from rollwise.commands import compare_runs, responses
 from rollwise.engines import Completion, Engine, LostDraw
 
 # The models here are so small that a second thread for a matrix product only waits.
@@ -118,6 +118,12 @@ def say(capsys):
         return code, " ".join((shown.out + shown.err).split())
 
     return run
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Processes of runs are forked: they need not import torch again."""
+    monkeypatch.setattr(compare_runs, "START", "fork")
 
 
 class Killed(BaseException):

@@ -3,12 +3,9 @@
 import csv
 import json
 import re
-import tomllib
 
 import numpy as np
 import pytest
-
-from rollwise.config import CompareConfig, make_settings
 
 TOML = """
 seeds = 6
@@ -112,9 +109,3 @@ def test_what_is_wrong_with_a_replay_is_said(tmp_path, write, say, change, said)
     assert code == 2
     assert re.search(said, shown)
     assert not (tmp_path / "out").exists()
-
-
-def test_folders_and_rewards_exclude_each_other():
-    given = tomllib.loads(TOML) | {"folders": ["a"], "methods": {}}
-    with pytest.raises(Exception, match="either `rewards` to replay or `folders`"):
-        make_settings(CompareConfig, given)

@@ -51,7 +51,8 @@ def settle(
 
         # A run or a checkpoint stands for the model in it.
         model = config.model.model_copy(update={"path": find_model(config.model.path)})
-        config = config.model_copy(update={"model": model})
+        resolved: Any = config.model_copy(update={"model": model})
+        config = resolved
     if recorded and changeable is not None:
         before = make_settings(kind, recorded)
         refuse_changes(path, before.model_dump(), config.model_dump(), changeable)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +67,9 @@ def prepare(
     except KeyboardInterrupt as stop:
         return stopped("prepare", path, console, stop)
     responses = read_responses(path / "responses", MEASURED)
-    rates = PassRates.of(problems, responses, config.grading.positive_threshold)
-    chosen = PassRateRange.parse(config.selection.range).holds(rates.value) & (rates.drawn > 0)
+    rates = pass_rates(problems, responses, config.grading.positive_threshold)
+    within = PassRateRange.parse(config.selection.range).holds(rates["pass_rate"])
+    chosen = within & (rates["drawn"] > 0)
     summary = _summarise(config, counts, rates, chosen, responses)
     RunFolder(path).write_summary(summary)
     card = write_data_card(path, summary, config.model_dump(mode="json"))
@@ -135,45 +135,36 @@ def _verified(
     return left, len(solved)
 
 
-@dataclass(frozen=True, eq=False)
-class PassRates:
-    """Pass rates of P problems, measured by the responses to each; arrays of shape (P,).
+def pass_rates(
+    problems: Sequence[Problem], responses: Responses, threshold: float
+) -> dict[str, NDArray[Any]]:
+    """Measure the pass rates of P problems; a reward above the threshold is a correct response's.
 
-    Attributes:
-        drawn: Number of responses; where it is 0, because all draws were lost, the rest is NaN.
-        value: Share of the responses that is correct.
-        low: Lower end of the exact 95 % interval (Clopper and Pearson 1934).
-        high: Upper end of the interval.
+    Returns:
+        Columns of shape (P,): `pass_rate`, the ends of its exact 95 % interval (Clopper and Pearson
+        1934) `pass_rate_low` and `pass_rate_high`, NaN where all draws were lost; and `drawn`.
     """
-
-    drawn: NDArray[np.int64]
-    value: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, problems: Sequence[Problem], responses: Responses, threshold: float) -> "PassRates":
-        """Measure the pass rates; a reward above the threshold is that of a correct response."""
-        of_problems = [responses.rows.get(problem.key, []) for problem in problems]
-        drawn = np.array([len(rows) for rows in of_problems])
-        correct = np.array([sum(r["reward"] > threshold for r in rows) for rows in of_problems])
-        value = np.divide(correct, drawn, out=np.full(len(drawn), np.nan), where=drawn > 0)
-        return cls(drawn, value, *binomial_intervals(correct, drawn))
+    of_problems = [responses.rows.get(problem.key, []) for problem in problems]
+    drawn = np.array([len(rows) for rows in of_problems])
+    correct = np.array([sum(r["reward"] > threshold for r in rows) for rows in of_problems])
+    value = np.divide(correct, drawn, out=np.full(len(drawn), np.nan), where=drawn > 0)
+    low, high = binomial_intervals(correct, drawn)
+    return {"pass_rate": value, "pass_rate_low": low, "pass_rate_high": high, "drawn": drawn}
 
 
 def _summarise(
     config: PrepareConfig,
     counts: Mapping[str, int],
-    rates: PassRates,
+    rates: Mapping[str, NDArray[Any]],
     chosen: NDArray[np.bool_],
     responses: Responses,
 ) -> Row:
-    known = rates.value[rates.drawn > 0]
+    known = rates["pass_rate"][rates["drawn"] > 0]
     if not len(known):
         raise DataError("the engine lost all draws; the log says why")
     return {
         **counts,
-        "undrawn": int((rates.drawn == 0).sum()),
+        "undrawn": int((rates["drawn"] == 0).sum()),
         "out_of_range": int(len(known) - chosen.sum()),
         "chosen": int(chosen.sum()),
         "range": RANGES.get(config.selection.range, config.selection.range),
@@ -198,7 +189,7 @@ def _write_chosen(
     path: Path,
     config: PrepareConfig,
     problems: Sequence[Problem],
-    rates: PassRates,
+    rates: Mapping[str, NDArray[Any]],
     chosen: NDArray[np.bool_],
 ) -> None:
     """Write the chosen problems with their pass rates.
@@ -213,12 +204,6 @@ def _write_chosen(
             f"{path.parent / 'README.md'} shows how they are spread, and another range needs no "
             "new responses"
         )
-    columns = {
-        "pass_rate": rates.value,
-        "pass_rate_low": rates.low,
-        "pass_rate_high": rates.high,
-        "drawn": rates.drawn,
-    }
     left = [problem for problem, keep in zip(problems, chosen, strict=True) if keep]
-    measured = {name: values[chosen].tolist() for name, values in columns.items()}
+    measured = {name: values[chosen].tolist() for name, values in rates.items()}
     write_problems(path, left, config.grading.type, measured)

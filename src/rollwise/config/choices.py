@@ -86,10 +86,10 @@ class BeliefSection(Typed):
         columns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         own: Any = None,
     ) -> Belief | None:
-        """Build the belief; None stands for the sampler's own.
+        """Build the belief about so many prompts; None stands for the sampler's own.
 
         Args:
-            total: The number of prompts.
+            total: The number of prompts, P.
             columns: Name -> a value for each prompt, shape (P,).
             own: The class of belief that the prompt sampler brings.
 
@@ -160,14 +160,7 @@ class PromptSection(Typed):
         levels: Sequence[int | None],
         belief: Belief | None = None,
     ) -> PromptSampler:
-        """Build the sampler.
-
-        Args:
-            keys: The prompts.
-            seed: Of its random numbers.
-            levels: The labelled level of each prompt; only a curriculum looks at them.
-            belief: What it chooses by, for a sampler that takes one; by default its own.
-        """
+        """Build the sampler of these prompts, with their labelled levels and what it chooses by."""
         offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
         offered["belief"] = belief
         taken = inspect.signature(self.kind).parameters

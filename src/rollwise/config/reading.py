@@ -133,15 +133,18 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
 def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
     """Say that there is no such setting, or none of this kind, and what may have been meant."""
     names = setting_names(kind)
-    if is_plugin(of_kind):
-        section = key.partition(".")[0]
+    section, _, own = key.partition(".")
+    kinds = {}
+    if of_kind:
         tag = CHOICES[section].tag
-        kinds = sections_of(kind.model_fields[section].annotation)
-        [chosen_kind] = [each for each in kinds if each.model_fields[tag].default == of_kind]
-        own = ", ".join(f"`{section}.{name}`" for name in chosen_kind.model_fields if name != tag)
-        return f"there is no setting `{key}` of `{of_kind}`, which has {own or 'none'}"
+        for each in sections_of(kind.model_fields[section].annotation):
+            kinds[each.model_fields[tag].default] = each.model_fields.keys() - {tag}
+    if is_plugin(of_kind):
+        has = ", ".join(f"`{section}.{name}`" for name in sorted(kinds[of_kind])) or "none"
+        return f"there is no setting `{key}` of `{of_kind}`, which has {has}"
     if key in names:
-        return f"`{key}` is not a setting of type `{of_kind}`"
+        others = ", ".join(f"`{name}`" for name, fields in kinds.items() if own in fields)
+        return f"`{key}` is not a setting of type `{of_kind}`, but of {others}"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"there is no setting `{key}`{hint}"

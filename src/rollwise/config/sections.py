@@ -51,7 +51,7 @@ class Chosen(Section):
         return self.kind(**self.own())
 
     def _try(self) -> None:
-        """Make what is chosen once, so that it checks its settings."""
+        """Let what is chosen check its settings."""
         self.make()
 
     @model_validator(mode="after")
@@ -107,11 +107,7 @@ class Choice:
         return self.base.tag
 
     def sections(self, plugin: str = "", folder: str | None = None) -> Any:
-        """Return the type of a field that holds this section: any kind's.
-
-        Args:
-            plugin: A kind of the user's, `module:Class`, beside ours.
-            folder: Where its module may lie, besides the current folder.
+        """Return the type of a field that holds this section: any kind's, and that of a plug-in.
 
         Raises:
             ConfigError: There is no such class, or it cannot be used here.
@@ -149,32 +145,32 @@ class Choice:
             ) from error
         if self.of_function and not inspect.isclass(found):
             return self.of_function(plugin)
-        self._check(plugin, found)
-        return found
-
-    def _check(self, plugin: str, found: Any) -> None:
-        """Refuse what is no dataclass with the verb and the parent that this section needs."""
-        verbs = " or ".join(f"`{verb}`" for verb in self.verbs)
-        parent = self.parent.replace(":", ".")
-        wanted = f"{verbs} that inherits from `{parent}`" if parent else verbs
-        lacks = f"`{self.name}.{self.tag}`: {plugin!r} should be a dataclass with {wanted}; it "
-        if not inspect.isclass(found):
-            raise ConfigError(f"{lacks}is a {type(found).__name__}")
-        if not any(callable(getattr(found, verb, None)) for verb in self.verbs):
-            raise ConfigError(f"{lacks}has no {verbs}")
-        if self.parent and not issubclass(found, load_plugin(self.parent, ())):
-            raise ConfigError(f"{lacks}does not inherit from it")
-        if undefined := sorted(getattr(found, "__abstractmethods__", ())):
-            named = " and ".join(f"`{verb}`" for verb in undefined)
-            raise ConfigError(f"{lacks}lacks {named}")
-        if not dataclasses.is_dataclass(found):
-            raise ConfigError(f"{lacks}is no dataclass")
+        if lacks := self._lack(found):
+            verbs = " or ".join(f"`{verb}`" for verb in self.verbs)
+            parent = f" that inherits from `{self.parent.replace(':', '.')}`" if self.parent else ""
+            raise ConfigError(
+                f"`{self.name}.{self.tag}`: {plugin!r} should be a dataclass with {verbs}{parent}; "
+                f"it {lacks}"
+            )
         taken = {*self.base.model_fields, self.tag} - {*self.given}
         if clash := sorted(taken & {field.name for field in settings_of(self, found)}):
             raise ConfigError(
                 f"`{self.name}.{self.tag}`: {plugin!r} has a field `{clash[0]}`, which every "
                 f"`{self.name}` has; give it another name"
             )
+        return found
+
+    def _lack(self, found: Any) -> str:
+        """Say what a class of the user's lacks to be of this section; "" if nothing."""
+        if not inspect.isclass(found):
+            return f"is a {type(found).__name__}"
+        if not any(callable(getattr(found, verb, None)) for verb in self.verbs):
+            return f"has no {' or '.join(f'`{verb}`' for verb in self.verbs)}"
+        if self.parent and not issubclass(found, load_plugin(self.parent, ())):
+            return "does not inherit from it"
+        if undefined := sorted(getattr(found, "__abstractmethods__", ())):
+            return f"lacks {' and '.join(f'`{verb}`' for verb in undefined)}"
+        return "" if dataclasses.is_dataclass(found) else "is no dataclass"
 
 
 def settings_of(choice: Choice, kind: type) -> list[dataclasses.Field[Any]]:

@@ -217,7 +217,7 @@ class StepRecipe:
             raise ValueError(
                 f"`exit_rule` must draw at least 2 responses with `objective` {objective}, which "
                 f"compares a response with others to the same prompt, got {rule}; to learn from "
-                "single responses, set `baseline` to 'belief'"
+                "single responses, set objective='linear' and baseline='belief'"
             )
 
     @cached_property

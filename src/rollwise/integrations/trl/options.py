@@ -100,12 +100,6 @@ class AdaptiveSampling(StepRecipe):
                 "of a group (group_size, or num_generations), and TRL would train on rows without "
                 f"a response: set group_size={schedule.max_samples}"
             )
-        if schedule.max_samples == 1 and recipe.resolved_objective.needs_variance:
-            raise ValueError(
-                f"objective={self.objective!r} compares a response with others to the same prompt, "
-                f"and {schedule} draws one; to learn from single responses, set "
-                "objective='linear' and baseline='belief'"
-            )
         return recipe
 
     def _scales_by_std(self, scale_rewards: Any) -> bool:

@@ -1,0 +1,207 @@
+"""Settings: where they come from, and which wins."""
+
+import json
+import re
+import tomllib
+
+import pytest
+
+from rollwise.cli import main
+from rollwise.config import (
+    CompareConfig,
+    EvaluateConfig,
+    PlanConfig,
+    PrepareConfig,
+    TrainConfig,
+    make_config,
+    make_settings,
+    read_toml,
+    sections_of,
+    setting_names,
+)
+from rollwise.errors import ConfigError
+from rollwise.sampling import Balanced, FixedCount
+
+OWN_MODEL = {"model": {"path": "./mine"}}
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_defaults(settle):
+    config = settle("--steps", "7", "--engine.batch_size", "9", toml="steps = 5\nseed = 6\n")
+    assert (config.steps, config.seed, config.engine.batch_size) == (7, 6, 9)
+
+
+def test_the_command_line_sets_a_key_and_leaves_the_rest_of_its_section(settle):
+    config = settle("--exit.negatives", "4", toml="[exit]\npositives = 3\n")
+    assert config.exit.make() == Balanced(positives=3, negatives=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "trackers"),
+    [
+        (["a,b"], ["a", "b"]),
+        (["a", "--records.trackers", "b"], ["a", "b"]),
+        (["[]"], []),
+    ],
+)
+def test_a_list_on_the_command_line(settle, arguments, trackers):
+    assert settle("--records.trackers", *arguments).records.trackers == trackers
+
+
+def test_text_on_the_command_line_is_taken_as_it_is(settle):
+    for text in ('say "a, b" and [c]', "{x", "123", "none at all"):
+        assert settle("--data.instruction", text).data.instruction == text
+
+
+def test_none_on_the_command_line_unsets_what_the_file_sets(settle):
+    config = settle("--grading.workers", "none", toml="[grading]\nworkers = 3\n")
+    assert config.grading.workers is None
+
+
+def test_the_environment_is_not_a_source(settle, monkeypatch, tmp_path):
+    for name in ("STEPS", "SEED", "steps", "seed"):
+        monkeypatch.setenv(name, "3")
+    monkeypatch.setenv("model", '{"path": "elsewhere"}')
+    monkeypatch.setenv("MODEL__PATH", "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("steps=3\nSTEPS=3\n")
+    config = settle()
+    assert config == make_config()
+    assert (config.steps, config.seed) == (TrainConfig.model_fields["steps"].default, 0)
+    assert config.model.path == "running-sums"
+
+
+def test_arguments_of_an_environment_on_the_command_line(settle):
+    config = settle("--data.environment", "sums", "--data.environment_arguments", '{"count": 5}')
+    assert config.data.environment_arguments == {"count": 5}
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (None, "No such file"),
+        ("folder", "directory"),
+        (b"steps 3", "is not TOML"),
+        (b"name = '\xff'", "is not TOML"),
+    ],
+    ids=["missing", "a folder", "not TOML", "not UTF-8"],
+)
+def test_a_file_that_cannot_be_read_is_named(content, part, tmp_path):
+    path = tmp_path / "settings.toml"
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_toml(path)
+    assert str(path) in str(caught.value)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        OWN_MODEL,
+        {"exit": {"type": "fixed_count", "samples": 8}},
+        {"exit": {"type": "positive_focused"}, "schedule": {"rounds": 2}},
+        {"grading": {"type": "function", "function": "mine:grade", "workers": 2}, "seed": 3},
+        {"learner": {"max_grad_norm": float("inf")}, "records": {"trackers": ["tensorboard"]}},
+    ],
+    ids=["nothing", "own model", "fixed count", "positive focused", "function", "no clipping"],
+)
+def test_recorded_settings_make_the_same_settings_again(given):
+    config = make_config(given)
+    recorded = json.loads(json.dumps(config.model_dump(mode="json")))
+    assert make_config(recorded) == config
+
+
+def test_every_setting_is_described():
+    """In `--help` as in the TOML: a setting without a line of its own could not be looked up."""
+    assert {name.split(".")[0] for name in setting_names()} == set(TrainConfig.model_fields)
+    for field in TrainConfig.model_fields.values():
+        for section in sections_of(field.annotation):
+            own = section.model_fields.items()
+            assert [key for key, setting in own if not setting.description] == []
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "prepare", "compare", "plan", "verl"])
+def test_help_has_an_example_and_names_every_setting(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"Example: rollwise {command} " in shown and "docs/settings.md" in shown
+    kinds = {"evaluate": EvaluateConfig, "prepare": PrepareConfig}
+    kinds |= {"compare": CompareConfig, "plan": PlanConfig}
+    for name in setting_names(kinds.get(command, TrainConfig)):
+        section, _, key = name.rpartition(".")
+        assert key in shown and (f"--{section}" in shown), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "there is no command `trian`; did you mean `train`?"),
+        (["train", "--steps"], "`--steps` needs a value"),
+        (["train", "--steps", "--output", "x"], "`--steps` needs a value"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_code_2_and_a_hint(arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--stpes", "3"], "there is no setting `stpes`; did you mean `steps`?"),
+        (["train", "--learner.lr=3"], "there is no setting `learner.lr`"),
+        (
+            ["compare", "--steps", "1", "--methods.a.exit.tpye", "balanced"],
+            "method `a`: there is no setting `exit.tpye`; did you mean `exit.type`?",
+        ),
+    ],
+)
+def test_a_setting_that_there_is_not_ends_the_command(arguments, message, capsys, tmp_path):
+    assert main([*arguments, "--output", str(tmp_path / "run")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--exit.type=fixed_count", "--exit.samples=3"],
+        ["--exit", '{"type": "fixed_count", "samples": 3}'],
+        ["--exit", '{type = "fixed_count"}', "--exit.samples", "3"],
+    ],
+)
+def test_a_section_is_given_by_keys_or_as_a_table(settle, arguments):
+    assert settle(*arguments, toml="[exit]\npositives = 3\n").exit.make() == FixedCount(3)
+
+
+def without_other_programs(given):
+    """Take out the table of verl's own settings, which verl's tests check."""
+    return {section: value for section, value in given.items() if section != "verl"}
+
+
+def test_every_example_in_the_repository_is_valid(root):
+    shipped = [path for part in ("examples", "docs") for path in root.glob(f"{part}/**/*.toml")]
+    assert shipped
+    for path in shipped:
+        make_config(without_other_programs(read_toml(path)))
+
+
+def test_every_toml_block_in_the_documents_is_valid(root):
+    others = {root / f"docs/{name}.md" for name in ("compare", "plan", "tutorial")}
+    pages = {root / "README.md", *root.glob("docs/**/*.md")} - others
+    blocks = [b for p in pages for b in re.findall(r"```toml\n(.*?)```", p.read_text(), re.DOTALL)]
+    assert blocks
+    for block in blocks:
+        given = tomllib.loads(block) | {"plugin_folder": str(root / "examples/plugins")}
+        if "methods" in given:
+            make_settings(CompareConfig, given).check_methods()
+        else:
+            make_config(without_other_programs(given))
