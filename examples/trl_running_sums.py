@@ -38,11 +38,13 @@ def main() -> None:
         args=GRPOConfig(
             output_dir=arguments.output,
             max_steps=arguments.steps,
-            per_device_train_batch_size=32,
-            steps_per_generation=8,  # 256 prompts, one response to each, an update for every 32
+            per_device_train_batch_size=16,
+            gradient_accumulation_steps=2,  # an update for every 32 responses
+            steps_per_generation=16,  # 256 prompts, one response to each
             num_generations=2,  # of evaluation alone
             max_completion_length=48,
             learning_rate=1.4e-4,
+            lr_scheduler_type="constant_with_warmup",
             warmup_steps=40,
             epsilon_high=0.28,
             loss_type="grpo",  # averages by response

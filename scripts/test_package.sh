@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Builds wheel and sdist, installs each into an environment of its own, and runs the main job there,
-# outside of the repository: train, evaluate, report.
+# Builds wheel and sdist, and uses the wheel as someone without a clone does: in an empty environment, with the newest
+# releases of all that it needs and no constraints, outside of the repository. Says how long installing took, how large
+# the result is, and which releases are in it.
 #
-#   scripts/test_package.sh                what rollwise needs is taken from .venv
-#   scripts/test_package.sh train hub ...  then each of these extras too, with all that it needs installed anew;
-#                                          `hub,lora` goes into one environment
+#   scripts/test_package.sh                the extra `train`
+#   scripts/test_package.sh hub,lora trl   then each of these too, in an environment of its own
+#
+# Torch alone is the release that constraints.txt names: the newest may bring several gigabytes for GPUs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,52 +16,84 @@ trap 'rm -rf "$work"' EXIT
 "$python" -m venv "$work/build"
 "$work/build/bin/pip" install -q build
 "$work/build/bin/python" -m build -q --outdir "$work/dist" .
-shared=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+wheel=$(echo "$work"/dist/*.whl)
+torch=$(grep '^torch==' constraints.txt)
 
-core() { # of an environment: what needs NumPy alone
-    cp examples/loop.py "$work"
-    (cd "$work" && "$1/bin/python" loop.py >loop.txt && "$1/bin/rollwise" --version)
-    (cd "$work" && "$1/bin/python" -c "import rollwise; assert rollwise.__file__.startswith('$1')")
+install() { # into a new environment: what, with which extras
+    "$python" -m venv "$1"
+    [[ $2 == core ]] || "$1/bin/pip" install -q "$torch"
+    local needs="[$2]" began=$SECONDS
+    [[ $2 == core ]] && needs=""
+    "$1/bin/pip" install -q "$wheel$needs"
+    echo "rollwise$needs: $(du -h "$wheel" | cut -f1)B, installed in $((SECONDS - began)) s without torch," \
+        "$(du -sh "$1" | cut -f1)B with everything"
+    "$1/bin/pip" list --format freeze --exclude pip --exclude setuptools | paste -sd' ' | fold -sw 120
 }
 
-job() {
+core() { # of an environment: what needs NumPy alone
+    (cd "$work" && "$1/bin/rollwise" --version && "$1/bin/python" "$("$1/bin/python" -c "
+import rollwise, pathlib
+assert rollwise.__file__.startswith('$1')
+print(pathlib.Path(rollwise.__file__).parent / 'share/examples/loop.py')")" >loop.txt)
+}
+
+job() { # of an environment: train, a plug-in, evaluate, report, doctor
     rm -rf "$work/job" && mkdir "$work/job"
-    local tiny=(--data.problems 16 --engine.max_new_tokens 16)
+    local rollwise="$1/bin/rollwise" tiny=(--data.problems 16 --engine.max_new_tokens 16)
+    local small=("${tiny[@]}" --prompts.batch_size 8 --evaluation.problems 4 --evaluation.samples 1)
     (
-        cd "$work/job" &&
-        "$1/bin/rollwise" train --output run --steps 2 --prompts.batch_size 2 \
-            --evaluation.problems 4 --evaluation.samples 1 "${tiny[@]}" &&
-        "$1/bin/rollwise" evaluate --model.path run --output evaluation --samples 2 "${tiny[@]}" \
-            --benchmarks running-sums &&
-            "$1/bin/rollwise" report run &&
+        cd "$work/job"
+        cat >mine.py <<'PLUGIN'
+from dataclasses import dataclass
+
+import rollwise as rw
+
+
+@dataclass(frozen=True)
+class Enough(rw.ExitRule):
+    correct: int = 1
+
+    def satisfied(self, positives, negatives):
+        return positives >= self.correct
+PLUGIN
+        "$rollwise" train --steps 3 --output run "${small[@]}"
+        "$rollwise" train --steps 3 --output plugin "${small[@]}" --exit.type mine:Enough --exit.correct 2
+        grep -q 'mine:Enough' plugin/config.json
+        "$rollwise" evaluate --model.path run --output evaluation --samples 2 "${tiny[@]}" --benchmarks running-sums
+        "$rollwise" report run
+        "$rollwise" doctor
         test -s run/report.html && test -s evaluation/report.html
     ) >"$work/shown" 2>&1 || { cat "$work/shown" && return 1; }
 }
 
-for package in "$work"/dist/*; do
-    environment="$work/$(basename "$package")-env"
-    "$python" -m venv "$environment"
-    "$environment/bin/pip" install -q --no-deps "$package"
-    own=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "import site; site.addsitedir('$shared')" >"$own/shared.pth"
-    core "$environment"
-    job "$environment"
-    echo "$(basename "$package"): trained, evaluated and reported"
-done
+# The sdist makes the same wheel.
+"$work/build/bin/pip" wheel -q --no-deps --wheel-dir "$work/again" "$work"/dist/*.tar.gz
+"$python" - "$wheel" "$work"/again/*.whl <<'PYTHON'
+import sys
+import zipfile
+
+built, again = (set(zipfile.ZipFile(path).namelist()) for path in sys.argv[1:])
+assert built == again, f"only in one of wheel and sdist: {sorted(built ^ again)}"
+PYTHON
+
+environment="$work/train"
+install "$environment" train
+core "$environment"
+job "$environment"
+# What messages tell people to type, for another extra, in an environment that has the wheel.
+"$environment/bin/pip" install -q 'rollwise[lora]'
+"$environment/bin/python" -c 'import peft'
+echo "rollwise[train]: trained, with a plug-in too, evaluated and reported"
+rm -rf "$environment"
 
 for extra in "$@"; do
     environment="$work/$extra"
-    "$python" -m venv "$environment"
     case $extra in
-    core) needs="" ;;
-    train | verl) needs="[$extra]" ;;
-    *) needs="[train,$extra]" ;;
+    core | train | verl) install "$environment" "$extra" ;;
+    *) install "$environment" "train,$extra" ;;
     esac
-    constraints=constraints-$extra.txt
-    [[ -e $constraints ]] || constraints=constraints.txt
-    "$environment/bin/pip" install -q -c "$constraints" "$(echo "$work"/dist/*.whl)$needs"
     core "$environment"
     [[ $extra == core ]] || job "$environment"
-    echo "rollwise$needs: done"
+    echo "$extra: done"
     rm -rf "$environment"
 done

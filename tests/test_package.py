@@ -181,6 +181,21 @@ def test_the_recipes_for_verl_are_settings(root, recipe):
     assert make_config(layers).model.path.startswith("Qwen/")
 
 
+def test_the_recipes_for_gpus_follow_the_default(root):
+    from rollwise.config import make_config, read_toml
+    from rollwise.config.step import step_recipe
+
+    default = make_config({"engine": {"type": "vllm"}})
+    recipes = sorted((root / "examples/recipes").glob("*.toml"))
+    assert len(recipes) == 9
+    for path in recipes:
+        config = make_config(read_toml(path))
+        assert step_recipe(config) == step_recipe(default), path.name
+        assert config.prompts == default.prompts and config.belief == default.belief, path.name
+        for name in ("average", "mini_batches", "warmup_updates"):
+            assert getattr(config.learner, name) == getattr(default.learner, name), path.name
+
+
 def test_the_example_shows_the_method(root):
     """Four prompts, two steps: each line a prompt, with what is learnt from it."""
     lines = python(str(root / "examples" / "loop.py")).splitlines()

@@ -192,7 +192,9 @@ def _is_of_hub(source: str) -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """Say what this machine is, without loading anything."""
+    """Say what this machine is, and where our pages lie, without loading anything."""
+    package = Path(__file__).parents[1]
+    in_wheel = package / "share"
     devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     return {
         "rollwise": version("rollwise"),
@@ -200,6 +202,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "gpus": len(devices),
+        "pages": str(in_wheel if in_wheel.exists() else package.parents[1]),
     }
 
 
@@ -215,7 +218,8 @@ def as_text(about: Mapping[str, Any], found: Iterable[Check]) -> str:
     gpus = f"{about['gpus']} NVIDIA GPU{'s' if about['gpus'] != 1 else ''}"
     lines = [
         f"rollwise {about['rollwise']}, Python {about['python']}, {about['system']}, "
-        f"{about['cores']} cores, {gpus if about['gpus'] else 'no NVIDIA GPU'}"
+        f"{about['cores']} cores, {gpus if about['gpus'] else 'no NVIDIA GPU'}",
+        f"docs/ and examples/ are in {about['pages']}",
     ]
     part, indent = "", " " * 34
     for check in found:

@@ -1,8 +1,4 @@
-"""Tinker as the backend of `rollwise train`: the model is at Tinker, all else is in this process.
-
-Needed where no machine at hand can train the model. The loop asks it for a tokenizer, a learner and
-an engine, as it asks any backend (`rollwise.training.backend`).
-"""
+"""Tinker as the backend of `rollwise train`: all but the model is in this process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,13 +25,11 @@ class TinkerBackend:
         config: The settings of the run, with Tinker's in `config.backend`. `model.path` names the
             tokenizer (a folder, or a name on the hub), and the model at Tinker unless
             `backend.base_model` does.
-        checkpoint: The folder of the checkpoint to resume from, if any. It is not read here:
-            `learner.load` does.
+        checkpoint: Not used: `learner.load` reads it.
 
     Attributes:
         tokenizer: The model's.
-        context: The most tokens of a prompt and its response together; None if the model's own
-            description is not to be had where the tokenizer is.
+        context: The most tokens of a prompt and its response together; None if unknown.
         learner: Updates the adapters.
 
     Raises:
@@ -62,10 +56,7 @@ class TinkerBackend:
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
     def make_engine(self) -> "TinkerEngine":
-        """Make the engine, which draws from the learner's model as it is now.
-
-        Its end tokens are those of the tokenizer and, if there are any, of the model's generation
-        settings. Close it, or use it as a context manager.
+        """Make the engine, which draws from the learner's model as it is now; close it.
 
         Raises:
             EngineError: Tinker has no such model, or failed at passing its weights on.

@@ -1,9 +1,4 @@
-"""The engine at Tinker: each draw a request of its own, with a limit on those in flight.
-
-It keeps the contract of every engine (`rollwise.engines.engine`), so sessions, schedules and
-cancelling work as on a machine of one's own. Responses are drawn at temperature 1, where their
-log-probabilities are those that the learner needs.
-"""
+"""The engine at Tinker: each draw a request of its own, with a limit on those in flight."""
 
 import asyncio
 import math
@@ -29,15 +24,10 @@ RETRIED = (408, 409, 429)
 
 
 class TinkerEngine(AsyncEngine):
-    """Draws responses from the sampling client that was loaded last.
-
-    Load one before the first draw. A draw that has been submitted keeps the client of that time,
-    so all responses of a step come from one set of weights, though later ones may be loaded
-    meanwhile.
+    """Draws responses, at temperature 1, from the sampling client that was last loaded before.
 
     The SDK retries requests; one that fails for good, or takes too long, is a lost draw. Tinker
-    does not promise equal responses for equal seeds. Use the engine as a context manager, or close
-    it.
+    does not promise equal responses for equal seeds.
 
     Args:
         tokenizer: The model's; turns tokens into text.
@@ -68,23 +58,13 @@ class TinkerEngine(AsyncEngine):
         super().__init__(batch_size, "tinker")
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws from the current weights; some may wait for a slot.
-
-        Args:
-            draws: What to draw; a draw's seed is folded below `SEEDS`.
-            prompts: Token ids of each prompt, by key.
-        """
+        """Accept draws from the current weights; some may wait for a slot."""
         for draw in draws:
             prompt = list(prompts[draw.key])
             self._begin(draw, self._complete(draw, prompt, self._client))
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Draw from other weights from now on; draws in flight keep theirs.
-
-        Args:
-            weights: `{"client": ...}`, as `TinkerLearner.weights` returns it. The weights
-                themselves stay at Tinker.
-        """
+        """Draw by `TinkerLearner.weights` from now on; draws in flight keep theirs."""
         self._client = weights["client"]
 
     async def _complete(self, draw: Draw, prompt: list[int], client: Any) -> Result:

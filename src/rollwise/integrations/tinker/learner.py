@@ -77,10 +77,7 @@ class TinkerLearner:
         return _metrics([update for update in updates if update], tokens, self._clips)
 
     def weights(self) -> Mapping[str, Any]:
-        """Return a sampling client of the current weights: `{"client": ...}`.
-
-        No weights travel: the client names a snapshot at Tinker, made once for each number of
-        updates.
+        """Return a sampling client of the current weights, which stay at Tinker.
 
         Raises:
             EngineError: Tinker failed at it, or has no such model.
@@ -94,10 +91,6 @@ class TinkerLearner:
     def save(self, folder: Path) -> None:
         """Have Tinker keep weights and optimizer, and record where.
 
-        Args:
-            folder: The checkpoint's, which gets the file `FILE`. Tinker keeps the weights until
-                the user deletes them there.
-
         Raises:
             EngineError: Tinker failed.
         """
@@ -110,9 +103,6 @@ class TinkerLearner:
 
     def load(self, folder: Path) -> None:
         """Resume from what Tinker keeps.
-
-        Args:
-            folder: The checkpoint's, with the file `FILE`.
 
         Raises:
             OSError, ValueError, KeyError: The file with its path is missing or broken.
@@ -192,13 +182,7 @@ def make_datum(example: Example, tokens: float) -> Any:
 
 
 def adam(settings: LearnerSettings, update: int) -> Any:
-    """Make the optimizer's settings of an update.
-
-    Args:
-        settings: The learner's: learning rate, weight decay, largest norm of the gradient.
-        update: The update's number, counted from 1; the learning rate rises in proportion to it
-            over `warmup_updates`.
-    """
+    """Make the optimizer's settings of an update, by its number, counted from 1."""
     warmup = min(1.0, update / max(1, settings.warmup_updates))
     return types.AdamParams(
         learning_rate=settings.learning_rate * warmup,
@@ -213,13 +197,7 @@ def adam(settings: LearnerSettings, update: int) -> Any:
 def _metrics(
     updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: Mapping[str, float] | None
 ) -> dict[str, float]:
-    """Say how the updates of a step went.
-
-    Args:
-        updates: Of each update, the examples that it learned from, and Tinker's output.
-        tokens: Response tokens of the step, those of examples that taught nothing included.
-        clips: The bounds of the ratio; None if there are none.
-    """
+    """Say how the updates of a step went: of each, what it learned from and Tinker's output."""
     losses = [float(output.metrics["loss:sum"]) for _, output in updates]
     metrics = {"loss": sum(losses) / max(1, len(losses))}
     learnt = [
@@ -250,13 +228,7 @@ def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float6
 def _held(
     ratio: NDArray[np.float64], advantages: NDArray[np.float64], clips: Mapping[str, float]
 ) -> int:
-    """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to.
-
-    Args:
-        ratio: Of probabilities, trainer's over sampler's, shape (N,) for the N tokens of a step.
-        advantages: The advantage of each token's response, shape (N,).
-        clips: The bounds.
-    """
+    """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to."""
     above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
     below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
     return int((above | below).sum())

@@ -39,12 +39,7 @@ class StateKeeper(TrainerCallback):
 
 
 def save_state(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:
-    """Write into a checkpoint's folder what is resumed from.
-
-    Args:
-        checkpoint: The folder.
-        sampler: Its state is written.
-        steps: How many steps were sampled.
+    """Write into a checkpoint's folder what is resumed from, after so many steps.
 
     Raises:
         RunError: It could not be written.

@@ -35,6 +35,14 @@ from rollwise.step import RolloutCost, Step, take_step
 from rollwise.step.outcomes import Outcome
 from rollwise.step.session import run_session
 
+TRLS_NAMES = {
+    "response_tokens": "completions/mean_length",
+    "truncated": "completions/clipped_ratio",
+    "zero_variance_first": "frac_reward_zero_std_first",
+    "zero_variance_after": "frac_reward_zero_std",
+}
+"""Metrics of a step that TRL has a name for."""
+
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
     """TRL's `GRPOTrainer` with rollwise's sampling; every argument of it keeps its meaning.
@@ -206,7 +214,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _log_step(self, step: Step) -> None:
         """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
         for name, value in _flat(step.metrics):
-            self._metrics["train"][f"rollwise/{name}"].append(value)
+            self._metrics["train"][f"rollwise/{TRLS_NAMES.get(name, name)}"].append(value)
 
     def _keep_visits(self, step: Step) -> None:
         """Keep what a step found of each prompt for `visits/`, in one process."""

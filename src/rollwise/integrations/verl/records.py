@@ -41,8 +41,7 @@ class Recorder:
         Args:
             step: The steps done so far.
             heldout: The figures before training, if they were measured.
-            last: The metrics of `step` from its checkpoint: a run that was killed right after
-                writing that may not have logged them.
+            last: The metrics of `step` from its checkpoint, which a killed run may lack.
         """
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.discard_after(step if step else -1)
@@ -116,21 +115,14 @@ def age_metrics(
     step: int,
     under_way: int,
 ) -> Row:
-    """Say how old the responses of a step of an asynchronous trainer are.
+    """Say how old the responses of a step of an asynchronous trainer are (docs/verl.md).
 
     Args:
         reports: One for each prompt that the step has used.
         left_out: Of prompts that were left out because they were too old.
-        metrics: Of `step_metrics`, for `reports`.
+        metrics: Of `step_metrics`, for `reports`; what was left out is added to its counts.
         step: The number of the step.
         under_way: Prompts that are asked, and that no step has used yet.
-
-    Returns:
-        `steps_off_policy` and `steps_off_policy_mean`, the number of updates that were missing from
-        the weights that drew the first token of a response, at most and on average;
-        `interrupted_draws`, whose tokens several policies have drawn; `stale_draws` and
-        `stale_prompts`, which were too old; `prompts_under_way`; and the counts to which what was
-        left out is added.
     """
     ages = [age for report in reports for age in report.ages(step)]
     weights = [pair for report in reports for pair in report.weights]
