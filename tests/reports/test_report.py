@@ -121,6 +121,15 @@ def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
     assert (prompts["b?"]["answer"], prompts["b?"]["responses"]) == (None, [])
 
 
+def test_of_many_visits_of_a_prompt_some_are_shown_evenly_spaced(tmp_path, monkeypatch):
+    monkeypatch.setattr("rollwise.reports.prompts.MOST_VISITS", 3)
+    visits = [sample(step, 0, "x") for step in range(1, 10)]
+    page = read(write_report(make_run(tmp_path / "run", samples=visits)).parent)
+    (prompt,) = page.data["prompts"]
+    assert (prompt["visits"]["step"], prompt["visited"]) == ([1, 5, 9], 9)
+    assert "at most 3 are shown, evenly spaced" in page.data["note"]
+
+
 def test_the_ledger_is_a_table_that_adds_up(tmp_path):
     path = make_run(tmp_path / "run", more={"ledger": LEDGER})
     write_report(path)
