@@ -1,9 +1,12 @@
-"""A browser for the reports."""
+"""A run with a report, and a browser."""
 
 import shutil
 
 import pytest
 from in_browser import run_script
+from made_runs import make_run, sample
+
+from rollwise.reports import write_report
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +41,13 @@ def show(browser):
     yield show
     assert run_script(browser, "window.pwned") is None
     assert [entry["message"] for entry in browser.get_log("browser")] == []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    rows = [sample(step, index, f"{step}={index}") for step in range(1, 9) for index in range(5)]
+    path = make_run(
+        tmp_path_factory.mktemp("runs") / "adaptive", samples=rows, exit={"type": "balanced"}
+    )
+    assert write_report(path) == path / "report.html"
+    return path

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from in_browser import HOSTILE_NAME, SIZES, choose, run_script, wait_for
-from test_report import HOSTILE, LEDGER, make_run, sample, step_line, visit
+from made_runs import HOSTILE, LEDGER, make_run, sample, step_line, visit
 
 from rollwise.records import RunFolder
 from rollwise.reports import write_report

@@ -2,8 +2,8 @@
 
 import pytest
 from in_browser import HOSTILE_NAME, SIZES, choose, run_script, wait_for
+from made_runs import make_run
 from test_evaluation_report import FOUR, evaluation
-from test_report import make_run
 from test_runs_report import compared
 
 from rollwise.reports import write_reports

@@ -1,7 +1,7 @@
 """The report of an evaluation: its figures, the baseline beside them, problems and responses."""
 
 import numpy as np
-from test_report import HOSTILE, read
+from made_runs import HOSTILE, read
 
 from rollwise.commands.evaluate_tables import evaluation_tables
 from rollwise.config import EvaluateConfig, make_settings

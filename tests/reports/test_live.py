@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from forked import Command
-from test_report import Page, make_run, step_line
+from made_runs import Page, make_run, step_line
 
 from rollwise.cli import main
 from rollwise.errors import RunError

@@ -5,198 +5,37 @@ import hashlib
 import html
 import json
 import re
-import shlex
 from datetime import datetime
-from html.parser import HTMLParser
-from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from made_runs import (
+    BALANCED,
+    HOSTILE,
+    LEDGER,
+    evaluated,
+    make_run,
+    read,
+    sample,
+    step_line,
+    visit,
+)
 
 import rollwise
 from rollwise.cli import main
-from rollwise.config import EvaluateConfig, TrainConfig, make_config, make_settings
-from rollwise.config.base import nested
+from rollwise.config import make_config
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
-from rollwise.records.folder import describe_start
 from rollwise.reports import write_report
-from rollwise.reports.facts import command, run_facts
 from rollwise.reports.page import part
-from rollwise.reports.run_charts import MOST_POINTS, RunCharts
+from rollwise.reports.run_charts import MOST_POINTS
 
-PLUGINS = str(Path(__file__).parents[2] / "examples/plugins")
-VOID = {"meta", "link", "br", "hr", "img", "input"}
 UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
     "LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
 }
-LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: what is opened is closed, in order; gathers its parts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.loads: list[str] = []
-        self.scripts: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.handle_startendtag(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "script":
-            self.scripts.append("")
-        if tag in ("td", "dd"):
-            self.text += " "
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.loads += [value for name, value in attrs if name in LOADING]
-        assert not any(name.startswith("on") for name, _ in attrs)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "script" in self.open:
-            self.scripts[-1] += data
-        elif "style" not in self.open:
-            self.text += data
-
-    @property
-    def data(self):
-        return json.loads(self.scripts[0])
-
-    @property
-    def prompts(self):
-        return {prompt["question"]: prompt for prompt in self.data["prompts"]}
-
-    @property
-    def texts(self):
-        """All responses, in the order of the page."""
-        visits = [visit for prompt in self.data["prompts"] for visit in prompt["responses"]]
-        return [row[5] for visit in visits for row in visit["rows"]]
-
-    @property
-    def charts(self):
-        return {chart["id"]: chart for chart in self.data["charts"]}
-
-
-LEDGER = {
-    "draws": {"trained": 16, "spare": 20, "zero_variance": 8, "surplus": 4, "failed": 2},
-    "tokens": {"trained": 160, "spare": 200, "zero_variance": 80, "surplus": 60},
-    "truncated": {"draws": 3, "tokens": 30},
-}
-ALL_TRAINED = {
-    "draws": {"trained": 48},
-    "tokens": {"trained": 500},
-    "truncated": LEDGER["truncated"],
-}
-BALANCED = make_config({"exit": {"type": "balanced"}})
-
-
-def evaluated(value):
-    around = {"value": value, "low": value - 0.1, "high": value + 0.1}
-    return {"avg@8": around, "pass@8": around}
-
-
-def step_line(step):
-    return {
-        "step": step,
-        "reward": 0.25,
-        "zero_variance_first": 0.5,
-        "zero_variance_after": 0.125,
-        "prompts": 4,
-        "draws": 48,
-        "draws_per_prompt": 12.0,
-        "draws_by_round": [8.0, 4.0, 0.0, 0.0],
-        "surplus_draws": 0,
-        "pass_rate_by_expected": [[0.2, 0.1], [0.6, 0.7]],
-        "tokens": 500,
-        "exits": {"satisfied": 3, "exhausted": 1, "futile": 0},
-        "lost_draws": 1,
-        "ledger": ALL_TRAINED,
-        "grader_failures": 2,
-        "entropy": 0.75,
-        "seconds": {"sampling": 1.0, "grading": 0.1, "learning": 0.5},
-        "elapsed": 60.0 * step + 30,
-    }
-
-
-def sample(step, index, response, question="7+5?", **others):
-    return {
-        "step": step,
-        "key": question,
-        "question": question,
-        "answer": "12",
-        "index": index,
-        "response": response,
-        "reward": float(index % 2),
-        "advantage": None if index > 3 else 0.5 - index % 2,
-        "exit_reason": "satisfied",
-    } | others
-
-
-def visit(step, key, correct=1, **others):
-    return {
-        "key": key,
-        "correct": correct,
-        "drawn": 4,
-        "reward": correct / 4,
-        "expected": 0.5,
-        "strength": 6.0,
-        "trained": 2,
-        "exit_reason": "satisfied",
-    } | others
-
-
-def visits_of(samples):
-    """The visits in which some responses were drawn."""
-    drawn = {}
-    for row in samples:
-        drawn.setdefault((row["step"], row["key"]), []).append(row)
-    for (step, key), rows in drawn.items():
-        correct = sum(row["reward"] > 0.5 for row in rows)
-        yield step, visit(step, key, correct, drawn=len(rows)), rows[0]["question"]
-
-
-def make_run(path, steps=3, samples=(), more=None, **settings):
-    folder = RunFolder(path)
-    folder.create(make_config(settings).model_dump(mode="json"))
-    folder.log({"step": 0, "heldout": evaluated(0.25), "elapsed": 12.0})
-    for step in range(1, steps + 1):
-        at_end = {"heldout": evaluated(0.625)} if step == steps else {}
-        folder.log(step_line(step) | at_end | (more or {}))
-    folder.keep_samples(samples)
-    for step, row, question in visits_of(samples):
-        folder.keep_visit(step, row, question)
-    folder.flush_samples()
-    return path
-
-
-def read(path):
-    return Page((path / "report.html").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    rows = [sample(step, index, f"{step}={index}") for step in range(1, 9) for index in range(5)]
-    path = make_run(
-        tmp_path_factory.mktemp("runs") / "adaptive", samples=rows, exit={"type": "balanced"}
-    )
-    assert write_report(path) == path / "report.html"
-    return path
 
 
 def test_it_shows_what_the_run_came_to(run):
@@ -216,58 +55,6 @@ def test_the_header_says_what_was_run(run):
     assert "schedule rounds (size 8, rounds 4)" in text
     assert f"versions rollwise {rollwise.__version__}" in text
     assert "command rollwise train " in text
-
-
-def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
-    path = make_run(tmp_path / "run")
-    folder = RunFolder(path)
-    started = describe_start("CPU (2 cores)")
-    folder.write_config(folder.read_config(), started | {"commit": "abc123 + changes"})
-    folder.write_config(folder.read_config())  # as resuming does
-    text = " ".join(read(write_report(path).parent).text.split())
-    assert "run held-out avg@8 0.250 [0.150, 0.350] → 0.625 [0.525, 0.725] · held-out" in text
-    assert f"date {started['date']} host {started['host']} device CPU (2 cores)" in text
-    assert "commit abc123 + changes" in text
-
-
-def settings_of(words, kind):
-    """Read a command's words as its settings."""
-    given = {name[2:]: value for name, value in zip(words[2::2], words[3::2], strict=True)}
-    if "benchmarks" in given:
-        given["benchmarks"] = given["benchmarks"].split(",")
-    return make_settings(kind, *map(nested, given.items())).model_dump(mode="json")
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"steps": 7, "exit": {"type": "balanced", "positives": 3}, "prompts": {"type": "cdas"}},
-        {"exit": {"type": "fixed_count", "samples": 1}, "advantage": {"baseline": "belief"}},
-        {"model": {"path": "some/model"}, "data": {"train": "a.jsonl"}},
-        {"model": {"path": "some/model"}, "engine": {"max_new_tokens": 48}},  # default of another
-        {"tokens": 1000, "allocation": {"type": "gvm"}},
-        {"prompts": {"type": "least_seen:LeastSeen", "solved_as": 16}, "plugin_folder": PLUGINS},
-    ],
-)
-def test_the_command_in_the_header_has_every_setting_that_is_not_the_default(settings):
-    made = make_config(settings).model_dump(mode="json")
-    words = shlex.split(command("train", TrainConfig, made))
-    assert words[:2] == ["rollwise", "train"]
-    assert settings_of(words, TrainConfig) == made
-
-
-def test_the_command_of_an_evaluation_draws_as_long_responses_as_it_did():
-    given = {"model": {"path": "runs/first"}, "engine": {"max_new_tokens": 48}}
-    made = make_settings(EvaluateConfig, given).model_dump(mode="json")
-    words = shlex.split(command("evaluate", EvaluateConfig, made))
-    assert settings_of(words, EvaluateConfig) == made
-
-
-def test_the_method_of_a_default_run_is_single_responses():
-    facts = run_facts(make_config({}).model_dump(mode="json"), {}, {})
-    assert facts["method"] == (
-        "256 prompts by worth · single responses · objective linear · baseline belief"
-    )
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):
@@ -292,37 +79,6 @@ def test_it_has_a_chart_of_everything_that_is_asked_after(run):
         [0.15, 0.525],
         [0.35, 0.725],
     ]
-
-
-def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
-    grids = read(run).data["grids"]
-    assert grids["steps"] == {
-        "steps": [1, 2, 3],
-        "draws": [48, 96, 144],
-        "tokens": [500, 1000, 1500],
-        "minutes": [1.5, 2.5, 3.5],
-    }
-    assert grids["evaluations"]["steps"] == [0, 3]
-    assert grids["evaluations"]["tokens"] == [0, 1500]
-
-
-def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
-    lines = [step_line(step) | {"entropy": [1.0, None, 3.0][step - 1]} for step in (1, 2, 3)]
-    plain, smooth = next(c for c in RunCharts(lines).charts if c["id"] == "entropy")["lines"]
-    assert plain["group"] == smooth["label"] == "nats a token, mean of 3 steps"
-    np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
-    np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
-
-
-def test_the_points_of_a_long_run_are_means_of_spans_and_the_page_says_so():
-    """4,000 steps in 800 points: each is the mean of 5, and stands where its last step does."""
-    made = RunCharts([step_line(step) | {"reward": step} for step in range(1, 4001)])
-    reward = next(chart for chart in made.charts if chart["id"] == "reward")["lines"][0]
-    assert len(reward["values"]) == MOST_POINTS
-    assert [reward["values"][0], reward["values"][-1]] == [3, 3998]
-    assert [made.grids["steps"]["steps"][0], made.grids["steps"]["steps"][-1]] == [5, 4000]
-    assert made.grids["steps"]["draws"][0] == 5 * 48
-    assert "the mean of about 5 steps: the run has 4,000" in " ".join(made.remarks)
 
 
 def test_it_shows_the_responses_of_each_visit_newest_first(run):
@@ -365,6 +121,15 @@ def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
     assert (prompts["b?"]["answer"], prompts["b?"]["responses"]) == (None, [])
 
 
+def test_of_many_visits_of_a_prompt_some_are_shown_evenly_spaced(tmp_path, monkeypatch):
+    monkeypatch.setattr("rollwise.reports.prompts.MOST_VISITS", 3)
+    visits = [sample(step, 0, "x") for step in range(1, 10)]
+    page = read(write_report(make_run(tmp_path / "run", samples=visits)).parent)
+    (prompt,) = page.data["prompts"]
+    assert (prompt["visits"]["step"], prompt["visited"]) == ([1, 5, 9], 9)
+    assert "at most 3 are shown, evenly spaced" in page.data["note"]
+
+
 def test_the_ledger_is_a_table_that_adds_up(tmp_path):
     path = make_run(tmp_path / "run", more={"ledger": LEDGER})
     write_report(path)
@@ -376,13 +141,6 @@ def test_the_ledger_is_a_table_that_adds_up(tmp_path):
     assert "pilot" not in text  # there was none
     shares = {each["label"]: each["values"] for each in read(path).charts["ledger"]["lines"]}
     assert shares["zero variance"] == [0.16] * 3
-
-
-def test_a_ledger_of_one_place_has_no_chart(tmp_path):
-    write_report(make_run(tmp_path / "one"))
-    write_report(make_run(tmp_path / "more", more={"ledger": LEDGER}))
-    assert "ledger" not in read(tmp_path / "one").charts
-    assert "ledger" in read(tmp_path / "more").charts
 
 
 def test_it_needs_nothing_beside_it(run):
@@ -493,46 +251,10 @@ def test_grpo_has_a_report(tmp_path):
     assert "fixed_count" in read(write_report(path).parent).text
 
 
-def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
-    rated = {
-        "competence": 0.5,
-        "difficulty_p10": -1.0,
-        "difficulty_p50": 0.0,
-        "difficulty_p90": 1.0,
-        "pass_rate_by_difficulty": [[-1.0, 0.8], [1.0, 0.2]],
-    }
-    path = make_run(tmp_path / "rated", more=rated)
-    write_report(path)
-    charts = read(path).charts
-    assert charts["competence"]["lines"][0]["low"] == [-1, -1, -1]
-    at_ends = charts["pass_rate_by_difficulty"]["lines"][0]["values"]
-    assert [at_ends[0], at_ends[-1]] == [0.8, 0.2]
-
-
 def test_a_sampler_that_expects_nothing_has_a_report(tmp_path):
     path = make_run(tmp_path / "nothing", more={"pass_rate_by_expected": []})
     write_report(path)
     assert "pass_rate_by_expected" not in read(path).charts
-
-
-def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
-    path = make_run(tmp_path / "streamed", more={"draws_by_round": [], "surplus_draws": 6})
-    write_report(path)
-    lines = read(path).charts["draws"]["lines"]
-    assert [each["label"] for each in lines if "group" not in each] == [
-        f"{name}, mean of 3 steps" for name in ("all", "surplus")
-    ]
-    assert lines[2]["values"] == [1.5, 1.5, 1.5]  # 6 of 4 prompts
-
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</pre></td></tr></table><h1>pwned</h1>",
-    "<!-- ",
-    "&lt;b&gt; &amp; {{ 7 * 7 }} {% raw %}",
-    '"><img src=http://example.org/x onerror=alert(1)>',
-    "]]> <![CDATA[ <?php ?>",
-]
 
 
 def test_what_a_model_wrote_is_text_and_never_markup(tmp_path):
@@ -613,9 +335,3 @@ def test_the_command_writes_it_and_says_where(run, capsys, tmp_path):
     (empty := tmp_path / "empty").mkdir()
     assert main(["report", str(empty)]) == 2
     assert f"rollwise: there is no run in {empty}" in capsys.readouterr().err
-
-
-def test_single_responses_have_no_charts_of_groups():
-    groups, single = [step_line(1)], [step_line(1) | {"prompts": 48, "draws_per_prompt": 1.0}]
-    names = [{chart["id"] for chart in RunCharts(lines).charts} for lines in (groups, single)]
-    assert names[0] - names[1] == {"zero_variance", "exits", "draws"}

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from test_report import make_run, read
+from made_runs import make_run, read
 
 from rollwise.cli import main
 from rollwise.config import CompareConfig, make_config, make_settings

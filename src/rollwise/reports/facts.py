@@ -16,17 +16,12 @@ Settings = Mapping[str, Any]
 def run_facts(
     config: Settings, versions: Mapping[str, str], started: Mapping[str, str]
 ) -> dict[str, str]:
-    """Describe a run in a few words each.
-
-    Args:
-        config: Its settings.
-        versions: Of the packages that it ran on; may be empty.
-        started: When and where it started; may be empty.
-    """
+    """Describe a run in a few words each, by its settings, versions of packages, and its start."""
+    data, heldout = config["data"]["train"], config["data"].get("heldout")
     return {
         **started,
         "model": config["model"]["path"],
-        "data": _data(config),
+        "data": f"{data}, held out: {heldout}" if heldout else str(data),
         "method": method(config),
         "seed": str(config["seed"]),
         "versions": ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
@@ -50,16 +45,14 @@ SHOWN = ("rollwise", "torch", "transformers")
 
 def method(config: Settings) -> str:
     """Say how a run samples and learns, by the settings that decide it."""
-    group, advantage = config["group"], config["advantage"]
+    rule, group, advantage = config["exit"], config["group"], config["advantage"]
     allocation = config["allocation"]["type"]
     parts = [f"{config['prompts']['batch_size']:,} prompts by {config['prompts']['type']}"]
-    if allocation == "none" and _is_single(config["exit"]):
+    if (allocation, rule["type"], rule.get("samples")) == ("none", "fixed_count", 1):
         parts.append("single responses")
     else:
-        parts += [
-            f"exit {with_numbers(config['exit'])}",
-            f"schedule {with_numbers(config['schedule'])}",
-        ]
+        parts.append(f"exit {with_numbers(rule)}")
+        parts.append(f"schedule {with_numbers(config['schedule'])}")
         if allocation != "none":
             parts.append(f"allocation {allocation}")
         parts.append(f"groups of {group['size']} ({group['strategy']})")
@@ -67,10 +60,6 @@ def method(config: Settings) -> str:
     if advantage.get("baseline", "pool") != "pool":
         parts.append(f"baseline {advantage['baseline']}")
     return " · ".join(parts)
-
-
-def _is_single(rule: Settings) -> bool:
-    return (rule["type"], rule.get("samples")) == ("fixed_count", 1)
 
 
 def command(name: str, kind: type[CommandConfig], config: Settings) -> str:
@@ -122,12 +111,6 @@ def _on_command_line(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
         return ",".join(str(part) for part in value)
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _data(config: Settings) -> str:
-    data = config["data"]
-    heldout = data.get("heldout")
-    return f"{data['train']}, held out: {heldout}" if heldout else str(data["train"])
 
 
 def with_numbers(section: Settings) -> str:

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ _TRICKY = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Characters that HTML does not allow, or that reorder the text around them."""
+
+_NUMERIC = re.compile(r"([≥±+−-]?\s?[\d.].{,30}|–?)$", re.DOTALL)
+"""A cell of a table that begins with a number, or holds none."""
 
 
 def write_page(
@@ -67,10 +71,8 @@ def write_page(
     script = part("vendor/uplot/uPlot.iife.min.js")
     for name in ("common.js", "looks.js", "charts.js", "controls.js", *scripts):
         script += "\n" + part(f"parts/{name}")
-    numeric = re.compile(r"([≥±+−-]?\s?[\d.].{,30}|–?)$", re.DOTALL).match
-    pages = environment(shown=shown)
-    pages.tests["numeric"] = numeric
-    text = pages.get_template(template).render(
+    page = environment(shown=shown).get_template(template)
+    text = page.render(
         title=title or folder.resolve().name,
         facts=facts or {},
         policy=content_policy(script, style),
@@ -123,6 +125,7 @@ def part(name: str) -> str:
     return (files("rollwise.reports") / name).read_text(encoding="utf-8")
 
 
+@cache
 def environment(**filters: Callable[..., str]) -> jinja2.Environment:
     """Return what reads the templates of `parts/`; those of HTML escape whatever they are given."""
     made = jinja2.Environment(
@@ -132,6 +135,7 @@ def environment(**filters: Callable[..., str]) -> jinja2.Environment:
         trim_blocks=True,
     )
     made.filters |= filters
+    made.tests["numeric"] = _NUMERIC.match
     return made
 
 

@@ -1,0 +1,77 @@
+"""The charts of a run."""
+
+import numpy as np
+from made_runs import LEDGER, make_run, read, step_line
+
+from rollwise.reports import write_report
+from rollwise.reports.run_charts import MOST_POINTS, RunCharts
+
+
+def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
+    grids = read(run).data["grids"]
+    assert grids["steps"] == {
+        "steps": [1, 2, 3],
+        "draws": [48, 96, 144],
+        "tokens": [500, 1000, 1500],
+        "minutes": [1.5, 2.5, 3.5],
+    }
+    assert grids["evaluations"]["steps"] == [0, 3]
+    assert grids["evaluations"]["tokens"] == [0, 1500]
+
+
+def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
+    lines = [step_line(step) | {"entropy": [1.0, None, 3.0][step - 1]} for step in (1, 2, 3)]
+    plain, smooth = next(c for c in RunCharts(lines).charts if c["id"] == "entropy")["lines"]
+    assert plain["group"] == smooth["label"] == "nats a token, mean of 3 steps"
+    np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
+    np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
+
+
+def test_the_points_of_a_long_run_are_means_of_spans_and_the_page_says_so():
+    """4,000 steps in 800 points: each is the mean of 5, and stands where its last step does."""
+    made = RunCharts([step_line(step) | {"reward": step} for step in range(1, 4001)])
+    reward = next(chart for chart in made.charts if chart["id"] == "reward")["lines"][0]
+    assert len(reward["values"]) == MOST_POINTS
+    assert [reward["values"][0], reward["values"][-1]] == [3, 3998]
+    assert [made.grids["steps"]["steps"][0], made.grids["steps"]["steps"][-1]] == [5, 4000]
+    assert made.grids["steps"]["draws"][0] == 5 * 48
+    assert "the mean of about 5 steps: the run has 4,000" in " ".join(made.remarks)
+
+
+def test_a_ledger_of_one_place_has_no_chart(tmp_path):
+    write_report(make_run(tmp_path / "one"))
+    write_report(make_run(tmp_path / "more", more={"ledger": LEDGER}))
+    assert "ledger" not in read(tmp_path / "one").charts
+    assert "ledger" in read(tmp_path / "more").charts
+
+
+def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
+    rated = {
+        "competence": 0.5,
+        "difficulty_p10": -1.0,
+        "difficulty_p50": 0.0,
+        "difficulty_p90": 1.0,
+        "pass_rate_by_difficulty": [[-1.0, 0.8], [1.0, 0.2]],
+    }
+    path = make_run(tmp_path / "rated", more=rated)
+    write_report(path)
+    charts = read(path).charts
+    assert charts["competence"]["lines"][0]["low"] == [-1, -1, -1]
+    at_ends = charts["pass_rate_by_difficulty"]["lines"][0]["values"]
+    assert [at_ends[0], at_ends[-1]] == [0.8, 0.2]
+
+
+def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
+    path = make_run(tmp_path / "streamed", more={"draws_by_round": [], "surplus_draws": 6})
+    write_report(path)
+    lines = read(path).charts["draws"]["lines"]
+    assert [each["label"] for each in lines if "group" not in each] == [
+        f"{name}, mean of 3 steps" for name in ("all", "surplus")
+    ]
+    assert lines[2]["values"] == [1.5, 1.5, 1.5]  # 6 of 4 prompts
+
+
+def test_single_responses_have_no_charts_of_groups():
+    groups, single = [step_line(1)], [step_line(1) | {"prompts": 48, "draws_per_prompt": 1.0}]
+    names = [{chart["id"] for chart in RunCharts(lines).charts} for lines in (groups, single)]
+    assert names[0] - names[1] == {"zero_variance", "exits", "draws"}
