@@ -61,7 +61,8 @@ PLUGIN
         grep -q 'mine:Enough' plugin/config.json
         "$rollwise" evaluate --model.path run --output evaluation --samples 2 "${tiny[@]}" --benchmarks running-sums
         "$rollwise" report run
-        "$rollwise" doctor
+        "$rollwise" doctor | tee doctor.txt
+        test -e "$(grep -A1 'docs/ and examples/' doctor.txt | tail -1 | xargs)/docs/settings.md"
         test -s run/report.html && test -s evaluation/report.html
     ) >"$work/shown" 2>&1 || { cat "$work/shown" && return 1; }
 }
