@@ -21,10 +21,10 @@ torch=$(grep '^torch==' constraints.txt)
 
 install() { # into a new environment: what, with which extras
     "$python" -m venv "$1"
-    [[ $2 == core ]] || "$1/bin/pip" install -q "$torch"
+    [[ $2 == core ]] || "$1/bin/pip" install -q --no-compile "$torch"
     local needs="[$2]" began=$SECONDS
     [[ $2 == core ]] && needs=""
-    "$1/bin/pip" install -q "$wheel$needs"
+    "$1/bin/pip" install -q --no-compile "$wheel$needs"
     echo "rollwise$needs: $(du -h "$wheel" | cut -f1)B, installed in $((SECONDS - began)) s without torch," \
         "$(du -sh "$1" | cut -f1)B with everything"
     "$1/bin/pip" list --format freeze --exclude pip --exclude setuptools | paste -sd' ' | fold -sw 120
