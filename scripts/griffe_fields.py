@@ -41,7 +41,9 @@ def shown(value: Any) -> tuple[Any, str]:
     """Return default and help of a field's value; any other value as it is."""
     if not isinstance(value, griffe.ExprCall):
         return value, ""
-    given = {a.name: a.value for a in value.arguments if isinstance(a, griffe.ExprKeyword)}
+    given: dict[str, Any] = {
+        a.name: a.value for a in value.arguments if isinstance(a, griffe.ExprKeyword)
+    }
     if value.canonical_path == FIELD:
         metadata = given.get("metadata")
         texts = (

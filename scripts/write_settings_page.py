@@ -4,7 +4,7 @@ python scripts/write_settings_page.py
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ COMMANDS: dict[str, tuple[type[CommandConfig], str]] = {
     "compare": (CompareConfig, "[Compare methods](compare.md)"),
     "plan": (PlanConfig, "[Plan the cost](plan.md)"),
 }
-HEADER = "| setting | default | meaning |\n|---|---|---|"
+HEADER = "|setting|default|meaning|\n|---|---|---|"
 
 Rows = dict[str, str]
 """The row of each setting, by its name."""
@@ -85,11 +85,13 @@ Rows = dict[str, str]
 def page() -> str:
     """Write all settings: `train` section by section, and of other commands what differs."""
     train = list(_train_sections())
-    known = {row for _, rows in _sections(TrainConfig) for row in rows.values()}
+    known: dict[str, str] = {}
     parts = [INTRODUCTION.format(contents=_contents())]
     for command, (config, guide) in COMMANDS.items():
         parts.append(f"## `rollwise {command}`\n\nIn use: {guide}.\n")
         parts += train if command == "train" else _others(config, known)
+        for _, rows in _sections(config):
+            known = dict.fromkeys(rows.values(), command) | known
     return "\n".join(parts)
 
 
@@ -126,21 +128,22 @@ def _section_table(name: str, kinds: Sequence[type[Section]]) -> str:
     return _table(lines)
 
 
-def _others(config: type[CommandConfig], known: Set[str]) -> Iterator[str]:
-    """Yield the settings of another command, after the names of those that `train` has too."""
+def _others(config: type[CommandConfig], known: Mapping[str, str]) -> Iterator[str]:
+    """Yield the settings of a command, after the names of those that others have too."""
     rows: Rows = {}
-    same: dict[str, list[str]] = {}
+    same: dict[str, dict[str, None]] = {}
+    sources: dict[str, set[str | None]] = {}
     for section, found in _sections(config):
         for name, row in found.items():
+            sources.setdefault(section or name, set()).add(known.get(row))
             if row in known:
-                same.setdefault(section, []).append(name)
+                same.setdefault(known[row], {})[name] = None
             else:
                 rows[name] = row
-    for section in {name.partition(".")[0] for name in rows} & set(same):
-        same[section].append("")  # it is not the same as a whole
-    parts = [n for s, names in same.items() for n in (names if "" in [s, names[-1]] else [s]) if n]
-    if parts:
-        yield f"As for `train`: {', '.join(f'`{name}`' for name in dict.fromkeys(parts))}.\n"
+    for command, names in same.items():
+        whole = {section for section, found in sources.items() if found == {command}}
+        shown = dict.fromkeys(s if (s := n.partition(".")[0]) in whole else n for n in names)
+        yield f"As for `{command}`: {', '.join(f'`{name}`' for name in shown)}.\n"
     yield _table(rows.values())
 
 
@@ -169,7 +172,7 @@ def _rows_of(name: str, kind: type[Section]) -> Rows:
 def _kind_row(section: str, kind: type[Section]) -> str:
     assert issubclass(kind, Chosen)
     default = kind.model_fields[kind.tag].default
-    return f"| **`{section}.{kind.tag}`** | **`{default}`** | {_claim(kind)} |"
+    return f"|**`{section}.{kind.tag}`**|**`{default}`**|{_claim(kind)}|"
 
 
 def _claim(kind: type[Section]) -> str:
@@ -185,13 +188,13 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _without_meaning(row: str) -> str:
-    return " | ".join([*row.split(" | ")[:2], "as above |"])
+    return "|".join([*row.split("|")[:3], "as above|"])
 
 
 def _row(name: str, field: FieldInfo, default: Any) -> str:
     meaning = " ".join((field.description or "").split()).replace("|", "\\|")
     shown = "" if default is None else f"`{json.dumps(default)}`"
-    return f"| `{name}` | {shown} | {meaning} |"
+    return f"|`{name}`|{shown}|{meaning}|"
 
 
 if __name__ == "__main__":

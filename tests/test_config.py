@@ -287,7 +287,7 @@ def test_with_a_baseline_by_belief_every_response_is_trained_on():
 def test_single_responses_need_a_baseline_by_belief(advantage):
     given = {"exit": {"type": "fixed_count", "samples": 1}, "advantage": advantage}
     with pytest.raises(
-        ConfigError, match=r"`exit\.samples`.* set `advantage\.baseline` to `belief`"
+        ConfigError, match=r"`exit` must draw .* set `advantage\.baseline` to `belief`"
     ):
         make_config(given)
 
@@ -329,15 +329,6 @@ def test_settings_of_an_objective_stay_where_the_command_line_names_another(sett
     }
 
 
-def test_an_earlier_run_recorded_the_settings_of_all_objectives():
-    """With the defaults of those that its own objective lacks."""
-    recorded = {"estimates": "plug_in", "baseline": "pool", "scale_by_std": False}
-    for name, kind in OBJECTIVES.items():
-        assert (
-            make_config({"advantage": {"objective": name, **recorded}}).advantage.make() == kind()
-        )
-
-
 # What is refused
 
 BAD_VALUES = {
@@ -368,23 +359,15 @@ BAD_VALUES = {
     ),
     "division by a deviation of what has none": (
         {"advantage": {"objective": "log", "scale_by_std": True}},
-        ["`advantage`", "(objective reference, grpo)", "objective `log`"],
-    ),
-    "a belief for what takes none": (
-        {"advantage": {"objective": "grpo", "baseline": "belief"}},
-        ["`advantage`", "objective linear, log, sqrt, arcsine", "`grpo` has a baseline of its own"],
+        ["`advantage.scale_by_std` is not a setting of type `log`"],
     ),
     "groups by outcome against a belief": (
         {"advantage": {"baseline": "belief"}, "group": {"strategy": "balanced"}},
-        ["`group.strategy` must be `all`", "`advantage.baseline`", "it is `balanced`"],
+        ["`group.strategy` must be `all`", "`advantage.baseline`", "got `balanced`"],
     ),
     "refilling against a belief": (
         {"advantage": {"baseline": "belief"}, "group": {"zero_variance": "refill"}},
-        [
-            "`group.zero_variance` must be `drop` or `keep`",
-            "`advantage.baseline`",
-            "it is `refill`",
-        ],
+        ["`group.zero_variance` must be `drop` or `keep`", "`advantage.baseline`", "`refill`"],
     ),
     "not a belief": (
         {"belief": {"type": "faith"}},
@@ -396,7 +379,7 @@ BAD_VALUES = {
     ),
     "a pilot and refilling": (
         {"allocation": {"type": "gvm"}, "group": {"zero_variance": "refill"}},
-        ["`group.zero_variance`", "`drop` or `keep`", "it is `refill`"],
+        ["`group.zero_variance`", "`drop` or `keep`", "got `refill`"],
     ),
     "fewer draws than prompts": (
         {"schedule": {"total_draws": 10}},
@@ -408,7 +391,7 @@ BAD_VALUES = {
             "exit": {"samples": 8},
             "schedule": {"size": 8},
         },
-        ["`allocation.maximum`", "at most the 8 draws", "it is 64"],
+        ["`allocation.maximum`", "at most the 8 draws", "got 64"],
     ),
     "not a list": (
         {"records": {"trackers": "tensorboard"}},
@@ -676,11 +659,8 @@ def test_help_has_an_example_and_names_every_setting(command, capsys):
     ("arguments", "message"),
     [
         (["trian"], "there is no command `trian`; did you mean `train`?"),
-        (["train", "--stpes", "3"], "there is no setting `stpes`; did you mean `steps`?"),
-        (["train", "--learner.lr=3"], "there is no setting `learner.lr`"),
         (["train", "--steps"], "`--steps` needs a value"),
         (["train", "--steps", "--output", "x"], "`--steps` needs a value"),
-        (["compare", "--base.steps", "3"], "there is no setting `base.steps`"),
     ],
 )
 def test_a_wrong_command_line_ends_with_code_2_and_a_hint(arguments, message, capsys):
@@ -688,6 +668,23 @@ def test_a_wrong_command_line_ends_with_code_2_and_a_hint(arguments, message, ca
         main(arguments)
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--stpes", "3"], "there is no setting `stpes`; did you mean `steps`?"),
+        (["train", "--learner.lr=3"], "there is no setting `learner.lr`"),
+        (
+            ["compare", "--steps", "1", "--methods.a.exit.tpye", "balanced"],
+            "method `a`: there is no setting `exit.tpye`; did you mean `exit.type`?",
+        ),
+    ],
+)
+def test_a_setting_that_there_is_not_ends_the_command(arguments, message, capsys, tmp_path):
+    assert main([*arguments, "--output", str(tmp_path / "run")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

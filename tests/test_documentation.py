@@ -1,5 +1,6 @@
 """What the documentation says is so: its code runs, its commands are those that CI runs."""
 
+import json
 import re
 import shlex
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollwise.cli import main, parse
+from rollwise.cli import COMMANDS, main, parse
 from rollwise.config import (
     CompareConfig,
     EvaluateConfig,
@@ -78,7 +79,11 @@ def test_every_command_of_the_documents_is_one(root, monkeypatch):
     assert len(commands) > 30
     for command in commands:
         words = [w for w in shlex.split(command) if not w.endswith(".toml") or Path(w).exists()]
-        assert parse(words).command == words[0], command
+        parsed = parse(words)
+        assert parsed.command == words[0], command
+        known = setting_names(COMMANDS[words[0]].kind or TrainConfig)
+        given = {name for name, _ in parsed.settings if name.partition(".")[0] not in CHOICES}
+        assert given <= {*known}, command
 
 
 def test_the_settings_on_the_page_on_verl_are_valid_there(root):
@@ -100,13 +105,13 @@ def test_the_page_of_settings_has_what_each_kind_changes_and_says_nothing_twice(
     assert re.findall("^# .*", page, re.MULTILINE) == ["# Settings"]
     grading = page.split("### grading\n")[1].split("### ")[0]
     for kind, limit in (("math", 2.0), ("code", 10.0), ("environment", 60.0)):
-        own = grading.split(f"| **`grading.type`** | **`{kind}`** |")[1].split("**`")[0]
-        assert f"| `grading.timeout` | `{limit}` |" in own
+        own = grading.split(f"|**`grading.type`**|**`{kind}`**|")[1].split("**`")[0]
+        assert f"|`grading.timeout`|`{limit}`|" in own
     evaluate = page.split("## `rollwise evaluate`\n")[1].split("## ")[0]
     assert "As for `train`: " in evaluate and "`engine`" in evaluate
-    assert "`model.device`" in evaluate and "| `model.device` |" not in evaluate
+    assert "`model.device`" in evaluate and "|`model.device`|" not in evaluate
     train = page.split("## `rollwise train`\n")[1].split("\n## ")[0]
-    rows = [row for row in train.splitlines() if row.startswith("| `") and "as above" not in row]
+    rows = [row for row in train.splitlines() if row.startswith("|`") and "as above" not in row]
     assert len(set(rows)) == len(rows)
 
 
@@ -150,6 +155,18 @@ def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(tmp_path,
         "a.html: dead link c.html",
         "a.html: loads https://example.com/e.js",
     ]
+
+
+def test_the_search_finds_python_names_by_their_titles_alone(tmp_path, load_script):
+    items = [
+        {"location": f"{page}.html", "title": page, "text": "about beliefs"}
+        for page in ("belief", "rollwise.beliefs")
+    ]
+    (tmp_path / "search.json").write_text(json.dumps({"items": items}))
+    load_script("build_site").shorten_reference_in_search(tmp_path)
+    index = json.loads((tmp_path / "search.json").read_text())
+    assert [item["text"] for item in index["items"]] == ["about beliefs", ""]
+    assert (tmp_path / "search.js").read_text() == f"var __index = {json.dumps(index)}"
 
 
 def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root, load_script):

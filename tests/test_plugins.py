@@ -219,7 +219,7 @@ def test_unbiased_estimates_need_a_rule_of_counts(example):
     make_config(given)
     given["advantage"]["estimates"] = "unbiased"
     with pytest.raises(
-        ConfigError, match=r"`advantage\.estimates` must be `plug_in`.*spread:Spread"
+        ConfigError, match=r"`advantage\.estimates` must be `plug_in` with `exit` Spread"
     ):
         make_config(given)
 

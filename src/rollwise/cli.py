@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,7 @@ from rollwise.config import (
     TrainConfig,
     read_toml,
 )
-from rollwise.config.command_line import (
-    check_names,
-    read_given,
-    settings_help,
-    split_settings,
-)
+from rollwise.config.command_line import read_given, settings_help, split_settings
 from rollwise.errors import (
     ConfigError,
     RollwiseError,
@@ -43,8 +37,6 @@ from rollwise.errors import (
 )
 from rollwise.files import locked
 from rollwise.signals import Terminated, terminated_by_signals
-
-Commands = Any  # argparse's class of it is private
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it; after another signal, 128 and its number."""
@@ -76,58 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return RollwiseError.exit_code
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of everything but the settings."""
-    parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
-    parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    _add_report(commands)
-    _add_doctor(commands)
-    for name, command in RUN_COMMANDS.items():
-        command.add(name, commands)
-    _add_plan(commands)
-    _add_verl(commands)
-    return parser
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; `settings` of the result has the settings, as name and text.
-
-    Raises:
-        SystemExit: It asks for help, or is no command line; what is wrong has been printed.
-    """
-    parser = make_parser()
-    [commands] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    name = arguments[0] if arguments else ""
-    called = commands.choices.get(name)
-    if called is None and name and not name.startswith("-"):
-        near = difflib.get_close_matches(name, commands.choices, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(commands.choices)}"
-        parser.error(f"there is no command `{name}`; {hint}")
-    kind = called.get_default("kind") if called else None
-    if called is None or kind is None:
-        return parser.parse_args(arguments)
-    options = {text: a.nargs is None for a in called._actions for text in a.option_strings}
-    try:
-        words, given = split_settings(arguments[1:], options)
-        if not {"-h", "--help"} & {*words}:
-            check_names(kind, given)
-    except ConfigError as error:
-        called.error(str(error))
-    parsed = parser.parse_args([name, *words])
-    parsed.settings = given
-    return parsed
-
-
-Layers = list[dict[str, object]]
-
-
-def _layers(options: argparse.Namespace) -> Layers:
-    """Return the settings of the file and those of the command line."""
-    file = read_toml(options.config) if options.config else {}
-    return [file, read_given(options.kind, options.settings, file)]
-
-
 def _run(arguments: Sequence[str]) -> int:
     for argument in arguments:
         if half_of_a_pair(argument):  # as bytes that are not UTF-8 arrive
@@ -140,235 +80,234 @@ def _run(arguments: Sequence[str]) -> int:
     handler = RichHandler(console=remarks, show_time=False, show_path=False, show_level=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
-    return int(options.run(options, console))
+    return COMMANDS[options.command].run(options, console)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; `settings` of the result has the settings, as name and text.
+
+    Raises:
+        SystemExit: It asks for help, or is no command line; what is wrong has been printed.
+    """
+    parser, name = make_parser(), arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        if name and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
+            parser.error(f"there is no command `{name}`; {hint}")
+        return parser.parse_args(arguments)
+    words, given = [*arguments[1:]], []
+    if COMMANDS[name].kind is not None:
+        options = COMMANDS[name].options | {"--help": {"action": "help"}}
+        try:
+            words, given = split_settings(
+                words, {option: "action" not in how for option, how in options.items()}
+            )
+        except ConfigError as error:
+            parser.error(str(error))
+    parsed = parser.parse_args([name, *words])
+    parsed.settings = given
+    return parsed
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of everything but the settings."""
+    parser = argparse.ArgumentParser("rollwise", description=rollwise.__doc__)
+    parser.add_argument("--version", action="version", version=f"rollwise {rollwise.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, command in COMMANDS.items():
+        added = commands.add_parser(
+            name,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            help=command.help,
+            description=f"Example: rollwise {name} {command.example}\n\n"
+            f"{textwrap.fill(command.description, 79)}",
+            epilog=settings_help(command.kind) if command.kind else None,
+        )
+        for option, how in command.options.items():
+            added.add_argument(option, **how)
+        if command.kind is not None:
+            usage = added.format_usage().removeprefix("usage: ").strip()
+            added.usage = f"{usage} [--section.key VALUE]"
+    return parser
 
 
 @dataclass(frozen=True)
-class RunCommand:
-    """A command that works in a run's folder, and can be resumed there.
+class Command:
+    """A command.
+
+    Attributes:
+        run: Runs it with its options; returns the exit code.
+        kind: Its settings; None if it has none.
+        options: Its arguments that are no settings, as `add_argument` takes them.
+        example: What follows its name in an example.
+        help: A line on it.
+        description: What `--help` says.
+    """
+
+    run: Callable[[argparse.Namespace, Console], int]
+    kind: type[CommandConfig] | None
+    options: Mapping[str, dict[str, Any]]
+    example: str
+    help: str
+    description: str
+
+
+def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the settings of the file and those of the command line."""
+    kind = COMMANDS[options.command].kind
+    assert kind is not None
+    file = read_toml(options.config) if options.config else {}
+    return [file, read_given(kind, options.settings, file)]
+
+
+def _run_in_folder(options: argparse.Namespace, console: Console) -> int:
+    """Run a command that can be resumed in its folder.
 
     `rollwise.commands.NAME` has the function NAME, which is called with the layers of settings, the
     folder, whether it resumes, and the console; it returns whether it finished.
-
-    Attributes:
-        kind: Its settings.
-        help: A line on it.
-        description: What `--help` says.
-        example: What follows the command's name in an example.
-        options: Options that its usage shows beside those of all.
     """
-
-    kind: type[CommandConfig]
-    help: str
-    description: str
-    example: str
-    options: str = "[--section.key VALUE]"
-
-    def add(self, name: str, commands: Commands) -> None:
-        """Add it to a parser."""
-        parser = _add_with_settings(
-            commands,
-            name,
-            self.kind,
-            usage=f"[config] [--output DIR] {self.options}",
-            example=self.example,
-            help=self.help,
-            description=self.description,
-        )
-        _add_run_options(parser, self.kind, partial(_call, name))
-
-
-def _call(name: str, layers: Layers, folder: Path, resume: bool, console: Console) -> bool:
+    layers = _layers(options)
+    if options.resume and options.output is None:
+        raise ConfigError("--resume needs --output, the folder of the run to resume")
+    folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    name = options.command
     command = getattr(import_module(f"rollwise.commands.{name}"), name)
-    return bool(command(layers, folder, resume, console))
+    with locked(folder):
+        return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
 
 
-RUN_COMMANDS = {
-    "train": RunCommand(
+def _plan(options: argparse.Namespace, console: Console) -> int:
+    from rollwise.commands.plan import plan
+
+    plan(_layers(options), options.output, console)
+    return 0
+
+
+def _report(options: argparse.Namespace, console: Console) -> int:
+    from rollwise.reports import write_reports
+
+    console.print(f"report: {write_reports(options.folder)}", markup=False)
+    return 0
+
+
+def _doctor(options: argparse.Namespace, console: Console) -> int:
+    from rollwise.commands.doctor import examine
+
+    def read_for_verl(given: Mapping[str, Any]) -> TrainConfig:
+        from rollwise.integrations.verl.settings import read_settings
+
+        return read_settings([given])[0]
+
+    return examine(options.config, options.json, getattr(options, "try"), read_for_verl)
+
+
+def _verl(options: argparse.Namespace, console: Console) -> int:
+    from rollwise.integrations.verl.command import run
+
+    layers = _layers(options)
+    with nullcontext() if options.print else locked(options.output):
+        return run(layers, options.output, options.resume, options.print)
+
+
+CONFIG = {"config": {"nargs": "?", "type": Path, "help": "a TOML file with settings"}}
+OUTPUT = {"--output": {"type": Path, "help": "the run's folder (default: runs/DATE-TIME)"}}
+RESUME = {"--resume": {"action": "store_true", "help": "resume the run in --output"}}
+
+COMMANDS = {
+    "train": Command(
+        _run_in_folder,
         TrainConfig,
+        CONFIG | OUTPUT | RESUME,
+        "--steps 20 --exit.type balanced --output runs/first",
         "train a model; with nothing else, the built-in model on the built-in task",
         "Train a model by reinforcement learning with adaptive sampling. Settings "
         "come from the defaults, then the TOML file, then the command line. Some defaults depend "
         "on the model, the task and the exit rule. Interrupted, the same command with the same "
         "--output resumes; --resume takes the recorded settings.",
-        "--steps 20 --exit.type balanced --output runs/first",
-        "[--resume] [--section.key VALUE]",
     ),
-    "evaluate": RunCommand(
+    "evaluate": Command(
+        _run_in_folder,
         EvaluateConfig,
+        CONFIG | OUTPUT | RESUME,
+        "--model.path runs/first --output runs/second",
         "evaluate a model on benchmarks; with nothing else, the built-in ones",
         "Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
         "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
         "command with the same --output resumes. See docs/evaluate.md.",
-        "--model.path runs/first --output runs/second",
     ),
-    "prepare": RunCommand(
+    "prepare": Command(
+        _run_in_folder,
         PrepareConfig,
+        CONFIG | OUTPUT | RESUME,
+        "--data.sources problems.jsonl --output runs/third",
         "prepare problems for training: clean them, and choose them by pass rate",
         "Read problems, remove duplicates, check reference solutions, estimate the "
         "pass rate of each by a model's responses, and write those within a range. Interrupted, "
         "the same command with the same --output resumes. See docs/prepare.md.",
-        "--data.sources problems.jsonl --output runs/third",
     ),
-    "compare": RunCommand(
+    "compare": Command(
+        _run_in_folder,
         CompareConfig,
+        CONFIG | OUTPUT | RESUME,
+        "methods.toml --seeds 4 --output runs/comparison",
         "compare methods over seeds, by what they reach and what it costs",
         "Train methods with several seeds, or read runs that exist, and compare their "
         "held-out accuracy at equal cost, with intervals over seeds; or replay recorded rewards. "
         "Interrupted, the same command with the same --output resumes. See docs/compare.md.",
-        "methods.toml --seeds 4 --output runs/comparison",
-        "[--key VALUE]",
     ),
-}
-
-
-def _add_with_settings(
-    commands: Commands,
-    name: str,
-    kind: type[CommandConfig],
-    *,
-    usage: str,
-    example: str,
-    help: str,
-    description: str,
-) -> argparse.ArgumentParser:
-    """Add the parser of a command that has settings."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage=f"rollwise {name} {usage}",
-        help=help,
-        description=f"Example: rollwise {name} {example}\n\n{textwrap.fill(description, 79)}",
-        epilog=settings_help(kind),
-    )
-    parser.set_defaults(kind=kind)
-    return parser
-
-
-def _add_run_options(
-    parser: argparse.ArgumentParser,
-    kind: type[CommandConfig],
-    command: Callable[[Layers, Path, bool, Console], bool],
-) -> None:
-    """Give a command its file, its folder and its settings."""
-    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
-    parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATE-TIME)")
-    what = "from its checkpoint" if issubclass(kind, TrainConfig) else "with its settings"
-    parser.add_argument("--resume", action="store_true", help=f"resume the run in --output {what}")
-
-    def run(options: argparse.Namespace, console: Console) -> int:
-        layers = _layers(options)
-        if options.resume and options.output is None:
-            raise ConfigError("--resume needs --output, the folder of the run to resume")
-        folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        with locked(folder):
-            return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
-
-    parser.set_defaults(run=run)
-
-
-def _add_plan(commands: Commands) -> None:
-    parser = _add_with_settings(
-        commands,
-        "plan",
+    "plan": Command(
+        _plan,
         PlanConfig,
-        usage="[config] [--output DIR] [--section.key VALUE]",
-        example="methods.toml --steps 64",
-        help="predict what methods cost and teach a step, before anything is trained",
-        description="Take steps of each method with pass rates and prices that are known, in "
+        {**CONFIG, "--output": {"type": Path, "help": "a folder for the tables and the report"}},
+        "methods.toml --steps 64",
+        "predict what methods cost and teach a step, before anything is trained",
+        "Take steps of each method with pass rates and prices that are known, in "
         "virtual time and without a model: draws, tokens, seconds, zero-variance groups, and the "
         "signal that is learned from. See docs/plan.md.",
-    )
-    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
-    parser.add_argument("--output", type=Path, help="a folder for the tables and the report")
-
-    def run(options: argparse.Namespace, console: Console) -> int:
-        from rollwise.commands.plan import plan
-
-        plan(_layers(options), options.output, console)
-        return 0
-
-    parser.set_defaults(run=run)
-
-
-def _add_report(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "report",
-        help="write report.html for a run, or for all runs in a folder",
-        description="Write a self-contained report.html into the folder of a run, or into one that "
-        "holds runs: a table and charts of all of them, linked to the report of each.",
-    )
-    parser.add_argument("folder", type=Path, help="the folder of a run, or of runs")
-
-    def run(options: argparse.Namespace, console: Console) -> int:
-        from rollwise.reports import write_reports
-
-        console.print(f"report: {write_reports(options.folder)}", markup=False)
-        return 0
-
-    parser.set_defaults(run=run)
-
-
-def _add_doctor(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "doctor",
-        help="say what works here, why something does not, and what to type",
-        description="Say which engines, graders, trainers and sandboxes work here, why others do "
+    ),
+    "report": Command(
+        _report,
+        None,
+        {"folder": {"type": Path, "help": "the folder of a run, or of runs"}},
+        "runs/first",
+        "write report.html for a run, or for all runs in a folder",
+        "Write a self-contained report.html into the folder of a run, or into one that holds runs: "
+        "a table and charts of all of them, linked to the report of each.",
+    ),
+    "doctor": Command(
+        _doctor,
+        None,
+        {
+            **CONFIG,
+            "--json": {"action": "store_true", "help": "print JSON"},
+            "--try": {
+                "action": "store_true",
+                "help": "take the largest step of the run, and say what it takes; writes nothing",
+            },
+        },
+        "settings.toml --try",
+        "say what works here, why something does not, and what to type",
+        "Say which engines, graders, trainers and sandboxes work here, why others do "
         "not, and what to type. With a settings file: whether its settings are valid, and what "
         "they need is here. A file with a table [verl] is checked for `rollwise verl`. With --try "
         "also what memory and seconds the largest step of its run takes. The exit code is 0 if all "
         "is well; without a file, if the built-in trainer works and no installed package is of a "
         "release that rollwise does not admit.",
-    )
-    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--try",
-        action="store_true",
-        dest="try_it",
-        help="take one step of the run, whose responses are all as long as they may be, and say "
-        "what it takes; nothing is written",
-    )
-
-    def run(options: argparse.Namespace, console: Console) -> int:
-        from rollwise.commands.doctor import examine
-
-        def read_for_verl(given: Mapping[str, Any]) -> TrainConfig:
-            from rollwise.integrations.verl.settings import read_settings
-
-            return read_settings([given])[0]
-
-        return examine(options.config, options.json, options.try_it, read_for_verl)
-
-    parser.set_defaults(run=run)
-
-
-def _add_verl(commands: Commands) -> None:
-    parser = _add_with_settings(
-        commands,
-        "verl",
+    ),
+    "verl": Command(
+        _verl,
         TrainConfig,
-        usage="[config] --output DIR [options] [--section.key VALUE]",
-        example="settings.toml --output runs/verl --print",
-        help="train on many machines, by verl",
-        description="Train by verl, from the same settings as `train`; a table [verl] of the TOML "
+        {
+            **CONFIG,
+            "--output": {"type": Path, "required": True, "help": "the run's folder"},
+            **RESUME,
+            "--print": {"action": "store_true", "help": "print verl's overrides, and stop"},
+        },
+        "settings.toml --output runs/verl --print",
+        "train on many machines, by verl",
+        "Train by verl, from the same settings as `train`; a table [verl] of the TOML "
         "file holds verl's own, in its words. Needs the extra `verl`: docs/verl.md.",
-    )
-    parser.add_argument("config", nargs="?", type=Path, help="a TOML file with settings")
-    parser.add_argument("--output", type=Path, required=True, help="the run's folder")
-    parser.add_argument(
-        "--resume", action="store_true", help="resume the run in --output from its checkpoint"
-    )
-    parser.add_argument(
-        "--print", action="store_true", help="print verl's overrides, a line each, and stop"
-    )
-
-    def run(options: argparse.Namespace, console: Console) -> int:
-        from rollwise.integrations.verl.command import run
-
-        layers = _layers(options)
-        with nullcontext() if options.print else locked(options.output):
-            return run(layers, options.output, options.resume, options.print)
-
-    parser.set_defaults(run=run)
+    ),
+}

@@ -5,13 +5,10 @@ import textwrap
 
 
 class RollwiseError(Exception):
-    """An error that a user can act on; the command line prints it without a traceback.
-
-    Attributes:
-        exit_code: Of the command that it ends.
-    """
+    """An error that a user can act on; the command line prints it without a traceback."""
 
     exit_code = 2
+    """Of the command that it ends."""
 
 
 class ConfigError(RollwiseError):

@@ -36,12 +36,14 @@ def written_whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove(partial)
         yield partial
-        _sync(partial)
+        for entry in (partial, *partial.rglob("*")):  # of a file only itself
+            _sync(entry)
         _put_in_place(partial, path)
-        _sync_entry(path.parent)
+        _sync(path.parent)
     except BaseException as error:
         _remove(partial)
-        if _is_system_refusal(error):
+        # safetensors wraps the system's errors in its own.
+        if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
             raise RunError(
                 f"could not write {path}: {error}; nothing of it was kept, and what was there "
                 "before still is"
@@ -50,11 +52,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file completely or not at all.
-
-    Raises:
-        RunError: The system refused to write.
-    """
+    """Write a text file as `written_whole` does."""
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -163,7 +161,7 @@ def _take_lock(path: Path) -> int:
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
-    """Rename `partial` to `path`; an existing folder is moved aside first."""
+    """Rename `partial` to `path`; a folder that is there is moved aside first."""
     if not path.is_dir():
         os.replace(partial, path)
         return
@@ -178,11 +176,6 @@ def _put_in_place(partial: Path, path: Path) -> None:
     _remove(aside)
 
 
-def _is_system_refusal(error: BaseException) -> bool:
-    """Say whether the system refused; safetensors wraps such errors in its own."""
-    return isinstance(error, OSError) or type(error).__name__ == "SafetensorError"
-
-
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
@@ -192,11 +185,6 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
-        _sync_entry(file)
-
-
-def _sync_entry(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -39,8 +39,8 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
         Exception: Whatever the module raises when it is imported.
     """
     kind = what.split()[-1]
-    module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
+    module_name, _, attribute = name.partition(":")
+    if not (module_name and attribute):
         raise ConfigError(f"a {what} is named module:{kind}, got {name!r}")
     if module_name == "__main__":
         raise ConfigError(
@@ -50,10 +50,9 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
     module = _import(module_name, name, folders)
     found = getattr(module, attribute, None)
     if found is None:
-        raise ConfigError(
-            f"{name!r}: no {attribute!r} in module {module_name}, which has "
-            f"{', '.join(_own_names(module)) or f'no public {kind}'}"
-        )
+        own = [n for n, v in inspect.getmembers(module, _is_code) if v.__module__ == module_name]
+        has = ", ".join(n for n in own if not n.startswith("_")) or f"no public {kind}"
+        raise ConfigError(f"{name!r}: no {attribute!r} in module {module_name}, which has {has}")
     if not callable(found):
         raise ConfigError(f"{name!r} is not callable: {type(found).__name__}")
     return found
@@ -124,12 +123,5 @@ def _import(module_name: str, name: str, folders: Sequence[str]) -> ModuleType:
         ) from error
 
 
-def _own_names(module: ModuleType) -> list[str]:
-    """List the public functions and classes that a module defines."""
-    return [
-        name
-        for name, value in inspect.getmembers(module)
-        if (inspect.isfunction(value) or inspect.isclass(value))
-        and value.__module__ == module.__name__
-        and not name.startswith("_")
-    ]
+def _is_code(value: object) -> bool:
+    return inspect.isfunction(value) or inspect.isclass(value)

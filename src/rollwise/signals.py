@@ -20,11 +20,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP has ended a command, as Ctrl-C ends it by a `KeyboardInterrupt`.
-
-    Args:
-        number: Of the signal.
-    """
+    """A signal of this number, SIGTERM or SIGHUP, has ended a command as Ctrl-C does."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -37,10 +33,7 @@ class Dropped(BaseException):
 
 @contextmanager
 def raised_after(seconds: float, error: Exception) -> Iterator[None]:
-    """Raise `error` in this block once it has taken so long, whatever Python code it waits in.
-
-    By SIGALRM; in other threads than the main one this does nothing.
-    """
+    """Raise `error` once this block has taken so long, by SIGALRM; in the main thread alone."""
     if threading.current_thread() is not threading.main_thread() or seconds == math.inf:
         yield
         return
@@ -59,13 +52,11 @@ def raised_after(seconds: float, error: Exception) -> Iterator[None]:
 
 @contextmanager
 def terminated_by_signals() -> Iterator[None]:
-    """In this block SIGTERM and SIGHUP raise `Terminated`.
-
-    One that is ignored stays so, as SIGHUP is under `nohup`. Python handles signals in the main
-    thread only; in others this does nothing.
+    """In this block SIGTERM and SIGHUP raise `Terminated`, unless they are ignored (`nohup`).
 
     What a signal raises in a finalizer or another callback of Python's own is lost there; in this
-    block the signal is then sent again, Ctrl-C too.
+    block the signal is then sent again, Ctrl-C too. In other threads than the main one this does
+    nothing.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -77,9 +68,7 @@ def terminated_by_signals() -> Iterator[None]:
             return
         other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
         number = getattr(lost.exc_value, "number", other)
-        timer = threading.Timer(0.01, _send_to_main_thread, [number])  # after the callback
-        timer.daemon = True
-        timer.start()
+        _send_later(0.01, number)  # after the callback
 
     before, hook = _install(end, TERMINATING), sys.unraisablehook
     sys.unraisablehook = send_again
@@ -169,21 +158,21 @@ class StopRequest:
         if number in TERMINATING and self._deadline is None:
             self._deadline = time.monotonic() + self._grace
             if self._grace:  # the same signal again wakes the main thread, whatever it waits for
-                self._timer = threading.Timer(self._grace, _send_to_main_thread, [number])
-                self._timer.daemon = True
-                self._timer.start()
+                self._timer = _send_later(self._grace, number)
         self._drop_if_due()
 
     def _drop_if_due(self) -> None:
-        due = self._deadline is not None and time.monotonic() >= self._deadline
-        if self._droppable and due:
+        if self._droppable and self._deadline is not None and time.monotonic() >= self._deadline:
             raise Dropped
 
 
-def _send_to_main_thread(number: int) -> None:
-    ident = threading.main_thread().ident
-    if ident is not None:
-        signal.pthread_kill(ident, number)
+def _send_later(seconds: float, number: int) -> threading.Timer:
+    """Send a signal to the main thread in so many seconds."""
+    main = threading.main_thread().ident
+    timer = threading.Timer(seconds, signal.pthread_kill, [main, number])
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _install(handler: Handler, numbers: Iterable[int]) -> dict[int, Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rollwise.commands.compare_tables import comparison_tables
+from rollwise.commands.compare_tables import comparison_tables, in_words
 from rollwise.statistics.curves import Curve, compare_methods
 
 
@@ -13,12 +13,16 @@ def accuracy(*ends):
 
 
 def tables(*ends):
+    return comparison_tables(compared(*ends))
+
+
+def compared(*ends):
     costs = {name: np.array([0.0, 9.0]) for name in ("steps", "draws", "tokens", "seconds")}
     methods = {
         name: {seed: Curve(np.array([0.1, end]), costs) for seed, end in enumerate(found)}
         for name, found in (("base", [0.5] * len(ends)), ("other", ends))
     }
-    return comparison_tables(compare_methods(methods, "base", 0.3, {}))
+    return compare_methods(methods, "base", 0.3, {})
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,16 @@ def test_a_target_that_was_not_reached_has_no_cost(ends, reached, cell):
     assert header[:2] == ["method", "reached"]
     assert rows[1][1] == reached
     assert [shown.split()[0] if cell[0] == "0" else shown for shown in rows[1][2:]] == [cell] * 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"), [((0.6,), "one seed"), ((0.6, 0.6), "+0.100 to base with every")]
+)
+def test_a_difference_without_an_interval_is_said_to_have_none(ends, said):
+    """Also where two seeds have the same difference, which may be chance."""
+    (first, *_) = in_words(compared(*ends))
+    assert first.startswith("other: ") and said in first
+    assert accuracy(*ends)[2][1][-2:] == ["", ""]
 
 
 def test_one_seed_is_one_seed():

@@ -1,11 +1,16 @@
-"""A tiny model and the tokenizer of the built-in one."""
+"""A tiny model and the tokenizer of the built-in one, and a server of the shipped model."""
 
 import pytest
 import torch
-from tiny_models import make_model
+from completions_server import CompletionsServer
+from tiny_models import LIMIT, make_model
 from transformers import PreTrainedTokenizerFast
 
-from rollwise.models.loading import model_path
+from rollwise.config import ModelSettings, ServerSettings
+from rollwise.engines.transformers import make_built_in_engine
+from rollwise.models.encoding import encode_prompts
+from rollwise.models.loading import load_model, model_path
+from rollwise.tasks import make_running_sums
 
 # The models here are so small that a second thread for a matrix product only waits: on busy cores
 # ten times as long as the product takes.
@@ -20,3 +25,47 @@ def model():
 @pytest.fixture(scope="module")
 def tokenizer():
     return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+
+
+@pytest.fixture(scope="module")
+def local():
+    """The shipped model, its tokenizer, its engine; and three short problems."""
+    model, tokenizer = load_model(ModelSettings(cpu_threads=1))
+    problems = make_running_sums(3, 2, 4, 0)
+    prompts = encode_prompts(problems, tokenizer, 40).token_ids
+    return make_built_in_engine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
+
+
+@pytest.fixture(scope="module")
+def shared_server(local):
+    server = CompletionsServer(local[0])
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def server(shared_server, monkeypatch):
+    """One server for all tests, which forgets what it was told and asked."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    shared_server.forget()
+    yield shared_server
+    assert shared_server.faults == []
+
+
+@pytest.fixture
+def engine_at(server, local):
+    """Makes an engine over the server; settings may be given."""
+    from rollwise.engines.server import ServerEngine
+
+    made = []
+
+    def make(temperature=1.0, slots=8, **settings):
+        given = {"base_url": server.url, "model": "running-sums", "retries": 0, **settings}
+        engine = ServerEngine(ServerSettings(**given), local[1], LIMIT, temperature, slots)
+        made.append(engine)
+        return engine
+
+    yield make
+    for engine in made:
+        engine.close()
+        engine.close()  # once more does no harm

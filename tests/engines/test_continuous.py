@@ -232,3 +232,19 @@ def test_a_model_whose_logits_would_differ_does_not_fit():
 
     torch.manual_seed(0)
     assert unfit_reason(Biased(make_model().config)) == "its logits differ in slots"
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_shares_a_batch_does_not_depend_on_what_was_drawn_before(
+    compiled, tokenizer, monkeypatch
+):
+    """A resumed run, whose engine is new, rounds as one that never stopped."""
+    monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda model: compiled)
+    model, rows = make_model(), {}
+    for before in ([], make_draws(7, ["before"])):
+        engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
+        complete(engine, before, {"before": [4, 8, 6]})
+        shapes = input_shapes(engine)
+        complete(engine, make_draws(20))
+        rows[len(before)] = shapes, engine._batch._free
+    assert rows[0] == rows[7]

@@ -1,102 +1,24 @@
 """Episodes by an engine and an environment: turns, ends, prices, and what is cancelled."""
 
-import asyncio
-import contextlib
-import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from episode_fakes import DRAW, PROBLEMS, Playing, Talking, encode, encode_prompt, play, says
 from tiny_models import LIMIT, PROMPTS, make_model
 from transformers import PreTrainedTokenizerFast
 
-from rollwise.engines import Completion, Engine, EpisodeEngine, EpisodeLimits, LostDraw
-from rollwise.engines.asynchronous import AsyncEngine
+from rollwise.engines import EpisodeEngine, EpisodeLimits, LostDraw
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.environments import Calculator, EpisodeEnvironment, EpisodeLost, Opening, Turn
+from rollwise.environments import EpisodeEnvironment, EpisodeLost, Turn
 from rollwise.errors import PluginError
 from rollwise.grading import Grader
 from rollwise.models.loading import model_path
-from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
+from rollwise.sampling import Balanced, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.step import Episode
 from rollwise.step.session import grade_with, run_session
-
-PROBLEMS = {
-    key: SimpleNamespace(messages=[{"role": "user", "content": str(key)}], answer=f"of {key}")
-    for key in ("a", "b", *PROMPTS)
-}
-DRAW = Draw("a", 0, seed=11)
-
-
-@dataclass(frozen=True)
-class Playing(EpisodeEnvironment):
-    """Plays by a function of the turn's number and what was said."""
-
-    step: object
-
-    def begin(self, opening):
-        turns, step = iter(range(1, 100)), self.step
-        played = SimpleNamespace(opening=opening, closed=False)
-        played.step = lambda reply: step(next(turns), reply)
-        return played
-
-
-def says(*answers):
-    return Playing(lambda turn, reply: answers[turn - 1])
-
-
-class Talking(Engine):
-    """An engine of `slots`, which draws the tokens [n, 1] in the n-th context that it is given."""
-
-    def __init__(self, slots=None, truncated=(), portion=100):
-        self.slots, self.truncated, self.portion = slots, truncated, portion
-        self.contexts, self.under_way, self.cancelled = [], {}, []
-
-    @property
-    def free_slots(self):
-        return None if self.slots is None else self.slots - len(self.under_way)
-
-    def submit(self, draws, prompts):
-        for draw in draws:
-            self.contexts.append(list(prompts[draw.key]))
-            self.under_way[draw] = len(self.contexts)
-
-    def wait(self):
-        done = list(self.under_way)[: self.portion]
-        found = [(draw, self.under_way.pop(draw)) for draw in done]
-        return [self.result(draw, n) for draw, n in found]
-
-    def result(self, draw, n):
-        logprobs = np.array([-n, -0.5], np.float32)
-        return Completion(draw, [n, 1], logprobs, f"said {n}", n in self.truncated)
-
-    def cancel(self, draws):
-        self.cancelled += draws
-        return sum(3 for draw in draws if self.under_way.pop(draw, None) is not None)
-
-    def load_weights(self, weights):
-        self.weights = weights
-
-
-def encode(said):
-    """50 for each character of a text."""
-    return [50] * len(said)
-
-
-def encode_prompt(messages):
-    """60 for each character of the first message."""
-    return [60] * len(messages[0]["content"])
-
-
-def play(environment, engine=None, **options):
-    engine = engine or Talking()
-    playing = EpisodeEngine(engine, environment, PROBLEMS, encode, encode_prompt, **options)
-    playing.submit([DRAW], {"a": [7, 7]})
-    [outcome] = playing.wait()
-    assert playing.wait() == []
-    return outcome
 
 
 def test_turns_go_on_from_the_whole_context():
@@ -242,179 +164,6 @@ def test_what_a_session_has_lost_is_in_its_cost():
     assert (cost + cost).failed_tokens == 4
 
 
-def test_answers_that_wait_do_so_beside_each_other():
-    async def step(turn, reply):
-        if turn == 2:
-            return Turn(done=True, reward=1.0)
-        meeting.append(reply)
-        while len(meeting) < 3:
-            await asyncio.sleep(0)
-        return Turn("x")
-
-    meeting = []
-    with EpisodeEngine(Talking(slots=3), Playing(step), PROBLEMS, encode, encode_prompt) as engine:
-        engine.submit([Draw("a", i, i) for i in range(3)], {"a": [7]})
-        assert engine.free_slots == 0
-        done = []
-        while found := engine.wait():
-            done += found
-        assert engine.free_slots == 3
-    assert [outcome.end for outcome in done] == ["done"] * 3
-
-
-def test_what_is_cancelled_has_cost_all_its_turns():
-    """a waits for its answer after 2 tokens; b draws its second turn, 3 of which are drawn."""
-    never = asyncio.Event()
-
-    async def waits():
-        await never.wait()
-
-    def step(turn, reply):
-        return waits() if reply == "said 1" else Turn("x")
-
-    a, b, c = (Draw(key, 0, seed) for seed, key in enumerate(("a", "b", "a")))
-    engine = Talking(slots=2, portion=1)
-    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
-        playing.submit([a, b, c], {"a": [7], "b": [8]})
-        for _ in range(2):
-            for result in engine.wait():
-                playing._end_turn(result)
-        playing._fill()
-        assert playing.cancel([a]) == 2
-        assert playing.cancel([b]) == 2 + 3
-        assert playing.cancel([c]) == 0 == playing.cancel([a, b, c])
-        assert playing.cancelled == 2
-        assert playing.free_slots == 2
-        assert playing.wait() == []
-
-
-def test_a_slow_episode_is_cut_wherever_it_is():
-    never = asyncio.Event()
-
-    async def waits():
-        await never.wait()
-
-    limits = EpisodeLimits(seconds=10)
-    answers = Playing(lambda turn, reply: Turn("x", reward=0.5) if turn == 1 else waits())
-    outcome = play(answers, limits=limits, clock=iter(range(0, 1000, 5)).__next__)
-    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
-    assert outcome.usage.seconds >= 10
-
-    class Stuck(Talking):
-        """Draws the second turn for ever."""
-
-        def wait(self):
-            return [] if 2 in self.under_way.values() else super().wait()
-
-    outcome = play(answers, Stuck(), limits=limits, clock=iter(range(100)).__next__)
-    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
-    assert outcome.usage.tokens == 2 + 3, "those of the turn that was broken off count"
-
-
-def test_new_weights_begin_episodes_again():
-    engine = Talking(portion=1)
-    turns = says(Turn("x"), Turn(done=True))
-    playing = EpisodeEngine(engine, turns, PROBLEMS, encode, encode_prompt)
-    playing.submit([DRAW], {"a": [7]})
-    [result] = engine.wait()
-    playing._end_turn(result)
-    playing.load_weights({"w": 1})
-    [outcome] = playing.wait()
-    assert engine.weights == {"w": 1}
-    assert [len(context) for context in engine.contexts] == [1, 1, 4]
-    assert outcome.usage.turns == 2
-    assert outcome.usage.tokens == 2 + 2 + 2, "those of the attempt that was given up count"
-
-
-def test_what_new_weights_broke_off_is_paid_once_whatever_comes_of_it():
-    """Draw 0 is given up in its second turn, of which 3 tokens are drawn, and then cancelled."""
-    engine = Talking(slots=1, portion=1)
-    playing = EpisodeEngine(engine, says(Turn("x"), Turn("x")), PROBLEMS, encode, encode_prompt)
-    playing.submit([DRAW], {"a": [7]})
-    [result] = engine.wait()
-    playing._end_turn(result)
-    playing._fill()
-    playing.load_weights({})
-    assert playing.cancel([DRAW]) == 2 + 3
-    assert playing.cancel([DRAW]) == 0
-
-
-def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
-    """The second draw's first turn takes for ever; the first is answered in the meantime."""
-
-    async def step(turn, reply):
-        return Turn(done=True, reward=1.0) if turn == 2 else Turn("x")
-
-    class Interruptible(Talking):
-        """Answers draw 0 alone; as long as that has nothing to draw, it waits to be interrupted."""
-
-        def __init__(self):
-            super().__init__()
-            self.bell = threading.Semaphore(0)
-
-        def wait(self):
-            done = [draw for draw in self.under_way if draw.index == 0]
-            if not done:
-                assert self.bell.acquire(timeout=60), "nobody said that there is more to draw"
-                return []
-            return [self.result(draw, self.under_way.pop(draw)) for draw in done]
-
-        def interrupt(self):
-            self.bell.release()
-
-    engine = Interruptible()
-    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
-        playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
-        [outcome] = playing.wait()
-        assert (outcome.draw.index, outcome.usage.turns) == (0, 2)
-
-
-def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
-    rang = threading.Event()
-
-    class Stuck(Talking):
-        def wait(self):
-            assert rang.wait(timeout=60), "nobody said that the time is over"
-            return []
-
-        def interrupt(self):
-            rang.set()
-
-    limits = EpisodeLimits(seconds=0.01)
-    outcome = play(says(Turn("x")), Stuck(), limits=limits)
-    assert (outcome.end, outcome.usage.turns, outcome.usage.tokens) == ("truncated", 1, 3)
-
-
-@pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
-def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeypatch):
-    monkeypatch.setattr("rollwise.engines.environment_loop.CLOSE_SECONDS", 0.05)
-    free, begun = threading.Event(), threading.Event()
-
-    async def step(turn, reply):
-        begun.set()
-        while not free.is_set():
-            if blocks:
-                free.wait()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.001)
-        return Turn(done=True)
-
-    turns = Talking()
-    engine = EpisodeEngine(turns, Playing(step), PROBLEMS, encode, encode_prompt)
-    engine.submit([DRAW], {"a": [7]})
-    [result] = turns.wait()
-    engine._end_turn(result)
-    assert begun.wait(60)
-    of_environment = engine._environment_loop._thread
-    closing = threading.Thread(target=engine.close, daemon=True)
-    closing.start()
-    closing.join(60)
-    assert not closing.is_alive()
-    assert "is left behind" in caplog.text
-    free.set()
-    of_environment.join(60)
-
-
 class OfAnswers(Grader):
     def grade(self, responses, answers):
         self.graded = list(zip(responses, answers, strict=True))
@@ -458,34 +207,6 @@ def test_surplus_episodes_are_cancelled_under_way():
     assert cost.tokens == 2 * (len(engine.contexts) - broken_off) + 3 * broken_off
 
 
-def test_the_built_in_engine_can_be_interrupted_and_draws_on():
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
-    engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
-    key, prompt = next(iter(PROMPTS.items()))
-    draws = [Draw(key, index, index) for index in range(7)]
-    engine.submit(draws, {key: prompt})
-    engine.interrupt()
-    assert engine.wait() == []
-    done = []
-    while found := engine.wait():
-        done += found
-    assert {completion.draw for completion in done} == set(draws)
-
-
-def test_an_engine_on_an_event_loop_can_be_interrupted():
-    class Idle(AsyncEngine):
-        submit = load_weights = None
-
-        async def _release(self):
-            pass
-
-    with Idle(slots=1, name="idle") as engine:
-        engine._begin(DRAW, asyncio.Event().wait())
-        engine.interrupt()
-        assert engine.wait() == []
-        assert engine.cancel([DRAW]) == 0
-
-
 @dataclass(frozen=True)
 class ThreeTurns(EpisodeEnvironment):
     """Says 12 twice, then ends."""
@@ -518,25 +239,3 @@ class TestEpisodesByTheBuiltInEngine(EngineContract):
             done = self.complete(engine, self.draws(6)).values()
         assert max(outcome.usage.turns for outcome in done) == 3
         assert all(isinstance(outcome, Episode) for outcome in done)
-
-
-@pytest.mark.parametrize(
-    "said, answer",
-    [("12-9", "3 "), ("7 12 -4-9", "-13 "), ("12", "? "), ("12-", "? "), ("", "? ")],
-)
-def test_the_calculator_takes_the_last_word(said, answer):
-    playing = Calculator(failure_rate=0).begin(Opening([], "", seed=0))
-    assert playing.step(said) == Turn(answer)
-    assert playing.step("3 =3") == Turn(done=True)
-
-
-def test_the_calculator_fails_as_often_as_it_is_told_and_alike_for_a_seed():
-    def answers(seed):
-        playing = Calculator(failure_rate=0.25).begin(Opening([], "", seed))
-        return [playing.step("1+1").says for _ in range(2000)]
-
-    assert answers(3) == answers(3) != answers(4)
-    share = answers(3).count("? ") / 2000
-    assert abs(share - 0.25) < 5 * (0.25 * 0.75 / 2000) ** 0.5
-    with pytest.raises(ValueError, match="failure_rate"):
-        Calculator(failure_rate=1.5)

@@ -1,94 +1,31 @@
-"""The server engine, against a real server over HTTP that fails as it is told."""
+"""The server engine, against a real server over HTTP."""
 
 import json
 import sys
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from completions_server import CONTEXT, CompletionsServer
+from completions_server import CONTEXT
+from tiny_models import LIMIT, complete, make_draws
 
 from rollwise.cli import main
-from rollwise.config import ModelSettings, ServerSettings, make_config
-from rollwise.engines import Completion, LostDraw
+from rollwise.config import ServerSettings, make_config
+from rollwise.engines import Completion
 from rollwise.engines.testing import EngineContract
-from rollwise.engines.transformers import make_built_in_engine
 from rollwise.errors import ConfigError, EngineError
-from rollwise.grading.grader import finished
-from rollwise.models.encoding import encode_prompts
-from rollwise.models.loading import load_model
-from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
-from rollwise.sampling.session import draw_seed
-from rollwise.step.session import run_session
-from rollwise.tasks import make_running_sums
+from rollwise.sampling import Draw
 
 pytest.importorskip("openai")
 
 from rollwise.engines.server import SEEDS, ServerEngine, prompt_text
 
-LIMIT, SLOTS = 12, 8
+SLOTS = 8
 PATIENCE = 120  # seconds for what must come; only what is broken takes as long
 
 
-@pytest.fixture(scope="module")
-def local():
-    """The shipped model, its tokenizer, its engine; and three short problems."""
-    model, tokenizer = load_model(ModelSettings(cpu_threads=1))
-    problems = make_running_sums(3, 2, 4, 0)
-    prompts = encode_prompts(problems, tokenizer, 40).token_ids
-    return make_built_in_engine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
-
-
-@pytest.fixture(scope="module")
-def shared_server(local):
-    server = CompletionsServer(local[0])
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def server(shared_server, monkeypatch):
-    """One server for all tests, which forgets what it was told and asked."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    shared_server.forget()
-    yield shared_server
-    assert shared_server.faults == []
-
-
-@pytest.fixture
-def engine_at(server, local):
-    """Makes an engine over the server; settings may be given."""
-    made = []
-
-    def make(temperature=1.0, slots=SLOTS, **settings):
-        given = {"base_url": server.url, "model": "running-sums", "retries": 0, **settings}
-        engine = ServerEngine(ServerSettings(**given), local[1], LIMIT, temperature, slots)
-        made.append(engine)
-        return engine
-
-    yield make
-    for engine in made:
-        engine.close()
-        engine.close()  # once more does no harm
-
-
-def make_draws(prompts, count, seed=0):
-    return [Draw(key, i, draw_seed(seed, 0, key, i)) for key in prompts for i in range(count)]
-
-
-def complete(engine, draws, prompts):
-    """Everything that comes of the draws: draw -> outcome, each once."""
-    engine.submit(draws, prompts)
-    done = {}
-    while outcomes := engine.wait():
-        assert not done.keys() & {outcome.draw for outcome in outcomes}
-        done |= {outcome.draw: outcome for outcome in outcomes}
-    return done
-
-
 def complete_one(engine, prompts, index=0):
-    (outcome,) = complete(engine, [make_draws(prompts, index + 1)[index]], prompts).values()
+    (outcome,) = complete(engine, [make_draws(index + 1, prompts)[index]], prompts).values()
     return outcome
 
 
@@ -103,7 +40,7 @@ class TestContract(EngineContract):
 
 def test_completions_are_those_of_the_model(engine_at, server, local):
     builtin, _, prompts = local
-    draws = make_draws(prompts, 6)
+    draws = make_draws(6, prompts)
     done = complete(engine_at(), draws, prompts)
     assert len(done) == len(draws)
     folded = {Draw(d.key, d.index, d.seed % SEEDS): d for d in draws}
@@ -119,7 +56,7 @@ def test_completions_are_those_of_the_model(engine_at, server, local):
 
 def test_a_request_asks_for_the_whole_distribution(engine_at, server, local):
     prompts = local[2]
-    draw = make_draws(prompts, 1)[0]
+    draw = make_draws(1, prompts)[0]
     assert draw.seed > SEEDS
     complete(engine_at(), [draw], prompts)
     assert server.requests == [
@@ -143,7 +80,7 @@ def test_a_request_asks_for_the_whole_distribution(engine_at, server, local):
 
 def test_a_server_of_plain_text_gives_the_same_tokens_without_logprobs(engine_at, server, local):
     prompts = local[2]
-    draws = make_draws(prompts, 4)
+    draws = make_draws(4, prompts)
     wanted = complete(engine_at(), draws, prompts)
     server.requests.clear()
     found = complete(engine_at(prompts="text", extensions=False), draws, prompts)
@@ -184,54 +121,10 @@ def test_logprobs_at_another_temperature_are_taken_only_where_they_are_of_it(
     assert np.isfinite(outcome.logprobs).all() == given
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        ("busy", "429"),
-        ("broken", "500"),
-        ("garbage", "JSONDecodeError"),
-        ("strange", "choices"),
-        ("cut", "Connection error"),
-        ("aborted", "the server ended it by 'abort'"),
-    ],
-)
-def test_what_fails_is_lost_with_the_reason_and_the_others_are_not(
-    engine_at, server, local, fault, reason, caplog
-):
-    prompts = local[2]
-    server.faults = [None, fault]
-    outcomes = complete(engine_at(), make_draws(prompts, 2), prompts).values()
-    (lost,) = [outcome for outcome in outcomes if isinstance(outcome, LostDraw)]
-    assert reason in lost.reason
-    assert f"1 draws were lost: {lost.reason}" in caplog.text
-
-
-@pytest.mark.parametrize("fault", ["busy", "broken", "cut"])
-def test_what_may_pass_is_tried_again(engine_at, server, local, fault):
-    server.faults = [fault]
-    assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
-    assert server.requests[0] == server.requests[1]
-    assert len(server.requests) == 2
-
-
-def test_a_server_that_says_when_to_come_again_is_heeded(engine_at, server, local):
-    """The client's own first wait is half a second at most."""
-    server.retry_after, server.faults = "1", ["busy"]
-    began = time.monotonic()
-    assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
-    assert time.monotonic() - began > 0.9
-
-
-def test_a_draw_that_takes_too_long_is_lost_and_its_request_aborted(engine_at, server, local):
-    server.faults = ["hang"]
-    assert "not done after 0.2 s" in complete_one(engine_at(draw_timeout=0.2), local[2]).reason
-    assert server.left.wait(PATIENCE)
-
-
 def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine_at, server, local):
     prompts = local[2]
     engine = engine_at(slots=1)
-    first, second, third = make_draws(prompts, 1)
+    first, second, third = make_draws(1, prompts)
     server.faults = ["hang"]
     engine.submit([first], prompts)
     assert server.hanging.acquire(timeout=PATIENCE)
@@ -277,103 +170,9 @@ def test_the_key_comes_from_the_environment_and_is_told_to_the_server_alone(
     assert "organisation" not in str(server.headers)
 
 
-def test_a_server_that_is_not_there_is_given_up(engine_at, server, local):
-    prompts = local[2]
-    engine = engine_at(base_url="http://127.0.0.1:9/v1", losses=6)
-    done = complete(engine, make_draws(prompts, 1), prompts)
-    assert all("Connection error" in outcome.reason for outcome in done.values())
-    with pytest.raises(
-        EngineError, match=r"6 draws in a row were lost by the server at http://127"
-    ):
-        complete(engine, make_draws(prompts, 1), prompts)
-
-
-def test_a_completion_between_them_makes_losses_no_row(engine_at, server, local):
-    engine = engine_at(losses=2)
-    server.faults = ["broken", None, "broken", None]
-    outcomes = [complete_one(engine, local[2]) for _ in range(4)]
-    assert [isinstance(outcome, LostDraw) for outcome in outcomes] == [True, False, True, False]
-
-
 def test_weights_are_refused(engine_at):
     with pytest.raises(EngineError, match="has weights of its own and takes no others"):
         engine_at().load_weights({})
-
-
-def grade(completions):
-    """A response of an even number of tokens is correct."""
-    return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]
-
-
-RULES = [
-    pytest.param(FixedCount(8), Rounds(8, rounds=1), id="rounds"),
-    pytest.param(Balanced(2, 2), Streamed(max_samples=12), id="streamed"),
-]
-
-
-def pools_of(session):
-    return {
-        key: (pool.exit_reason, list(pool.rewards), [(r.draw, r.tokens) for r in pool.responses])
-        for key, pool in session.pools.items()
-    }
-
-
-def rolled_out(engine, prompts, rule, schedule, grade=grade):
-    session = RolloutSession(list(prompts), rule, schedule, seed=3)
-    run_session(session, engine, prompts, grade)
-    assert session.lost == 0
-    return session
-
-
-@pytest.mark.parametrize(("rule", "schedule"), RULES)
-def test_faults_change_no_pool(engine_at, server, local, rule, schedule):
-    prompts = local[2]
-    wanted = pools_of(rolled_out(engine_at(), prompts, rule, schedule))
-    server.faults = ["busy", None, "garbage", "cut", None, None, "aborted", "broken", "strange"]
-    session = rolled_out(engine_at(), prompts, rule, schedule)
-    assert pools_of(session) == wanted
-    assert session.failures >= 5  # one of a draw that is surplus may be of no interest
-
-
-class Watched:
-    """An engine, and somebody who starts its server again on hearing of losses."""
-
-    def __init__(self, engine, server):
-        self._engine, self._server, self.dead = engine, server, False
-
-    def __getattr__(self, name):
-        return getattr(self._engine, name)
-
-    def wait(self):
-        outcomes = self._engine.wait()
-        if self.dead and any(isinstance(outcome, LostDraw) for outcome in outcomes):
-            self._server.start()
-            self.dead = False
-        return outcomes
-
-
-@pytest.mark.parametrize(("rule", "schedule"), RULES)
-def test_a_server_that_dies_loses_its_draws_and_nothing_else(
-    engine_at, server, local, rule, schedule
-):
-    prompts = local[2]
-    wanted = pools_of(rolled_out(engine_at(), prompts, rule, schedule))
-    engine, graded = Watched(engine_at(), server), []
-    server.faults = [None, None, "hang"]
-
-    def kill_and_grade(completions):
-        if not graded:
-            assert server.hanging.acquire(timeout=PATIENCE)
-            server.kill()
-            engine.dead = True
-        graded.extend(completion.draw for completion in completions)
-        return grade(completions)
-
-    session = rolled_out(engine, prompts, rule, schedule, kill_and_grade)
-    assert not engine.dead
-    assert session.failures > 0
-    assert len(graded) == len(set(graded))
-    assert pools_of(session) == wanted
 
 
 @pytest.mark.parametrize("missing", ["base_url", "model"])

@@ -3,7 +3,6 @@
 import heapq
 import subprocess
 import sys
-from itertools import product
 from statistics import NormalDist
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
-from rollwise.errors import EngineError
 from rollwise.grading import ExactGrader
 from rollwise.sampling import (
     Balanced,
@@ -21,7 +19,6 @@ from rollwise.sampling import (
     FixedCount,
     RolloutSession,
     Rounds,
-    Streamed,
     draw_seed,
 )
 from rollwise.step.session import grade_with, run_session
@@ -132,19 +129,6 @@ def test_completions_come_when_a_line_of_customers_would_be_served(slots, seeds)
     assert (engine.tokens, engine.busy) == (total, total + len(draws))
 
 
-def test_free_slots_are_neither_busy_nor_promised():
-    engine = engine_of(3)
-    assert engine.free_slots == 3
-    engine.submit(draws_of("right", "wrong"))
-    assert engine.free_slots == 1
-    engine.submit([Draw("wrong", i, i) for i in (7, 8, 9)])
-    assert engine.free_slots == 0
-    engine.wait()
-    assert engine.free_slots == 0  # one done, two running, two in line
-    engine.wait()
-    assert (engine.now, engine.free_slots) == (30.0, 1)
-
-
 # ---- cancelling ----
 
 
@@ -193,45 +177,6 @@ def test_draws_in_line_or_just_submitted_cost_nothing_when_cancelled():
     assert engine.wait() == []
 
 
-def test_done_and_unknown_draws_are_passed_over():
-    engine = engine_of(2)
-    draws = draws_of("right", "wrong")
-    engine.submit(draws)
-    engine.wait()
-    engine.cancel([draws[0], Draw("right", 99, 99)])
-    assert (engine.tokens, engine.wasted_tokens, engine.free_slots) == (10, 0, 1)
-    assert [c.draw for c in engine.wait()] == draws[1:]
-
-
-def test_a_cancelled_draw_can_be_drawn_again_from_its_beginning():
-    engine = engine_of(2)
-    right, wrong = draws_of("right", "wrong")
-    engine.submit([right, wrong])
-    engine.wait()
-    engine.cancel([wrong])
-    engine.submit([wrong])
-    assert [c.draw for c in engine.wait()] == [wrong]
-    assert (engine.now, engine.tokens, engine.wasted_tokens) == (40.0, 50, 10)
-
-
-# ---- responses ----
-
-
-def test_a_response_hangs_on_its_seed_and_prompt_alone():
-    lengths = Lengths(median=20, sigma=1.0, longest=90, incorrect_factor=2.0)
-    rates = {"p": 0.5, "q": 0.2}
-    draws = [*many(40), *many(40, "q")]
-
-    def responses(slots, order):
-        done = run(engine_of(slots, rates, lengths), [draws[i] for i in order])
-        return {draw: (len(c.tokens), c.text, c.truncated) for draw, (_, c) in done.items()}
-
-    expected = responses(3, range(80))
-    assert len(set(expected.values())) > 30
-    for seed, slots in product(range(3), (1, 7, 200)):
-        assert responses(slots, np.random.default_rng(seed).permutation(80)) == expected
-
-
 @pytest.mark.parametrize("seeds", [range(20_000), [d.seed for d in many(20_000)]])
 def test_lengths_and_correctness_have_the_given_law(seeds):
     """P(length ≤ t) = Φ(ln(t / median) / σ) at whole t below the cut; independent of correctness.
@@ -260,12 +205,6 @@ def test_incorrect_responses_are_longer_by_their_factor():
     tokens, correct, _ = observe(many(10_000), rates={"p": 0.5}, lengths=law)
     assert np.median(tokens[correct]) == pytest.approx(1000, rel=0.04)
     assert np.median(tokens[~correct]) == pytest.approx(1500, rel=0.04)
-
-
-def test_pass_rates_of_0_and_1_are_kept_to():
-    done = run(engine_of(500), [*many(500, "right"), *many(500, "wrong")])
-    texts = {"right": "correct", "wrong": "incorrect"}
-    assert all(c.text == texts[draw.key] for draw, (_, c) in done.items())
 
 
 @pytest.mark.parametrize(
@@ -371,43 +310,6 @@ def test_pools_are_those_of_the_loop_whatever_the_slots():
     expected = pools(loop, 5)
     assert len({len(rewards) for rewards, _ in expected.values()}) > 2
     assert all(pools(simulate, slots) == expected for slots in (1, 5, 64))
-
-
-class FakeSession:
-    """Hands out its draws, as many as asked for; the first response ends it."""
-
-    def __init__(self, draws):
-        self.draws, self.flying, self.done = list(draws), [], False
-        self.asked, self.recorded = [], []
-        self.schedule = Streamed(8)
-
-    def next_draws(self, free_slots):
-        self.asked.append(free_slots)
-        handed, self.draws = self.draws[:free_slots], self.draws[free_slots:]
-        self.flying += handed
-        return handed
-
-    def record(self, draw, reward, response):
-        self.flying.remove(draw)
-        self.recorded.append((draw, reward))
-        self.done = True
-        return self.flying
-
-
-def test_what_a_record_cancels_is_stopped_and_not_recorded():
-    """Three draws complete at 10; the first ends the session and cancels all others."""
-    session, engine = FakeSession(draws_of(*["right"] * 3, "wrong", "right")), engine_of(4)
-    first = session.draws[0]
-    simulate(session, engine)
-    assert session.recorded == [(first, 1.0)]
-    assert session.asked == [4]
-    assert (engine.now, engine.tokens, engine.wasted_tokens) == (10.0, 40, 10)
-    assert engine.wait() == []
-
-
-def test_a_session_that_hands_out_nothing_is_an_error():
-    with pytest.raises(EngineError, match="lost draws without saying so"):
-        simulate(FakeSession([]), engine_of(1))
 
 
 def test_fixed_counts_fill_every_slot():

@@ -26,7 +26,6 @@ from rollwise.engines.ends import end_tokens
 from rollwise.engines.in_process import sample
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.engines.whole_batches import WholeBatchEngine
-from rollwise.sampling import Draw
 
 SYMBOLS = dict(enumerate("0123456789+-?= ", start=2))
 BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
@@ -205,27 +204,6 @@ def test_without_an_end_token_there_is_an_error(engine_class, model, tokenizer):
     assert end_tokens(model.generation_config, mute) == {END}
     with pytest.raises(ValueError, match="end-of-sequence token"):
         engine_class(endless, mute, LIMIT)
-
-
-def test_nothing_comes_of_nothing(engine_class, model, tokenizer):
-    engine = engine_class(model, tokenizer, LIMIT)
-    assert engine.wait() == []
-    engine.submit([], {})
-    assert engine.wait() == []
-
-
-def test_cancelled_draws_are_forgotten_and_others_are_not(engine_class, model, tokenizer):
-    engine = engine_class(model, tokenizer, LIMIT, batch_size=4)
-    draws = make_draws(3)
-    engine.submit(draws, PROMPTS)
-    first = {completion.draw for completion in engine.wait()}
-    cancelled = [draw for draw in draws if draw not in first][:2]
-    unknown = Draw("short", 99, 1)
-    engine.cancel([*cancelled, *first, unknown])
-    rest = {draw for draw in draws if draw not in first} - set(cancelled)
-    assert {c.draw for completions in iter(engine.wait, []) for c in completions} == rest
-    # One that was cancelled can be submitted again.
-    assert complete(engine, cancelled).keys() == set(cancelled)
 
 
 def test_a_copy_draws_what_the_weights_it_is_given_would_draw(engine_class, model, tokenizer):

@@ -30,7 +30,7 @@ KINDS = {
 }
 
 
-def make_model(kind="qwen2", seed=0):
+def make_model(kind="qwen2", seed=0, context=64):
     """A random model of 17 tokens whose next-token distributions are far from uniform."""
     torch.manual_seed(seed)
     model_class, config_class, options = KINDS[kind]
@@ -41,7 +41,7 @@ def make_model(kind="qwen2", seed=0):
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=64,
+        max_position_embeddings=context,
         initializer_range=0.15,
         pad_token_id=0,
         eos_token_id=END,

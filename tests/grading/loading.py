@@ -1,13 +1,17 @@
 """What workers load in the tests."""
 
+import itertools
 import os
 import signal
+import time
 
 
 def load():
     """Make a function that knows which process made it."""
-    loader = os.getpid()
-    return lambda response, answer: eval(response, {"os": os, "loader": loader})
+    loader, counter = os.getpid(), itertools.count()
+    return lambda response, answer: eval(
+        response, {"os": os, "time": time, "loader": loader, "counter": counter}
+    )
 
 
 def lacking():

@@ -55,8 +55,8 @@ class Broken(Grader):
 def test_the_contract_finds_a_broken_grader(test):
     contract = GraderContract()
     contract.make = Broken
-    fine = {"test_no_responses_have_no_rewards", "test_it_is_a_grader"}
-    if test in fine | {"test_it_can_be_closed_twice_and_unused"}:
+    fine = {"test_no_responses_have_no_rewards", "test_it_can_be_closed_twice_and_unused"}
+    if test in fine:
         getattr(contract, test)()
     else:
         with pytest.raises(AssertionError):

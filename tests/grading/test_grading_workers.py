@@ -1,7 +1,6 @@
 """Workers: whatever a grading function does, only its own response suffers."""
 
 import gc
-import multiprocessing
 import os
 import random
 import signal
@@ -15,17 +14,15 @@ from pathlib import Path
 
 import loading
 import pytest
+from processes import PATIENCE, wait_until_gone
 
 import rollwise
 from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
 from rollwise.grading.limits import Limits
-from rollwise.grading.pool import _Worker
-from rollwise.grading.worker import send
 from rollwise.grading.worker_grader import WorkerGrader
 
 HERE = Path(__file__).parent
-PATIENCE = 60.0  # seconds for what must come; nothing waits that long unless it is broken
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +121,21 @@ def test_the_limit_counts_for_one_response_not_for_those_before_it(impatient):
     assert impatient(*(f"time.sleep(0.5) or {i}" for i in range(12))) == ([*range(12)], 0)
 
 
-def test_threads_can_share_a_grader(evaluate):
+def test_threads_submit_and_cancel_at_the_same_time():
     def one(thread):
-        return evaluate(*(f"time.sleep(0.01) or {thread * 100 + i}" for i in range(20)))[0]
+        for call in range(15):
+            numbers = [1000 * thread + 50 * call + i for i in range(50)]
+            futures = grader.submit([*map(str, numbers)], [""] * 50)
+            for future in futures[::7]:
+                future.cancel()
+            for number, future in zip(numbers, futures, strict=True):
+                assert future.cancelled() or future.result(PATIENCE) == number
 
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(one, range(4))) == [
-            [thread * 100 + i for i in range(20)] for thread in range(4)
-        ]
+    with (
+        WorkerGrader(loading.load, Limits(PATIENCE), workers=2, shared=True) as grader,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        assert [*threads.map(one, range(4))] == [None] * 4
 
 
 def test_workers_are_lean_and_have_default_signals_and_a_process_group_of_their_own(evaluate):
@@ -167,13 +171,29 @@ def test_what_workers_share_is_loaded_once_for_them_and_their_successors():
     assert len({loader, worker, successor}) == 3
 
 
-def test_a_fork_server_that_is_killed_is_replaced_when_it_is_needed():
+def test_results_are_remembered_and_the_oldest_forgotten():
+    with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, remember=2) as grader:
+        a, b, c = "1 + next(counter)", "2 + next(counter)", "3 + next(counter)"
+        grader_says = [grade_counted(grader, [text])[0][0] for text in (a, b, a, c, b, a)]
+    assert grader_says == [1, 3, 1, 5, 3, 4]
+
+
+def test_a_worker_holds_no_more_memory_than_it_may():
+    limits = Limits(PATIENCE, memory=64 * 1024**2)
+    with WorkerGrader(loading.load, limits, workers=1) as grader:
+        assert grade_counted(grader, ["len(bytes(2**28))", "2"]) == ([0.0, 2.0], 1)
+        (one, other), _ = grade_counted(
+            grader, ["os.getpid() + 0 * len('x' * 2**25)", "os.getpid()"]
+        )
+    assert one != other  # it had grown
+
+
+def test_a_supervisor_that_is_killed_ends_its_workers_and_is_replaced_when_it_is_needed():
     with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, shared=True) as grader:
         (loader, worker), _ = grade_counted(grader, ["loader", "os.getpid()"])
         os.kill(int(loader), signal.SIGKILL)
-        assert grade_counted(grader, ["1 + 1"]) == ([2.0], 0)
-        os.kill(int(worker), signal.SIGKILL)
         (successor,), failures = grade_counted(grader, ["0 or loader"])
+        wait_until_gone(int(worker))
     assert successor != loader
     assert failures == 0
 
@@ -201,31 +221,12 @@ def test_workers_that_cannot_start_say_why(load, why, shared):
         grader.grade(["1", "2"], ["", ""])
 
 
-class Scripted:
-    """A fork server whose workers answer as told, or not at all."""
-
-    closed = False
-
-    def __init__(self, *answers):
-        self.answers, self.others = [*answers], []
-
-    def fork(self):
-        ours, theirs = multiprocessing.Pipe()
-        self.others.append(theirs)
-        answer = self.answers.pop(0)
-        if answer is not None:
-            send(theirs, answer)
-        return 1, ours
-
-    def end(self, pid):
-        return None
-
-
-@pytest.mark.parametrize(("cpu", "outcome"), [(1.0, 0.5), (None, "timeout")])
-def test_who_stalls_is_tried_again_where_processor_time_was_not_used_up(cpu, outcome):
-    worker = _Worker(Scripted(None, [0.5, False]), Limits(wall=0.01, cpu=cpu))
-    found = worker.grade("response", "answer")
-    assert (found if cpu else found.kind) == outcome
+@pytest.mark.parametrize(("cpu", "outcome"), [(PATIENCE, ([0.5], 0)), (None, ([0.0], 1))])
+def test_who_stalls_is_tried_again_where_processor_time_was_not_used_up(tmp_path, cpu, outcome):
+    begun = str(tmp_path / "begun")
+    stalls_once = f"0.5 if os.path.exists({begun!r}) else os.mkdir({begun!r}) or time.sleep(99)"
+    with WorkerGrader(loading.load, Limits(wall=1.0, cpu=cpu), workers=1) as grader:
+        assert grade_counted(grader, [stalls_once]) == outcome
 
 
 def test_a_closed_grader_refuses():

@@ -15,8 +15,6 @@ from rollwise.grading.final_answers import (
     boxed,
     final_boxes,
     minerva_answer,
-    plainly_different,
-    plainly_equal,
 )
 from rollwise.grading.mathematics import (
     _values_wanted,
@@ -25,7 +23,6 @@ from rollwise.grading.mathematics import (
     verify_math,
     verify_minerva,
 )
-from rollwise.grading.worker_grader import _LatestResults
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 
@@ -152,58 +149,6 @@ PIECES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("content", "answer", "equal"),
-    [
-        ("5", "5", True),
-        (r" \dfrac{1}{2}", r"\frac{1}{2} ", True),
-        ("(3, -4)", "(3, -4)", True),
-        (r"3\sqrt{13}", r"3\sqrt{13}", True),
-        ("5", "5.0", False),
-        ("()", "()", False),  # nothing may be left to compare
-        (r"\text{}", r"\text{}", False),
-        ("9^{9^{9^{9}}}", "9^{9^{9^{9}}}", False),  # Math-Verify hangs
-        ("100!", "100!", False),
-        ("1" * 61, "1" * 61, False),
-        ("$5$", "$5$", False),
-    ],
-)
-def test_only_short_plain_texts_are_accepted_without_math_verify(content, answer, equal):
-    assert plainly_equal(content, answer) == equal
-    if equal:
-        assert verify_math(boxed(content), answer) == 1.0
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.sampled_from([*"0123456789.,()+-/={} ", r"\frac", r"\sqrt", r"\pi", r"\frac{1}{2}"]),
-        max_size=12,
-    ).map("".join)
-)
-def test_what_is_accepted_without_math_verify_it_accepts_too(text):
-    if final_boxes(boxed(text), 1) == [text.strip()] and plainly_equal(text, text):
-        assert verify_math(boxed(text), text) == 1.0
-
-
-INTEGERS = st.integers(-(10**15) + 1, 10**15 - 1) | st.integers(-20, 20)
-
-
-@settings(max_examples=150, deadline=None)
-@given(first=INTEGERS, second=INTEGERS, form=st.sampled_from(("{}", " {} ", "{:03}")))
-def test_what_is_rejected_without_math_verify_it_rejects_too(first, second, form):
-    content, answer = form.format(first), str(second)
-    assert plainly_different(content, answer) == (first != second)
-    if first != second:
-        assert verify_math(boxed(content), answer) == 0.0
-
-
-@pytest.mark.parametrize("content", ["5.0", "5%", "1,000", "1" * 16, "x", "", "-", "--5", "٥"])
-def test_only_integers_are_rejected_without_math_verify(content):
-    assert not plainly_different(content, "7")
-    assert not plainly_different("7", content)
-
-
 def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
     """All that are accepted, plain Math-Verify also says to be the same answer."""
     pick = random.Random(1)
@@ -286,19 +231,6 @@ def test_a_worker_takes_no_more_memory_than_it_may(caplog):
     with MathGrader(timeout=20.0, workers=1, memory=64 * 1024**2) as grader:
         rewards = grader.grade(["7 " * 20_000_000, r"$\boxed{5}$ it is"], ["7", "5"])
         assert rewards[1] == 1.0
-        (worker,) = grader._pool._workers
-        status = Path(f"/proc/{worker._pid}/limits")
-        if status.exists():
-            assert "Max address space         unlimited" not in status.read_text()
-
-
-def test_verdicts_are_remembered_and_forgotten():
-    verdicts = _LatestResults(2)
-    verdicts.put(b"a", 1.0)
-    verdicts.put(b"b", 0.0)
-    assert verdicts.get(b"a") == 1.0
-    verdicts.put(b"c", 1.0)
-    assert [verdicts.get(key) for key in (b"a", b"b", b"c")] == [1.0, None, 1.0]
 
 
 def test_values_that_round_to_one_another_are_math_verifys():

@@ -7,7 +7,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from rollwise.errors import DataError, ModelError
-from rollwise.models.encoding import encode_fitting, encode_prompts, turn_encoder
+from rollwise.models.encoding import encode_prompts, turn_encoder
 from rollwise.tasks import Problem
 
 CHARACTERS = ["<bos>", "\n", *"0123456789+-?=", *"abcdefghijklmnopqrstuvwxyz", *"<>: "]
@@ -137,9 +137,9 @@ def test_a_prompt_without_tokens_is_named():
 def test_a_context_that_no_prompt_fits_into_needs_another_model():
     problems = [Problem.ask("1" * length, "") for length in (9, 7, 8)]
     with pytest.raises(DataError, match=r"shortest has 7 tokens.*lower it, to 1 at most"):
-        encode_fitting(problems, make_tokenizer(), 1000, 4, context=8)
+        encode_prompts(problems, make_tokenizer(), 1000, 4, context=8)
     with pytest.raises(DataError, match=r"shortest has 7 tokens.*a model with a longer context"):
-        encode_fitting(problems, make_tokenizer(), 1000, 4, context=7)
+        encode_prompts(problems, make_tokenizer(), 1000, 4, context=7)
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, THINKING])

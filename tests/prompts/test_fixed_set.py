@@ -28,14 +28,6 @@ def test_a_sampler_of_ones_own_needs_one_method():
     assert other.asks == 2
 
 
-def test_more_or_fewer_can_be_asked_for():
-    for sampler in (Uniform(range(9), 2), CDAS(range(9), 2), Prioritized(range(9), 2)):
-        assert len(set(sampler.ask(5))) == 5
-        assert len(set(sampler.ask(100))) == 9
-        with pytest.raises(ValueError, match=r"^count must be at least 1, got 0$"):
-            sampler.ask(0)
-
-
 def test_a_second_batch_of_a_step_without_those_of_the_first():
     """As refilling needs it: CDAS alone would choose the same prompts again."""
     sampler = CDAS(range(9), 3, warmup_epochs=0)
@@ -43,13 +35,6 @@ def test_a_second_batch_of_a_step_without_those_of_the_first():
     assert sampler.ask() == first
     second = sampler.ask(exclude=first)
     assert len(set(first + second)) == 6
-
-
-def test_what_to_leave_out_are_keys_in_any_collection():
-    for exclude in (["a", "b"], {"a", "b"}, {"a": 1, "b": 2}, np.array(["a", "b"])):
-        assert Uniform("abc", 3).ask(exclude=exclude) == ["c"]
-    with pytest.raises(ValueError, match=r"^not among the 3 prompts of this sampler: 'd'$"):
-        Uniform("abc", 3).ask(exclude=["a", "d"])
 
 
 @dataclass(eq=False)
@@ -159,8 +144,3 @@ def test_whole_floats_are_integers():
     sampler = Prioritized("abc", 1)
     sampler.tell(["a"], np.array([2.0]), np.array([4.0]))
     assert sampler.expected_pass_rates(["a"]).tolist() == [0.5]
-
-
-def test_a_seed_is_not_negative():
-    with pytest.raises(ValueError, match=r"^seed must be at least 0, got -1$"):
-        Uniform("abc", 1, seed=-1)

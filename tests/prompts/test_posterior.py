@@ -7,21 +7,6 @@ from rollwise.beliefs.ratings import logistic
 from rollwise.prompts import Posterior
 
 
-def test_counts_decay_at_a_visit():
-    """α = α₀ + λ·(λ·1 + 3) + 4 and β = β₀ + λ·(λ·3 + 1) + 0 with λ = ½: 6.75 and 2.25."""
-    sampler = Posterior("ab", 1)
-    for correct in (1, 3, 4):
-        sampler.tell(["a"], [correct], [4])
-    assert sampler.expected_pass_rates(["a", "b"]).tolist() == [6.75 / 9.0, 0.5]
-
-
-def test_the_belief_is_the_posterior():
-    sampler = Posterior("ab", 1, prior_correct=2.0, prior_incorrect=3.0)
-    sampler.tell(["a"], [3], [4])
-    sampler.tell(["a"], [0], [2])
-    assert sampler.pass_rate_priors(["b", "a"]).tolist() == [[2, 3], [2 + 1.5, 3 + 0.5 + 2]]
-
-
 def test_the_decay_is_that_of_mopps():
     """α ← λα + (1 − λ)α₀ + n₊, with other priors."""
     sampler = Posterior("a", 1, decay=0.8, prior_correct=2.0, prior_incorrect=3.0)

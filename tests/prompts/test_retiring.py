@@ -21,36 +21,16 @@ def solve(sampler, keys, times=2, correct=8):
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_retired_prompts_are_not_asked(name):
+@pytest.mark.parametrize("solved", [10, 17, 20])
+def test_retired_prompts_come_only_where_too_few_others_are_left(name, solved):
     sampler = Retiring(WRAPPED[name]())
-    solve(sampler, list(range(10)))
-    for _ in range(15):
-        batch = sampler.ask()
-        assert len(set(batch)) == 4
-        assert min(batch) >= 10
-    assert sampler.metrics()["retired"] == 0.5
-    assert sampler.metrics()["recalled"] == 0
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_where_too_few_are_left_retired_ones_fill_up(name):
-    sampler = Retiring(WRAPPED[name]())
-    solve(sampler, list(range(17)))
+    solve(sampler, list(range(solved)))
     for _ in range(12):
         batch = sampler.ask()
+        recalled = sum(key < solved for key in batch)
         assert len(set(batch)) == 4
-        assert {17, 18, 19} <= set(batch)
-        assert sampler.metrics()["recalled"] == 1
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_where_all_are_retired_it_goes_on(name):
-    sampler = Retiring(WRAPPED[name]())
-    solve(sampler, list(range(20)))
-    for _ in range(12):
-        assert len(set(sampler.ask())) == 4
-    assert sampler.metrics()["retired"] == 1
-    assert sampler.metrics()["recalled"] == 4
+        assert recalled == sampler.metrics()["recalled"] == max(0, 4 - (20 - solved))
+    assert sampler.metrics()["retired"] == solved / 20
 
 
 def test_only_solved_visits_in_a_row_retire():

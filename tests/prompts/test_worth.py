@@ -56,11 +56,6 @@ def test_the_power_evens_out_and_exploration_reaches_all():
     assert shares(Worth(range(2), 1, belief=known))[0] > 0.03
 
 
-def test_excluded_prompts_do_not_come():
-    sampler = Worth(range(4), 2, belief=Known([0.5] * 4))
-    assert set(sampler.ask(4, exclude=[1, 3])) == {0, 2}
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -1,13 +1,12 @@
 """What the report warns of: each from metrics in which it happens at a known step."""
 
-import inspect
 import re
 
 import pytest
 
 from rollwise.config import make_config
 from rollwise.records import flatten
-from rollwise.reports import findings as findings_module
+from rollwise.reports.charts import described
 from rollwise.reports.findings import findings
 
 CONFIG = make_config({"exit": {"type": "balanced"}}).model_dump(mode="json")
@@ -119,7 +118,7 @@ def test_failures_are_found_at_the_first_one():
     every = found(lines)
     steps = {title: each.step for title, each in every.items()}
     assert steps == {"The grader fails": 7, "Draws are lost": 9, "Updates are skipped": 50}
-    assert "60 responses got no reward" in every["The grader fails"].what
+    assert "failed on 60 of 6,000 responses" in every["The grader fails"].what
     assert findings(run(grader_failures=lambda step: int(step == 7)), CONFIG) == []  # 1 of 6,000
 
 
@@ -128,7 +127,9 @@ def test_the_settings_that_are_named_exist():
     methods = {}, {"exit": {"type": "balanced"}}
     known = {name for given in methods for name in flatten(make_config(given).model_dump(), ".")}
     known |= {name.partition(".")[0] for name in known}
-    advice = "".join(inspect.getsource(findings_module).split('"""')[::2])
+    untrained = found(run(steps=5, trained_groups=0), CONFIG | {"exit": {"type": "fixed_count"}})
+    advice = untrained["No group is trained on"].advice
+    advice += " ".join(text["advice"] for text in described("findings").values())
     named = set(re.findall("`([a-z_.]+)`", advice))
     assert "learner.learning_rate" in named
     assert named <= known

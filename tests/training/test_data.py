@@ -69,13 +69,6 @@ def test_held_out_problems_of_the_built_in_task_are_the_same_for_every_seed(load
     assert one == load(seed=0, data={"problems": 20})
 
 
-def test_prompts_are_the_tokens_of_their_question(load, tokenizer):
-    data = load(data={"problems": 5}, evaluation={"problems": 5})
-    for problem in [*data.train, *data.heldout]:
-        (question,) = questions([problem])
-        assert tokenizer.decode(data.prompts[problem.key]) == question
-
-
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
@@ -142,16 +135,6 @@ def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, wri
     assert not keys(built_in.train) & keys(built_in.heldout)
 
 
-def test_what_was_left_out_of_a_file_is_said(load, tmp_path, caplog):
-    rows = [{"problem": "1+1?", "answer": "2"}] * 3 + [{"problem": "1+2?", "answer": None}]
-    rows += [{"problem": f"{n}+3?", "answer": str(n + 3)} for n in range(10)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with caplog.at_level(logging.INFO):
-        load(data={"train": str(path)})
-    assert "14 read, 2 duplicates, 1 missing answer; 11 kept" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("content", "part"),
     [
@@ -193,22 +176,6 @@ def test_prompts_leave_room_for_their_response_in_the_context(load, write):
         data={"train": write("a.jsonl", [*range(10), 1000]), "heldout": write("b.jsonl", [50])},
     )
     assert questions(data.train) == [f"{n}+1?" for n in range(10)]
-
-
-def test_a_response_that_does_not_fit_the_context_is_refused(load):
-    for length in (128, 200):
-        with pytest.raises(ConfigError) as caught:
-            load(context=128, engine={"max_new_tokens": length})
-        message = str(caught.value)
-        assert "`engine.max_new_tokens` must be below the model's context of 128" in message
-        assert f"it is {length}" in message
-
-
-def test_when_no_prompt_fits_the_error_names_the_setting_that_leaves_no_room(load):
-    with pytest.raises(DataError, match=r"raise data\.max_prompt_tokens"):
-        load(data={"max_prompt_tokens": 2})
-    with pytest.raises(DataError, match=r"`engine\.max_new_tokens` = 126 leaves 2 of them"):
-        load(context=128, engine={"max_new_tokens": 126})
 
 
 def test_a_batch_larger_than_the_data_is_refused(load, write):

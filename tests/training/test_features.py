@@ -27,15 +27,9 @@ def train(tmp_path, capsys):
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(name, *options, code=0):
-        words = ["--data.train", str(data), "--prompts.batch_size", "8", "--steps", "2"]
-        words += [
-            "--grading.type",
-            "exact",
-            "--evaluation.problems",
-            "2",
-            "--evaluation.every",
-            "0",
-        ]
+        words = ["--data.train", str(data), "--grading.type", "exact", "--steps", "2"]
+        words += ["--prompts.batch_size", "8", "--evaluation.problems", "2"]
+        words += ["--evaluation.every", "0"]
         words += ["--engine.max_new_tokens", "8", "--learner.micro_batch_tokens", "4096"]
         folder = tmp_path / name
         assert main(["train", "--output", str(folder), *words, *options]) == code

@@ -33,11 +33,22 @@ def in_words(comparison: Comparison) -> Iterator[str]:
             difference = interval(result.difference, sign="+", separator=" ")
             yield f"{name}: {difference} to {baseline}: {verdict}."
         elif name != baseline:
-            yield f"{name}: one seed cannot show a difference to {baseline}."
+            yield f"{name}: {_without_interval(comparison, name)}."
         if result.collapsed:
             seeds = ", ".join(map(str, result.collapsed))
             yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
     yield _of_seconds(comparison)
+
+
+def _without_interval(comparison: Comparison, name: str) -> str:
+    own, base = comparison.curves[name], comparison.curves[comparison.baseline]
+    shared = sorted(own.keys() & base.keys())
+    if len(shared) < 2:
+        return f"one seed cannot show a difference to {comparison.baseline}"
+    difference = own[shared[0]].end - base[shared[0]].end
+    return (
+        f"{difference:+.3f} to {comparison.baseline} with every seed: without spread, no interval"
+    )
 
 
 def _of_seconds(comparison: Comparison) -> str:

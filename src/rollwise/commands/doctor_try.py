@@ -100,7 +100,7 @@ def largest_step(run: Run) -> Row:
     grader: Any = EveryOther()
     run.grader, run.answers = grader, {key: str(key) for key in run.prompts}
     run.engine.ignore_ends()
-    return learn(run, *draw(run, 1))
+    return learn(run, draw(run, 1))
 
 
 def _peak(device: torch.device) -> str:

@@ -11,7 +11,6 @@ from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS, ModelSett
 from rollwise.config.plan import PassRateSettings, PlanConfig, PriceSettings
 from rollwise.config.reading import (
     explain_unknown,
-    is_recorded_by,
     make_config,
     make_settings,
     plugins_in,
@@ -53,7 +52,6 @@ __all__ = [
     "TrainConfig",
     "VLLMSettings",
     "explain_unknown",
-    "is_recorded_by",
     "make_config",
     "make_settings",
     "plugins_in",

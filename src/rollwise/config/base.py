@@ -17,8 +17,8 @@ class CommandConfig(BaseModel):
     )
 
     plugin_folder: str | None = None
-    """Where modules of your own are looked for before the current folder; by default the folder of
-    the TOML file, if that names one."""
+    """Look for modules of your own here before the current folder; by default in the folder of the
+    TOML file, if that names one."""
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,8 +35,8 @@ class SamplingConfig(CommandConfig):
     """Settings of the commands that draw responses and grade them."""
 
     stall_limit: float = Field(6 * 3600.0, gt=0, le=1e8)
-    """Seconds without a response and a reward after which the engine or the grader counts as hung:
-    the command ends with an error, and can be resumed. Raise it if a batch may take longer."""
+    """End with an error after this many seconds without a response or a reward, because the engine
+    or the grader hangs; the command can be resumed. Raise it if a batch may take longer."""
     episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
 
 

@@ -6,11 +6,11 @@ One of ours is added by a line in the registry of its package; nothing here chan
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rollwise.beliefs import BELIEFS, Belief, Features
 from rollwise.config.group import from_recipe
@@ -31,7 +31,6 @@ from rollwise.sampling import (
     as_exit_rule,
 )
 from rollwise.sampling.draws import Key
-from rollwise.sampling.objectives import make_objective
 
 BACKENDS = {
     "local": "rollwise.training.settings:LocalSettings",
@@ -74,11 +73,12 @@ class BeliefSection(Typed):
     """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
 
     features: list[str] | None = None
-    """Columns of the data by which pass rates are told before the first visit; by default those of
+    """Tell pass rates before the first visit by these columns of the data; by default those of
     `source`, `subject`, `level`, `pass_rate`, `solution_length` and `prompt_tokens` that the data
     has. [] uses none. Any other column of labels, numbers or vectors may be named."""
     history: list[str] = Field(default_factory=list)
-    """Folders of earlier runs on the same data, whose `visits/` say how hard each prompt is."""
+    """Learn how hard each prompt is from the `visits/` of these folders, of earlier runs on the
+    same data."""
 
     def make(  # type: ignore[override]
         self,
@@ -139,14 +139,14 @@ class PromptSection(Typed):
     """A prompt sampler: which prompts come next."""
 
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
-    """Prompts a step."""
+    """Choose this many prompts a step."""
     retire_at: float | None = Field(None, gt=0, le=1)
-    """A prompt with this pass rate at `retire_after` visits in a row is left out, as long as
-    others are left."""
+    """Leave out a prompt with this pass rate at `retire_after` visits in a row, as long as others
+    are left."""
     retire_after: int = Field(2, ge=1, le=255)
-    """Visits in a row that retire a prompt, if `retire_at` is set."""
+    """Retire a prompt after this many such visits in a row, if `retire_at` is set."""
     visits: int | None = Field(None, ge=1)
-    """Visits of a prompt, at most; training ends when every prompt has had them."""
+    """Visit a prompt at most this many times; training ends when every prompt has had them."""
 
     @property
     def takes_belief(self) -> bool:
@@ -181,53 +181,34 @@ class PromptSection(Typed):
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
 
 
-_OF_OBJECTIVES = {field.name for kind in OBJECTIVES.values() for field in fields(kind)}  # type: ignore[arg-type]
-
-
 class AdvantageSection(Chosen):
     """An objective: how much better than expected a response did."""
 
     tag: ClassVar[str] = "objective"
     objective: str
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_those_of_others(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Leave out what only another of our objectives has, at its default; refuse other values.
-
-        Raises:
-            ValueError: Says which objectives have the setting.
-        """
-        if cls.kind not in OBJECTIVES.values():
-            return given
-        foreign = {
-            name: given[name] for name in given.keys() & _OF_OBJECTIVES - {*cls.model_fields}
-        }
-        make_objective(given[cls.tag], **foreign)
-        return {name: value for name, value in given.items() if name not in foreign}
-
 
 class EngineSection(Typed):
     """How responses are drawn."""
 
     max_new_tokens: int = Field(1024, ge=1, le=2**24)
-    """Responses are cut here."""
+    """Cut responses at this many tokens."""
     temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """Of sampling."""
+    """Sample at this temperature."""
     batch_size: int = Field(256, ge=1, le=AT_A_TIME)
-    """Responses drawn at a time."""
+    """Draw this many responses at a time."""
 
 
 class EpisodeSection(Typed):
     """An environment of several turns, and where an episode is cut."""
 
     max_turns: int = Field(16, ge=1)
-    """The most turns of the model in a draw."""
+    """Give the model at most this many turns in a draw."""
     max_tokens: int = Field(8192, ge=1)
-    """No turn of a draw begins once it has this many tokens, the environment's included;
+    """Begin no turn of a draw once it has this many tokens, the environment's included;
     `engine.max_new_tokens` is for one turn."""
     max_seconds: float | None = Field(None, gt=0)
-    """Seconds after which a draw is cut, in the middle of a turn or of an answer; what it is until
+    """Cut a draw after this many seconds, in the middle of a turn or of an answer; what it is until
     then counts."""
 
     @property
@@ -245,9 +226,9 @@ class GradingSection(Typed):
     """From a response to its reward."""
 
     timeout: float = Field(2.0, gt=0)
-    """Seconds for one response; one that takes longer gets no reward (not `exact`)."""
+    """Give up grading a response after this many seconds; it gets no reward (not `exact`)."""
     workers: int | None = Field(None, ge=1, le=4096)
-    """Processes that grade (not `exact`); by default as many as there are cores."""
+    """Grade in this many processes (not `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
     stop_if_all_fail: bool = True
     """Stop `train` with an error where grader or environment fail on all responses of a step."""

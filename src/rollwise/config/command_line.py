@@ -10,12 +10,7 @@ from typing import Any
 
 from rollwise.config.base import CommandConfig, merge, nested
 from rollwise.config.choices import CHOICES
-from rollwise.config.reading import (
-    explain_unknown,
-    sections_of,
-    setting_types,
-    with_plugins,
-)
+from rollwise.config.reading import sections_of, setting_types, with_plugins
 from rollwise.errors import ConfigError
 
 Given = list[tuple[str, str]]
@@ -47,31 +42,14 @@ def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[l
             continue
         name = option.removeprefix("--")
         if not equals:
-            following = next(rest, None)
-            if following is None or following.partition("=")[0] in options:
+            value = next(rest, "--")
+            if value == "--" or value.partition("=")[0] in options:
                 raise ConfigError(f"`--{name}` needs a value")
-            value = following
         given.append((name, value))
     return others, given
 
 
-def check_names(kind: type[CommandConfig], given: Given) -> None:
-    """Refuse names that no setting has; those that a plug-in may have are checked with it.
-
-    Raises:
-        ConfigError: Names the setting, and the one that may have been meant.
-    """
-    known = {*setting_types(kind), *kind.model_fields}
-    for name, _ in given:
-        section, _, key = name.partition(".")
-        of_plugin = section in CHOICES and section in kind.model_fields and "." not in key
-        if name not in known and not of_plugin:
-            raise ConfigError(explain_unknown(name, kind=kind))
-
-
-def read_given(
-    kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
-) -> dict[str, object]:
+def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]) -> dict[str, Any]:
     """Read the texts of settings as values.
 
     Args:
@@ -117,12 +95,9 @@ def _value(name: str, texts: Sequence[str], types: Mapping[str, set[Any]]) -> An
         return [member for text in texts for member in _members(name, text)]
     if dict in wanted:
         return _structure(name, text, dict)
-    if str in wanted or not wanted & {int, float, bool, Any}:
-        return text
-    try:
+    if wanted & {int, float, bool, Any} and str not in wanted:
         return _parsed(text)
-    except ValueError:
-        return text
+    return text
 
 
 def _members(name: str, text: str) -> list[Any]:
@@ -132,22 +107,17 @@ def _members(name: str, text: str) -> list[Any]:
 
 
 def _structure(name: str, text: str, kind: type) -> Any:
-    try:
-        value = _parsed(text)
-    except ValueError as error:
-        reason = str(error)
-    else:
-        if isinstance(value, kind):
-            return value
-        reason = f"it is {text!r}"
+    value = _parsed(text)
+    if isinstance(value, kind):
+        return value
     raise ConfigError(
         f"`{name}`: on the command line a list is written as a,b and a table as JSON, such as "
-        f"'{{\"count\": 4}}' ({reason})"
+        f"'{{\"count\": 4}}'; it is {text!r}"
     )
 
 
 def _parsed(text: str) -> Any:
-    """Read a value in TOML, or else in JSON."""
+    """Read a value in TOML, or else in JSON; a text that is neither stays as it is."""
     try:
         [value] = tomllib.loads(f"value = {text}").values()
         return value
@@ -155,5 +125,5 @@ def _parsed(text: str) -> Any:
         pass
     try:
         return json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    except (ValueError, RecursionError):
+        return text

@@ -19,12 +19,12 @@ class ChoosingSettings(Section):
     """How each method's own best settings are found, if `choose` names any."""
 
     seeds: int = Field(2, ge=1, le=4096)
-    """Seeds that candidates are tried on. After each seed the worse half of a method's candidates
-    is left out (successive halving)."""
+    """Try candidates on this many seeds. After each the worse half of a method's candidates is left
+    out (successive halving)."""
     first_seed: int = Field(1000, ge=0)
-    """The first of these seeds; methods are compared on others."""
+    """Begin with this seed; methods are compared on others."""
     share: float = Field(1.0, gt=0, le=1)
-    """Length of these runs: this share of `steps`, `tokens` or `seconds`. Short ones favour rates
+    """Make these runs this share of `steps`, `tokens` or `seconds` long. Short ones favour rates
     that fail later."""
 
 
@@ -32,52 +32,53 @@ class ReplaySettings(Section):
     """How recorded `rewards` are drawn from."""
 
     order: Literal["resampled", "recorded"] = "resampled"
-    """`resampled`: a prompt's responses come in an order drawn for each time that it is sampled,
-    without replacement; `recorded`: in the order in which they were recorded."""
+    """Take a prompt's responses, each time that it is sampled, in an order that is drawn then,
+    without replacement (`resampled`), or in the order in which they were recorded (`recorded`)."""
     when_out: Literal["end", "replace"] = "end"
-    """What becomes of a prompt all of whose responses are drawn: it ends (`end`), or they are drawn
-    again, with replacement (`replace`)."""
+    """End a prompt all of whose responses are drawn (`end`), or draw them again, with replacement
+    (`replace`)."""
 
 
 class CompareConfig(CommandConfig):
     """All settings of `rollwise compare`."""
 
     base: dict[str, Any] = Field(default_factory=dict)
-    """Settings of `rollwise train` that all methods share."""
+    """Give all methods these settings of `rollwise train`."""
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of each method, by its name; they are laid over those of `base`. A method may also
-    have `seeds` and `choose` of its own."""
+    """Give each method, by its name, these settings over those of `base`. A method may also have
+    `seeds` and `choose` of its own."""
     only: list[str] = Field(default_factory=list)
-    """The methods to compare, of those that are given; all by default."""
+    """Compare these of the methods; all by default."""
     folders: list[str] = Field(default_factory=list)
-    """Runs that exist, to compare in place of making some. Runs in `NAME/seed-N` are of the method
-    NAME; others are one each. The folder of a comparison stands for all of its runs."""
+    """Compare these runs that exist, and make none. Runs in `NAME/seed-N` are of the method NAME;
+    others are one each. The folder of a comparison stands for all of its runs."""
     rewards: str | None = None
-    """Recorded rewards to replay in place of training: the folder of `rollwise prepare`, or a file
-    with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""
+    """Replay these recorded rewards in place of training: the folder of `rollwise prepare`, or a
+    file with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""
     replay: ReplaySettings = ReplaySettings()
     baseline: str | None = None
-    """The method that the others are compared with; the first by default."""
+    """Compare the others with this method; by default with the first."""
     target: float | None = Field(None, gt=0, le=1)
-    """The held-out accuracy whose cost is compared; by default what the baseline has at the end."""
+    """Compare what this held-out accuracy costs; by default what the baseline has at the end."""
     seeds: int = Field(4, ge=1, le=4096)
-    """Runs of each method, with the seeds from 0 on; with `rewards`, replays."""
+    """Run each method this many times, with the seeds from 0 on; with `rewards`, replay it."""
     steps: int | None = Field(None, ge=1)
-    """Length of each run in steps. Give one of `steps`, `tokens` and `seconds`. With `rewards`, by
-    default as many as take every prompt once."""
+    """End each run after this many steps. Give one of `steps`, `tokens` and `seconds`. With
+    `rewards`, by default as many as take every prompt once."""
     tokens: int | None = Field(None, ge=1)
-    """Length of each run in response tokens."""
+    """End each run after this many response tokens."""
     seconds: float | None = Field(None, gt=0)
-    """Length of each run in seconds of sampling and learning."""
+    """End each run after this many seconds of sampling and learning."""
     evaluations: int = Field(16, ge=1, le=4096)
-    """Held-out evaluations of a run, evenly spaced over its steps or tokens; with `seconds`,
+    """Evaluate each run this many times, evenly spaced over its steps or tokens; with `seconds`,
     `base.evaluation.every` decides."""
     choose: dict[str, list[Any]] = Field(default_factory=dict)
-    """Values to choose from, by setting: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method
-    takes the combination with which it is best; its own table `choose` is laid over this one."""
+    """Try these values of settings: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method takes the
+    combination with which it is best; its own table `choose` is laid over this one."""
     choosing: ChoosingSettings = ChoosingSettings()
     workers: int | None = Field(None, ge=1, le=4096)
-    """Runs at a time; by default as many as processor cores and memory allow, and one a GPU."""
+    """Run this many at a time; by default as many as processor cores and memory allow, and one a
+    GPU."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

@@ -16,40 +16,42 @@ class TrainingSources(Section):
     """Where the problems come from."""
 
     train: str = BUILT_IN
-    """`running-sums` or `tool-sums` (built in), a parquet or JSON Lines file, `environment`, or a
-    data set's name on the hub."""
+    """Train on these problems: `running-sums` or `tool-sums` (built in), a parquet or JSON Lines
+    file, `environment`, or a data set's name on the hub."""
     heldout: str = ""
-    """The same for the held-out problems; if empty, some of the training problems are held out."""
+    """Evaluate on these problems, named likewise; if empty, some of the training problems are held
+    out."""
     subset: str | None = None
-    """The subset of a data set on the hub that has several, such as `main` of `openai/gsm8k`."""
+    """Take this subset of a data set on the hub that has several, such as `main` of
+    `openai/gsm8k`."""
     split: str = "train"
-    """The split of a data set on the hub to train on."""
+    """Train on this split of a data set on the hub."""
     heldout_split: str = "test"
-    """The split of a held-out data set on the hub."""
+    """Evaluate on this split of a held-out data set on the hub."""
     instruction: str = ""
-    """Added below each problem (of a file that has problems, not prompts)."""
+    """Add this below each problem (of a file that has problems, not prompts)."""
 
 
 class ReadingSettings(Section):
     """How problems are read and asked."""
 
     problem_column: str | None = None
-    """The column with the problem, if it is not `problem`."""
+    """Read problems from this column, if it is not `problem`."""
     answer_column: str | None = None
-    """The column with the answer, if it is not `answer`."""
+    """Read answers from this column, if it is not `answer`."""
     system_prompt: str = ""
-    """The first message of each prompt that has no system message of its own."""
+    """Begin each prompt that has no system message of its own with this one."""
     max_prompt_tokens: int = Field(1024, ge=1)
-    """Longer prompts are left out, and counted."""
+    """Leave out prompts of more tokens, and count them."""
     min_terms: int = Field(2, ge=2, le=10_000)
-    """Built-in task: the fewest terms of a sum."""
+    """Give sums of the built-in task at least this many terms."""
     max_terms: int = Field(10, ge=2, le=10_000)
-    """Built-in task: the most terms of a sum."""
+    """Give sums of the built-in task at most this many terms."""
     environment: str = ""
-    """An environment of `verifiers` by its name, for `environment` as a source of problems and as
+    """Open this environment of `verifiers`, for `environment` as a source of problems and as
     `grading.type`."""
     environment_arguments: dict[str, Any] = Field(default_factory=dict)
-    """Its arguments."""
+    """Open the environment with these arguments."""
 
     def source(self) -> EnvironmentSource:
         """Return the environment that is named."""
@@ -60,4 +62,4 @@ class DataSettings(ReadingSettings, TrainingSources):
     """The problems."""
 
     problems: int = Field(1024, ge=1, le=AT_A_TIME)
-    """Built-in task: how many training problems are made."""
+    """Make this many training problems of the built-in task."""

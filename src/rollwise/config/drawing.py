@@ -63,45 +63,46 @@ class SampledModel(ModelSource):
     """The model that responses are drawn from."""
 
     path: str = BUILT_IN
-    """`running-sums` or `tool-sums` (built in), a folder with a model and its tokenizer, a run of
-    `rollwise train` or one of its checkpoints, or a name on the hub."""
+    """Draw from this model: `running-sums` or `tool-sums` (built in), a folder with a model and its
+    tokenizer, a run of `rollwise train` or one of its checkpoints, or a name on the hub."""
 
 
 class BenchmarkSettings(ReadingSettings):
     """How the problems of benchmarks are read and asked."""
 
     instruction: str | None = None
-    """Added below each problem; by default a benchmark that is given by name asks to reason step by
-    step and to give the final answer where the grader looks for it (within \\boxed{}, or as in
+    """Add this below each problem; by default a benchmark that is given by name asks to reason step
+    by step and to give the final answer where the grader looks for it (within \\boxed{}, or as in
     Minerva's convention), and a file adds nothing."""
     split: str = "test"
-    """The split of a data set on the hub that is not one of the named benchmarks."""
+    """Take this split of a data set on the hub that is not one of the named benchmarks."""
     subset: str | None = None
-    """The subset of such a data set that has several."""
+    """Take this subset of such a data set that has several."""
     problems: int | None = Field(None, ge=1, le=AT_A_TIME)
-    """Problems of each benchmark, at most, the first ones; of the built-in task, 256."""
+    """Take at most this many problems of each benchmark, the first ones; by default all, and of the
+    built-in task 256."""
 
 
 class DrawConfig(SamplingConfig):
     """Settings that both commands have."""
 
     seed: int = Field(0, ge=0, lt=2**63)
-    """Of everything random in the run."""
+    """Seed everything random with this."""
     portion: int = Field(64, ge=1, le=AT_A_TIME)
-    """Prompts whose responses are written at a time; a run that is killed draws at most so many
-    again."""
+    """Write the responses to this many prompts at a time; a run that is killed draws at most so
+    many again."""
 
 
 class EvaluateConfig(DrawConfig):
     """All settings of `rollwise evaluate`."""
 
     samples: int = Field(32, ge=1, le=MOST_SAMPLES)
-    """Responses to each problem."""
+    """Draw this many responses to each problem."""
     benchmarks: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
-    """Names (`math500`, `minerva`, `olympiadbench`, `aime24`, `aime25`, `amc23`, `aime_like`,
-    `running-sums`, `tool-sums`), files, data sets on the hub, or `name=file`."""
+    """Evaluate on these: names (`math500`, `minerva`, `olympiadbench`, `aime24`, `aime25`, `amc23`,
+    `aime_like`, `running-sums`, `tool-sums`), files, data sets on the hub, or `name=file`."""
     baseline: str = ""
-    """The folder of another evaluation, to compare with on the same problems."""
+    """Compare with the evaluation in this folder, on the same problems."""
     model: SampledModel = SampledModel()
     data: BenchmarkSettings = BenchmarkSettings()
     grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
@@ -132,35 +133,34 @@ class Sources(Section):
     """Where the problems come from."""
 
     sources: list[str] = Field(default_factory=lambda: [BUILT_IN], min_length=1)
-    """Parquet or JSON Lines files, data sets on the hub, or `running-sums` or `tool-sums` (built
-    in)."""
+    """Read problems from these: parquet or JSON Lines files, data sets on the hub, or
+    `running-sums` or `tool-sums` (built in)."""
     split: str = "train"
-    """The split of a data set on the hub."""
+    """Take this split of a data set on the hub."""
     subset: str | None = None
-    """The subset of a data set on the hub that has several."""
+    """Take this subset of a data set on the hub that has several."""
     instruction: str = ""
-    """Added below each problem (of a file that has problems, not prompts)."""
+    """Add this below each problem (of a file that has problems, not prompts)."""
 
 
 class SourceSettings(ReadingSettings, Sources):
     """Where the problems come from, and how they are read."""
 
     problems: int = Field(1024, ge=1, le=AT_A_TIME)
-    """Built-in task: how many problems are made."""
+    """Make this many problems of the built-in task."""
 
 
 class SelectionSettings(Section):
     """Which problems are kept."""
 
     range: str = "all"
-    """Pass rates that are kept: `all`, `easy` = (0, 0.313], `hard` = (0, 0.125], or an interval
-    such as `(0, 0.5]`."""
+    """Keep problems with these pass rates: `all`, `easy` = (0, 0.313], `hard` = (0, 0.125], or an
+    interval such as `(0, 0.5]`."""
     near_duplicates: float = Field(0.9, gt=0, le=1)
-    """Two problems with the same answer and numbers count as duplicates if they share this much of
-    their text (Jaccard similarity of its substrings of five characters); with 1, only if they share
-    all of them."""
+    """Count two problems with the same answer and numbers as duplicates if they share this much of
+    their text (Jaccard similarity of its substrings of five characters; 1: all of them)."""
     check_solutions: bool = True
-    """Leave out a problem if its reference solution does not reach its answer, says the grader."""
+    """Leave out a problem whose reference solution the grader finds wrong."""
 
     @model_validator(mode="after")
     def _range_is_one(self) -> Self:
@@ -175,7 +175,7 @@ class PrepareConfig(DrawConfig):
     """All settings of `rollwise prepare`."""
 
     samples: int = Field(16, ge=1, le=MOST_SAMPLES)
-    """Responses to each problem."""
+    """Draw this many responses to each problem."""
     model: SampledModel = SampledModel()
     data: SourceSettings = SourceSettings()
     selection: SelectionSettings = SelectionSettings()

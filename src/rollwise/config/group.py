@@ -1,6 +1,8 @@
-"""The settings that the recipe of a step declares: their types, defaults, texts and limits."""
+"""The settings that the recipe of a step declares, and the recipe that settings describe."""
 
 import dataclasses
+import re
+from functools import reduce
 from typing import Any, Self, get_type_hints
 
 from pydantic import Field, create_model, model_validator
@@ -15,6 +17,14 @@ _FIELDS = {
     if "setting" in field.metadata
 }
 
+_SETTINGS = {field.name: name for name, field in _FIELDS.items()} | {
+    "exit_rule": "exit",
+    "objective": "advantage.objective",
+    "estimates": "advantage.estimates",
+    "baseline": "advantage.baseline",
+}
+"""Fields of the recipe -> what a settings file calls them."""
+
 
 def from_recipe(name: str) -> Any:
     """Declare a setting as `StepRecipe` does.
@@ -25,6 +35,32 @@ def from_recipe(name: str) -> Any:
     field = _FIELDS[name]
     limits = field.metadata["limits"]
     return Field(field.default, description=field.metadata["help"], **limits)
+
+
+def step_recipe(config: Any) -> StepRecipe:
+    """Make the recipe that the settings of `rollwise train` describe.
+
+    Raises:
+        ValueError: Settings do not fit each other; names them.
+    """
+    settings = {
+        field.name: reduce(getattr, name.split("."), config) for name, field in _FIELDS.items()
+    }
+    try:
+        return StepRecipe(
+            exit_rule=config.exit.make(),
+            schedule=config.schedule.make(),
+            allocation=None if config.allocation.type == "none" else config.allocation.make(),
+            objective=config.advantage.make(),
+            **settings,
+        )
+    except ValueError as error:
+        raise ValueError(re.sub(r"`(\w+)`|\b(\w+)=", _as_setting, str(error))) from None
+
+
+def _as_setting(name: re.Match[str]) -> str:
+    setting = _SETTINGS.get(name[1] or name[2])
+    return name[0] if setting is None else f"`{setting}`{' = ' if name[2] else ''}"
 
 
 class _Group(Section):

@@ -20,12 +20,12 @@ class ModelSource(Section):
     """A model, and where it is run."""
 
     path: str = BUILT_IN
-    """`running-sums` or `tool-sums` (built in), a folder with a model and its tokenizer, or a name
-    on the hub."""
+    """Load this model: `running-sums` or `tool-sums` (built in), a folder with a model and its
+    tokenizer, or a name on the hub."""
     device: str = "auto"
-    """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
+    """Run it on `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
     cpu_threads: int | None = Field(None, ge=1, le=4096)
-    """Threads of the arithmetic on a CPU; by default as many as `torch` chooses."""
+    """Compute with this many threads on a CPU; by default as many as `torch` chooses."""
 
 
 class ModelSettings(ModelSource):
@@ -34,10 +34,11 @@ class ModelSettings(ModelSource):
     lora_rank: int = Field(0, ge=0, le=2**16)
     """Train low-rank adapters of this rank instead of all weights; 0 trains all weights."""
     lora_alpha: float = Field(32.0, gt=0)
-    """The adapters' scale, divided by their rank."""
+    """Scale adapters by this, divided by their rank."""
     lora_modules: str = "all-linear"
-    """The layers that get an adapter: `all-linear`, or names separated by commas."""
+    """Give these layers an adapter: `all-linear`, or names separated by commas."""
     frozen_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the weights under adapters, which are not trained; `bfloat16` halves them."""
+    """Keep the weights under adapters, which are not trained, in this precision; `bfloat16` halves
+    their memory."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""

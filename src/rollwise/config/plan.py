@@ -20,39 +20,40 @@ class PassRateSettings(Section):
     """How often the model solves each prompt: from a file, or from a Beta distribution."""
 
     file: str | None = None
-    """A parquet or JSON Lines file with a column `pass_rate`, such as the `prepared.parquet` of
-    `rollwise prepare`; its columns `key`, `level` and `drawn` are used if it has them."""
+    """Read pass rates from this parquet or JSON Lines file with a column `pass_rate`, such as the
+    `prepared.parquet` of `rollwise prepare`; columns `key`, `level` and `drawn` are used too."""
     resample: bool = True
-    """Where the file says with how many responses a pass rate was measured (`drawn`): take a pass
-    rate that may be behind it. Measured rates scatter more than true ones: too many are 0 or 1."""
+    """Replace a measured pass rate by one that may be behind it, where the file says with how many
+    responses it was measured (`drawn`). Measured rates scatter more than true ones: too many are 0
+    or 1."""
     alpha: float | None = Field(None, ge=1e-3, le=1e6)
-    """In place of a file: α of a Beta distribution of pass rates."""
+    """Spread pass rates by a Beta distribution with this α, in place of a file."""
     beta: float | None = Field(None, ge=1e-3, le=1e6)
-    """Its β; the mean pass rate is α / (α + β)."""
+    """Spread them with this β; the mean pass rate is α / (α + β)."""
     prompts: int = Field(1024, ge=1, le=AT_A_TIME)
-    """How many prompts have the pass rates of that distribution."""
+    """Take this many prompts from that distribution."""
 
 
 class PriceSettings(Section):
     """How long responses are, and how fast they are drawn."""
 
     median: float | None = Field(None, gt=0)
-    """Median length of correct responses before they are cut, in tokens."""
+    """Give correct responses this median length before they are cut, in tokens."""
     sigma: float | None = Field(None, ge=0, le=10)
-    """Standard deviation of the logarithm of these lengths; 0.7 by default, 0 makes all alike."""
+    """Spread the logarithm of these lengths by this standard deviation; 0.7 by default (0: all
+    alike)."""
     longest: int | None = Field(None, ge=1, le=2**24)
-    """Responses are cut here; by default at each method's `engine.max_new_tokens`."""
+    """Cut responses at this length; by default at each method's `engine.max_new_tokens`."""
     incorrect_factor: float | None = Field(None, gt=0)
-    """How many times as long incorrect responses are; 1 by default."""
+    """Make incorrect responses this many times as long; 1 by default."""
     slots: int | None = Field(None, ge=1, le=AT_A_TIME)
-    """Responses drawn at a time; by default each method's `engine.batch_size`."""
+    """Draw this many responses at a time; by default each method's `engine.batch_size`."""
     seconds_per_token: float = Field(0.02, ge=0, le=LONGEST_TIME)
-    """Seconds that a token takes in its slot."""
+    """Take this many seconds for a token in its slot."""
     seconds_per_busy_slot: float = Field(0.0, ge=0, le=LONGEST_TIME)
-    """Seconds that it takes more for each slot that is busy then: 0 for hardware on which a larger
-    batch is not slower."""
+    """Take this many more for each slot that is busy then (0: a larger batch is not slower)."""
     prefill: float = Field(0.0, ge=0, le=LONGEST_TIME)
-    """Seconds that a draw takes in its slot before its first token."""
+    """Take this many seconds before the first token of a draw."""
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
@@ -71,21 +72,21 @@ class PlanConfig(CommandConfig):
     """All settings of `rollwise plan`."""
 
     base: dict[str, Any] = Field(default_factory=dict)
-    """Settings of `rollwise train` that all methods share."""
+    """Give all methods these settings of `rollwise train`."""
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of each method, by its name; they are laid over those of `base`."""
+    """Give each method, by its name, these settings over those of `base`."""
     rewards: str | None = None
-    """Recorded rewards in place of `pass_rates`: the folder of `rollwise prepare`, or a file with
+    """Take pass rates from these recorded rewards: the folder of `rollwise prepare`, or a file with
     the rewards of each prompt's responses, as `rollwise compare` takes it. Their lengths, if they
     are there and `prices.median` is not given, are those of the responses that are planned with."""
     pass_rates: PassRateSettings = PassRateSettings()
     prices: PriceSettings = PriceSettings()
     steps: int = Field(32, ge=2, le=AT_A_TIME)
-    """Steps that figures are averaged over."""
+    """Average figures over this many steps."""
     warmup: int = Field(16, ge=0, le=AT_A_TIME)
-    """Steps before these, which are left out: in them beliefs learn the pass rates."""
+    """Leave out this many steps before these: in them beliefs learn the pass rates."""
     seed: int = Field(0, ge=0)
-    """Seed of everything random."""
+    """Seed everything random with this."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

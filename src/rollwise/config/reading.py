@@ -48,11 +48,6 @@ def _settings_of_runs(given: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     yield from (table for table in tables if isinstance(table, Mapping))
 
 
-def is_recorded_by(kind: type[CommandConfig], recorded: Mapping[str, Any]) -> bool:
-    """Say whether recorded settings are of a command."""
-    return recorded.keys() <= kind.model_fields.keys()
-
-
 def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
     """List the sections for which settings name a plug-in: section -> `module:Class`."""
     named = {name: choice.plugin(given) for name, choice in CHOICES.items()}
@@ -93,9 +88,7 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: Names each unknown key and each bad value, what it must be and what it got.
     """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        merged = merge(merged, layer)
+    merged: dict[str, Any] = functools.reduce(merge, layers, {})
     whole = with_plugins(kind, merged)
     _refuse_truth_values(whole, merged)
     try:
@@ -139,7 +132,7 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
 
 def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
     """Say that there is no such setting, or none of this kind, and what may have been meant."""
-    names = list(setting_names(kind))
+    names = setting_names(kind)
     if is_plugin(of_kind):
         section = key.partition(".")[0]
         tag = CHOICES[section].tag
@@ -154,9 +147,9 @@ def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = Tra
     return f"there is no setting `{key}`{hint}"
 
 
-def setting_names(kind: type[CommandConfig] = TrainConfig) -> Iterable[str]:
+def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:
     """List every setting of a command as `section.key`."""
-    return setting_types(kind)
+    return list(setting_types(kind))
 
 
 @functools.cache
@@ -185,6 +178,6 @@ def _plain_types(annotation: Any) -> set[Any]:
 
 
 def sections_of(annotation: Any) -> list[type[Section]]:
-    """List the sections that a setting may be: one, or one for each of_kind."""
+    """List the sections that a setting may be: one, or one for each kind."""
     candidates = get_args(annotation) or (annotation,)
     return [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]

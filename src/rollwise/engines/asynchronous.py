@@ -61,7 +61,9 @@ class AsyncEngine(Engine):
             for draw, _ in done:
                 del self._in_flight[draw]
             results = [future.result() for _, future in done]
-        _report_losses(results)
+        reasons = Counter(result.reason for result in results if isinstance(result, LostDraw))
+        for reason, times in reasons.items():
+            log.warning("%d draws were lost: %s", times, reason)
         return results
 
     def cancel(self, draws: Iterable[Draw]) -> int:
@@ -124,9 +126,3 @@ async def end_other_tasks() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def _report_losses(results: Iterable[Result]) -> None:
-    reasons = Counter(result.reason for result in results if isinstance(result, LostDraw))
-    for reason, times in reasons.items():
-        log.warning("%d draws were lost: %s", times, reason)

@@ -40,8 +40,9 @@ class ContinuousBatch:
 
     Each is in a slot; a response that has ended or was cancelled leaves its slot to the next draw
     while the others continue. Responses that have ended are reported a few at a time: when about
-    `REPORTED_SHARE` of those running have, judging by how long they were since the weights last
-    changed. That depends on no clock, so a run can be repeated.
+    `REPORTED_SHARE` of those running have, judging by how long they were since the batch was last
+    empty. That depends on no clock, and not on what was drawn before, so a run can be repeated and
+    resumed: what shares a batch decides how its logits are rounded.
 
     Args:
         model: What responses are drawn from; its weights are shared.
@@ -68,7 +69,6 @@ class ContinuousBatch:
         self._temperature, self._end_tokens = temperature, end_tokens
         self._longest, self._max_new_tokens = longest, max_new_tokens
         self._prompts = PrefixCache(self._forward, model)
-        self._tokens_drawn = self._responses_ended = 0
         self.open(slots)
 
     def open(self, slots: int) -> None:
@@ -79,9 +79,9 @@ class ContinuousBatch:
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}
-        self._free = list(range(slots))
         self._ended: list[int] = []
         self._drawn: Slots = np.zeros(slots, dtype=np.int64)
+        self._begin_anew()
         self._limits: Slots = np.zeros(slots, dtype=np.int64)
         self._tokens = torch.zeros(shape, dtype=torch.long, device=device)
         self._logprobs = torch.zeros(shape, device=device)
@@ -93,8 +93,12 @@ class ContinuousBatch:
         return len(self._free)
 
     def weights_changed(self) -> None:
-        """Forget the keys and values of prompts, and how long responses were."""
+        """Forget the keys and values of prompts."""
         self._prompts.clear()
+
+    def _begin_anew(self) -> None:
+        """Forget which slots came free in which order, and how long responses were."""
+        self._free = list(range(len(self._drawn)))
         self._tokens_drawn = self._responses_ended = 0
 
     @torch.inference_mode()
@@ -102,6 +106,8 @@ class ContinuousBatch:
         """Begin draws, given their prompts; no more than there are free slots."""
         if not draws:
             return
+        if not self.drawing:
+            self._begin_anew()
         by_prompt = defaultdict(list)
         for draw in draws:
             by_prompt[draw.key].append(draw)

@@ -158,12 +158,12 @@ class EpisodeEngine(Engine):
         count = len(self._waiting) if free is None else max(0, free - self._reserved)
         turns, self._next = self._next, {}
         for draw in list(itertools.islice(self._waiting, count)):
-            row, spent = (self._waiting.pop(draw), []), self._spent.pop(draw, 0)
-            self._playing[draw] = playing = Playing(draw, [row], self._clock(), spent)
+            prompt, spent = self._waiting.pop(draw), self._spent.pop(draw, 0)
+            self._playing[draw] = playing = Playing(draw, [(prompt, [])], self._clock(), spent)
             if self._limits.seconds is not None:
                 # The engine reports then, whatever it draws.
                 self._environment_loop.interrupt_after(self._limits.seconds)
-            turns[self._begin_turn(playing, draw)] = row[0]
+            turns[self._begin_turn(playing, draw)] = prompt
         if turns:
             self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
 

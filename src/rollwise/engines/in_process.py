@@ -101,11 +101,7 @@ class InProcessEngine(Engine):
                     own[name].copy_(tensor)
 
     def _completions(self, responses: Sequence[Response]) -> list[Completion]:
-        """Decode finished responses.
-
-        Raises:
-            PolicyError: A probability is not finite.
-        """
+        """Decode finished responses; a `PolicyError` if a probability is not finite."""
         if not all(np.isfinite(response.logprobs).all() for response in responses):
             raise PolicyError("the policy draws tokens whose probabilities are not finite")
         ends = set(self._end_tokens.tolist())

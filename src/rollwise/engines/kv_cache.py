@@ -17,16 +17,12 @@ FEWEST_ROWS = 16
 
 
 class Bucket:
-    """Rows of about equally long responses, with room for `width` tokens each.
-
-    Attributes:
-        slots: Whose row each is, shape (rows in use,).
-        store: Keys and values, shape (2, layers, rows, key-value heads, width, head size).
-    """
+    """Rows of about equally long responses, with room for `width` tokens each."""
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.slots: Slots = np.empty(0, dtype=np.int64)
+        self.slots: Slots = np.empty(0, dtype=np.int64)  # whose row each is
+        # Keys and values, shape (2, layers, rows, key-value heads, width, head size).
         self.store: Tensor | None = None
 
     def append(self, slots: Slots, states: Tensor) -> None:
@@ -67,11 +63,6 @@ class BucketedCache:
 
     A response's row is in the narrowest bucket that holds it, and moves to the next as it grows, so
     little padding is computed, and memory follows the actual lengths.
-
-    Args:
-        count: Slots.
-        longest: The most tokens of a prompt and its response.
-        device: Where the model is.
 
     Attributes:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).

@@ -34,12 +34,7 @@ class _Prefix:
 
 
 class PrefixCache:
-    """Keys and values of prompts, shared by all their draws, now and later.
-
-    Args:
-        forward: Runs `model`.
-        model: Whose prompts they are.
-    """
+    """Keys and values of a model's prompts, shared by all their draws, now and later."""
 
     def __init__(self, forward: ModelForward, model: PreTrainedModel) -> None:
         self._forward, self._device = forward, model.device

@@ -86,8 +86,13 @@ class ServerEngine(AsyncEngine):
                 raise ConfigError(f"engine.type = 'server' needs a value for `engine.{name}`")
         self.settings, self.tokenizer = settings, tokenizer
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
-        self._key = _read_key(settings.api_key_env)
+        name = settings.api_key_env
+        self._key = os.environ.get(name, "") if name else ""
+        if name and not self._key:
+            raise ConfigError(f"`engine.api_key_env`: the environment variable {name} is not set")
         self._client = _connect(settings, self._key)
+        # Whether the server's log-probabilities are those of the distribution it samples from.
+        self._wants_logprobs = settings.processed_logprobs or temperature == 1
         self._lost_in_a_row = 0
         super().__init__(batch_size, "server")
 
@@ -114,20 +119,11 @@ class ServerEngine(AsyncEngine):
         return results
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Refuse: the server has weights of its own.
-
-        Raises:
-            EngineError: Always.
-        """
+        """Refuse, by an `EngineError`: the server has weights of its own."""
         raise EngineError(
             f"the server at {self.settings.base_url} has weights of its own and takes no others; "
             "it is for evaluation and preparation"
         )
-
-    @property
-    def _wants_logprobs(self) -> bool:
-        """Whether the server's log-probabilities are those of the distribution it samples from."""
-        return self.settings.processed_logprobs or self.temperature == 1
 
     def _request(self, draw: Draw, prompt: list[int]) -> dict[str, Any]:
         as_text = self.settings.prompts == "text"
@@ -219,13 +215,6 @@ def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> st
     if begin and tokenizer.encode("")[:1] == [tokenizer.bos_token_id]:
         text = text.removeprefix(str(begin))
     return text
-
-
-def _read_key(variable: str) -> str:
-    key = os.environ.get(variable, "") if variable else ""
-    if variable and not key:
-        raise ConfigError(f"`engine.api_key_env`: the environment variable {variable} is not set")
-    return key
 
 
 def _connect(settings: ServerSettings, key: str) -> Any:

@@ -108,11 +108,9 @@ class VLLMEngine(AsyncEngine):
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Update the weights in place, once all draws in flight have ended.
 
-        They pass through the machine's memory, and a copy stays there for a restart.
-
-        Args:
-            weights: All weights, by the names in the model's own files. They are taken one after
-                another, so they may be made when they are asked for (`merged_weights`).
+        All weights, by the names in the model's own files, are taken one after another, so they may
+        be made when they are asked for (`merged_weights`). A copy of them stays in the machine's
+        memory, for a restart.
 
         Raises:
             EngineError: vLLM's process died more often than it may be restarted, or did not start.

@@ -5,12 +5,10 @@ from typing import Any
 
 from rollwise.grading.grader import Grader
 
-ComputeScore = Callable[..., float]
-RewardFunction = Callable[..., list[float]]
 Message = Mapping[str, Any]
 
 
-def as_compute_score(grader: Grader) -> ComputeScore:
+def as_compute_score(grader: Grader) -> Callable[..., float]:
     """Turn a grader into the function that verl calls for each response (`custom_reward_function`).
 
     It takes `(data_source, solution_str, ground_truth, extra_info)`, and ignores other keyword
@@ -29,7 +27,7 @@ def as_compute_score(grader: Grader) -> ComputeScore:
     return compute_score
 
 
-def as_reward_function(grader: Grader, answer_column: str = "answer") -> RewardFunction:
+def as_reward_function(grader: Grader, answer_column: str = "answer") -> Callable[..., list[float]]:
     """Turn a grader into the function that TRL calls for a batch (`reward_funcs`).
 
     Args:

@@ -9,22 +9,15 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from rollwise.grading.answer_parts import (
-    Parts,
-    closes_last,
-    is_equals,
-    parts_of,
-    split,
-    split_list,
-)
+from rollwise.grading.answer_parts import Parts, closes_last, is_equals, parts_of, split, split_list
 from rollwise.grading.answer_tokens import (
-    CLOSE,
     OPEN,
     SPACE,
     Token,
     Tokens,
     closing,
     render,
+    tokenize,
     trimmed,
 )
 from rollwise.grading.answer_values import (
@@ -205,6 +198,8 @@ def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | Non
     if base and wanted_base and base != wanted_base:
         return False
     shares = is_percentage(value), is_percentage(wanted)
+    if (unit and shares[1]) or (wanted_unit and shares[0]):  # 5° for 5%
+        return False
     number, target = (
         number_of(trimmed(side[:-1]) if is_share else side)
         for side, is_share in zip((value, wanted), shares, strict=True)
@@ -222,7 +217,7 @@ def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | Non
 
 def _is_ambiguous(tokens: Tokens) -> bool:
     r"""Whether Math-Verify would take a number out of what is not one: 3 4, `\text{2k}`."""
-    followed = itertools.pairwise(tokens)
+    followed = itertools.pairwise(token for token in tokens if token != SPACE)
     glued = any(one.kind == "number" and after.kind == "words" for one, after in followed)
     return glued or bool(re.search(r"\d \d", render(tokens)))
 
@@ -232,14 +227,7 @@ def in_radians(tokens: Sequence[Token]) -> Tokens:
     done: list[Token] = []
     for token in tokens:
         if token.text == r"\degree" and done and done[-1].kind == "number":
-            fraction = (
-                Token("command", r"\frac"),
-                OPEN,
-                done.pop(),
-                Token("command", r"\pi"),
-                CLOSE,
-            )
-            done += [*fraction, OPEN, Token("number", "180"), CLOSE]
+            done += tokenize(rf"\frac{{{done.pop().text}\pi}}{{180}}")
         else:
             done.append(token)
     return tuple(done)

@@ -4,15 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rollwise.grading.answer_tokens import (
-    OPEN,
-    SPACE,
-    Token,
-    Tokens,
-    closing,
-    render,
-    trimmed,
-)
+from rollwise.grading.answer_tokens import OPEN, SPACE, Token, Tokens, closing, render, trimmed
 
 
 class Parts(NamedTuple):
@@ -92,10 +84,8 @@ def parts_of(tokens: Tokens) -> Parts | None:
     if interval := _interval(tokens):
         return interval
     opening, closer = (tokens[0].text, tokens[-1].text) if tokens else ("", "")
-    is_one = (
-        len(tokens) > 2 and opening in _BRACKETS and len(split(tokens[:-1], lambda t: False)) == 1
-    )
-    if not is_one or closer not in _BRACKETS.values() or not closes_last(tokens):
+    is_bracketed = len(tokens) > 2 and opening in _BRACKETS and closer in _BRACKETS.values()
+    if not is_bracketed or not closes_last(tokens):
         return None
     return Parts(opening + closer, (tuple(split(trimmed(tokens[1:-1]), _is_comma)),))
 

@@ -42,11 +42,17 @@ SPACE, DEGREE, OPEN, CLOSE = (
 
 _CHARACTERS = str.maketrans(
     {
-        **{"−": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "√": r"\surd "},
+        **{"−": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "√": r"\sqrt "},
         **{"π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≈": r"\approx "},
-        **{"∪": r"\cup ", "∈": r"\in ", "∅": r"\emptyset ", "°": r"^\circ "},
+        **{"∪": r"\cup ", "∈": r"\in ", "∅": r"\emptyset ", "°": r"\degree "},
         **{"½": r"\frac{1}{2}", "²": "^{2}", "³": "^{3}"},
     }
+)
+_REWRITTEN = (
+    (re.compile(r"√\s*([\d.]+)"), r"\\sqrt{\1}"),  # of 15 in √15, and of 1 in \sqrt15
+    (re.compile(r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\}|°)"), r"\\degree "),
+    (re.compile(r"(?<=\d)\.(?=[/}])"), ""),  # 1./3
+    (re.compile(r"(?<![^(\[{,=$])[–—](?=[\d.])"), "-"),  # a dash for a sign, not between numbers
 )
 _RENAMED = {
     **{r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\lbrace": r"\{"},
@@ -89,6 +95,8 @@ def tokenize(text: str, commas_group: bool = True) -> Tokens:
     Raises:
         Unreadable: Its braces are not balanced, or nested too deep.
     """
+    for pattern, replacement in _REWRITTEN:
+        text = pattern.sub(replacement, text)
     text = text.translate(_CHARACTERS)
     parts, at = [], 0
     for formula in _DELIMITED.finditer(text):  # words outside of the dollars are no variables
@@ -210,21 +218,16 @@ def closing_brace(text: str, start: int, most: int | None = None) -> int | None:
 
 
 def _cleaned(tokens: list[Token], commas_group: bool) -> Tokens:
-    """Give what can be written in several ways one: degrees, roots, fractions, grouped digits."""
+    """Give what can be written in several ways one: fractions, powers, roots, grouped digits."""
     done: list[Token] = []
     depth = brackets = i = 0
     while i < len(tokens):
-        if tokens[i].text == r"\surd":  # √15 is a root of 15, and \sqrt15 one of 1
-            _brace_root(tokens, i)
-        token, rest = tokens[i], tokens[i + 1 :]
+        token = tokens[i]
         depth += (token == OPEN) - (token == CLOSE)
         brackets += (token.text in ("(", "[", r"\{")) - (token.text in (")", "]", r"\}"))
         if not 0 <= depth <= DEEPEST:
             raise Unreadable
-        if token.text == "^" and (length := _degree_sign(rest)):
-            done.append(DEGREE)
-            i += length
-        elif token.text in _ARGUMENTS:
+        if token.text in _ARGUMENTS:
             done.append(token)
             _brace_arguments(tokens, i + 1, _ARGUMENTS[token.text])
         elif token.kind == "number" and (
@@ -232,10 +235,6 @@ def _cleaned(tokens: list[Token], commas_group: bool) -> Tokens:
         ):
             number, i = grouped[0], grouped[1] - 1
             done.append(number)
-        elif token.text == "." and done and done[-1].kind == "number" and _ends_number(rest):
-            pass  # 1./3
-        elif token.text in ("–", "—") and _is_sign(done) and rest and rest[0].kind == "number":
-            done.append(Token("mark", "-"))
         elif token != SPACE or (done and done[-1] != SPACE):
             done.append(token)
         i += 1
@@ -244,28 +243,7 @@ def _cleaned(tokens: list[Token], commas_group: bool) -> Tokens:
     return trimmed(done)
 
 
-def _degree_sign(rest: Sequence[Token]) -> int:
-    texts = [token.text for token in rest[:3]]
-    return 1 if texts[:1] == [r"\circ"] else 3 if texts == ["{", r"\circ", "}"] else 0
-
-
-def _ends_number(rest: Sequence[Token]) -> bool:
-    return bool(rest) and rest[0].text in ("/", "}")
-
-
-def _is_sign(before: Sequence[Token]) -> bool:
-    return not before or before[-1].text in ("(", "[", "{", ",", "=", r"\{")
-
-
 _ARGUMENTS = {r"\frac": 2, r"\sqrt": 1, r"\pmod": 1, "^": 1, "_": 1}
-
-
-def _brace_root(tokens: list[Token], at: int) -> None:
-    tokens[at] = Token("command", r"\sqrt")
-    while tokens[at + 1 : at + 2] == [SPACE]:
-        del tokens[at + 1]
-    if tokens[at + 1 : at + 2] and tokens[at + 1].kind == "number":
-        tokens[at + 1 : at + 2] = [OPEN, tokens[at + 1], CLOSE]
 
 
 def _brace_arguments(tokens: list[Token], at: int, count: int) -> None:

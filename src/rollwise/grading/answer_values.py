@@ -1,5 +1,6 @@
 """What a final answer says where that is certain: a number, words, a unit, a base."""
 
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -39,10 +40,7 @@ def number_of(tokens: Sequence[Token]) -> Fraction | None:
 
 def _value_of(found: re.Match[str]) -> Fraction | None:
     if found["factorial"]:
-        value = Fraction(1)
-        for factor in range(2, int(found["factorial"]) + 1):
-            value *= factor
-        return value
+        return Fraction(math.factorial(int(found["factorial"])))
     if found["ten"]:
         return Fraction(10) ** int(found["ten"])
     if found["digits"]:
@@ -115,35 +113,13 @@ def choice_of(tokens: Sequence[Token]) -> str | None:
 
 # ---- Units
 
-_SYNONYMS = (
-    ("m", "meter", "metre"),
-    ("cm", "centimeter", "centimetre"),
-    ("mm", "millimeter", "millimetre"),
-    ("km", "kilometer", "kilometre"),
-    ("in", "inch", "inches"),
-    ("ft", "foot", "feet"),
-    ("yd", "yard"),
-    ("mi", "mile"),
-    ("s", "sec", "second"),
-    ("min", "minute"),
-    ("h", "hr", "hour"),
-    ("day",),
-    ("week",),
-    ("month",),
-    ("year",),
-    ("g", "gram"),
-    ("kg", "kilogram"),
-    ("lb", "pound"),
-    ("oz", "ounce"),
-    ("l", "liter", "litre"),
-    ("ml", "milliliter", "millilitre"),
-    ("gallon",),
-    ("dollar",),
-    ("cent",),
-    ("degree",),
-    ("radian", "rad"),
-)
-_UNITS = {name: names[0] for names in _SYNONYMS for name in names}
+_SYNONYMS = """
+m meter metre, cm centimeter centimetre, mm millimeter millimetre, km kilometer kilometre,
+in inch inches, ft foot feet, yd yard, mi mile, s sec second, min minute, h hr hour, day, week,
+month, year, g gram, kg kilogram, lb pound, oz ounce, l liter litre, ml milliliter millilitre,
+gallon, dollar, cent, degree, radian rad
+"""
+_UNITS = {name: names.split()[0] for names in _SYNONYMS.split(",") for name in names.split()}
 _PLAIN_UNITS = re.compile(
     "(?:dollar|cent|degree|radian|unit|hour|minute|second|day|week|month|year|meter|metre|yard|mile|"
     "pound|ounce|gram|liter|litre|gallon|student|way|point|time|hr)s?|feet|foot|inch(?:es)?|people|"
@@ -184,8 +160,8 @@ def split_unit(tokens: Tokens) -> tuple[Tokens, str]:
         return tokens, ""
     if not (value and (value[-1].kind == "number" or value[-1].text in (")", "}"))):
         return tokens, ""
-    if len(words) == 1 and words.casefold() not in _UNITS:
-        return tokens, ""  # 2k
+    if len(words) == 1 and words != "L" and words not in _UNITS:
+        return tokens, ""  # 2k, 2M
     return value, _unit_name(words)
 
 

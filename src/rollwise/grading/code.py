@@ -1,9 +1,9 @@
 """Grading code by running it against a problem's tests, inside a sandbox."""
 
+import functools
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 from rollwise.grading.conversation import (
@@ -86,43 +86,31 @@ class CodeGrader(WorkerGrader):
         at_least("memory", memory, 64 * 1024**2)
         at_least("processes", processes, 1)
         place = NoSandbox() if uncontained else sandbox or find_sandbox()
-        load = _Load(place, ProgramLimits(timeout, memory, processes))
+        load = functools.partial(_load, place, ProgramLimits(timeout, memory, processes))
         super().__init__(load, limits, workers)
 
     def _part(self, response: str, answer: str) -> str:
         return code_of(response)
 
 
-@dataclass(frozen=True)
-class _Load:
-    """Makes the function that grades programs in a worker."""
+def _load(sandbox: Sandbox, limits: ProgramLimits) -> GradeFunction:
+    """Make the function that grades programs in a worker."""
 
-    sandbox: Sandbox
-    limits: ProgramLimits
+    def start(mode: str, code: str, **more: Any) -> AbstractContextManager[Conversation]:
+        return sandboxed(sandbox, limits, {"mode": mode, "code": code, **more})
 
-    def __call__(self) -> GradeFunction:
-        return self._grade
-
-    def _grade(self, code: str, answer: str) -> float:
+    def grade(code: str, answer: str) -> float:
         tests = read_tests(answer)
+        check = {ProgramTests: _prints, CallTests: _returns, AssertTests: _withstands}[type(tests)]
         try:
-            return float(_passes(tests, code, self._start))
+            return float(check(tests, code, start))  # type: ignore[operator]
         except (NoReply, TypeError, ValueError, RecursionError):  # no reply, or no plain data
             return 0.0
 
-    def _start(self, mode: str, code: str, **more: Any) -> AbstractContextManager[Conversation]:
-        return sandboxed(self.sandbox, self.limits, {"mode": mode, "code": code, **more})
+    return grade
 
 
 Start = Callable[..., AbstractContextManager[Conversation]]
-
-
-def _passes(tests: ProgramTests | CallTests | AssertTests, code: str, start: Start) -> bool:
-    if isinstance(tests, ProgramTests):
-        return _prints(tests, code, start)
-    if isinstance(tests, CallTests):
-        return _returns(tests, code, start)
-    return _withstands(tests, code, start)
 
 
 def _prints(tests: ProgramTests, code: str, start: Start) -> bool:
@@ -146,12 +134,6 @@ def _returns(tests: CallTests, code: str, start: Start) -> bool:
     return True
 
 
-def _reply(message: Any) -> dict[str, Any]:
-    if not isinstance(message, dict):
-        raise NoReply("it does not keep to the protocol")
-    return message
-
-
 def _withstands(tests: AssertTests, code: str, start: Start) -> bool:
     """Run the asserts in a sandbox of their own, and carry their calls to the program's."""
     with (
@@ -164,3 +146,9 @@ def _withstands(tests: AssertTests, code: str, start: Start) -> bool:
         while "call" in message:
             message = asserts.ask(program.ask(message))
     return message["passed"] is True
+
+
+def _reply(message: Any) -> dict[str, Any]:
+    if not isinstance(message, dict):
+        raise NoReply("it does not keep to the protocol")
+    return message

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rollwise.errors import ConfigError
 from rollwise.grading import program
@@ -42,10 +42,11 @@ class Conversation:
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+        assert process.stdin is not None and process.stdout is not None
         self._pid = process.pid
-        self._stdin, self._stdout = _number(process.stdin), _number(process.stdout)
+        self._stdin, self._stdout = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._stdin, False)
-        self._unread = b""
+        self._unread = bytearray()
         self.extend(seconds)
 
     def extend(self, seconds: float) -> None:
@@ -54,11 +55,7 @@ class Conversation:
         self._looked = time.monotonic()
 
     def ask(self, message: Any, longest: int = LONGEST_REPLY) -> Any:
-        """Send a message, and wait for the answer.
-
-        Raises:
-            NoReply: None came.
-        """
+        """Send a message, and `receive` the answer."""
         self.send(message)
         return self.receive(longest)
 
@@ -73,23 +70,19 @@ class Conversation:
             return
 
     def receive(self, longest: int = LONGEST_REPLY) -> Any:
-        """Wait for a message.
-
-        Args:
-            longest: The most bytes that it may have.
+        """Wait for a message of at most `longest` bytes.
 
         Raises:
             NoReply: None came.
         """
-        parts = [self._unread]
-        size = 0
-        while b"\n" not in parts[-1]:
+        line = self._unread
+        while b"\n" not in line[-65536:]:
             self._wait(self._stdout, selectors.EVENT_READ)
-            parts.append(os.read(self._stdout, 65536))
-            size += len(parts[-1])
-            if not parts[-1] or size > longest:
-                raise NoReply("it ended" if not parts[-1] else "it said too much")
-        line, _, self._unread = b"".join(parts).partition(b"\n")
+            part = os.read(self._stdout, 65536)
+            line += part
+            if not part or len(line) > longest:
+                raise NoReply("it said too much" if part else "it ended")
+        line, _, self._unread = line.partition(b"\n")
         try:
             return json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -107,21 +100,13 @@ class Conversation:
                     return
 
 
-def _number(pipe: IO[bytes] | None) -> int:
-    assert pipe is not None
-    return pipe.fileno()
-
-
 @contextmanager
 def sandboxed(
     sandbox: Sandbox, limits: ProgramLimits, first: Mapping[str, Any]
 ) -> Iterator[Conversation]:
     """Run `program.py` in a sandbox and talk to it; `limits.seconds` begin when it is ready.
 
-    Args:
-        sandbox: Where it runs.
-        limits: For what it runs.
-        first: What it is to do.
+    `first` says what it is to do.
 
     Raises:
         RuntimeError: It cannot start.
@@ -193,11 +178,7 @@ MEMORY_LEAK = "memory beyond the limit (it needs seccomp, or a control group)"
 
 
 def ways_to_hold_memory(sandbox: Sandbox) -> list[str]:
-    """Run a program that tries to hold more memory than it may; return how it could.
-
-    Raises:
-        FileNotFoundError, RuntimeError: The sandbox does not work here.
-    """
+    """Run a program that tries to hold more memory than it may; return how it could."""
     try:
         return list(_call(sandbox, _HOLDER, "ways"))
     except (NoReply, KeyError):  # ended by the system, for it needed too much

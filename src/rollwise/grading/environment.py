@@ -1,7 +1,7 @@
 """Grading by an environment of the library `verifiers`."""
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rollwise.environments import EnvironmentSource
@@ -35,16 +35,10 @@ class EnvironmentGrader(WorkerGrader):
         timeout: float = 60.0,
         workers: int | None = None,
     ) -> None:
-        load = _Load(EnvironmentSource(name, arguments or {}))
+        load = functools.partial(_load, EnvironmentSource(name, arguments or {}))
         load()
         super().__init__(load, Limits(wall=timeout, start=START_TIMEOUT), workers)
 
 
-@dataclass(frozen=True)
-class _Load:
-    """Opens the environment, in a worker."""
-
-    source: EnvironmentSource
-
-    def __call__(self) -> GradeFunction:
-        return self.source.open().score
+def _load(source: EnvironmentSource) -> GradeFunction:
+    return source.open().score

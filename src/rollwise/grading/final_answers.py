@@ -81,30 +81,6 @@ def tagged_answer(response: str) -> str | None:
     return content if start >= 0 and 0 < len(content) <= LONGEST_BOX else None
 
 
-_PLAIN = re.compile(r"(?:[\d.,()+\-/={} ]|\\frac|\\sqrt|\\pi){1,60}")
-_SHORT_FRACTIONS = re.compile(r"\\[dt]frac")
-
-
-def plainly_equal(content: str, answer: str) -> bool:
-    r"""Whether a box and a bare reference are the same text, so that Math-Verify accepts the box.
-
-    Math-Verify accepts texts that are equal after its normalisation (`\dfrac` is `\frac`, outer
-    white space does not count), whatever they mean. Only short texts of digits, signs, fractions,
-    roots and π are compared here: parsing those cannot hang, nor leave nothing to compare.
-    """
-    first, second = (_SHORT_FRACTIONS.sub(r"\\frac", text.strip()) for text in (content, answer))
-    return first == second and bool(_PLAIN.fullmatch(first)) and any(c.isdigit() for c in first)
-
-
-_INTEGER = re.compile(r"-?[0-9]{1,15}")
-
-
-def plainly_different(content: str, answer: str) -> bool:
-    """Whether a box and a bare reference are two different integers, which Math-Verify rejects."""
-    texts = (content.strip(), answer.strip())
-    return all(map(_INTEGER.fullmatch, texts)) and int(texts[0]) != int(texts[1])
-
-
 # ---- Minerva's convention (Lewkowycz et al. 2022, appendix D; `minerva_math` of lm-evaluation-
 # harness), in which a response ends "Final Answer: The final answer is $…$. I hope it is correct."
 

@@ -59,7 +59,7 @@ class FunctionGrader(WorkerGrader):
 
 @dataclass(frozen=True)
 class LoadFunction:
-    """Finds a function or class by its name, in `folders` first."""
+    """Finds a function or class by its name, in `folders` first, and makes it grade."""
 
     name: str
     folders: tuple[str, ...]

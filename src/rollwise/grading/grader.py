@@ -37,11 +37,7 @@ class Grader(Protocol):
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
         """Begin what `grade` does; return futures of the rewards, in the order of `responses`.
 
-        By default, which is for graders that are quick, they are graded at once.
-
-        Raises:
-            ValueError: Not as many answers as responses.
-            TypeError: Something that is not text.
+        By default, which is for graders that are quick, they are graded at once. Raises as `grade`.
         """
         return [finished(reward) for reward in self.grade(responses, answers).tolist()]
 
@@ -74,13 +70,10 @@ def check_pairs(responses: Sequence[str], answers: Sequence[str]) -> None:
         if isinstance(texts, str):
             raise TypeError(f"{name} must be a list of texts, got one text: {texts[:80]!r}")
     if len(responses) != len(answers):
-        raise ValueError(
-            f"each response needs its answer, got {len(responses)} responses and "
-            f"{len(answers)} answers"
-        )
+        counts = f"{len(responses)} responses and {len(answers)} answers"
+        raise ValueError(f"each response needs its answer, got {counts}")
     for name, texts in (("responses", responses), ("answers", answers)):
         for i, text in enumerate(texts):
             if not isinstance(text, str):
-                raise TypeError(
-                    f"{name}[{i}] must be a str, got {type(text).__name__}: {repr(text)[:80]}"
-                )
+                kind = type(text).__name__
+                raise TypeError(f"{name}[{i}] must be a str, got {kind}: {repr(text)[:80]}")

@@ -46,8 +46,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 < self.wall < math.inf:
-            raise ValueError(
-                f"timeout must be above 0 seconds and finite, got {self.cpu or self.wall}"
-            )
+            timeout = self.cpu or self.wall
+            raise ValueError(f"timeout must be above 0 seconds and finite, got {timeout}")
         if self.memory is not None and self.memory < 1:
             raise ValueError(f"memory must be at least 1 byte, got {self.memory}")

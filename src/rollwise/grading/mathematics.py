@@ -20,8 +20,6 @@ from rollwise.grading.final_answers import (
     final_boxes,
     minerva_answer,
     minerva_normalised,
-    plainly_different,
-    plainly_equal,
     tagged_answer,
 )
 from rollwise.grading.limits import GradeFunction, Limits
@@ -124,9 +122,8 @@ def _equal_by_math_verify(found: Tokens, reference: Tokens) -> bool:
     from math_verify import verify
 
     first, second = _read_box(render(found)), _read_box(render(reference))
-    if _is_unread(first) or _is_unread(second):
-        return False
-    return bool(verify(second, first, timeout_seconds=None))
+    is_read = not (_is_unread(first) or _is_unread(second))
+    return is_read and bool(verify(second, first, timeout_seconds=None))
 
 
 def _as_written(found: str, reference: str) -> float:
@@ -155,21 +152,16 @@ def _verify_last_box(text: str, answer: str) -> float:
     """Compare what `MathGrader` took for the final answer; or find it as Math-Verify does."""
     if text[0] == _BOX:
         return verify_answer(text[1:], answer)
-    from math_verify import parse, verify
-
-    found = parse(text[1:], parsing_timeout=None)
-    return float(verify(_reference(bare_reference(answer)), found, timeout_seconds=None))
+    return verify_math(text[1:], bare_reference(answer))
 
 
 @functools.lru_cache(maxsize=4096)
 def _values_wanted(answer: str) -> int:
+    """Count the values of a reference; 1 if it cannot be read."""
     reference = bare_reference(answer)
-    if len(reference) > LONGEST_BOX:
-        return 1
-    try:
-        return len(split_list(_tokens(reference)))
-    except Unreadable:
-        return 1
+    with contextlib.suppress(Unreadable):
+        return len(split_list(_tokens(reference))) if len(reference) <= LONGEST_BOX else 1
+    return 1
 
 
 def last_answer(response: str, answer: str) -> str | None:
@@ -182,16 +174,8 @@ def last_answer(response: str, answer: str) -> str | None:
     boxes = final_boxes(response, wanted)
     if boxes is None:
         return tagged_answer(response)
-    joined = 1 < wanted == len(boxes) and not any(_has_several(box) for box in boxes)
-    return ", ".join(boxes) if joined else boxes[-1]
-
-
-def _has_several(box: str) -> bool:
-    try:
-        tokens = tokenize(box)
-    except Unreadable:
-        return True
-    return len(split_list(tokens)) > 1 or any(token.text == r"\pm" for token in tokens)
+    has_several = any(_values_wanted(box) > 1 or r"\pm" in box for box in boxes)
+    return ", ".join(boxes) if 1 < wanted == len(boxes) and not has_several else boxes[-1]
 
 
 def verify_minerva(found: str, answer: str) -> float:
@@ -244,14 +228,12 @@ def _load(convention: Convention, timeout: float) -> GradeFunction:
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
     _refuse_huge_numbers(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    return _FUNCTIONS[convention]
-
-
-_FUNCTIONS: dict[Convention, GradeFunction] = {
-    "last_box": _verify_last_box,
-    "math_verify": verify_math,
-    "minerva": verify_minerva,
-}
+    functions: dict[Convention, GradeFunction] = {
+        "last_box": _verify_last_box,
+        "math_verify": verify_math,
+        "minerva": verify_minerva,
+    }
+    return functions[convention]
 
 
 _NO_PHRASE = (
@@ -305,8 +287,4 @@ class MathGrader(WorkerGrader):
         if self.convention == "math_verify":
             return response
         content = last_answer(response, answer)
-        if content is None:
-            return _WHOLE + response
-        if plainly_equal(content, answer):
-            return 1.0
-        return 0.0 if plainly_different(content, answer) else _BOX + content
+        return _WHOLE + response if content is None else _BOX + content

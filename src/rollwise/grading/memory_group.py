@@ -7,7 +7,6 @@ where this process may make groups below or beside its own.
 import functools
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -25,8 +24,6 @@ _JOIN = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 def memory_group(limit: int) -> Iterator[Path | None]:
     """Make a group whose processes hold at most `limit` bytes in all; at the end, end them.
 
-    A group that needs more is ended by the system.
-
     Yields:
         Its folder; None where no group can be made.
 
@@ -37,6 +34,15 @@ def memory_group(limit: int) -> Iterator[Path | None]:
     if parent is None:
         yield None
         return
+    with _made(parent, limit) as group:
+        yield group
+
+
+_numbers = itertools.count()
+
+
+@contextmanager
+def _made(parent: Path, limit: int) -> Iterator[Path]:
     group = parent / f"rollwise-{os.getpid()}-{next(_numbers)}"
     group.mkdir()
     try:
@@ -44,9 +50,6 @@ def memory_group(limit: int) -> Iterator[Path | None]:
         yield group
     finally:
         _remove(group)
-
-
-_numbers = itertools.count()
 
 
 def joining(group: Path | None, command: list[str]) -> list[str]:
@@ -64,8 +67,8 @@ def parent_group() -> Path | None:
 
 
 @functools.lru_cache(maxsize=1)
-def _parent_group(pid: int) -> Path | None:
-    return next((group for group in _candidates() if _can_hold(group)), None)
+def _parent_group(pid: int) -> Path | None:  # `pid`, for a fork may be in another group
+    return next(filter(_can_hold, _candidates()), None)
 
 
 def _candidates() -> Iterator[Path]:
@@ -102,23 +105,17 @@ def _can_hold(group: Path) -> bool:
     controllers = group / "cgroup.subtree_control"
     if controllers.exists() and "memory" not in controllers.read_text().split():
         return False
-    trial = group / f"rollwise-{os.getpid()}-trial"
     try:
         for left in group.glob("rollwise-*-*"):
             if not Path("/proc", left.name.split("-")[1]).exists():
                 with suppress(OSError):  # of a process that another one cannot see
                     left.rmdir()
-        trial.mkdir()
+        with _made(group, 2**30) as trial:
+            return (
+                subprocess.run(joining(trial, ["/bin/sh", "-c", ":"]), check=False).returncode == 0
+            )
     except OSError:
         return False
-    try:
-        _limit(trial, 2**30)
-        entered = subprocess.run(joining(trial, [shutil.which("true") or "true"]), check=False)
-        return entered.returncode == 0
-    except OSError:
-        return False
-    finally:
-        _remove(trial)
 
 
 def _limit(group: Path, limit: int) -> None:

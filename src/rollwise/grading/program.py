@@ -16,23 +16,19 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-PRELUDE = "\n".join(
-    [
-        *(
-            f"import {name}\nfrom {name} import *"
-            for name in (
-                *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math"),
-                *("random", "statistics", "itertools", "functools", "operator", "io", "sys"),
-                *("json", "typing"),
-            )
-        ),
-        "from builtins import *",
-    ]
+_MODULES = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
+    *("statistics", "itertools", "functools", "operator", "io", "sys", "json", "typing"),
 )
+PRELUDE = "\n".join([*(f"import {name}\nfrom {name} import *" for name in _MODULES)])
+PRELUDE += "\nfrom builtins import *"
 """Imports that programs for LiveCodeBench and similar benchmarks rely on."""
 
 MOST_OUTPUT = 16 * 1024**2
 """Bytes of output that are read from a program; one that prints more has failed."""
+
+
+KINDS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def encode(value: Any) -> Any:
@@ -49,10 +45,9 @@ def encode(value: Any) -> Any:
         return ["float", float.__repr__(value)]
     if isinstance(value, str):
         return str.__str__(value)
-    kinds: tuple[Any, ...] = (list, tuple, set, frozenset)
-    for kind in kinds:
+    for name, kind in KINDS.items():
         if isinstance(value, kind):
-            return [kind.__name__, [encode(item) for item in kind.__iter__(value)]]
+            return [name, [encode(item) for item in kind.__iter__(value)]]
     if isinstance(value, dict):
         return ["dict", [[encode(k), encode(v)] for k, v in dict.items(value)]]
     raise TypeError(f"{type(value).__name__} is not plain data")
@@ -73,11 +68,9 @@ def decode(data: Any) -> Any:
         return float(content)
     if kind == "dict":
         return {decode(k): decode(v) for k, v in content}
-    kinds: dict[str, Callable[[Any], Any]]
-    kinds = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-    if kind not in kinds:
+    if kind not in KINDS:
         raise ValueError(f"unknown kind of data {kind!r}")
-    return kinds[kind](decode(item) for item in content)
+    return KINDS[kind](decode(item) for item in content)
 
 
 def main() -> None:

@@ -58,11 +58,11 @@ def time_used(pid: int) -> tuple[float, bool] | None:
             for thread in (process / "task").iterdir():
                 is_active |= _fields(thread)[0] in "RD"
                 pending += map(int, (thread / "children").read_text().split())
+            known = True
         except (FileNotFoundError, ProcessLookupError):  # it has just ended
             continue
         except OSError:
             return None
-        known = True
     return (ticks / _TICKS, is_active) if known else None
 
 

@@ -1,4 +1,4 @@
-"""Where programs that nobody trusts run: the protocol `Sandbox`; bubblewrap, which fulfils it."""
+"""Where untrusted programs run: the protocol `Sandbox`, and bubblewrap, which fulfils it."""
 
 import itertools
 import os
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class ProgramLimits:
 
 
 class Sandbox(Protocol):
-    """A place to run Python that nobody trusts; a container or a remote machine may be one.
+    """A place to run untrusted Python; a container or a remote machine may be one.
 
     What runs there must see no network, no environment and no files but Python's standard library,
     start in an empty folder, and not get around the limit on memory. Sandboxes are used in worker
@@ -99,12 +99,10 @@ class Bubblewrap:
     def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
         """See `Sandbox`."""
         bwrap = self.path or _find_bwrap()
-        with memory_group(limits.memory + DISK) as group, filter_file() as steps:
-            options = (
-                self.options() if steps is None else ["--seccomp", str(steps), *self.options()]
-            )
-            command = joining(group, [bwrap, *options, "--", *_python(script)])
-            with _popen(command, "/", () if steps is None else (steps,)) as process:
+        with memory_group(limits.memory + DISK) as group, filter_file() as filters:
+            seccomp = [word for file in filters for word in ("--seccomp", str(file))]
+            command = [bwrap, *seccomp, *self.options(), "--", *_python(script)]
+            with _popen(joining(group, command), "/", filters) as process:
                 try:
                     yield process
                 finally:
@@ -118,13 +116,13 @@ class Bubblewrap:
             options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         else:
             options += ["--unshare-user"]
-        parents = {parent for path in _folders() for parent in Path(path).parents}
-        for folder in sorted({*map(str, parents), "/etc"} - {"/"}):
+        parents = {str(parent) for path in _folders() for parent in Path(path).parents}
+        for folder in sorted(parents | {"/etc"} - {"/"}):
             options += ["--dir", folder]  # made by itself, bubblewrap lets in its owner alone
         for path in _folders():
             options += ["--ro-bind", path, path]
-        for path, target in _links():
-            options += ["--symlink", target, path]
+        for path in filter(os.path.islink, _SYSTEM):
+            options += ["--symlink", os.readlink(path), path]
         options += ["--ro-bind-try", _LIBRARIES, _LIBRARIES]
         options += ["--dev", "/dev", "--remount-ro", "/dev"]
         options += ["--perms", "1777", "--size", str(DISK), "--tmpfs", FOLDER]
@@ -152,16 +150,15 @@ class NoSandbox:
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def _popen(
-    command: list[str], cwd: str, pass_fds: tuple[int, ...] = ()
-) -> "subprocess.Popen[bytes]":
+def _popen(command: list[str], cwd: str, pass_fds: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command,
-        bufsize=0,
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
+        0,
+        None,
+        pipe,
+        pipe,
+        pipe,
         cwd=cwd,
         env={},
         pass_fds=pass_fds,
@@ -190,29 +187,15 @@ _starts = itertools.count()
 
 def _folders() -> Iterator[str]:
     """List the folders to read: the system's programs and libraries, and Python's own."""
-    roots = [
-        "/usr",
-        *(path for path in _SYSTEM if not os.path.islink(path) and os.path.isdir(path)),
-    ]
+    roots = ["/usr", *(p for p in _SYSTEM if not os.path.islink(p) and os.path.isdir(p))]
     yield from roots
-    prefixes = {os.path.realpath(prefix) for prefix in (sys.base_prefix, sys.base_exec_prefix)}
-    for prefix in sorted(prefixes):
+    for prefix in sorted({*map(os.path.realpath, (sys.base_prefix, sys.base_exec_prefix))}):
         if not any(Path(prefix).is_relative_to(root) for root in roots):
             yield prefix
 
 
 _SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/sbin")
-
-
-def _links() -> Iterator[tuple[str, str]]:
-    """List the system's folders that are links to others."""
-    for path in _SYSTEM:
-        if os.path.islink(path):
-            yield path, os.readlink(path)
-
-
-_LIBRARIES = "/etc/ld.so.cache"
-"""Where the system's libraries are listed."""
+_LIBRARIES = "/etc/ld.so.cache"  # where the system's libraries are listed
 
 
 def _find_bwrap() -> str:

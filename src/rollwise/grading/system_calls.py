@@ -1,4 +1,4 @@
-"""A filter of system calls (seccomp) for programs that nobody trusts.
+"""A filter of system calls (seccomp) for untrusted programs.
 
 A limit on address space does not count memory that the kernel holds for a process: files in memory,
 System V's shared memory, large socket buffers, pages left in pipes, or a file system in memory that
@@ -90,16 +90,16 @@ def filter_program(machine: str = "") -> bytes | None:
 
 
 @contextmanager
-def filter_file() -> Iterator[int | None]:
-    """Lend a file descriptor from which the filter can be read once; None if there is none."""
-    filter_steps = filter_program()
-    if filter_steps is None:
-        yield None
+def filter_file() -> Iterator[tuple[int, ...]]:
+    """Lend the file descriptor from which the filter can be read once; () if there is none."""
+    steps = filter_program()
+    if steps is None:
+        yield ()
         return
     reader, writer = os.pipe()
     try:
-        os.write(writer, filter_steps)  # a pipe holds far more
+        os.write(writer, steps)  # a pipe holds far more
         os.close(writer)
-        yield reader
+        yield (reader,)
     finally:
         os.close(reader)

@@ -114,8 +114,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _same_line(first: str, second: str) -> bool:
-    if first == second:
-        return True
     words, others = first.split(), second.split()
     return len(words) == len(others) and all(map(_same_word, words, others))
 

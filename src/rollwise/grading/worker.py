@@ -15,14 +15,19 @@ from rollwise.grading.limits import Failure, GradeFunction, Limits, Load, Result
 def serve(pipe: Connection, load: Load, limits: Limits) -> None:
     """Grade what comes through `pipe` until it closes.
 
-    Only JSON is sent back: a hostile response may control the process that grades it.
+    The first message is "" once the function is loaded, or the error. Each further one is a result
+    and whether it is the last. Only JSON is sent: a hostile response may control this process.
     """
-    function = load_function(load, pipe)
-    if function is None:
+    try:
+        function = load()
+    except BaseException as error:
+        send(pipe, failure_of(error).reason)
         return
     _limit_memory(limits.memory)
     ready_size = _peak_memory()
-    while True:
+    last = False
+    send(pipe, "")
+    while not last:
         try:
             text, answer = json.loads(pipe.recv_bytes())
         except EOFError:
@@ -34,19 +39,6 @@ def serve(pipe: Connection, load: Load, limits: Limits) -> None:
         # What one response leaves behind must not take the memory of the next ones.
         last = limits.memory is not None and _peak_memory() - ready_size > limits.memory // 4
         send(pipe, [result, last])
-        if last:
-            return
-
-
-def load_function(load: Load, pipe: Connection) -> GradeFunction | None:
-    """Load the function and send "" for success; on an error send its text and return None."""
-    try:
-        function = load()
-    except BaseException as error:
-        send(pipe, _failure(error).reason)
-        return None
-    send(pipe, "")
-    return function
 
 
 def send(pipe: Connection, message: object) -> None:
@@ -76,10 +68,10 @@ def _grade(function: GradeFunction, text: str, answer: str) -> Result:
             return Failure("not a number", f"{type(value).__name__} returned, not a number")
         reward = float(value)
     except BaseException as error:
-        return _failure(error)
+        return failure_of(error)
     return reward if math.isfinite(reward) else Failure("not finite", f"{reward} returned")
 
 
-def _failure(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Describe an error, even one whose own text raises."""
     return Failure(type(error).__name__, traceback.format_exception_only(error)[-1].strip()[:500])

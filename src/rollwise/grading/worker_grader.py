@@ -7,10 +7,8 @@ import os
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -58,10 +56,10 @@ class WorkerGrader(Grader):
         self.workers = min(_usable_cpus(), MAX_WORKERS) if workers is None else workers
         at_least("workers", self.workers, 1)
         self.failures = 0
-        self._load, self._shared = load, shared
+        self._load, self._shared, self._remember = load, shared, remember
         self._logged: set[str] = set()
-        self._results = _LatestResults(remember)
-        self._being_graded: dict[bytes, list[_Request]] = {}
+        self._results: dict[bytes, Result] = {}
+        self._waiting: dict[bytes, list[Future[float]]] = {}
         self._pool: WorkerPool | None = None
         self._stop: Callable[[], Any] = lambda: None
         self._closed = False
@@ -91,18 +89,17 @@ class WorkerGrader(Grader):
             RuntimeError: The grader is closed; if the workers cannot start, futures raise it.
         """
         check_pairs(responses, answers)
-        requests: dict[tuple[str, str], _Request] = {}
+        equal: dict[tuple[str, str], list[Future[float]]] = {}
         futures: list[Future[float]] = []
         for pair in zip(responses, answers, strict=True):
-            future: Future[float] = Future()
-            requests.setdefault(pair, _Request(*pair, [])).futures.append(future)
-            futures.append(future)
-        for request in requests.values():
-            part = self._part(request.response, request.answer)
+            futures.append(Future())
+            equal.setdefault(pair, []).append(futures[-1])
+        for (response, answer), waiting in equal.items():
+            part = self._part(response, answer)
             if isinstance(part, str):
-                self._grade_part(request, part)
+                self._grade_part(part, answer, waiting)
             else:
-                request.finish(part)
+                _set(waiting, part)
         return futures
 
     def close(self) -> None:
@@ -116,44 +113,46 @@ class WorkerGrader(Grader):
         """Return the part of a response that decides its reward, or the reward if it is plain."""
         return response
 
-    def _grade_part(self, request: "_Request", text: str) -> None:
+    def _grade_part(self, text: str, answer: str, futures: list[Future[float]]) -> None:
         """Look the result up, wait for a running job, or begin a job."""
-        key = _digest(text, request.answer)
+        key = hashlib.blake2b(repr((text, answer)).encode(), digest_size=16).digest()
         with self._lock:
             if self._closed:
                 raise RuntimeError("the grader is closed")
             result = self._results.get(key)
             if result is None:
-                if key in self._being_graded:
-                    self._being_graded[key].append(request)
+                if key in self._waiting:
+                    self._waiting[key] += futures
                     return
-                self._being_graded[key] = [request]
+                self._waiting[key] = futures
                 wanted, finish = partial(self._is_wanted, key), partial(self._finish_job, key)
-                self._running_pool().put(Job(text, request.answer, wanted, finish))
+                self._running_pool().put(Job(text, answer, wanted, finish))
                 return
-        self._finish(request, result)
+        self._finish(futures, result)
 
     def _is_wanted(self, key: bytes) -> bool:
         with self._lock:
-            wanted = any(request.is_wanted() for request in self._being_graded[key])
+            wanted = not all(future.cancelled() for future in self._waiting[key])
             if not wanted:
-                del self._being_graded[key]
+                del self._waiting[key]
             return wanted
 
     def _finish_job(self, key: bytes, result: Result | Exception) -> None:
-        """Take the result of a job; called by the pool's threads."""
+        """Take the result of a job; called by the pool's thread."""
         with self._lock:
-            requests = self._being_graded.pop(key)
-            if not isinstance(result, Exception):
-                self._results.put(key, result)
-        for request in requests:
-            self._finish(request, result)
+            futures = self._waiting.pop(key)
+            is_lost = isinstance(result, Failure) and result.kind in RETRIED
+            if self._remember and not is_lost and not isinstance(result, Exception):
+                self._results[key] = result
+                if len(self._results) > self._remember:
+                    del self._results[next(iter(self._results))]
+        self._finish(futures, result)
 
-    def _finish(self, request: "_Request", result: Result | Exception) -> None:
+    def _finish(self, futures: list[Future[float]], result: Result | Exception) -> None:
         if isinstance(result, Failure):
-            self._count(result, len(request.futures))
+            self._count(result, len(futures))
             result = 0.0
-        request.finish(result)
+        _set(futures, result)
 
     def _count(self, failure: Failure, responses: int) -> None:
         with self._lock:
@@ -166,59 +165,19 @@ class WorkerGrader(Grader):
 
     def _running_pool(self) -> WorkerPool:
         if self._pool is None:
-            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared)
+            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared, self._lock)
             self._stop = weakref.finalize(self, self._pool.stop)
             atexit.register(self._stop)
         return self._pool
 
 
-@dataclass(frozen=True)
-class _Request:
-    """Equal pairs of a call, and the rewards that their caller waits for."""
-
-    response: str
-    answer: str
-    futures: list[Future[float]]
-
-    def is_wanted(self) -> bool:
-        return not all(future.cancelled() for future in self.futures)
-
-    def finish(self, reward: float | Exception) -> None:
-        for future in self.futures:
-            if not future.set_running_or_notify_cancel():
-                continue
+def _set(futures: list[Future[float]], reward: float | Exception) -> None:
+    for future in futures:
+        if future.set_running_or_notify_cancel():
             if isinstance(reward, Exception):
                 future.set_exception(reward)
             else:
                 future.set_result(reward)
-
-
-class _LatestResults:
-    """The results of the latest `size` jobs."""
-
-    def __init__(self, size: int) -> None:
-        at_least("remember", size, 0)
-        self._size = size
-        self._results: OrderedDict[bytes, Result] = OrderedDict()
-
-    def get(self, key: bytes) -> Result | None:
-        if key in self._results:
-            self._results.move_to_end(key)
-        return self._results.get(key)
-
-    def put(self, key: bytes, result: Result) -> None:
-        if not self._size or (isinstance(result, Failure) and result.kind in RETRIED):
-            return
-        self._results[key] = result
-        if len(self._results) > self._size:
-            self._results.popitem(last=False)
-
-
-def _digest(text: str, answer: str) -> bytes:
-    """Name a pair in 16 bytes, however long it is and whoever wrote it."""
-    parts = [part.encode("utf-8", "surrogatepass") for part in (text, answer)]
-    length = len(parts[0]).to_bytes(8, "little")
-    return hashlib.blake2b(length + parts[0] + parts[1], digest_size=16).digest()
 
 
 def _usable_cpus() -> int:

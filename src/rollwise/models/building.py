@@ -19,7 +19,7 @@ from rollwise.grading.factory import make_grader
 from rollwise.models.encoding import (
     EncodedPrompts,
     encode_conversation,
-    encode_fitting,
+    encode_prompts,
     turn_encoder,
 )
 from rollwise.models.loading import in_bfloat16, model_path
@@ -52,34 +52,21 @@ class Model(Protocol):
 
 
 class SavedModel:
-    """A model that is not trained, loaded when it is first needed."""
+    """A model that is not trained; only its description where the engine loads it itself."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Its tokenizer."""
-        return self._loaded[1]
-
-    @property
-    def context(self) -> int | None:
-        """The most tokens, prompt and response, that it takes; None if unknown."""
-        context: int | None = getattr(self._loaded[0].config, "max_position_embeddings", None)
-        return context
+        if not needs_model(config):
+            self._model, self.tokenizer = describe_saved(config.model)
+        else:
+            self._model, self.tokenizer = load_saved(config.model)
+            if self._model.device.type == "cuda":
+                in_bfloat16(self._model)
+        self.context: int | None = getattr(self._model.config, "max_position_embeddings", None)
 
     def make_engine(self) -> Engine:
         """Make the engine that the settings name."""
-        return open_engine(self._config, *self._loaded)
-
-    @functools.cached_property
-    def _loaded(self) -> tuple[Any, PreTrainedTokenizerBase]:
-        """The model and its tokenizer; only its description where the engine loads it itself."""
-        source = self._config.model
-        if not needs_model(self._config):
-            return describe_saved(source)
-        model, tokenizer = load_saved(source)
-        return (in_bfloat16(model) if model.device.type == "cuda" else model), tokenizer
+        return open_engine(self._config, self._model, self.tokenizer)
 
 
 def needs_model(config: Config) -> bool:
@@ -90,11 +77,6 @@ def needs_model(config: Config) -> bool:
 
 def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) -> Engine:
     """Open the engine that the settings name, for prompts and what follows them in an episode.
-
-    Args:
-        config: The settings.
-        model: See `EngineInputs`.
-        tokenizer: The model's.
 
     Raises:
         RollwiseError: The engine lacks something, or what is opened is no `Engine`.
@@ -122,10 +104,9 @@ def build(config: C, model: Model | None = None) -> "Parts[C]":
 
     Args:
         config: The settings.
-        model: What responses are drawn from; by default the model that the settings name, as it
-            was saved.
+        model: What responses are drawn from; by default the saved model that the settings name.
     """
-    return Parts(config, model or SavedModel(config))
+    return Parts(config, model)
 
 
 class Parts(Generic[C]):
@@ -135,11 +116,10 @@ class Parts(Generic[C]):
 
     Attributes:
         config: The settings.
-        model: What responses are drawn from.
     """
 
-    def __init__(self, config: C, model: Model) -> None:
-        self.config, self.model = config, model
+    def __init__(self, config: C, model: Model | None) -> None:
+        self.config, self._model = config, model
         self._problems: dict[Key, Problem] = {}
         self._held = ExitStack()
 
@@ -161,9 +141,14 @@ class Parts(Generic[C]):
         """
         lengths = self.config.data.max_prompt_tokens, self.config.engine.max_new_tokens
         model = self.model
-        fitting = encode_fitting(list(problems), model.tokenizer, *lengths, model.context)
+        fitting = encode_prompts(problems, model.tokenizer, *lengths, model.context)
         self._problems |= {problem.key: problem for problem in fitting.problems}
         return fitting
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """What responses are drawn from."""
+        return self._model or SavedModel(self.config)
 
     @functools.cached_property
     def grader(self) -> Grader:

@@ -26,9 +26,13 @@ class EncodedPrompts:
 
 
 def encode_prompts(
-    problems: Iterable[Problem], tokenizer: Any, max_prompt_tokens: int
+    problems: Iterable[Problem],
+    tokenizer: Any,
+    max_prompt_tokens: int,
+    max_new_tokens: int = 0,
+    context: int | None = None,
 ) -> EncodedPrompts:
-    """Encode each problem as `tokenizer` would have it; drop those of more than the most tokens.
+    """Encode each problem; drop those whose prompt is too long, or leaves no room for a response.
 
     With a chat template, that renders the conversation and opens the answer. Without one (a base
     model), the contents are joined by newlines and encoded as plain text, with the special tokens
@@ -38,11 +42,15 @@ def encode_prompts(
         problems: With different keys.
         tokenizer: Of transformers.
         max_prompt_tokens: The most tokens of a prompt, special ones counted.
+        max_new_tokens: The most tokens of a response.
+        context: The most tokens of both that the model takes; None if unknown.
 
     Raises:
         DataError: No problem given, none left, or one with text that is none.
+        ConfigError: The model's context has no room for any prompt.
         ModelError: The chat template fails.
     """
+    limit = prompt_limit(max_prompt_tokens, max_new_tokens, context)
     encoded = [(problem, _encode(problem, tokenizer)) for problem in problems]
     if not encoded:
         raise DataError("there are no problems to encode")
@@ -52,42 +60,15 @@ def encode_prompts(
                 f"the prompt of the problem {problem.key} has no tokens; its text is "
                 f"{problem.messages[-1]['content'][:80]!r}"
             )
-    fitting = [(problem, ids) for problem, ids in encoded if len(ids) <= max_prompt_tokens]
+    fitting = [(problem, ids) for problem, ids in encoded if len(ids) <= limit]
     if not fitting:
         shortest = min(len(ids) for _, ids in encoded)
-        raise DataError(
-            f"all {len(encoded):,} prompts are longer than data.max_prompt_tokens = "
-            f"{max_prompt_tokens}, and the shortest has {shortest:,} tokens: raise "
-            "data.max_prompt_tokens"
-        )
-    return EncodedPrompts(
-        problems=[problem for problem, _ in fitting],
-        token_ids={problem.key: ids for problem, ids in fitting},
-        too_long=len(encoded) - len(fitting),
-        limit=max_prompt_tokens,
-    )
-
-
-def encode_fitting(
-    problems: list[Problem],
-    tokenizer: object,
-    max_prompt_tokens: int,
-    max_new_tokens: int,
-    context: int | None,
-) -> EncodedPrompts:
-    """Encode problems; leave out those whose prompt leaves no room for a response.
-
-    Raises:
-        DataError: No problem is left.
-        ConfigError: The model's context has no room for any prompt.
-    """
-    limit = prompt_limit(max_prompt_tokens, max_new_tokens, context)
-    try:
-        return encode_prompts(problems, tokenizer, limit)
-    except DataError as error:
-        if limit == max_prompt_tokens or not problems:
-            raise
-        shortest = min(len(_encode(problem, tokenizer)) for problem in problems)
+        if limit == max_prompt_tokens:
+            raise DataError(
+                f"all {len(encoded):,} prompts are longer than data.max_prompt_tokens = "
+                f"{max_prompt_tokens}, and the shortest has {shortest:,} tokens: raise "
+                "data.max_prompt_tokens"
+            )
         room = (context or 0) - shortest
         advice = (
             f"lower it, to {room} at most"
@@ -98,7 +79,13 @@ def encode_fitting(
             f"no prompt fits: the shortest has {shortest:,} tokens, the model's context is "
             f"{context} tokens, and `engine.max_new_tokens` = {max_new_tokens} leaves {limit} of "
             f"them; {advice}"
-        ) from error
+        )
+    return EncodedPrompts(
+        problems=[problem for problem, _ in fitting],
+        token_ids={problem.key: ids for problem, ids in fitting},
+        too_long=len(encoded) - len(fitting),
+        limit=limit,
+    )
 
 
 def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | None) -> int:
@@ -165,10 +152,15 @@ def turn_encoder(
             leave something out of it, as Qwen3's does with empty thoughts.
     """
     if getattr(tokenizer, "chat_template", None) is None:
-        return lambda says: _plain(tokenizer, says)
+
+        def encode_plain(says: str | Sequence[Mapping[str, str]]) -> list[int]:
+            text = says if isinstance(says, str) else "\n".join(m["content"] for m in says)
+            return list(tokenizer.encode(text, add_special_tokens=False))
+
+        return encode_plain
     before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
     common = _rendered(tokenizer, before, opened=False)
-    turns = len(_ends(common, end_tokens))
+    turns = sum(token in end_tokens for token in common)
     shown = _up_to_end(common, end_tokens, turns)
 
     def encode(says: str | Sequence[Mapping[str, str]]) -> list[int]:
@@ -189,13 +181,9 @@ def turn_encoder(
     return encode
 
 
-def _ends(ids: Sequence[int], end_tokens: Collection[int]) -> list[int]:
-    return [place for place, token in enumerate(ids) if token in end_tokens]
-
-
 def _up_to_end(ids: list[int], end_tokens: Collection[int], number: int) -> list[int]:
     """Cut a conversation behind its `number`-th end token; it stays whole if it has fewer."""
-    ends = _ends(ids, end_tokens)
+    ends = [place for place, token in enumerate(ids) if token in end_tokens]
     return ids[: ends[number - 1] + 1] if 0 < number <= len(ends) else ids
 
 
@@ -206,11 +194,6 @@ def _is_cut_from(whole: Sequence[int], part: Sequence[int]) -> bool:
         same += 1
     left = len(part) - same
     return len(part) <= len(whole) and list(whole[len(whole) - left :]) == list(part[same:])
-
-
-def _plain(tokenizer: Any, says: str | Sequence[Mapping[str, str]]) -> list[int]:
-    text = says if isinstance(says, str) else "\n".join(message["content"] for message in says)
-    return list(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], opened: bool) -> list[int]:

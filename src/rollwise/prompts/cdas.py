@@ -105,12 +105,9 @@ class CDAS(RatingSettings, FixedSetSampler):
         walk = self._walk
         if walk is None:
             return np.empty(0, dtype=np.int64)
-
-        def passed_over(indices: NDArray[np.int32]) -> Mask:
-            told: Mask = self._told[indices] > walk.epoch
-            return told if exclude is None else told | exclude[indices]
-
-        chosen = walk.rest(count, passed_over).astype(np.int64)
+        told: Mask = self._told > walk.epoch
+        skipped = told if exclude is None else told | exclude
+        chosen = walk.rest(count, skipped).astype(np.int64)
         if walk.position == walk.total:
             self._walk = self._walk_from(walk.epoch + 1)
             self._told = self._told if self._walk else self._never_told()

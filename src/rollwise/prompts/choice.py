@@ -12,10 +12,7 @@ CANDIDATES_HELP = "At most so many prompts, drawn uniformly, compete at a step."
 def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = None) -> Indices:
     """Find the indices of the `count` smallest scores, best first, ties by index.
 
-    Args:
-        scores: Shape (P,); one that is infinite or NaN leaves its index out.
-        count: How many are wanted; fewer are returned if fewer are left.
-        exclude: Which to leave out as well, shape (P,).
+    Scores that are infinite or NaN, and excluded ones, are left out; then fewer may be returned.
     """
     if exclude is not None:
         scores = np.where(exclude, np.inf, scores)
@@ -32,20 +29,11 @@ def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = Non
 def nearest_on_both_sides(
     values: NDArray[np.float64], centre: float, count: int, exclude: Mask | None = None
 ) -> Indices:
-    """Find the indices of half the `count` nearest values above `centre`, half at or below it.
+    """Find the indices, ascending, of the nearest values to `centre`, half of them above it.
 
     CDAS's symmetric choice (arXiv 2505.17652): if one side is short, the other fills up. Of an odd
     count the larger part is at or below. Equal values are taken in the order of their indices. If
     fewer than `count` are not excluded, fewer are returned.
-
-    Args:
-        values: Shape (P,), finite.
-        centre: The value to be near to.
-        count: How many are wanted.
-        exclude: Which to leave out, shape (P,).
-
-    Returns:
-        Indices in ascending order.
     """
     above = values > centre
     higher = smallest(np.where(above, values, np.inf), count, exclude)
@@ -57,14 +45,9 @@ def nearest_on_both_sides(
 def draw_candidates(
     rng: np.random.Generator, total: int, count: int, most: int, exclude: Mask | None
 ) -> Indices:
-    """Draw the indices that compete for a batch, none of them excluded; all if they are few.
+    """Draw the indices that compete for `count` places in a batch, none of them excluded.
 
-    Args:
-        rng: Draws them.
-        total: The number of indices.
-        count: How many are wanted in the end.
-        most: The most that compete; at least `count` do.
-        exclude: Which to leave out, shape (total,).
+    All of `total`, or `most`, but at least `count`, if there are more.
     """
     wanted = max(count, most)
     if total > wanted:

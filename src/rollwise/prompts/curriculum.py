@@ -63,8 +63,8 @@ class Curriculum(CountingSampler):
             self.hard_only = True
             self._walk = Epochs(len(self._hard), self.seed)
         if not self.hard_only:
-            return self._walk.take(count, None if exclude is None else exclude.__getitem__)
-        excluded = None if exclude is None else exclude[self._hard].__getitem__
+            return self._walk.take(count, exclude)
+        excluded = None if exclude is None else exclude[self._hard]
         return self._hard[self._walk.take(min(count, len(self._hard)), excluded)]
 
     def _switches(self) -> bool:

@@ -1,18 +1,15 @@
 """Shuffled epochs: every member of a set once before any repeats."""
 
-from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.state import State, load_into, state_of
+from rollwise.prompts.keys import Mask
 
 _WINDOW = 1 << 12
 _KEPT = ("epoch", "order", "position")
-
-PassedOver = Callable[[NDArray[np.int32]], NDArray[np.bool_]]
-"""Says which of some members to skip."""
 
 
 class Epochs:
@@ -55,17 +52,17 @@ class Epochs:
         self.order = np.arange(self.total, dtype=np.int32)
         np.random.default_rng((self.seed, epoch)).shuffle(self.order)
 
-    def take(self, count: int, passed_over: PassedOver | None = None) -> NDArray[np.int32]:
+    def take(self, count: int, skipped: Mask | None = None) -> NDArray[np.int32]:
         """Take the next `count`, none twice, even across an epoch's end.
 
         Members that the batch already has come last in the new epoch.
 
         Args:
             count: At most `total`.
-            passed_over: By default none are. If too few remain within this epoch and the next,
-                fewer are returned.
+            skipped: Members to skip, shape (total,). If too few remain within this epoch and the
+                next, fewer are returned.
         """
-        chosen = self.rest(count, passed_over)
+        chosen = self.rest(count, skipped)
         missing = count - len(chosen)
         if missing:
             self.begin(self.epoch + 1)
@@ -73,15 +70,12 @@ class Epochs:
             twice[chosen] = True
             twice = twice[self.order]
             self.order = np.concatenate([self.order[~twice], self.order[twice]])
-            more = self.rest(missing, passed_over, self.total - len(chosen))
+            more = self.rest(missing, skipped, self.total - len(chosen))
             chosen = np.concatenate([chosen, more])
         return chosen
 
     def rest(
-        self,
-        count: int,
-        passed_over: PassedOver | None = None,
-        end: int | None = None,
+        self, count: int, skipped: Mask | None = None, end: int | None = None
     ) -> NDArray[np.int32]:
         """Take the next `count` of this epoch, or as many as remain before `end`."""
         end = self.total if end is None else end
@@ -89,8 +83,8 @@ class Epochs:
         while count and self.position < end:
             window = self.order[self.position : min(self.position + max(count, _WINDOW), end)]
             fit = np.arange(len(window))
-            if passed_over is not None:
-                fit = np.flatnonzero(~passed_over(window))
+            if skipped is not None:
+                fit = np.flatnonzero(~skipped[window])
             fit = fit[:count]
             count -= len(fit)
             self.position += len(window) if count else int(fit[-1]) + 1

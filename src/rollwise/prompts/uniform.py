@@ -29,7 +29,7 @@ class Uniform(CountingSampler):
         return self._walk.epoch
 
     def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
-        return self._walk.take(count, None if exclude is None else exclude.__getitem__)
+        return self._walk.take(count, exclude)
 
     def own_state(self) -> State:
         return self._walk.state()

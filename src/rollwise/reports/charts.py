@@ -5,7 +5,7 @@ tokens. The charts on one grid are zoomed together.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -34,6 +34,17 @@ def line(label: str, values: ArrayLike, **others: Any) -> dict[str, Any]:
     return {"label": label, "values": np.asarray(values, dtype=float), **others}
 
 
+def estimates(
+    label: str, found: Sequence[Mapping[str, float] | None], **others: Any
+) -> dict[str, Any]:
+    """Make a line of estimates, each a point, with a band of their intervals; None is a gap."""
+    value, low, high = (
+        np.array([np.nan if each is None else each[part] for each in found])
+        for part in ("value", "low", "high")
+    )
+    return line(label, value, low=low, high=high, points=True, **others)
+
+
 def chart(name: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **others: Any) -> Chart:
     """Make a chart.
 
@@ -49,9 +60,10 @@ def chart(name: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **oth
 
 
 @cache
-def described() -> dict[str, dict[str, Any]]:
-    """Return what `parts/charts.toml` says of the charts of a run, by their ids."""
-    return tomllib.loads((files("rollwise.reports") / "parts/charts.toml").read_text("utf-8"))
+def described(what: str = "charts") -> dict[str, dict[str, Any]]:
+    """Return what `parts/charts.toml` says of the charts of a run, or such a file of others."""
+    file = files("rollwise.reports") / f"parts/{what}.toml"
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def evenly(count: int, wanted: int) -> list[int]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from rollwise.config import EvaluateConfig
 from rollwise.records import Row, flatten
-from rollwise.reports.charts import Chart, chart, line
+from rollwise.reports.charts import Chart, chart, estimates
 from rollwise.reports.facts import command
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
-from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES
+from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES, response
 from rollwise.statistics import ProblemResult, steps_of_k
 from rollwise.tasks import Problem
 
@@ -64,11 +64,9 @@ def write_evaluation_report(
         rows["all problems"] = summary["average"]
     ks, baseline = steps_of_k(summary["samples"]), summary.get("baseline", {})
     others = {name: row["figures"] for name, row in baseline.get("benchmarks", {}).items()}
-    charts = [
-        made
-        for at, (name, row) in enumerate(rows.items())
-        for made in _charts(at, row, others.get(name, {}), ks)
-    ]
+    charts: list[Chart] = []
+    for at, (name, row) in enumerate(rows.items()):
+        charts += _charts(at, row, others.get(name, {}), ks)
     threshold = settings["grading"]["positive_threshold"]
     return write_page(
         path,
@@ -87,7 +85,6 @@ def write_evaluation_report(
             "seed": str(settings["seed"]),
             "command": command("evaluate", EvaluateConfig, settings),
         },
-        summary=summary,
         rows=rows,
         baseline=baseline,
         tables=tables,
@@ -95,33 +92,31 @@ def write_evaluation_report(
     )
 
 
+CHARTS = {
+    "solved": (
+        "Problems solved by k responses",
+        {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"},
+    ),
+    "zero-variance": (
+        "Zero-variance groups of k responses",
+        {"all_correct": "all correct", "all_wrong": "all wrong"},
+    ),
+}
+"""Of each benchmark; that of groups is Figure 2 of Reinforce-Ada (arXiv 2510.04996)."""
+
+
 def _charts(
     place: int, figures: Mapping[str, Any], others: Mapping[str, Any], ks: Sequence[int]
 ) -> Iterator[Chart]:
-    """pass@k and maj@k, and zero-variance groups (Figure 2 of Reinforce-Ada, arXiv 2510.04996)."""
-    solved = {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"}
-    uniform = {"all_correct": "all correct", "all_wrong": "all wrong"}
-    for name, title, names in (
-        ("solved", "Problems solved by k responses", solved),
-        ("zero-variance", "Zero-variance groups of k responses", uniform),
-    ):
+    for name, (title, names) in CHARTS.items():
         lines = []
         for colour, (of, label) in enumerate(names.items()):
-            lines.append(_line(label, [figures.get(f"{of}@{k}") for k in ks], colour))
-            theirs = [others.get(f"{of}@{k}") for k in ks]
-            if any(theirs):
-                lines.append(_line(f"{label}, baseline", theirs, colour) | {"style": "dashed"})
+            for source, words, style in ((figures, "", ""), (others, ", baseline", "dashed")):
+                found = [source.get(f"{of}@{k}") for k in ks]
+                if any(found):
+                    how = {"colour": colour} | ({"style": style} if style else {})
+                    lines.append(estimates(label + words, found, **how))
         yield chart(f"{name}-{place}", lines, "k", title=title, low=0, high=1, xpower=2)
-
-
-def _line(
-    label: str, estimates: Sequence[Mapping[str, float] | None], colour: int
-) -> dict[str, Any]:
-    value, low, high = (
-        np.array([np.nan if each is None else each[name] for each in estimates])
-        for name in ("value", "low", "high")
-    )
-    return line(label, value, low=low, high=high, points=True, colour=colour)
 
 
 def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:
@@ -148,8 +143,7 @@ def _problem(asked: Answered, room: int, threshold: float) -> Row:
         if room < 0 and rows:
             break
         read = None if answer is None else shown(answer, FEWEST_CHARACTERS)
-        facts = [row["index"], row["reward"], None, row["tokens"], row["truncated"]]
-        rows.append([*facts, text, read])
+        rows.append([*response(row, text), read])
     few = f"{len(rows)} of {result.drawn} responses are shown, incorrect ones first."
     return {
         "key": problem.key,

@@ -35,9 +35,8 @@ def run_facts(
     }
 
 
-def differing(configs: Sequence[Settings]) -> list[str]:
-    """List the settings in which some differ from others, by their names."""
-    flat = [flatten(config, ".") for config in configs]
+def differing(flat: Sequence[Settings]) -> list[str]:
+    """List the names of the settings, flattened, in which some differ from others."""
     names = dict.fromkeys(name for each in flat for name in each)
     return [name for name in names if any(e.get(name) != flat[0].get(name) for e in flat)]
 

@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.records import Row
-from rollwise.reports.charts import SMOOTHED, moving_mean
+from rollwise.reports.charts import SMOOTHED, Floats, described, moving_mean
 
 FEWEST_STEPS = 10
 """Fewer steps say nothing of a trend."""
+
+START = FEWEST_STEPS - 1
+"""The place of the step whose figures are those of the beginning."""
 
 NOTHING_TRAINED = 3
 """Steps in a row without a trained group that are worth a warning."""
@@ -40,8 +43,6 @@ VISITED = 0.99
 FAILED = 0.01
 """Share of draws."""
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -63,20 +64,27 @@ class Finding:
 
 
 def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:
-    """Look for what goes wrong in a run, in the order in which it began.
+    """Look for what goes wrong in a run with these metrics and settings, in the order it began.
 
     A trend counts if it lasts to the newest step; it begins where it has held since. Figures of
     steps are moving means, as in the charts.
-
-    Args:
-        lines: The metrics of the run.
-        config: Its settings.
     """
     steps = [line for line in lines if line["step"] > 0]
     found = [*_collapse(lines), *_counts(steps), *_untrained(steps, config)]
     if len(steps) >= FEWEST_STEPS:
         found += _trends(steps, config)
     return sorted(found, key=lambda finding: finding.step)
+
+
+def _finding(name: str, line: Row, **figures: Any) -> Finding:
+    texts = described("findings")[name]
+    what, advice = (texts[part].format(**figures) for part in ("what", "advice"))
+    return Finding(line["step"], texts["title"], what, advice, texts.get("chart", ""))
+
+
+def _begun(bad: Sequence[bool] | NDArray[np.bool_]) -> int:
+    """Return the place from which on all are bad."""
+    return len(bad) - [*reversed(bad), False].index(False)
 
 
 def _collapse(lines: Sequence[Row]) -> Iterator[Finding]:
@@ -87,68 +95,33 @@ def _collapse(lines: Sequence[Row]) -> Iterator[Finding]:
     name = next(iter(evaluated[0]["heldout"]))
     figures = [line["heldout"][name] for line in evaluated]
     best = max(range(len(figures)), key=lambda at: figures[at]["value"])
-    low = figures[best]["low"]
-    below = [at > best and figure["high"] < low for at, figure in enumerate(figures)]
+    below = [at > best and f["high"] < figures[best]["low"] for at, f in enumerate(figures)]
     if below[-1]:
-        begun = len(below) - [*reversed(below), False].index(False)
-        yield Finding(
-            evaluated[begun]["step"],
-            "Held-out accuracy has fallen",
-            f"{name} is {figures[-1]['value']:.3f}; it was {figures[best]['value']:.3f} at step "
-            f"{evaluated[best]['step']}, and the intervals do not meet.",
-            "Go back to the checkpoint before it, and lower `learner.learning_rate`.",
-            "heldout",
-        )
+        was, at = figures[best]["value"], evaluated[best]["step"]
+        now = figures[-1]["value"]
+        yield _finding("heldout", evaluated[_begun(below)], metric=name, now=now, best=was, at=at)
 
 
 def _counts(steps: Sequence[Row]) -> Iterator[Finding]:
     """Failures, which count wherever they were."""
-    draws = max(1, sum(line.get("draws", 0) for line in steps))
-    for name, title, share, what, advice in (
-        (
-            "grader_failures",
-            "The grader fails",
-            FAILED,
-            "responses got no reward because the grader failed on them",
-            "Read the log for the reason; `grading.timeout` may be too short. A failed response "
-            "counts as incorrect, which teaches against what it did.",
-        ),
-        (
-            "lost_draws",
-            "Draws are lost",
-            FAILED,
-            "draws were given up after repeated failures",
-            "Read the log of the engine: it may be out of memory, or a server overloaded.",
-        ),
-        (
-            "skipped_updates",
-            "Updates are skipped",
-            0.0,
-            "updates had a gradient that is not finite",
-            "Lower `learner.learning_rate`.",
-        ),
+    draws = sum(line.get("draws", 0) for line in steps)
+    for name, share in (
+        ("grader_failures", FAILED),
+        ("lost_draws", FAILED),
+        ("skipped_updates", 0.0),
     ):
-        counts = [line.get(name) or 0 for line in steps]
-        total = sum(counts)
-        if total and total >= share * draws:
-            first = next(line["step"] for line, count in zip(steps, counts, strict=True) if count)
-            noun = what if total > 1 else what.replace("responses", "response", 1)
-            yield Finding(first, title, f"{total:,} {noun}.", advice)
+        failed = [line for line in steps if line.get(name)]
+        total = sum(line[name] for line in failed)
+        if failed and total >= share * draws:
+            yield _finding(name, failed[0], total=total, draws=draws)
 
 
 def _untrained(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
     """Find that the newest steps trained on no group, since the first of them."""
-    idle = [line.get("trained_groups") == 0 for line in steps]
-    since = len(idle) - [*reversed(idle), False].index(False)
-    if len(idle) - since >= NOTHING_TRAINED:
-        yield Finding(
-            steps[since]["step"],
-            "No group is trained on",
-            f"None was in the last {len(idle) - since} steps, so the model did not change.",
-            "All responses to a prompt have one reward. Read some and how they are graded; "
-            + _more_variance(config),
-            "zero_variance",
-        )
+    since = _begun([line.get("trained_groups") == 0 for line in steps])
+    idle = len(steps) - since
+    if idle >= NOTHING_TRAINED:
+        yield _finding("untrained", steps[since], steps=idle, variance=_more_variance(config))
 
 
 def _more_variance(config: Mapping[str, Any]) -> str:
@@ -162,116 +135,50 @@ def _more_variance(config: Mapping[str, Any]) -> str:
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
     """What has lasted to the newest step, since the step from which on it has."""
-    for bad_S, chart, title, what, advice in _rules(steps, config):
-        bad_S[: FEWEST_STEPS - 1] = False  # the first means are of few steps
+    for name, bad_S, figures in _rules(steps, config):
+        bad_S[:START] = False  # the first means are of few steps
         if bad_S[-1]:
-            first = len(bad_S) - int(np.argmin([*bad_S[::-1], False]))
-            yield Finding(steps[first]["step"], title, what, advice, chart)
+            variance = _more_variance(config)
+            yield _finding(name, steps[_begun(bad_S)], variance=variance, **figures)
 
 
 def _rules(
     steps: Sequence[Row], config: Mapping[str, Any]
-) -> Iterator[tuple[NDArray[np.bool_], str, str, str, str]]:
-    """Say of each step whether it is bad, shape (S,), with chart, title, figures and advice.
+) -> Iterator[tuple[str, NDArray[np.bool_], dict[str, float]]]:
+    """Say of each step whether it is bad, shape (S,), with the name and figures of the warning.
 
     A figure that is not known is NaN, and so not bad.
     """
 
     def figure(name: str) -> Floats:
-        values = [line.get(name) for line in steps]
-        known = np.array([np.nan if value is None else value for value in values], dtype=float)
+        known = np.array([line.get(name) for line in steps], dtype=float)
         return moving_mean(known, max(SMOOTHED, len(steps) // 100))
+
+    def percent(values_S: Floats) -> dict[str, float]:
+        return {"now": 100 * values_S[-1], "begun": 100 * values_S[START]}
 
     reward = figure("reward")
     best = np.fmax.accumulate(np.nan_to_num(reward))
-    yield (
-        reward < COLLAPSED * best,
-        "reward",
-        "Reward has collapsed",
-        f"It is {reward[-1]:.3f}, and was {best[-1]:.3f}.",
-        "Go back to a checkpoint from before, and lower `learner.learning_rate`; a sampler that "
-        "prefers hard prompts lowers it too, so compare with the held-out accuracy.",
-    )
+    yield "reward", reward < COLLAPSED * best, {"now": reward[-1], "best": best[-1]}
     entropy = figure("entropy")
-    start = entropy[FEWEST_STEPS - 1]
-    nats = f"{entropy[-1]:.3f} nats a token, and {start:.3f} at the beginning"
-    yield (
-        entropy < ENTROPY_FALLEN * start,
-        "entropy",
-        "Entropy is falling away",
-        f"{nats}: responses to a prompt become alike.",
-        "Raise `learner.clip_high` or `learner.entropy_coefficient`, or lower "
-        "`learner.learning_rate`; see whether held-out pass@k still rises.",
-    )
-    yield (
-        entropy > ENTROPY_RISEN * start,
-        "entropy",
-        "Entropy is rising",
-        f"{nats}: the policy is coming apart.",
-        "Lower `learner.learning_rate`, and set `learner.entropy_coefficient` to 0.",
-    )
+    nats = {"now": entropy[-1], "begun": entropy[START]}
+    yield "entropy_falls", entropy < ENTROPY_FALLEN * entropy[START], nats
+    yield "entropy_rises", entropy > ENTROPY_RISEN * entropy[START], nats
     clipped = figure("clip_fraction")
-    yield (
-        clipped > CLIPPED,
-        "clipping",
-        "Much is clipped",
-        f"{100 * clipped[-1]:.0f} % of the tokens do not teach, because the policy has moved too "
-        "far since they were drawn.",
-        "Lower `learner.mini_batches` or `learner.learning_rate`.",
-    )
+    yield "clipping", clipped > CLIPPED, percent(clipped)
+    jumped = clipped > np.fmax(CLIP_JUMP, TIMES_CLIPPED * clipped[START])
+    yield "clipping_jumps", jumped & (clipped <= CLIPPED), percent(clipped)
     capped = figure("importance_truncated")
-    yield (
-        capped > WEIGHTS_AT_CAP,
-        "clipping",
-        "Responses are off-policy",
-        f"{100 * capped[-1]:.0f} % of the importance weights are at the cap.",
-        "Lower `learner.learning_rate`; under verl's asynchronous trainers also "
-        "`trainer.v1.sampler.max_off_policy_threshold`.",
-    )
+    yield "off_policy", capped > WEIGHTS_AT_CAP, percent(capped)
     gap = np.abs(figure("sampler_gap"))
-    yield (
-        gap > GAP,
-        "",
-        "Engine and learner disagree",
-        f"Their log-probabilities differ by {gap[-1]:.2f} nats a token.",
-        "Check that both have the same weights, precision and temperature.",
-    )
-    yield (
-        (clipped > np.fmax(CLIP_JUMP, TIMES_CLIPPED * clipped[FEWEST_STEPS - 1]))
-        & (clipped <= CLIPPED),
-        "clipping",
-        "Clipping has jumped",
-        f"{100 * clipped[-1]:.1f} % of the tokens are clipped, and "
-        f"{100 * clipped[FEWEST_STEPS - 1]:.1f} % at the beginning; some runs stall after that.",
-        "Watch the reward, and lower `learner.learning_rate` if it falls.",
-    )
+    yield "sampler_gap", gap > GAP, {"now": gap[-1]}
     cut = figure("truncated")
-    begun = cut[FEWEST_STEPS - 1]
-    yield (
-        cut > np.fmin(MOSTLY, np.fmax(TRUNCATED, TRUNCATION_RISEN * begun)),
-        "truncated",
-        "Many responses are cut",
-        f"{100 * cut[-1]:.0f} % of the responses are cut at the limit, and {100 * begun:.0f} % at "
-        "the beginning; a cut response seldom has an answer.",
-        "Raise `engine.max_new_tokens`; where responses grow and do not get better, read some.",
-    )
+    risen = np.fmax(TRUNCATED, TRUNCATION_RISEN * cut[START])
+    yield "truncated", cut > np.fmin(MOSTLY, risen), percent(cut)
     # Of prompts that were never visited nothing can be known.
     unknown = np.array([(line.get("visited") or 1.0) < VISITED for line in steps])
     skill = np.where(unknown, np.nan, figure("belief_skill"))
-    yield (
-        skill < 0,
-        "belief",
-        "Beliefs are stale",
-        f"They score {skill[-1]:.2f}: one rate for all prompts of a step would be better.",
-        'Set `belief.type = "logit_kalman"`, which follows a policy that improves.',
-    )
-    alone = config["group"]["size"] == 1 or config["advantage"].get("baseline") == "belief"
+    yield "belief", skill < 0, {"now": skill[-1]}
     uniform = figure("zero_variance_after")
-    if not alone:
-        yield (
-            uniform > WITHOUT_SIGNAL,
-            "zero_variance",
-            "Most groups teach nothing",
-            f"{100 * uniform[-1]:.0f} % of the groups have one reward throughout.",
-            "To have groups whose rewards differ, " + _more_variance(config),
-        )
+    if config["group"]["size"] > 1 and config["advantage"].get("baseline") != "belief":
+        yield "zero_variance", uniform > WITHOUT_SIGNAL, percent(uniform)

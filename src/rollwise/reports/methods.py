@@ -11,6 +11,7 @@ from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, write_page
 from rollwise.reports.runs import run_link
+from rollwise.simulate.tables import number
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
 
@@ -26,7 +27,7 @@ def write_simulation_report(
     sentences: Sequence[str],
     tables: Sequence[PlainTable],
 ) -> Path:
-    """Write the report of a plan or a replay: signal against what it costs.
+    """Write the report of a plan or a replay: signal against what it costs (see `write_page`).
 
     Args:
         path: The folder.
@@ -35,9 +36,6 @@ def write_simulation_report(
         facts: What the header says, by name.
         sentences: What the figures say.
         tables: The same ones as in the terminal.
-
-    Raises:
-        RunError: It cannot be written.
     """
     grids: dict[str, Any] = {}
     charts = [_signal_against(cost, methods, grids) for cost in costs]
@@ -69,9 +67,6 @@ def write_comparison_report(
         tables: The same ones as in the terminal.
         configs: The settings of each method's runs.
         command: What repeats it.
-
-    Raises:
-        RunError: It cannot be written.
     """
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}
@@ -94,7 +89,7 @@ def _runs(path: Path, comparison: Comparison) -> PlainTable:
         [
             run_link(f"{method}, seed {seed}", curve.folder, path),
             f"{curve.end:.3f}",
-            *(f"{curve.costs[cost][-1]:,.0f}" for cost in comparison.costs),
+            *(number(float(curve.costs[cost][-1])) for cost in comparison.costs),
         ]
         for method, curves in comparison.curves.items()
         for seed, curve in sorted(curves.items())
@@ -107,7 +102,7 @@ def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:
     rows = [[name, method(config)] for name, config in configs.items()]
     yield "Methods", ["method", "what its settings come to"], rows
     flat = [flatten(config, ".") for config in configs.values()]
-    names = [name for name in differing(list(configs.values())) if name != "seed"]
+    names = [name for name in differing(flat) if name != "seed"]
     values = [[name, *(str(each.get(name, "–")) for each in flat)] for name in names]
     if values:
         yield "Settings in which they differ", ["setting", *configs], values

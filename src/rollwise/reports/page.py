@@ -12,8 +12,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -68,8 +67,10 @@ def write_page(
     script = part("vendor/uplot/uPlot.iife.min.js")
     for name in ("common.js", "looks.js", "charts.js", "controls.js", *scripts):
         script += "\n" + part(f"parts/{name}")
-    page = _environment().get_template(template)
-    text = page.render(
+    numeric = re.compile(r"([≥±+−-]?\s?[\d.].{,30}|–?)$", re.DOTALL).match
+    pages = environment(shown=shown)
+    pages.tests["numeric"] = numeric
+    text = pages.get_template(template).render(
         title=title or folder.resolve().name,
         facts=facts or {},
         policy=content_policy(script, style),
@@ -122,15 +123,16 @@ def part(name: str) -> str:
     return (files("rollwise.reports") / name).read_text(encoding="utf-8")
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FunctionLoader(lambda name: part(f"parts/{name}"))
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+def environment(**filters: Callable[..., str]) -> jinja2.Environment:
+    """Return what reads the templates of `parts/`; those of HTML escape whatever they are given."""
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: part(f"parts/{name}")),
+        autoescape=lambda name: name != "card.md",
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
-    environment.filters["shown"] = shown
-    environment.tests["numeric"] = re.compile(r"([≥±+−-]?\s?[\d.].{,30}|–?)$", re.DOTALL).match
-    return environment
+    made.filters |= filters
+    return made
 
 
 def _hash(text: str) -> str:

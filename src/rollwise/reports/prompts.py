@@ -25,64 +25,49 @@ RESPONSE_BYTES = 2_000_000
 COLUMNS = ("step", "correct", "drawn", "expected", "strength", "trained", "exit_reason")
 """What is shown of a visit."""
 
-Samples = dict[tuple[str, int], list[Row]]
-"""Responses by the key of their prompt and the step."""
+Visits = dict[tuple[str, int], list[Row]]
+"""Responses by the key of their prompt and the step, in the order of the steps."""
 
 
 def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
     """Gather the prompts of a run with their visits, newest responses first.
 
-    Args:
-        folder: Of the run.
-        threshold: A response is correct where its reward is above this.
-
-    Returns:
-        `prompts`, and `note`, which says in words what was left out.
+    A response is correct where its reward is above `threshold`. What was left out is said in the
+    `note` beside the `prompts`.
     """
     table = folder.read_visits()
     if table is None:
         return {"prompts": [], "note": "", "threshold": threshold}
-    samples, recorded = _samples(folder)
-    visits = _visits_by_prompt(table["key"])
-    chosen = _chosen(visits, [key for key, _ in reversed(samples)])
-    responses, shown_responses = _responses(samples, set(chosen))
-    columns = {name: table[name].combine_chunks() for name in COLUMNS}
-    counts = {name: np.asarray(columns[name]) for name in ("correct", "drawn")}
-    questions = table["question"].take([int(visits[key][-1]) for key in chosen]).to_pylist()
-    most = max(2, MOST_VISITS // max(1, len(chosen)))
-    prompts = []
-    for key, question in zip(chosen, questions, strict=True):
-        own = responses.get(key, [])
-        places = visits[key]
-        kept = [int(places[at]) for at in evenly(len(places), most)]
-        prompts.append(
-            {
-                "key": shown(key),
-                "question": own[0]["question"] if own else shown(question),
-                "answer": own[0]["answer"] if own else None,
-                "visited": len(places),
-                **{name: int(counts[name][places].sum()) for name in counts},
-                "visits": {name: column.take(kept).to_pylist() for name, column in columns.items()},
-                "responses": [
-                    {name: each[name] for name in ("step", "exit_reason", "rows")} for each in own
-                ],
-            }
-        )
-    thinned = any(len(visits[key]) > most for key in chosen)
-    note = _note((len(chosen), len(visits)), most if thinned else None, (shown_responses, recorded))
-    return {"prompts": prompts, "note": note, "threshold": threshold}
-
-
-def _samples(folder: RunFolder) -> tuple[Samples, int]:
-    """Return the newest responses, in the order of the steps, and how many there are in all."""
     rows, recorded = folder.read_newest_samples(MOST_RESPONSES)
-    samples: dict[tuple[str, int], list[Row]] = {}
+    samples: Visits = {}
     for row in rows:
         samples.setdefault((row["key"], row["step"]), []).append(row)
-    return samples, recorded
+    places = _places(table["key"])
+    chosen = _chosen(places, [key for key, _ in reversed(samples)])
+    responses, kept = _responses(samples, set(chosen))
+    questions = table["question"].take([int(places[key][-1]) for key in chosen]).to_pylist()
+    columns = {name: table[name].combine_chunks() for name in COLUMNS}
+    most = max(2, MOST_VISITS // max(1, len(chosen)))
+    prompts = [
+        _prompt(key, question, columns, places[key], most, responses.get(key, []))
+        for key, question in zip(chosen, questions, strict=True)
+    ]
+    note = []
+    if len(chosen) < len(places):
+        note.append(
+            f"{len(chosen):,} of {len(places):,} prompts are shown: those whose responses were "
+            "kept last, then those visited most."
+        )
+    if any(len(places[key]) > most for key in chosen):
+        note.append(f"Of a prompt's visits at most {most} are shown, evenly spaced.")
+    if kept < recorded:
+        note.append(
+            f"The newest {kept:,} of {recorded:,} kept responses are shown; all are in samples."
+        )
+    return {"prompts": prompts, "note": " ".join(note), "threshold": threshold}
 
 
-def _visits_by_prompt(keys: Any) -> dict[str, NDArray[np.int64]]:
+def _places(keys: Any) -> dict[str, NDArray[np.int64]]:
     """Return the places of each prompt's visits, in the order of the steps."""
     encoded = keys.combine_chunks().dictionary_encode()
     names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
@@ -91,18 +76,40 @@ def _visits_by_prompt(keys: Any) -> dict[str, NDArray[np.int64]]:
     return dict(zip(names, places, strict=True))
 
 
-def _chosen(visits: Mapping[str, NDArray[np.int64]], first: Sequence[str]) -> list[str]:
+def _chosen(places: Mapping[str, NDArray[np.int64]], first: Sequence[str]) -> list[str]:
     """Return the prompts that are shown: these, and then those with most visits."""
-    known = [key for key in first if key in visits]
-    others = sorted(visits, key=lambda key: -len(visits[key]))
+    known = [key for key in first if key in places]
+    others = sorted(places, key=lambda key: -len(places[key]))
     return list(dict.fromkeys([*known, *others]))[:MOST_PROMPTS]
 
 
-def _responses(samples: Samples, wanted: set[str]) -> tuple[dict[str, list[Row]], int]:
+def _prompt(
+    key: str,
+    question: str,
+    columns: Mapping[str, Any],
+    places: NDArray[np.int64],
+    most: int,
+    responses: Sequence[Row],
+) -> Row:
+    kept = [int(places[at]) for at in evenly(len(places), most)]
+    return {
+        "key": shown(key),
+        "question": responses[0]["question"] if responses else shown(question),
+        "answer": responses[0]["answer"] if responses else None,
+        "visited": len(places),
+        **{name: int(np.asarray(columns[name])[places].sum()) for name in ("correct", "drawn")},
+        "visits": {name: column.take(kept).to_pylist() for name, column in columns.items()},
+        "responses": [
+            {name: each[name] for name in ("step", "exit_reason", "rows")} for each in responses
+        ],
+    }
+
+
+def _responses(samples: Visits, wanted: set[str]) -> tuple[dict[str, list[Row]], int]:
     """Return the recorded visits of each prompt, newest first, while there is room for them."""
     found: dict[str, list[Row]] = {}
     room, count = RESPONSE_BYTES, 0
-    for (key, step), rows in reversed(list(samples.items())):
+    for (key, step), rows in reversed(samples.items()):
         if key not in wanted:
             continue
         visit = {
@@ -110,17 +117,7 @@ def _responses(samples: Samples, wanted: set[str]) -> tuple[dict[str, list[Row]]
             "exit_reason": rows[0]["exit_reason"],
             "question": shown(rows[0]["question"]),
             "answer": shown(rows[0]["answer"]),
-            "rows": [
-                [
-                    row["index"],
-                    row["reward"],
-                    row["advantage"],
-                    row.get("tokens"),
-                    bool(row.get("truncated")),
-                    shown(row["response"]),
-                ]
-                for row in rows
-            ],
+            "rows": [response(row, shown(row["response"])) for row in rows],
         }
         room -= len(as_json(visit).encode())
         if room < 0 and count:
@@ -130,18 +127,7 @@ def _responses(samples: Samples, wanted: set[str]) -> tuple[dict[str, list[Row]]
     return found, count
 
 
-def _note(prompts: tuple[int, int], per_prompt: int | None, responses: tuple[int, int]) -> str:
-    sentences = []
-    if prompts[0] < prompts[1]:
-        sentences.append(
-            f"{prompts[0]:,} of {prompts[1]:,} prompts are shown: those whose responses were kept "
-            "last, then those visited most."
-        )
-    if per_prompt is not None:
-        sentences.append(f"Of a prompt's visits at most {per_prompt} are shown, evenly spaced.")
-    if responses[0] < responses[1]:
-        sentences.append(
-            f"The newest {responses[0]:,} of {responses[1]:,} kept responses are shown; all are in "
-            "samples."
-        )
-    return " ".join(sentences)
+def response(row: Row, text: str) -> list[Any]:
+    """Return what the page's script reads of a response."""
+    facts = [row["index"], row["reward"], row.get("advantage"), row.get("tokens")]
+    return [*facts, bool(row.get("truncated")), text]

@@ -1,5 +1,6 @@
 """Write the report of a training run."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,6 @@ from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import evenly
 from rollwise.reports.facts import run_facts, with_numbers
 from rollwise.reports.findings import FEWEST_STEPS, findings
-from rollwise.reports.ledger import ledger_chart, run_ledger
 from rollwise.reports.page import write_page
 from rollwise.reports.prompts import prompt_data
 from rollwise.reports.run_charts import RunCharts
@@ -59,19 +59,16 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
     config = folder.read_config()
     lines = folder.read_metrics()
     charts = RunCharts(lines)
-    ledger = ledger_chart(charts)
-    if ledger is not None:
-        charts.charts.append(ledger)
-    prompts = prompt_data(folder, config["grading"]["positive_threshold"])
     return write_page(
         path,
         "run.html",
-        data=charts.data()
-        | prompts
-        | {
+        data={
+            "charts": charts.charts,
+            "grids": charts.grids,
             "exit": with_numbers(config["exit"]),
             "kept": config["records"]["prompts_per_step"],
             "reload": reload,
+            **prompt_data(folder, config["grading"]["positive_threshold"]),
         },
         scripts=("prompts.js", *(["reload.js"] if reload else [])),
         facts=run_facts(config, folder.read_versions(), folder.read_started()),
@@ -83,7 +80,7 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
         findings=findings(lines, config),
         chart_ids={chart["id"] for chart in charts.charts},
         fewest_steps=FEWEST_STEPS,
-        ledger=run_ledger(lines),
+        ledger=_ledger(lines),
         evaluated=_evaluated(lines),
         totals=_totals(lines),
         settings=flatten(config, "."),
@@ -99,6 +96,15 @@ def _evaluated(lines: Sequence[Row]) -> list[Row]:
     best = max(range(len(found)), key=lambda at: found[at]["heldout"][name]["value"])
     places = {*evenly(len(found), MOST_EVALUATIONS), best}
     return [found[at] | {"best": at == best and len(found) > 2} for at in sorted(places)]
+
+
+def _ledger(lines: Sequence[Row]) -> dict[str, Counter[str]]:
+    """Add up the ledgers of a run's steps: draws, tokens and truncated responses by their place."""
+    sums: dict[str, Counter[str]] = {kind: Counter() for kind in ("draws", "tokens", "truncated")}
+    for line in lines:
+        for kind, counts in sums.items():
+            counts.update(line.get("ledger", {}).get(kind, {}))
+    return sums
 
 
 def _totals(lines: Sequence[Row]) -> Row:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rollwise.records import Row
 from rollwise.reports.charts import (
@@ -13,10 +14,12 @@ from rollwise.reports.charts import (
     Floats,
     chart,
     described,
+    estimates,
     evenly,
     line,
     moving_mean,
 )
+from rollwise.step.ledger import PLACES
 
 MOST_POINTS = 800
 """Points of a line; the steps of a longer run are averaged over spans of equal length."""
@@ -48,11 +51,9 @@ class RunCharts:
 
     def __post_init__(self) -> None:
         self.steps = [row for row in self.lines if row["step"] > 0]
-        numbers = np.arange(len(self.steps))
-        self._spans = (
-            np.array_split(numbers, min(len(numbers), self.points)) if len(numbers) else []
-        )
-        self.smoothed = min(len(numbers), max(SMOOTHED, len(numbers) // 100))
+        count = len(self.steps)
+        self._spans = np.array_split(np.arange(count), max(1, min(count, self.points)))
+        self.smoothed = min(count, max(SMOOTHED, count // 100))
         self._cost = _costs(self.lines)
         self._add_evaluations()
         if self.steps:
@@ -67,25 +68,17 @@ class RunCharts:
         """Whether every prompt got a single response."""
         return all(row["draws"] <= row["prompts"] for row in self.steps)
 
-    def data(self) -> dict[str, Any]:
-        """Return what the page's script reads."""
-        return {"charts": self.charts, "grids": self.grids}
-
     def values(self, name: str) -> Floats:
         """Return a figure of each step, shape (S,); NaN where a step has none."""
-        return self.of_steps([row.get(name) for row in self.steps])
-
-    @staticmethod
-    def of_steps(found: Sequence[Any]) -> Floats:
-        """Make figures of each step, shape (S,), with NaN for None."""
-        return np.array([np.nan if value is None else float(value) for value in found])
+        return np.array([row.get(name) for row in self.steps], dtype=float)
 
     def known(self, name: str) -> bool:
         """Whether any step has a figure."""
         return any(row.get(name) is not None for row in self.steps)
 
-    def averaged(self, values_S: Floats) -> Floats:
+    def averaged(self, found: ArrayLike) -> Floats:
         """Average a figure of each step over the spans of the grid; NaN where none is known."""
+        values_S = np.asarray(found, dtype=float)
         return np.array([_mean(values_S[span]) for span in self._spans])
 
     def figure(self, label: str, values_S: Floats, colour: int = 0) -> list[dict[str, Any]]:
@@ -123,16 +116,7 @@ class RunCharts:
             places = [places[at] for at in evenly(len(places), MOST_EVALUATIONS)]
         self.grids["evaluations"] = {name: cost[places] for name, cost in self._cost.items()}
         figures = [self.lines[place]["heldout"] for place in places]
-        lines = [
-            line(
-                name,
-                [each[name]["value"] for each in figures],
-                low=[each[name]["low"] for each in figures],
-                high=[each[name]["high"] for each in figures],
-                points=True,
-            )
-            for name in figures[0]
-        ]
+        lines = [estimates(name, [each[name] for each in figures]) for name in figures[0]]
         self.charts.append(chart("heldout", lines, "evaluations"))
         self.remarks.append("Bands are 95 % intervals over problems.")
 
@@ -168,7 +152,7 @@ def _draws(run: RunCharts, name: str) -> Chart:
     if rounds > 1:
         by_round = [[*row["draws_by_round"], *[None] * rounds] for row in run.steps]
         lines = [
-            line(f"round {r + 1}", run.averaged(run.of_steps([each[r] for each in by_round])))
+            line(f"round {r + 1}", run.averaged([each[r] for each in by_round]))
             for r in range(rounds)
         ]
         return chart(name, lines, **described()["rounds"])
@@ -178,8 +162,8 @@ def _draws(run: RunCharts, name: str) -> Chart:
 
 
 def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
-    prompts = np.maximum(run.of_steps([row["prompts"] for row in run.steps]), 1)
-    return run.of_steps(counts) / prompts
+    prompts: Floats = np.maximum([float(row["prompts"]) for row in run.steps], 1.0)
+    return np.array(counts) / prompts
 
 
 def _exits(run: RunCharts, name: str) -> Chart:
@@ -197,10 +181,22 @@ def _exits(run: RunCharts, name: str) -> Chart:
 def _seconds(run: RunCharts, name: str) -> Chart:
     phases = list(dict.fromkeys(phase for row in run.steps for phase in row["seconds"]))
     lines = [
-        line(phase, run.averaged(run.of_steps([row["seconds"].get(phase, 0) for row in run.steps])))
+        line(phase, run.averaged([row["seconds"].get(phase, 0) for row in run.steps]))
         for phase in phases
     ]
     return chart(name, lines)
+
+
+def _ledger(run: RunCharts, name: str) -> Chart | None:
+    """Draw where the tokens of each step went, as shares; None where all went to one place."""
+    tokens = [row["ledger"]["tokens"] for row in run.steps]
+    lines = []
+    for colour, place in zip((2, 6, 1, 3, 4, 7), PLACES, strict=True):
+        shares = [max(0, each.get(place, 0)) / max(1, sum(each.values())) for each in tokens]
+        if any(shares):
+            values = run.averaged(shares)
+            lines.append(line(place.replace("_", " "), values, colour=colour))
+    return chart(name, lines) if len(lines) > 1 else None
 
 
 def _competence(run: RunCharts, name: str) -> Chart | None:
@@ -247,5 +243,6 @@ MAKERS: Mapping[str, Callable[[RunCharts, str], Chart | None]] = {
     "pass_rate_by_expected": _calibration,
     "pass_rate_by_difficulty": _calibration,
     "seconds": _seconds,
+    "ledger": _ledger,
 }
 """Charts of more than figures of steps; each returns None for a run without what it shows."""

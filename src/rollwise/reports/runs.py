@@ -1,7 +1,6 @@
 """Write the report of a folder of runs: one table and one set of charts of all of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,6 @@ MOST_SETTINGS = 20
 """Columns for settings in which runs differ."""
 
 
-@dataclass(frozen=True)
-class _Run:
-    name: str
-    config: Row
-    charts: RunCharts
-    cells: Mapping[str, str]
-
-
 def write_reports(path: Path) -> Path:
     """Write the report of a run, or of all runs within a folder, whose own are brought up to date.
 
@@ -41,33 +32,47 @@ def write_reports(path: Path) -> Path:
     """
     if RunFolder(path).has_config or not (found := _runs_within(path)):
         return write_report(path, goes_on=is_locked(path))
-    runs, remarks = [], []
-    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(found)))
-    for name, folder in found.items():
-        try:
-            runs.append(_read(name, folder, path, points))
-        except (RunError, *UNFIT) as error:
-            remarks.append(f"Left out is {name}, which has no report: {one_line(error)}.")
-    if not runs:
-        raise RunError(f"none of the runs in {path} can be read: {remarks[0]}")
-    shown = differing([run.config for run in runs])
-    if len(shown) > MOST_SETTINGS:
-        remarks.append(f"Of {len(shown)} settings that differ, {MOST_SETTINGS} are shown.")
-    charts, grids = _overlaid(runs)
-    rows = []
-    for run in runs:
-        flat = flatten(run.config, ".")
-        settings = {name: str(flat.get(name, "–")) for name in shown[:MOST_SETTINGS]}
-        rows.append({**run.cells, **settings})
+    rows, charts, remarks = _read(found, path)
     return write_page(
         path,
         "methods.html",
-        data={"charts": charts, "grids": grids},
-        facts={"runs": str(len(runs))},
+        data=_overlaid(charts),
+        facts={"runs": str(len(rows))},
         kind="runs",
         sentences=remarks,
         tables=[("", list(rows[0]), [list(row.values()) for row in rows])],
     )
+
+
+def _read(
+    found: Mapping[str, Path], page: Path
+) -> tuple[list[Row], dict[str, RunCharts], list[str]]:
+    """Read runs for the page in a folder: a row of cells and the charts of each; what is left out.
+
+    Raises:
+        RunError: None of them can be read.
+    """
+    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(found)))
+    rows, charts, configs, remarks = [], {}, [], []
+    for name, path in found.items():
+        folder = RunFolder(path)
+        try:
+            config, lines = folder.read_config(), folder.read_metrics()
+            row, drawn = _row(name, folder, config, lines, page), RunCharts(lines, points)
+        except (RunError, *UNFIT) as error:
+            remarks.append(f"Left out is {name}, which has no report: {one_line(error)}.")
+            continue
+        rows.append(row)
+        charts[name] = drawn
+        configs.append(flatten(config, "."))
+    if not rows:
+        raise RunError(f"none of the runs in {page} can be read: {remarks[0]}")
+    settings = differing(configs)
+    if len(settings) > MOST_SETTINGS:
+        remarks.append(f"Of {len(settings)} settings that differ, {MOST_SETTINGS} are shown.")
+    for row, config in zip(rows, configs, strict=True):
+        row |= {name: str(config.get(name, "–")) for name in settings[:MOST_SETTINGS]}
+    return rows, charts, remarks
 
 
 def _runs_within(path: Path) -> dict[str, Path]:
@@ -81,15 +86,9 @@ def _runs_within(path: Path) -> dict[str, Path]:
 
 
 def run_link(text: str, run: Path | None, page: Path) -> str:
-    """Link to a run's report, which is written if it is missing or older than the run's metrics.
+    """Link from the page in a folder to a run's report, which is brought up to date with its run.
 
-    Args:
-        text: What is shown.
-        run: Its folder, if it is known.
-        page: The folder of the page with the link.
-
-    Returns:
-        The text alone where the run is gone, or cannot have a report.
+    Without a run, or one that can have a report, the text is all.
     """
     if run is None or not (metrics := run / "metrics.jsonl").exists():
         return text
@@ -102,15 +101,13 @@ def run_link(text: str, run: Path | None, page: Path) -> str:
     return link_to(report, text, page)
 
 
-def _read(name: str, path: Path, page: Path, points: int) -> _Run:
-    """Read a run for the page in a folder, with the cells of its row by the names of columns."""
-    folder = RunFolder(path)
-    config, lines = folder.read_config(), folder.read_metrics()
+def _row(name: str, folder: RunFolder, config: Row, lines: Sequence[Row], page: Path) -> Row:
+    """Return the cells of a run's row, by the names of their columns."""
     evaluated = [next(iter(line["heldout"].values())) for line in lines if "heldout" in line]
     accuracies = [f"{figure['value']:.3f}" for figure in evaluated] or ["–"]
-    goes_on = "goes on" if is_locked(path) else "stopped"
-    cells = {
-        "run": run_link(name, path, page),
+    goes_on = "goes on" if is_locked(folder.path) else "stopped"
+    return {
+        "run": run_link(name, folder.path, page),
         "state": "ended" if folder.read_summary() is not None else goes_on,
         "warnings": str(len(findings(lines, config))),
         "held-out before": accuracies[0],
@@ -119,25 +116,21 @@ def _read(name: str, path: Path, page: Path, points: int) -> _Run:
         "steps": str(lines[-1]["step"]),
         "tokens": f"{sum(line.get('tokens', 0) for line in lines):,}",
         "minutes": f"{lines[-1]['elapsed'] / 60:.1f}",
-        "started": folder.read_started().get("date", "–"),
+        "started": folder.read_started().get("date", "–")[:16],
         "method": method(config),
     }
-    return _Run(name, config, RunCharts(lines, points), cells)
 
 
-def _overlaid(runs: Sequence[_Run]) -> tuple[list[Chart], dict[str, Any]]:
+def _overlaid(runs: Mapping[str, RunCharts]) -> dict[str, Any]:
     """Draw the same figure of all runs in one chart, each over a grid of its own."""
     charts: dict[str, Chart] = {}
     grids: dict[str, Any] = {}
-    for colour, run in enumerate(runs):
-        for each in run.charts.charts:
-            if each["id"] not in OVERLAID:
-                continue
-            grid = f"{each['grid']} of {run.name}"
-            grids[grid] = run.charts.grids[each["grid"]]
+    for colour, (name, run) in enumerate(runs.items()):
+        for each in (chart for chart in run.charts if chart["id"] in OVERLAID):
+            grid = f"{each['grid']} of {name}"
+            grids[grid] = run.grids[each["grid"]]
             kept = next(line for line in each["lines"] if "group" not in line)
-            line = {name: part for name, part in kept.items() if name not in ("low", "high")}
-            line |= {"label": run.name, "colour": colour, "grid": grid}
-            chart = charts.setdefault(each["id"], each | {"lines": [], "grid": grid})
-            chart["lines"].append(line)
-    return list(charts.values()), grids
+            line = {part: value for part, value in kept.items() if part not in ("low", "high")}
+            line |= {"label": name, "colour": colour, "grid": grid}
+            charts.setdefault(each["id"], each | {"lines": [], "grid": grid})["lines"].append(line)
+    return {"charts": list(charts.values()), "grids": grids}

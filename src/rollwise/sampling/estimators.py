@@ -69,10 +69,7 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 
     The values hold for ended pools, and also for pools cut short at a number of draws that does not
     depend on their own outcomes (at two or more, for p(1 − p)). They are exact: sequences are
-    counted in integers, only the ratio is rounded.
-
-    Args:
-        stopping: Where sampling ends; the tables of equal `stopping.stops` are shared.
+    counted in integers, only the ratio is rounded. Tables of equal `stopping.stops` are shared.
     """
     return _unbiased(stopping.stops.tobytes(), stopping.budget)
 

@@ -82,11 +82,6 @@ class SampledPrompt:
         """Take in what came of a draw; returns the draws in flight that are now surplus.
 
         It enters the pool once that of all draws before it has.
-
-        Args:
-            index: The draw's.
-            recorded: What came of it.
-            batch_spent: Whether the batch has no draws left to hand out.
         """
         self.outstanding -= 1
         if recorded is None:

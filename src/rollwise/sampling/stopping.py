@@ -259,18 +259,9 @@ def tables_of_prompts(
     priors: ArrayLike | None = None,
     budgets: ArrayLike | None = None,
 ) -> Iterable[StoppingTables]:
-    """Make the tables of P prompts; those of equal budgets and rounded priors are shared.
+    """Make the tables of `count` prompts; those of equal budgets and rounded priors are shared.
 
-    Args:
-        rule: When a prompt has been sampled enough, or is given up.
-        schedule: After how many draws the rule is asked.
-        most: The most draws of a prompt.
-        count: P.
-        priors: α and β of each prompt, shape (P, 2); by default 1 and 1.
-        budgets: The most draws of each prompt, shape (P,); by default `most`.
-
-    Raises:
-        ValueError: Priors or budgets of another shape, or out of their range.
+    Priors are 1 and 1 by default, budgets `most`; a `ValueError` if either does not fit.
     """
     budgets_P = _checked_budgets(budgets, count, most)
     priors_P2 = _checked_priors(priors, count)

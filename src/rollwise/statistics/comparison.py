@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from rollwise.sampling import pass_at_k
 from rollwise.statistics.estimates import paired_difference
-from rollwise.statistics.figures import ProblemResult, figures_at, steps_of_k
+from rollwise.statistics.figures import ProblemResult, steps_of_k
 
 
 def compare(results: Sequence[ProblemResult], baseline: Sequence[ProblemResult]) -> dict[str, Any]:
@@ -22,23 +23,18 @@ def compare(results: Sequence[ProblemResult], baseline: Sequence[ProblemResult])
     common = [result for result in results if result.key in others]
     if not common:
         return {"problems": 0}
-    theirs = [others[result.key] for result in common]
-    mine, other = (np.array([o.pass_rate for o in side]) for side in (common, theirs))
+    sides = [
+        (np.array([each.drawn for each in side]), np.array([each.correct.sum() for each in side]))
+        for side in (common, [others[result.key] for result in common])
+    ]
+    mine, theirs = (correct / drawn for drawn, correct in sides)
     found: dict[str, Any] = {
         "problems": len(common),
-        "more_often": int((mine > other).sum()),
-        "less_often": int((mine < other).sum()),
-        "avg": paired_difference(mine, other),
+        "more_often": int((mine > theirs).sum()),
+        "less_often": int((mine < theirs).sum()),
+        "avg": paired_difference(mine, theirs),
     }
-    most = min(result.drawn for result in (*common, *theirs))
-    for k in (k for k in steps_of_k(most) if k > 1):
-        mine, other = (
-            figures_at([_countable(o) for o in side], k)["pass"] for side in (common, theirs)
-        )
-        found[f"pass@{k}"] = paired_difference(mine, other)
+    for k in steps_of_k(min(int(drawn.min()) for drawn, _ in sides))[1:]:
+        mine, theirs = (pass_at_k(drawn, correct, k) for drawn, correct in sides)
+        found[f"pass@{k}"] = paired_difference(mine, theirs)
     return found
-
-
-def _countable(result: ProblemResult) -> ProblemResult:
-    """Leave out the answers, which pass@k does not need."""
-    return ProblemResult(result.key, result.correct)

@@ -271,7 +271,7 @@ def _result(
     difference = needed = None
     common = sorted(own.keys() & others.keys()) if others else []
     differences = np.array([own[seed].end - others[seed].end for seed in common] if others else [])
-    if len(differences) > 1 and (np.ptp(differences) > 0 or not differences.any()):
+    if len(differences) > 1 and np.ptp(differences) > 0:
         difference = mean_over_seeds(differences)
         if difference.low <= 0 <= difference.high:
             needed = seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,25 +132,18 @@ def figures_of(results: Sequence[ProblemResult], samples: int) -> dict[str, Esti
 
 def tables_of(results: Sequence[ProblemResult]) -> dict[str, dict[str, dict[str, Any]]]:
     """Average pass rates by level and by subject, where there are several of them."""
-    ways: dict[str, Callable[[ProblemResult], Any]] = {
-        "level": lambda result: result.level,
-        "subject": lambda result: result.subject or None,
-    }
-    grouped = {name: _grouped(results, way) for name, way in ways.items()}
-    return {name: table for name, table in grouped.items() if len(table) > 1}
-
-
-def _grouped(
-    results: Iterable[ProblemResult], way: Callable[[ProblemResult], Any]
-) -> dict[str, dict[str, Any]]:
-    groups: dict[Any, list[float]] = {}
-    for result in results:
-        if way(result) is not None:
-            groups.setdefault(way(result), []).append(result.pass_rate)
-    return {
-        str(name): {"problems": len(groups[name]), "avg": mean_over_problems(groups[name])}
-        for name in sorted(groups)
-    }
+    found = {}
+    for name in ("level", "subject"):
+        groups: dict[Any, list[float]] = {}
+        for result in results:
+            if (value := getattr(result, name)) not in (None, ""):
+                groups.setdefault(value, []).append(result.pass_rate)
+        if len(groups) > 1:
+            found[name] = {
+                str(value): {"problems": len(rates), "avg": mean_over_problems(rates)}
+                for value, rates in sorted(groups.items())
+            }
+    return found
 
 
 def as_json(values: Mapping[str, Any]) -> dict[str, Any]:

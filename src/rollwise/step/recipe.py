@@ -20,6 +20,7 @@ from rollwise.sampling import (
 )
 from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.draws import Key
+from rollwise.sampling.exits import is_satisfied
 from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
@@ -157,7 +158,7 @@ class StepRecipe:
     def __post_init__(self) -> None:
         self.check_choices()
         check_size(self.group_size, self.strategy)
-        check_reachable(self.resolved_exit_rule, self.resolved_schedule)
+        self._check_draws()
 
     def check_choices(self) -> None:
         """Check what does not depend on the size of a group.
@@ -175,19 +176,48 @@ class StepRecipe:
         at_least("refills", self.refills, 1)
         if self.resolved_objective.uses_priors and self.strategy != "all":
             raise ValueError(
-                "a baseline by belief needs strategy='all': a group chosen by outcome would bias "
-                f"it; got {self.strategy!r}"
+                "`strategy` must be 'all' where responses are compared with a belief (`baseline`): "
+                f"a group chosen by outcome would bias it; got {self.strategy!r}"
             )
         if self.resolved_objective.uses_priors and self.zero_variance == "refill":
             raise ValueError(
-                "zero_variance='refill' replaces prompts without signal; with a baseline by belief "
-                "every prompt has some"
+                "`zero_variance` must be 'drop' or 'keep' where responses are compared with a "
+                "belief (`baseline`): every prompt has a signal; got 'refill'"
             )
         if self.pilot and self.zero_variance == "refill":
             raise ValueError(
-                "zero_variance='refill' cannot be combined with "
+                "`zero_variance` must be 'drop' or 'keep' with "
                 f"{type(self.allocation).__name__}: prompts added later have no pilot to share out "
-                "draws by"
+                "draws by; got 'refill'"
+            )
+
+    def _check_draws(self) -> None:
+        """Check that rule, schedule and allocation fit each other and the objective."""
+        rule, schedule = self.resolved_exit_rule, self.resolved_schedule
+        objective, most = self.resolved_objective, schedule.max_samples
+        try:
+            check_reachable(rule, schedule)
+        except ValueError as error:
+            raise ValueError(f"`exit_rule` does not fit `schedule`: {error}") from None
+        if self.allocation is not None and self.allocation.maximum > most:
+            raise ValueError(
+                f"`allocation.maximum` must be at most the {most} draws of a prompt that "
+                f"`schedule` allows, got {self.allocation.maximum}"
+            )
+        if rule.looks_at_rewards:
+            if getattr(objective, "estimates", "") == "unbiased":
+                raise ValueError(
+                    f"`estimates` must be 'plug_in' with `exit_rule` {rule}, which looks at "
+                    "rewards: unbiased estimates are known for rules of counts alone; got "
+                    "'unbiased'"
+                )
+            return
+        ends = schedule.asks(1) and all(is_satisfied(rule, right, 1 - right) for right in (0, 1))
+        if self.allocation is None and (ends or most == 1) and objective.needs_variance:
+            raise ValueError(
+                f"`exit_rule` must draw at least 2 responses with `objective` {objective}, which "
+                f"compares a response with others to the same prompt, got {rule}; to learn from "
+                "single responses, set `baseline` to 'belief'"
             )
 
     @cached_property

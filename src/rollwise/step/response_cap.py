@@ -18,15 +18,6 @@ def gradient_size(advantage: float, response: ResponseFigures, average: Average)
     first. The gradient of log π_t in the logits has the norm √((1 − π_t)² + Σ_{others} π²), at
     least 1 − π_t: a response has a large gradient where it says improbable things.
 
-    Args:
-        advantage: A.
-        response: Its figures, with √Σ_t (1 − π_t)² over the T tokens that the model drew, at the
-            temperature it drew at.
-        average: How the loss is averaged.
-
-    Returns:
-        At least 0; 0 for a response without tokens.
-
     Raises:
         EngineError: The engine reported no log-probabilities.
     """
@@ -49,16 +40,8 @@ def cap_responses(
     leaves nothing of the others. With c the ratio, A_i ← A_i·min(1, c·median(g)/g_i), where g_i is
     the `gradient_size` of response i, and the median is over those of the step that teach.
 
-    Args:
-        groups: Of a step.
-        ratio: c, above 0.
-        average: How the learner averages its loss.
-
     Returns:
         The groups, and how many responses were scaled down.
-
-    Raises:
-        EngineError: The engine reported no log-probabilities.
     """
     sizes = [
         np.array(

@@ -56,12 +56,6 @@ def draw_rollouts(
     With `zero_variance="refill"`, prompts without signal are replaced by further ones until the
     batch is full, at most `refills` times; a batch that is still not full is trained on as it is
     (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
-
-    Args:
-        recipe: How to sample.
-        sampler: Chooses the prompts.
-        roll_out: Draws and grades.
-        step: The number of the step.
     """
     keys = ask(sampler)
     if recipe.allocation is not None and recipe.pilot:

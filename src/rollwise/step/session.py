@@ -41,12 +41,7 @@ class TextGrader(Protocol):
 
 
 def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
-    """Make a `grade` function for `run_session`; an episode with a reward of its own keeps that.
-
-    Args:
-        grader: Grades the texts of completions.
-        answers: Prompt -> its reference answer.
-    """
+    """Make `grade` for `run_session` of reference answers; an episode's own reward is kept."""
 
     def grade(outcomes: Sequence[Outcome]) -> Sequence[Future[float]]:
         rewards = [Episode.of(outcome).reward for outcome in outcomes]
@@ -78,7 +73,7 @@ def run_session(
     as slots come free; with any other, all at once, and the engine decides their order.
 
     Args:
-        session: What to draw. Completions are recorded as its responses.
+        session: What to draw.
         engine: Draws the responses.
         prompts: Token ids of each prompt.
         grade: Starts grading completions; `grade_with` makes one from a grader and answers.

@@ -28,17 +28,13 @@ def tell(
 def visit_rows(
     sampler: PromptSampler, pools: Sequence[Pool], trained: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Describe each prompt of a step in a row.
+    """Describe each prompt of a step in a row, before the sampler is told the results.
 
     Args:
-        sampler: Before it is told the results.
-        pools: One for each prompt, with its rewards.
-        trained: How many of its responses are trained on, of each.
-
-    Returns:
-        `key`, `correct` and `drawn`, the mean `reward` (None where nothing was drawn), the
-        `expected` pass rate and its `strength` in pseudo-counts (both None where nothing was
-        expected), `trained` and `exit_reason`.
+        sampler: Says what it `expected`, and with what `strength` in pseudo-counts; None where it
+            expects nothing.
+        pools: One for each prompt.
+        trained: How many responses of each are trained on.
     """
     keys: list[Key] = [pool.key for pool in pools]
     expected_P = sampler.expected_pass_rates(keys)

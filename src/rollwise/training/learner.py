@@ -1,9 +1,9 @@
 """The learner: updates a model's weights by responses and their advantages."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,12 @@ from rollwise.models.loading import merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
-from rollwise.training.micro_batches import advantage_per_token, engine_logprobs, micro_batches
+from rollwise.training.micro_batches import micro_batches
 from rollwise.training.optimizers import load_optimizer_state, make_optimizer, optimizer_state
 from rollwise.training.response_cap import ResponseCap
+
+Totals = dict[str, float]
+"""Sums over the tokens of a step, by name."""
 
 CPU_MICRO_BATCH_TOKENS = 1_024
 """Default for a CPU: what its caches hold."""
@@ -92,15 +95,21 @@ class Learner:
         count = min(self.settings.mini_batches, max(1, len(examples)))
         parts = np.array_split(np.arange(len(examples)), count)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
-        totals, updates_before = _Totals(), self.updates
+        totals: Totals = defaultdict(float)
+        grad_norms: list[float] = []
+        updates_before = self.updates
         for part in parts:
             if len(part):
-                self._update([examples[i] for i in part], [old[i] for i in part], totals)
+                given = [examples[i] for i in part], [old[i] for i in part]
+                grad_norms += self._update(*given, totals)
         if self.updates > updates_before:
             self._learnt_from = examples[0]
-        left_out = {"diverged_responses": totals.left_out} if self.settings.max_divergence else {}
-        capped = {"capped_gradients": self._cap.capped - capped_before} if self._cap else {}
-        return totals.metrics() | capped | left_out
+        found = _metrics(totals, grad_norms)
+        if self._cap:
+            found["capped_gradients"] = self._cap.capped - capped_before
+        if self.settings.max_divergence:
+            found["diverged_responses"] = int(totals["left_out"])
+        return found
 
     def weights(self) -> Mapping[str, Tensor]:
         """Return the model's weights by name, for an engine to load before the next update.
@@ -136,30 +145,32 @@ class Learner:
         load_optimizer_state(self.optimizer, self.parameters, tensors)
 
     def _update(
-        self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: "_Totals"
-    ) -> None:
+        self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: Totals
+    ) -> list[float]:
+        """Update the weights by a mini-batch; returns the norm of its gradient, if it has one."""
         tokens = sum(example.drawn for example in examples)
-        totals.tokens += tokens
+        totals["tokens"] += tokens
         batches = self._micro_batches(examples)
         if not batches:
-            return
+            return []
 
-        weights = self._token_weights(examples)
+        mean_length = tokens / len(examples)
 
-        def loss_of(batch: list[int]) -> tuple[Tensor, _Totals]:
-            of_batch = [old[i] for i in batch], [weights[i] for i in batch]
-            loss, own = self._loss([examples[i] for i in batch], *of_batch)
+        def loss_of(batch: list[int]) -> tuple[Tensor, Totals]:
+            of_batch = [examples[i] for i in batch], [old[i] for i in batch]
+            loss, own = self._loss(*of_batch, mean_length)
             return loss / tokens, own
 
         bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
         with _recomputing(self._run.model), bounding:
             for own in self._gather_gradients(loss_of, batches):
-                totals.add(own)
-        totals.grad_norms.append(self._step())
+                for name, value in own.items():
+                    totals[name] += value
+        return [self._step()]
 
     def _gather_gradients(
-        self, loss_of: Callable[[list[int]], tuple[Tensor, "_Totals"]], batches: list[list[int]]
-    ) -> Iterator["_Totals"]:
+        self, loss_of: Callable[[list[int]], tuple[Tensor, Totals]], batches: list[list[int]]
+    ) -> Iterator[Totals]:
         """Add up the gradients of micro-batches in their order, whichever finishes first."""
         if self._threads is None:
             for batch in batches:
@@ -168,7 +179,7 @@ class Learner:
                 yield totals
             return
 
-        def gradient_of(batch: list[int]) -> tuple[Sequence[Tensor | None], _Totals]:
+        def gradient_of(batch: list[int]) -> tuple[Sequence[Tensor | None], Totals]:
             loss, totals = loss_of(batch)
             return torch.autograd.grad(loss, self.parameters, allow_unused=True), totals
 
@@ -178,39 +189,37 @@ class Learner:
                     parameter.grad = part if parameter.grad is None else parameter.grad.add_(part)
             yield totals
 
-    def _token_weights(self, examples: Sequence[Example]) -> list[float]:
-        """Say how much each token of a response counts, relative to an average over all tokens."""
-        if self.settings.average == "tokens":
-            return [1.0] * len(examples)
-        mean = sum(example.drawn for example in examples) / len(examples)
-        return [mean / max(1, example.drawn) for example in examples]
-
     def _loss(
         self,
         examples: Sequence[Example],
         old: Sequence[Tensor | None],
-        token_weights: Sequence[float],
-    ) -> tuple[Tensor, "_Totals"]:
-        """Compute the loss of a micro-batch, summed over its tokens."""
-        settings = self.settings
+        mean_length: float,
+    ) -> tuple[Tensor, Totals]:
+        """Compute the loss of a micro-batch, summed over its tokens.
+
+        Args:
+            examples: The micro-batch.
+            old: Old log-probabilities of each; None where they are the current ones.
+            mean_length: Tokens of a response of the update, on average.
+        """
+        settings, lengths = self.settings, [example.drawn for example in examples]
         logprobs, entropy = self._forward(examples)
         before = (
             logprobs.detach()
             if old[0] is None
             else torch.cat([row for row in old if row is not None])
         )
-        sampler = engine_logprobs(examples, logprobs)
+        sampler = logprobs.new_tensor(np.concatenate([e.drawn_logprobs for e in examples]))
         weights = importance_weights(before, sampler, settings.importance_cap)
         loss, clipped = policy_loss(
             logprobs,
             before,
-            advantage_per_token(examples, logprobs),
+            logprobs.new_tensor(np.repeat([e.advantage for e in examples], lengths)),
             clip_low=settings.clip_low,
             clip_high=settings.clip_high,
             dual_clip=settings.dual_clip,
         )
         loss = weights * loss
-        lengths = [example.drawn for example in examples]
         left_out = 0
         if settings.max_divergence:
             diverged = diverged_responses(sampler, logprobs, lengths, settings.max_divergence)
@@ -218,9 +227,10 @@ class Learner:
             rows = torch.tensor(lengths, device=loss.device)
             loss = loss.masked_fill(diverged.repeat_interleave(rows), 0.0)
         if settings.average == "responses":
-            per_token = loss.new_tensor(np.repeat(token_weights, lengths))
+            weight_of_each = [mean_length / max(1, length) for length in lengths]
+            per_token = loss.new_tensor(np.repeat(weight_of_each, lengths))
             loss, entropy = per_token * loss, per_token * entropy
-        totals = _Totals(
+        totals: Totals = dict(
             loss=loss.sum().item(),
             clipped=clipped.sum().item(),
             gap=(before - sampler).abs().sum().item(),
@@ -306,37 +316,16 @@ def _recomputing(model: PreTrainedModel) -> Iterator[None]:
             module.training = False
 
 
-@dataclass
-class _Totals:
-    """Sums over the tokens and updates of a step."""
-
-    loss: float = 0.0
-    clipped: float = 0.0
-    gap: float = 0.0
-    weight: float = 0.0
-    truncated: int = 0
-    tokens_run: int = 0
-    tokens: int = 0
-    left_out: int = 0
-    grad_norms: list[float] = field(default_factory=list)
-
-    def add(self, other: "_Totals") -> None:
-        self.loss += other.loss
-        self.clipped += other.clipped
-        self.gap += other.gap
-        self.weight += other.weight
-        self.truncated += other.truncated
-        self.tokens_run += other.tokens_run
-        self.left_out += other.left_out
-
-    def metrics(self) -> dict[str, float]:
-        finite = [norm for norm in self.grad_norms if np.isfinite(norm)]
-        return {
-            "loss": self.loss / max(1, self.tokens),
-            "clip_fraction": self.clipped / max(1, self.tokens),
-            "sampler_gap": self.gap / max(1, self.tokens_run),
-            "importance_weight": self.weight / self.tokens_run if self.tokens_run else 1.0,
-            "importance_truncated": self.truncated / max(1, self.tokens_run),
-            "grad_norm": float(np.mean(finite)) if finite else 0.0,
-            "skipped_updates": len(self.grad_norms) - len(finite),
-        }
+def _metrics(totals: Mapping[str, float], grad_norms: Sequence[float]) -> dict[str, float]:
+    """Average sums over tokens, and the norms that are finite over updates."""
+    tokens, tokens_run = max(1, totals["tokens"]), max(1, totals["tokens_run"])
+    finite = [norm for norm in grad_norms if np.isfinite(norm)]
+    return {
+        "loss": totals["loss"] / tokens,
+        "clip_fraction": totals["clipped"] / tokens,
+        "sampler_gap": totals["gap"] / tokens_run,
+        "importance_weight": totals["weight"] / tokens_run if totals["tokens_run"] else 1.0,
+        "importance_truncated": totals["truncated"] / tokens_run,
+        "grad_norm": float(np.mean(finite)) if finite else 0.0,
+        "skipped_updates": len(grad_norms) - len(finite),
+    }

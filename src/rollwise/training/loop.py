@@ -2,8 +2,8 @@
 
 import copy
 import time
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from rollwise.errors import RunError
@@ -12,7 +12,7 @@ from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped
 from rollwise.statistics import Evaluation
-from rollwise.step import Example, Step, take_step
+from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.processor import ProcessorClock
 from rollwise.training.state import Run
@@ -61,16 +61,16 @@ def train(run: Run, observer: Observer) -> bool:
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
     processor = ProcessorClock()
-    for step in range(run.step + 1, config.steps + 1):
+    for number in range(run.step + 1, config.steps + 1):
         if observer.stop_requested or run.ended:
             break
         before_step = copy.deepcopy(run.sampler.state_dict())
         try:
-            drawn, examples = draw(run, step)
+            drawn = draw(run, number)
         except Dropped:
             run.sampler.load_state_dict(before_step)
             break
-        saved = _end_step(run, observer, learn(run, drawn, examples), began, processor)
+        saved = _end_step(run, observer, learn(run, drawn), began, processor)
     if not saved:
         save(run)
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
@@ -92,45 +92,64 @@ def evaluate(run: Run) -> Evaluation:
     return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
 
 
-def draw(run: Run, number: int) -> tuple[Row, list[Example]]:
-    """Draw and grade a step; returns its metrics, and what is learned from."""
-    failed_before = run.grader.failures
-    step = take_step(run.recipe, run.sampler, run.roll_out, number)
-    _keep_samples(run, step, number)
-    failed = run.grader.failures - failed_before
-    metrics = {"step": number, **step.metrics, "grader_failures": failed}
-    if run.config.grading.stop_if_all_fail:
-        _refuse_all_failed(metrics)
-    return metrics, step.examples(run.prompts)
+@dataclass(frozen=True)
+class Drawn:
+    """A step that is drawn and graded.
+
+    Attributes:
+        number: The number of the step.
+        step: Its responses and metrics.
+        failures: Responses that the grader failed on.
+    """
+
+    number: int
+    step: Step
+    failures: int
 
 
-def _refuse_all_failed(metrics: Row) -> None:
-    """Stop a run of which a whole step failed: its rewards say nothing of the responses.
+def draw(run: Run, number: int) -> Drawn:
+    """Draw and grade a step, and record its responses.
 
     Raises:
-        RunError: Says what failed.
+        RunError: All of it failed, so that its rewards say nothing of the responses.
     """
+    failed_before = run.grader.failures
+    step = take_step(run.recipe, run.sampler, run.roll_out, number)
+    drawn = Drawn(number, step, run.grader.failures - failed_before)
+    _keep_samples(run, drawn)
+    if run.config.grading.stop_if_all_fail:
+        _refuse_all_failed(drawn)
+    return drawn
+
+
+def _refuse_all_failed(drawn: Drawn) -> None:
+    metrics = drawn.step.metrics
     failed = {
-        "the grader failed on": metrics["grader_failures"],
+        "the grader failed on": drawn.failures,
         "the environment failed in": metrics.get("ends", {}).get("failed", 0),
     }
     for what, count in failed.items():
         if count and count >= metrics["draws"]:
             raise RunError(
-                f"{what} all {count:,} responses of step {metrics['step']}, so there is nothing to "
+                f"{what} all {count:,} responses of step {drawn.number}, so there is nothing to "
                 "learn; the log has the first reason. Mend it and repeat the command, or set "
                 "`grading.stop_if_all_fail = false`"
             )
 
 
-def learn(run: Run, metrics: Row, examples: Sequence[Example]) -> Row:
+def learn(run: Run, drawn: Drawn) -> Row:
     """Learn from a step, and load the new weights; returns the metrics of the whole step."""
-    began = time.perf_counter()
+    began, metrics = time.perf_counter(), drawn.step.metrics
     run.engine.sleep()
-    learned = run.learner.learn(examples)
+    learned = run.learner.learn(drawn.step.examples(run.prompts))
     run.engine.load_weights(run.learner.weights())
-    seconds = metrics["seconds"] | {"learning": time.perf_counter() - began}
-    return metrics | learned | {"seconds": seconds}
+    return {
+        "step": drawn.number,
+        **metrics,
+        **learned,
+        "grader_failures": drawn.failures,
+        "seconds": metrics["seconds"] | {"learning": time.perf_counter() - began},
+    }
 
 
 def save(run: Run) -> None:
@@ -141,8 +160,9 @@ def save(run: Run) -> None:
     prune_checkpoints(folder, run.config.checkpoint.keep)
 
 
-def _keep_samples(run: Run, step: Step, number: int) -> None:
+def _keep_samples(run: Run, drawn: Drawn) -> None:
     """Record a row of every prompt of a step, and the responses of the first ones."""
+    step, number = drawn.step, drawn.number
     for row, group in zip(step.visits, step.groups, strict=True):
         run.folder.keep_visit(number, row, run.questions[group.pool.key])
     for group in step.groups[: run.config.records.prompts_per_step]:

@@ -89,14 +89,3 @@ def drawn_indices(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
         for e, begin in zip(examples, begins, strict=True)
     ]
     return torch.from_numpy(np.concatenate(indices))
-
-
-def advantage_per_token(examples: Sequence[Example], like: Tensor) -> Tensor:
-    """Repeat each response's advantage for the tokens that the model drew, shape (D,) over all."""
-    lengths = [example.drawn for example in examples]
-    return like.new_tensor(np.repeat([example.advantage for example in examples], lengths))
-
-
-def engine_logprobs(examples: Sequence[Example], like: Tensor) -> Tensor:
-    """Join the engine's log-probabilities of the tokens that the model drew, shape (D,)."""
-    return like.new_tensor(np.concatenate([example.drawn_logprobs for example in examples]))

@@ -60,19 +60,12 @@ class ResponseCap:
 
     @contextmanager
     def bounding(self, tokens: float) -> Iterator[None]:
-        """Bound the gradients of an update's backward passes; then move the bounds.
+        """Bound the gradients of an update's passes, forward and backward; then move the bounds.
 
         Args:
             tokens: Of the whole update, over which the loss is averaged.
         """
         self.tokens = tokens
-        with self._watching():
-            yield
-        self._move_bounds()
-
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Bound the gradients of backward passes; their forward passes must be within it, too."""
         handles = [
             layer.register_forward_pre_hook(partial(self._see_input, place), with_kwargs=True)
             for place, layer in enumerate(self._layers)
@@ -85,6 +78,7 @@ class ResponseCap:
         finally:
             for handle in handles:
                 handle.remove()
+        self._move_bounds()
 
     def _move_bounds(self) -> None:
         """Take the bounds of the next update from what was seen since the last one."""
@@ -114,9 +108,8 @@ class ResponseCap:
             norms = own.flatten(1).norm(dim=1) * self.tokens
         else:
             squares = own[0].square().sum(dim=1)
-            norms = (
-                torch.segment_reduce(squares, "sum", lengths=segments.sizes).sqrt() * self.tokens
-            )
+            sums = torch.segment_reduce(squares, "sum", lengths=segments.sizes)
+            norms = sums.sqrt() * self.tokens
         known = self.bounds[place]
         bound = norms.new_tensor(known) if np.isfinite(known) else self.ratio * _median(norms)
         too_large = norms > bound

@@ -57,7 +57,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)
     sampler = make_sampler(config, keys, with_history(columns, config.belief.history, keys))
-    grader = parts.grader
+    grader = parts.grader  # before a folder is made, for it may not start
     problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)

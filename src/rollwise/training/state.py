@@ -1,6 +1,6 @@
 """Everything a run works with."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -107,30 +107,13 @@ class Run:
             Dropped: There is no time to finish it.
             EngineError: Engine or grader hang.
         """
-        prompts = _KnownPrompts(self.prompts, type(self.sampler).__name__)
-        grade = grade_with(self.grader, self.answers)
-        with self.droppable():
-            limit, cancelled_before = self.config.stall_limit, self.engine.cancelled
-            cost = run_session(session, self.engine, prompts, grade, limit)
-        return replace(cost, cancelled=self.engine.cancelled - cancelled_before)
-
-
-class _KnownPrompts(Mapping[Key, Sequence[int]]):
-    """The prompts of the data; another key is an error that names the sampler."""
-
-    def __init__(self, prompts: Prompts, sampler: str) -> None:
-        self._prompts, self._sampler = prompts, sampler
-
-    def __getitem__(self, key: Key) -> Sequence[int]:
-        try:
-            return self._prompts[key]
-        except KeyError:
+        if unknown := [key for key in session.pools if key not in self.prompts]:
             raise ValueError(
-                f"{self._sampler}.ask returned {key!r}, which is no prompt of the data"
-            ) from None
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._prompts)
-
-    def __len__(self) -> int:
-        return len(self._prompts)
+                f"{type(self.sampler).__name__}.ask returned {unknown[0]!r}, which is no prompt of "
+                "the data"
+            )
+        grade = grade_with(self.grader, self.answers)
+        limit, cancelled_before = self.config.stall_limit, self.engine.cancelled
+        with self.droppable():
+            cost = run_session(session, self.engine, self.prompts, grade, limit)
+        return replace(cost, cancelled=self.engine.cancelled - cancelled_before)

@@ -19,17 +19,11 @@ FEWEST_PAGES = 64
 
 @dataclass
 class _SharedPrompt:
-    """The pages of a prompt, for all responses to it.
+    """The pages of a prompt, for all responses to it."""
 
-    Attributes:
-        prefix: The keys and values on them; while it is kept here, its id stays unique.
-        pages: Their numbers.
-        readers: The number of slots that read them.
-    """
-
-    prefix: Tensor
+    prefix: Tensor  # the keys and values on them; while it is kept here, its id stays unique
     pages: Ids
-    readers: int = 0
+    readers: int = 0  # the number of slots that read them
 
 
 class PagedCache:
@@ -37,9 +31,6 @@ class PagedCache:
 
     They are stored in pages, as in vLLM (Kwon et al. 2023, section 4.1): nothing is moved or padded
     as responses grow, and responses to one prompt read its keys and values from the same pages.
-
-    Args:
-        count: Slots.
 
     Attributes:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).
@@ -138,16 +129,9 @@ class PagedCache:
 
 @dataclass(frozen=True)
 class PagedStep:
-    """Attention of one new token a row to all tokens of its row.
+    """Attention of one new token a row to all tokens of its row (see `paged_attention`)."""
 
-    Attributes:
-        store: Keys and values, shape (layers, 2, pages, PAGE, key-value heads, head size).
-        tables: Pages of each row, shape (B, most pages).
-        prompts: Tokens of each row's prompt, shape (B,).
-        lengths: Tokens of each row before the new one, shape (B,).
-    """
-
-    store: Floats
+    store: Floats  # shape (layers, 2, pages, PAGE, key-value heads, head size)
     tables: Ids
     prompts: Ids
     lengths: Ids

@@ -108,7 +108,7 @@ class Chart {
         y: { range: (u, min, max) => this.yRange(min, max) },
       },
       axes: [
-        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, incrs: () => (this.x.every(Number.isInteger) ? WHOLE : DISTANCES), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
+        { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, incrs: () => (this.axis === "steps" || this.x.every(Number.isInteger) ? WHOLE : DISTANCES), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
         { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : short(tick))) },
       ],
       cursor: {
@@ -174,7 +174,7 @@ class Chart {
     if (min === null) { min = 0; max = 1; }
     const { low, high } = this.spec;
     if (this.spec.stacked) min = Math.min(0, min);
-    const pad = (max - min || Math.abs(max) || 1) * 0.06;
+    const pad = (max - (low ?? min) || Math.abs(max) || 1) * 0.06;
     const ends = this.lines.map((line) => line.bars?.high ?? max);
     return [low ?? min - pad, high ?? Math.max(max, ...ends) + pad];
   }

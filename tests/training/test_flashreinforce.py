@@ -1,0 +1,70 @@
+"""FlashREINFORCE as the study runs it, against its formulas written out for one response at a time.
+
+A_i = r_i − mean of the batch's rewards. Each token weighs w = π/π_engine, detached. A response is
+left out where the mean over its tokens of p·log(p/q) + (1 − p)·log((1 − p)/(1 − q)) exceeds δ, with
+p the engine's probability and q the learner's. The loss is −(1/B) Σ_i (1/T_i) Σ_t w·A_i·log π: the
+mean of token means over all B responses, those left out included.
+"""
+
+import copy
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import torch
+from closeness import assert_close
+
+from rollwise.config import LearnerSettings
+from rollwise.step.groups import Example
+from rollwise.training.learner import Learner
+
+METHODS = Path(__file__).parents[2] / "benchmarks/study/methods.toml"
+METHOD = tomllib.loads(METHODS.read_text())["methods"]["FlashREINFORCE"]
+DELTA = METHOD["learner"]["max_divergence"]
+REWARDS, LENGTHS = (1.0, 0.0, 0.0, 1.0, 0.0), (5, 2, 7, 4, 3)
+FAR_OFF = 3
+"""The response on which engine and learner disagree."""
+
+
+def logprobs_of(model, prompt, response):
+    logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(1).gather(1, torch.tensor(response)[:, None])[:, 0]
+
+
+def responses(model):
+    """Prompt, response, and log-probabilities of an engine that differs a little, or a lot."""
+    rng = np.random.default_rng(0)
+    for i, length in enumerate(LENGTHS):
+        prompt, response = rng.integers(2, 17, 3).tolist(), rng.integers(2, 17, length).tolist()
+        with torch.no_grad():
+            own = logprobs_of(model, prompt, response).numpy()
+        yield prompt, response, own + (1.5 if i == FAR_OFF else rng.normal(0, 0.02, length))
+
+
+def test_the_gradient_is_that_of_the_formulas(make_model):
+    model = make_model()
+    plain, drawn = copy.deepcopy(model), list(responses(model))
+    advantages = np.array(REWARDS) - np.mean(REWARDS)
+    loss, left_out = torch.zeros(()), []
+    for i, (prompt, response, engine) in enumerate(drawn):
+        own = logprobs_of(plain, prompt, response)
+        p, q = (np.clip(np.exp(x), 1e-6, 1 - 1e-6) for x in (engine, own.detach().numpy()))
+        if np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))) > DELTA:
+            left_out.append(i)
+            continue
+        weights = torch.exp(own.detach() - torch.tensor(engine))
+        loss = loss - (weights * advantages[i] * own).mean() / len(drawn)
+    assert left_out == [FAR_OFF]
+    loss.backward()
+
+    settings = METHOD["learner"] | {"old_logprobs": "engine", "mini_batches": 1}
+    learner = Learner(model, LearnerSettings(**settings, max_grad_norm=1e9))
+    found = []
+    learner.optimizer.register_step_pre_hook(
+        lambda *_: found.extend(p.grad.clone() for p in learner.parameters)
+    )
+    examples = [
+        Example(*each, advantage) for each, advantage in zip(drawn, advantages, strict=True)
+    ]
+    assert learner.learn(examples)["diverged_responses"] == 1
+    assert_close(found, [p.grad for p in plain.parameters()])

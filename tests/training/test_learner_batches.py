@@ -1,0 +1,196 @@
+"""The learner's micro-batches, mini-batches, threads and recomputed activations."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from closeness import assert_close
+from plain_learner import (
+    SAME,
+    SIZES,
+    gradient_of,
+    make_examples,
+    make_learner,
+    plain_gradient,
+    plain_logprobs,
+    watch,
+    watch_batches,
+)
+
+from rollwise.engines.transformers import TransformersEngine
+from rollwise.sampling import Draw
+from rollwise.sampling.session import draw_seed
+from rollwise.step.groups import Example
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model()
+
+
+@pytest.mark.parametrize("mini_batches", [1, 2])
+def test_the_number_of_threads_does_not_change_the_gradients(model, mini_batches):
+    examples = make_examples(model, SIZES * 6)
+    gradients, metrics = [], []
+    for threads in (1, 3):
+        options = {"micro_batch_tokens": 30, "mini_batches": mini_batches}
+        learner = make_learner(copy.deepcopy(model), threads=threads, **options)
+        steps = watch(learner)
+        metrics.append(learner.learn(examples))
+        gradients.append([gradient for _, gradient, _ in steps])
+    assert len(gradients[0]) == mini_batches
+    assert_close(gradients[1], gradients[0])
+    gap, other_gap = (m.pop("sampler_gap") for m in metrics)
+    assert max(gap, other_gap) < SAME
+    assert metrics[1] == pytest.approx(metrics[0], rel=1e-4)
+
+
+def test_micro_batches_keep_within_the_budget_and_leave_out_what_teaches_nothing(model):
+    """Sorted by length: rows of 12, 8, 8, 7 and 3 tokens; the one of advantage 0 is not run.
+
+    Prompts and responses are padded apart: 12 = 6 + 6 alone fills the budget of 20 but for 8;
+    8 = 3 + 5 and 8 = 4 + 4 need 2 × (4 + 5) = 18, a third row (of 7 = 6 + 1) would need 3 × 11;
+    7 = 6 + 1 and 3 = 1 + 2 need 2 × (6 + 2) = 16. In packed rows 12 + 8 and 8 + 7 + 3 fit.
+    """
+    examples = make_examples(model)
+    shapes = watch_batches(model)
+    make_learner(model, micro_batch_tokens=20, threads=1, packed=False).learn(examples)
+    assert shapes == [(1, 12), (2, 9), (2, 8)]
+    shapes.clear()
+    make_learner(model, micro_batch_tokens=20, threads=1).learn(examples)
+    assert shapes == [(1, 20), (1, 18)]
+
+
+def test_responses_without_advantage_count_as_if_they_had_been_run(model):
+    """An entropy coefficient of almost 0 makes them run; the gradient stays what it was."""
+    examples = make_examples(model)
+    gradients, rows = [], []
+    for coefficient in (0.0, 1e-30):
+        other = copy.deepcopy(model)
+        shapes = watch_batches(other)
+        learner = make_learner(other, entropy_coefficient=coefficient, packed=False)
+        steps = watch(learner)
+        learner.learn(examples)
+        gradients.append(steps[0][1])
+        rows.append(sum(shape[0] for shape in shapes))
+    assert rows == [5, 6]
+    assert_close(gradients[0], gradients[1])
+
+
+def clipped_loss(model, old, examples):
+    """PPO's loss with bounds [0.8, 1.28] for A ≥ 0 and [0.8, 10] for A < 0 (see test_loss)."""
+    total = 0.0
+    for example in examples:
+        ratio = (plain_logprobs(model, example) - plain_logprobs(old, example).detach()).exp()
+        bounds = (0.0, 1.28) if example.advantage >= 0 else (0.8, 10.0)
+        total = total - example.advantage * ratio.clamp(*bounds).sum()
+    return total / sum(len(e.response) for e in examples)
+
+
+def test_later_mini_batches_compare_with_the_weights_that_drew_the_responses(model):
+    examples = make_examples(model, SIZES * 2)
+    before = copy.deepcopy(model)
+    learner = make_learner(model, mini_batches=2, learning_rate=2e-2, micro_batch_tokens=30)
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    assert learner.updates == len(steps) == 2
+    assert_close(steps[0][1], plain_gradient(before, examples[:6]))
+
+    between = copy.deepcopy(before)
+    for parameter, value in zip(between.parameters(), steps[1][0], strict=True):
+        parameter.data.copy_(value)
+    assert_close(steps[1][1], gradient_of(clipped_loss(between, before, examples[6:]), between))
+    # The clip took part: without it, and with the ratio taken anew, the gradient is another.
+    assert 0 < metrics["clip_fraction"] < 0.5
+    unclipped = plain_gradient(between, examples[6:])
+    assert (
+        max(float((a - b).abs().max()) for a, b in zip(steps[1][1], unclipped, strict=True)) > 1e-3
+    )
+
+
+def test_the_engines_logprobs_can_stand_for_the_old_ones(model):
+    """They are compared with as they are, also where the learner computes others."""
+    examples = make_examples(model, SIZES * 2)
+    other = [replace(e, logprobs=e.logprobs + 0.1) for e in examples]
+    changed = {}
+    for name, given in (("equal", examples), ("other", other)):
+        twin = copy.deepcopy(model)
+        shapes = watch_batches(twin)
+        learner = make_learner(
+            twin, mini_batches=2, old_logprobs="engine", importance_cap=0, threads=1, packed=False
+        )
+        steps = watch(learner)
+        learner.learn(given)
+        assert sum(rows for rows, _ in shapes) == sum(e.advantage != 0 for e in given)
+        changed[name] = steps[0][1]
+    assert_close(changed["equal"], plain_gradient(model, examples[:6]))
+    ratio = math.exp(-0.1)  # of the learner's probability to the engine's; within the bounds
+    assert_close(changed["other"], [ratio * g for g in plain_gradient(model, examples[:6])])
+
+
+def test_mini_batches_share_the_responses_evenly(model):
+    examples = make_examples(model, [(2, 3, 1)] * 10)
+    shapes = watch_batches(model)
+    make_learner(model, mini_batches=4).learn(examples)
+    # First all, for the old log-probabilities, then ten in four parts; 5 tokens each.
+    assert shapes == [(1, 50), (1, 15), (1, 15), (1, 10), (1, 10)]
+
+
+def test_more_mini_batches_than_responses_make_fewer_updates(model):
+    learner = make_learner(model, mini_batches=4)
+    learner.learn(make_examples(model, [(2, 3, 1.0)] * 2))
+    assert learner.updates == 2
+
+
+def test_only_the_mini_batches_that_teach_something_make_updates(model):
+    learner = make_learner(model, mini_batches=3)
+    examples = make_examples(model, [(2, 3, 0.0), (2, 3, 1.0), (2, 3, 0.0)])
+    learner.learn(examples)
+    assert learner.updates == 1
+
+
+def test_with_several_mini_batches_the_weights_are_of_those_that_drew(model):
+    """What the first update changes is the clip's affair, and none of the engine's gap."""
+    examples = make_examples(model, SIZES * 2)
+    learner = make_learner(model, mini_batches=2, learning_rate=2e-2)
+    metrics = learner.learn(examples)
+    assert metrics["clip_fraction"] > 0
+    assert metrics["sampler_gap"] < SAME
+    assert metrics["importance_weight"] == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gradient_checkpointing_recomputes_and_changes_nothing_else(threads, make_model, tokenizer):
+    """Dropout stays off, and the engine that shares the model keeps its cache."""
+    model = make_model(attention_dropout=0.5)
+    examples = make_examples(model)
+    wanted = plain_gradient(model, examples)
+    model.gradient_checkpointing_enable()
+    runs = []
+    model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: runs.append(1))
+    learner = make_learner(model, micro_batch_tokens=10**6, threads=threads)
+    steps = watch(learner)
+    learner.learn(examples)
+    assert_close(steps[0][1], wanted)
+    assert len(runs) == 2  # forward, and again on the way back
+    assert not any(module.training for module in model.modules())
+
+    draws = [Draw("a", i, draw_seed(0, 0, "a", i)) for i in range(8)]
+    tokens = []
+    for shared in (model, copy.deepcopy(model)):
+        if shared is not model:
+            shared.gradient_checkpointing_disable()
+        engine = TransformersEngine(shared, tokenizer, max_new_tokens=8)
+        engine.submit(draws, {"a": [3, 14, 4]})
+        tokens.append([completion.tokens for completion in engine.wait()])
+    assert tokens[0] == tokens[1]
+
+
+def test_an_error_in_the_forward_pass_leaves_the_model_in_evaluation_mode(model):
+    model.gradient_checkpointing_enable()
+    learner = make_learner(model)
+    with pytest.raises(IndexError):
+        learner.learn([Example([2], [999], np.zeros(1), 1.0)])
+    assert not any(module.training for module in model.modules())

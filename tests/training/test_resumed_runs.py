@@ -1,0 +1,340 @@
+"""`rollwise train` that is stopped, killed or damaged, and goes on from its last checkpoint."""
+
+import errno
+import json
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+from forked import Command
+
+from rollwise.cli import main
+from rollwise.records import RunFolder
+from rollwise.training.learner import Learner
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, tiny_options):
+    """The folder of a run of four steps that was not interrupted."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    assert main(["train", "--output", str(folder), *tiny_options(evaluation__every="2")]) == 0
+    return folder
+
+
+def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of):
+    folder = tmp_path / "run"
+    assert train(folder, steps="2", evaluation__every="2") == 0
+    assert train(folder, "--resume", evaluation__every="2") == 0
+    assert state_of(folder) == state_of(whole)
+    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+    assert RunFolder(folder).read_visits().equals(RunFolder(whole).read_visits())
+    # The settings that are written down are those that the run has now.
+    assert RunFolder(folder).read_config() == RunFolder(whole).read_config()
+    summaries = [json.loads((f / "summary.json").read_text()) for f in (folder, whole)]
+    for summary in summaries:
+        del summary["seconds"]
+    assert summaries[0] == summaries[1]
+    # Without --steps it is four steps, and they are done.
+    assert main(["train", "--output", str(folder), "--resume"]) == 0
+    assert state_of(folder) == state_of(whole)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        {"type": "cdas", "form": "calibrated", "revisit_share": "0.25"},
+        {"type": "posterior"},
+        {"type": "prioritized", "retire_at": "0.9", "retire_after": "1"},
+        {"type": "worth", "visits": "1"},
+        {"type": "curriculum", "min_level": "3", "uniform_steps": "3"},
+    ],
+    ids=lambda sampler: sampler["type"],
+)
+def test_every_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
+    """With several updates a step, an entropy bonus and members chosen at random."""
+    changed = {f"prompts__{name}": value for name, value in sampler.items()}
+    changed |= {
+        "group__zero_variance": "refill",
+        "group__order": "random",
+        "evaluation__every": "2",
+        "learner__mini_batches": "2",
+        "learner__entropy_coefficient": "0.01",
+        "learner__warmup_updates": "5",
+    }
+    assert train(tmp_path / "whole", **changed) == 0
+    assert train(tmp_path / "run", **changed | {"steps": "2"}) == 0
+    assert train(tmp_path / "run", "--resume", **changed) == 0
+    assert state_of(tmp_path / "run") == state_of(tmp_path / "whole")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+@pytest.mark.parametrize(
+    ("number", "code_wanted", "said"),
+    [
+        (signal.SIGINT, 130, "stopping after this step"),
+        (signal.SIGTERM, 143, "SIGTERM: saving the run"),
+    ],
+)
+def test_a_run_that_is_asked_to_stop_is_saved_and_resumes_to_the_same_end(
+    tmp_path, train, tiny_options, state_of, number, code_wanted, said
+):
+    """All its processes get the signal, as from a terminal, and from most clusters."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    settings = {"steps": "8", "evaluation__every": "0"}
+    assert train(whole, **settings) == 0
+    metrics = folder / "metrics.jsonl"
+    options = tiny_options(**settings)
+    command = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
+    command.wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    command.send_to_all(number)
+    code, shown = command.end()
+    assert code == code_wanted, shown
+    done = len(metrics.read_text().splitlines()) - 1
+    assert 1 <= done < 8
+    words = " ".join(shown.split())
+    assert said in words
+    assert f"stopped after step {done}" in words
+    assert "rollwise train --output" in words and "--resume" in words
+    assert not (folder / "summary.json").exists()
+    assert "Traceback" not in shown
+
+    # As it was said, with nothing else.
+    assert main(["train", "--output", str(folder), "--resume"]) == 0
+    assert state_of(folder) == state_of(whole)
+    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+
+
+def refuse_from(call):
+    """A `save_file` that writes until a call, and then finds the disk full."""
+    real, calls = safetensors.torch.save_file, []
+
+    def save_file(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) >= call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments, **options)
+
+    return save_file
+
+
+def test_a_full_disk_stops_the_run_and_it_can_be_resumed(
+    tmp_path, train, whole, state_of, monkeypatch, capsys
+):
+    folder = tmp_path / "run"
+    settings = {"checkpoint__every": "1", "evaluation__every": "2"}
+    with monkeypatch.context() as patched:
+        patched.setattr("safetensors.torch.save_file", refuse_from(call=3))
+        assert train(folder, **settings) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "could not write" in message and "No space left on device" in message
+    assert str(folder / "checkpoints" / "step-000003") in message
+    names = sorted(p.name for p in (folder / "checkpoints").iterdir())
+    assert names == ["step-000001", "step-000002"]
+
+    assert train(folder, "--resume", **settings) == 0
+    assert state_of(folder) == state_of(whole)
+    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+
+
+@pytest.mark.parametrize("noticed", ["when it is saved", "when it draws"])
+def test_a_checkpoint_from_before_the_policy_broke_is_kept(
+    tmp_path, train, monkeypatch, capsys, noticed
+):
+    folder, updates = tmp_path / "run", []
+    step = Learner._step
+
+    def breaking(self):
+        updates.append(step(self))
+        if len(updates) == 3:
+            self.parameters[0].data.fill_(float("nan"))
+        return updates[-1]
+
+    monkeypatch.setattr(Learner, "_step", breaking)
+    if noticed == "when it draws":
+        monkeypatch.setattr(Learner, "_refuse_if_not_finite", lambda self: None)
+    every = "1" if noticed == "when it is saved" else "2"
+    assert train(folder, checkpoint__every=every, checkpoint__keep="1") == 3
+    message = " ".join(capsys.readouterr().err.split())
+    assert "step 3: the " in message
+    assert f"the last checkpoint, {folder / 'checkpoints' / 'step-000002'}, is from" in message
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-000002"]
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+def kill_in(monkeypatch, name, call):
+    """Has a run die in a call of a function."""
+    module, _, function = name.rpartition(".")
+    real, calls = getattr(sys.modules[module], function), []
+
+    def dying(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == call:
+            raise Killed
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(name, dying)
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "how"),
+    [
+        ("rollwise.training.loop.evaluate", 1, []),
+        ("rollwise.training.loop.learn", 2, []),
+        ("rollwise.training.loop.learn", 2, ["--resume"]),
+        ("rollwise.training.loop.save_checkpoint", 1, []),
+        ("rollwise.training.loop.save_checkpoint", 2, []),
+        ("rollwise.commands.train.write_report", 1, []),
+    ],
+    ids=["evaluation", "step 2", "step 2, resume", "first save", "second save", "report"],
+)
+def test_one_command_begins_resumes_and_says_that_all_is_done(
+    tmp_path, train, whole, state_of, monkeypatch, capsys, function, call, how
+):
+    """Wherever it is killed; a script that repeats it needs nothing else."""
+    folder, settings = tmp_path / "run", {"checkpoint__every": "2", "evaluation__every": "2"}
+    kill_in(monkeypatch, function, call)
+    with pytest.raises(Killed):
+        train(folder, **settings)
+    if "checkpoint" in function:  # as SIGKILL leaves it
+        (folder / "checkpoints" / ".step-000002.partial" / "model").mkdir(parents=True)
+    (folder / ".lock").write_text("process 1")
+    assert train(folder, *how, **settings) == 0
+    assert state_of(folder) == state_of(whole)
+    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+    assert not list(folder.rglob(".*"))
+    before = (folder / "summary.json").stat().st_mtime_ns
+    capsys.readouterr()
+    assert train(folder, *how, **settings) == 0
+    assert f"the run in {folder} is done" in "".join(capsys.readouterr().out.split("\n"))
+    assert (folder / "summary.json").stat().st_mtime_ns == before
+
+
+def test_a_summary_is_of_the_run_as_it_is(tmp_path, train, monkeypatch):
+    """A run that is continued has none until its new end."""
+    folder = tmp_path / "run"
+    assert train(folder, steps="1") == 0
+    kill_in(monkeypatch, "rollwise.training.loop.learn", 1)
+    with pytest.raises(Killed):
+        train(folder, steps="2")
+    assert not (folder / "summary.json").exists()
+    assert train(folder, steps="2") == 0
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+@pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
+def test_one_process_at_a_time_writes_to_a_folder(tmp_path, tiny_options, capsys, command):
+    """And a process that is killed locks nobody out."""
+    folder = tmp_path / "run"
+    options = tiny_options(steps="1000")
+    first = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
+    first.wait_for((folder / "config.json").exists)
+    assert main([command, "--output", str(folder), "--seed", "7"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"{folder} is in use by another command (process " in message
+    first.send(signal.SIGKILL)
+    first.end()
+    assert main([command, "--output", str(folder), "--seed", "7"]) == 2  # for another reason
+    message = " ".join(capsys.readouterr().err.split())
+    assert "in use" not in message
+    assert ("cannot change" if command == "train" else "of another command") in message
+
+
+def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, capsys):
+    assert main(["train", "--resume"]) == 2
+    assert "--output" in capsys.readouterr().err
+    assert train(tmp_path / "nowhere", "--resume") == 2
+    assert "there is nothing to resume" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, capsys, metrics_of):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    settings = {"steps": "5", "evaluation__every": "2"}
+
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"path": "running-sums"', '"path": "my"'))
+    assert train(folder, "--resume", **settings) == 2
+    assert "`model.path` cannot change" in " ".join(capsys.readouterr().err.split())
+    (folder / "config.json").write_text(config)
+
+    saved = folder / "checkpoints" / "step-000004" / "run" / "config.json"
+    content = saved.read_bytes()
+    saved.write_bytes(content.replace(b"timeout", b"tiieout"))
+    assert train(folder, "--resume", **settings) == 2
+    assert "run/config.json differ" in " ".join(capsys.readouterr().err.split())
+    saved.write_bytes(content)
+
+    optimizer = folder / "checkpoints" / "step-000004" / "optimizer.safetensors"
+    content = optimizer.read_bytes()
+    optimizer.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert train(folder, "--resume", **settings) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "step-000004 is damaged: optimizer.safetensors" in message
+    optimizer.write_bytes(content)
+
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:3]))
+    assert train(folder, "--resume", **settings) == 0
+    assert metrics_of(folder)[:5] == metrics_of(whole)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["draws"] == sum(line["draws"] for line in metrics_of(folder)[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "was", "given"),
+    [
+        ("engine.temperature", {"engine__temperature": "0.5"}, "1.0", "0.5"),
+        ("exit.type", {"exit__type": "fixed_count"}, "'balanced'", "'fixed_count'"),
+        ("seed", {"seed": "7"}, "0", "7"),
+        ("prompts.type", {"prompts__type": "posterior"}, "'uniform'", "'posterior'"),
+        ("evaluation.samples", {"evaluation__samples": "3"}, "2", "3"),
+    ],
+)
+def test_a_run_keeps_its_settings(whole, train, capsys, state_of, name, changed, was, given):
+    before = state_of(whole)
+    assert train(whole, "--resume", **{"evaluation__every": "2"} | changed) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"`{name}` cannot change" in message
+    assert f"has {was}, given was {given}" in message
+    assert state_of(whole) == before
+
+
+def test_adapters_are_trained_saved_and_resumed(tmp_path, train, state_of):
+    pytest.importorskip("peft")
+    settings = {
+        "model__lora_rank": "4",
+        "learner__learning_rate": "0.01",
+        "evaluation__every": "1",
+    }
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert train(whole, **settings, steps="2") == 0
+    assert train(folder, **settings, steps="1") == 0
+    early = state_of(folder)
+    assert train(folder, "--resume", **settings, steps="2") == 0
+    assert state_of(folder) == state_of(whole)
+    adapters = Path("model/adapter_model.safetensors")
+    assert Path("model/model.safetensors") not in early
+    assert early[adapters] != state_of(folder)[adapters]
+    trained = safetensors.torch.load(early[adapters])
+    assert all("lora_" in name for name in trained)
+    # B begins at 0: what is not 0 was learnt.
+    assert any(value.abs().max() > 0 for name, value in trained.items() if "lora_B" in name)
+
+
+def test_broken_adapters_are_named(tmp_path, train, capsys):
+    pytest.importorskip("peft")
+    folder = tmp_path / "run"
+    assert train(folder, steps="1", model__lora_rank="2") == 0
+    model = folder / "checkpoints" / "step-000001" / "model"
+    (model / "adapter_model.safetensors").write_text("nonsense")
+    (model.parent / "checksums.txt").unlink()  # which would have noticed before
+    assert train(folder, "--resume", model__lora_rank="2") == 2
+    assert f"the adapters in {model} cannot be read" in " ".join(capsys.readouterr().err.split())

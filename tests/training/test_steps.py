@@ -1,0 +1,351 @@
+"""A step of a run taken apart with fakes: sampling, grading, learning, and what is recorded."""
+
+import dataclasses
+import random
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rollwise.config import make_config
+from rollwise.engines import Completion, Engine
+from rollwise.errors import RunError
+from rollwise.grading import Grader
+from rollwise.prompts import Uniform
+from rollwise.records import RunFolder, Trackers
+from rollwise.sampling import GVM, Estimated
+from rollwise.sampling.session import draw_seed
+from rollwise.step import draw_rollouts
+from rollwise.training.loop import draw, evaluate, learn, train
+from rollwise.training.state import Run
+
+TRAINED = [f"train {i}" for i in range(10)]
+
+
+HELDOUT = [f"held out {i}" for i in range(5)]
+
+
+LUCK = {key: (i % 5) / 4 for i, key in enumerate([*TRAINED, *HELDOUT])}
+
+
+def train_step(run, step):
+    return learn(run, draw(run, step))
+
+
+def is_right(key, seed):
+    return random.Random(seed).random() < LUCK[key]
+
+
+class FakeEngine(Engine):
+    """Completes all that is submitted, right or wrong by the draw's seed."""
+
+    def __init__(self):
+        self.submitted, self.under_way, self.weights = [], [], []
+        self.is_right = lambda draw: is_right(draw.key, draw.seed)
+
+    free_slots = None
+
+    def submit(self, draws, prompts):
+        assert all(prompts[draw.key] for draw in draws)
+        self.under_way += draws
+        self.submitted += draws
+
+    def wait(self):
+        done, self.under_way = self.under_way, []
+        return [
+            Completion(d, [d.index, 1], np.zeros(2, np.float32), str(self.is_right(d)), False)
+            for d in done
+        ]
+
+    def cancel(self, draws):
+        return 0
+
+    def load_weights(self, weights):
+        self.weights.append(weights)
+
+
+class FakeGrader(Grader):
+    """Reads the reward from the response, and counts a failure a call."""
+
+    def grade(self, responses, answers):
+        self.failures += 1
+        return np.array([float(response == "True") for response in responses])
+
+
+class FakeLearner:
+    """Notes what it is given; its weights are the number of updates."""
+
+    def __init__(self):
+        self.learnt = []
+
+    def learn(self, examples):
+        self.learnt.append(examples)
+        return {"loss": 0.25}
+
+    def weights(self):
+        return len(self.learnt)
+
+
+class Listening(Uniform):
+    """Notes what it is told."""
+
+    def tell(self, keys, correct, drawn):
+        super().tell(keys, correct, drawn)
+        self.told = dict(zip(keys, zip(correct, drawn, strict=True), strict=True))
+
+
+def make_run(tmp_path, **settings):
+    config = make_config(
+        {
+            "seed": 3,
+            "prompts": {"batch_size": 6},
+            "evaluation": {"samples": 4},
+            "records": {"prompts_per_step": 2},
+            "schedule": {"type": "rounds", "size": 4, "rounds": 2},
+        },
+        settings,
+    )
+    folder = RunFolder(tmp_path / "run")
+    folder.create(config.model_dump(mode="json"))
+    keys = [*TRAINED, *HELDOUT]
+    return Run(
+        config=config,
+        folder=folder,
+        trackers=Trackers(),
+        sampler=Listening(TRAINED, config.prompts.batch_size, config.seed),
+        engine=FakeEngine(),
+        grader=FakeGrader(),
+        learner=FakeLearner(),
+        tokenizer=None,
+        prompts={key: [i] for i, key in enumerate(keys)},
+        answers={key: f"answer to {key}" for key in keys},
+        heldout=HELDOUT,
+        questions={key: f"question of {key}" for key in keys},
+    )
+
+
+def expected_pool(key, step):
+    """Balanced(2, 2) in two rounds of four, one draw at a time."""
+    rewards = [is_right(key, draw_seed(3, step, key, i)) for i in range(8)]
+    first = sum(rewards[:4])
+    return rewards[:4] if first == 2 else rewards
+
+
+def test_a_step_from_prompts_to_weights(tmp_path):
+    run = make_run(tmp_path)
+    asked = Uniform(TRAINED, 6, seed=3).ask()
+    metrics = train_step(run, 5)
+
+    pools = {key: expected_pool(key, 5) for key in asked}
+    assert run.sampler.told == {key: (sum(pool), len(pool)) for key, pool in pools.items()}
+    mixed = {key: pool for key, pool in pools.items() if 0 < sum(pool) < len(pool)}
+    assert 0 < len(mixed) < len(pools)
+    (examples,) = run.learner.learnt
+    assert [example.prompt for example in examples] == [
+        run.prompts[key] for key in mixed for _ in range(4)
+    ]
+    for example in examples:
+        place, pool = example.response[0], mixed[TRAINED[example.prompt[0]]]
+        assert example.advantage == pytest.approx(pool[place] - np.mean(pool))
+    # The engine got the weights that came of it.
+    assert run.engine.weights == [1]
+
+    assert metrics["step"] == 5
+    assert metrics["draws"] == sum(map(len, pools.values()))
+    assert metrics["trained_groups"] == len(mixed)
+    assert metrics["loss"] == 0.25
+    assert metrics["epoch"] == pytest.approx(0.6)
+    assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
+
+
+def test_a_prompt_that_is_not_in_the_data_names_the_sampler(tmp_path):
+    run = make_run(tmp_path)
+    run.sampler = Uniform(["nowhere"], batch_size=1)
+    with pytest.raises(ValueError, match=r"Uniform\.ask returned 'nowhere', which is no prompt"):
+        train_step(run, 1)
+
+
+def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
+    run = make_run(tmp_path, schedule={"type": "streamed"}, exit={"give_up_below": 0.2})
+    run.engine.free_slots = 24
+    run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
+    session = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1).session
+    # Beta(1 + 0, 1 + 6), rounded to a strength of 8 and a mean of 4/32.
+    assert {pool.stopping.prior for pool in session.pools.values()} == {(1.0, 7.0)}
+    assert "futile" in {pool.exit_reason for pool in session.pools.values()}
+    assert session.done
+
+
+def sharing(tmp_path, **allocation):
+    """A run whose draws are shared out beforehand, in one round."""
+    return make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
+
+
+def test_draws_are_shared_out_by_what_is_expected(tmp_path):
+    run = sharing(tmp_path, type="estimated", mean_draws=5, maximum=16)
+    solved = [len(TRAINED) // 2 > i for i in range(len(TRAINED))]
+    run.sampler.tell(TRAINED, correct=[8 * s for s in solved], drawn=[8] * len(TRAINED))
+    batch = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1)
+    expected = run.sampler.expected_pass_rates(list(batch.session.pools))
+    drawn = [len(pool) for pool in batch.session.pools.values()]
+    assert drawn == Estimated(mean_draws=5, maximum=16).counts(expected).tolist()
+    assert sum(drawn) == 30
+    assert len(set(drawn)) > 1
+
+
+def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
+    run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
+    metrics = train_step(run, 1)
+    piloted = run.engine.submitted[:18]
+    assert {draw.index for draw in piloted} == {0, 1, 2}
+    solved = {d.key for d in piloted if run.engine.is_right(d)}
+    main = run.engine.submitted[18:]
+    assert 0 < len(solved) < 6
+    assert {draw.key for draw in main} == solved
+    assert not {draw.seed for draw in piloted} & {draw.seed for draw in main}
+    counts = GVM(mean_draws=4, pilot=3).counts(
+        [
+            sum(run.engine.is_right(d) for d in piloted if d.key == key) / 3
+            for key in dict.fromkeys(d.key for d in piloted)
+        ]
+    )
+    assert sorted(Counter(draw.key for draw in main).values()) == sorted(counts[counts > 0])
+    # The sampler learns of both; the draws of both are counted.
+    assert sum(drawn for _, drawn in run.sampler.told.values()) == len(run.engine.submitted)
+    assert metrics["draws"] == len(run.engine.submitted)
+    assert metrics["prompts"] == len(solved)
+
+
+def test_where_no_pilot_is_solved_nothing_is_learnt(tmp_path):
+    run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
+    run.engine.is_right = lambda draw: False
+    metrics = train_step(run, 1)
+    assert (metrics["draws"], metrics["trained_groups"]) == (18, 0)
+
+
+def test_refilling_keeps_to_the_budget_of_the_step(tmp_path):
+    run = refilling(tmp_path, refills=20)
+    run.recipe = dataclasses.replace(run.recipe, total_draws=30)
+    assert train_step(run, 1)["draws"] <= 30
+
+
+def refilling(tmp_path, **group):
+    """A run in which every other prompt has one right response in four, and the rest none."""
+    settings = {"type": "fixed_count", "samples": 4}
+    run = make_run(tmp_path, exit=settings, group={"zero_variance": "refill", **group})
+    run.engine.is_right = lambda draw: mixed(draw.key) and draw.index == 0
+    return run
+
+
+def mixed(key):
+    return TRAINED.index(key) % 2 == 0
+
+
+def test_prompts_without_signal_are_made_up_for(tmp_path):
+    run = refilling(tmp_path, refills=20)
+    metrics = train_step(run, 1)
+    assert metrics["trained_groups"] == min(6, sum(map(mixed, TRAINED)))
+    [examples] = run.learner.learnt
+    assert len(examples) == 4 * metrics["trained_groups"]
+    # The sampler is told of all that were drawn, those without signal included, each once.
+    assert len(run.sampler.told) == metrics["prompts"] >= 6
+    assert all(drawn == 4 for _, drawn in run.sampler.told.values())
+
+
+def test_refilling_ends_and_says_so(tmp_path, caplog):
+    run = refilling(tmp_path, refills=1)
+    asked = []
+    ask = run.sampler.ask
+    run.sampler.ask = lambda *a, **k: asked.append(ask(*a, **k)) or asked[-1]
+    metrics = train_step(run, 1)
+    first, second = asked
+    assert len(second) == 6 - sum(map(mixed, first))
+    assert not set(first) & set(second)
+    missing = 6 - metrics["trained_groups"]
+    if missing:
+        assert f"step 1: {missing} groups are missing" in caplog.text
+
+
+def test_refilling_ends_where_no_prompt_is_left(tmp_path, caplog):
+    run = refilling(tmp_path, refills=1000)
+    run.engine.is_right = lambda draw: False
+    metrics = train_step(run, 1)
+    assert metrics["prompts"] == len(TRAINED)
+    assert metrics["trained_groups"] == 0
+    assert "step 1: 6 groups are missing" in caplog.text
+
+
+class FailingGrader(FakeGrader):
+    """Counts a failure a response."""
+
+    def grade(self, responses, answers):
+        self.failures += len(responses)
+        return np.zeros(len(responses))
+
+
+def test_a_step_of_which_all_failed_stops_the_run_unless_told_otherwise(tmp_path):
+    run = make_run(tmp_path)
+    run.grader = FailingGrader()
+    with pytest.raises(RunError, match=r"grader failed on all 48 responses of step 1.*stop_if_all"):
+        train_step(run, 1)
+    assert not run.learner.learnt
+    (tmp_path / "on").mkdir()
+    going_on = make_run(tmp_path / "on", grading={"stop_if_all_fail": False})
+    going_on.grader = FailingGrader()
+    assert train_step(going_on, 1)["grader_failures"] == 48
+
+
+def test_the_first_prompts_of_a_step_are_recorded_whole(tmp_path):
+    run = make_run(tmp_path)
+    train_step(run, 1)
+    train_step(run, 2)
+    run.folder.flush_samples()
+    rows = run.folder.read_samples()
+    asked = Uniform(TRAINED, 6, seed=3)
+    expected = {(step, key) for step in (1, 2) for key in asked.ask()[:2]}
+    assert {(row["step"], row["key"]) for row in rows} == expected
+    for step, key in expected:
+        own = [row for row in rows if (row["step"], row["key"]) == (step, key)]
+        assert [row["reward"] for row in own] == expected_pool(key, step)
+        assert {(row["question"], row["answer"]) for row in own} == {
+            (f"question of {key}", f"answer to {key}")
+        }
+
+
+def test_every_draw_of_a_run_has_random_numbers_of_its_own(tmp_path):
+    run = make_run(tmp_path)
+    evaluate(run)
+    for step in range(1, 6):
+        train_step(run, step)
+    seeds = [draw.seed for draw in run.engine.submitted]
+    assert len(set(seeds)) == len(seeds) > 150
+
+
+def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):
+    run = make_run(tmp_path)
+    first, second = evaluate(run), evaluate(run)
+    assert first == second
+    rights = [[is_right(key, draw_seed(3, 0, key, i)) for i in range(4)] for key in HELDOUT]
+    assert first.avg_at_k.value == pytest.approx(np.mean(rights))
+    assert first.pass_at_k.value == pytest.approx(np.mean(np.any(rights, axis=1)))
+    assert first.k == 4
+
+
+def test_the_engine_sleeps_while_the_learner_learns(tmp_path):
+    run = make_run(tmp_path, steps=2, backend={"type": "tinker"})
+    done, engine, learner = [], run.engine, run.learner
+    engine.sleep = lambda: done.append("sleep")
+    learner.save, learner.updates = lambda folder: None, 0
+    run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
+
+    def noting(name, function):
+        return lambda *given: (done.append(name), function(*given))[1]
+
+    learner.learn = noting("learn", learner.learn)
+    engine.submit = noting("draw", engine.submit)
+    engine.load_weights = noting("load", engine.load_weights)
+    assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
+    places = [i for i, what in enumerate(done) if what == "learn"]
+    assert [done[i - 1 : i + 2] for i in places] == [["sleep", "learn", "load"]] * 2
+    assert done.count("sleep") == 2
