@@ -21,10 +21,10 @@ torch=$(grep '^torch==' constraints.txt)
 
 install() { # into a new environment: what, with which extras
     "$python" -m venv "$1"
-    [[ $2 == core ]] || "$1/bin/pip" install -q "$torch"
+    [[ $2 == core ]] || "$1/bin/pip" install -q --no-compile "$torch"
     local needs="[$2]" began=$SECONDS
     [[ $2 == core ]] && needs=""
-    "$1/bin/pip" install -q "$wheel$needs"
+    "$1/bin/pip" install -q --no-compile "$wheel$needs"
     echo "rollwise$needs: $(du -h "$wheel" | cut -f1)B, installed in $((SECONDS - began)) s without torch," \
         "$(du -sh "$1" | cut -f1)B with everything"
     "$1/bin/pip" list --format freeze --exclude pip --exclude setuptools | paste -sd' ' | fold -sw 120
@@ -61,7 +61,8 @@ PLUGIN
         grep -q 'mine:Enough' plugin/config.json
         "$rollwise" evaluate --model.path run --output evaluation --samples 2 "${tiny[@]}" --benchmarks running-sums
         "$rollwise" report run
-        "$rollwise" doctor
+        "$rollwise" doctor | tee doctor.txt
+        test -e "$(grep -A1 'docs/ and examples/' doctor.txt | tail -1 | xargs)/docs/settings.md"
         test -s run/report.html && test -s evaluation/report.html
     ) >"$work/shown" 2>&1 || { cat "$work/shown" && return 1; }
 }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,8 @@ def test_what_works_here_fits_the_terminal(capsys, installed):
     assert max(map(len, shown.splitlines())) <= 80
     assert "ok  built-in model and learner" in shown
     assert "pip install 'rollwise[vllm]'" in shown
+    folder = Path(re.search("docs/ and examples/ are in\n  (.*)\n", shown)[1])
+    assert (folder / "docs/settings.md").exists() and (folder / "examples/loop.py").exists()
 
 
 def test_it_loads_no_framework():

@@ -219,7 +219,8 @@ def as_text(about: Mapping[str, Any], found: Iterable[Check]) -> str:
     lines = [
         f"rollwise {about['rollwise']}, Python {about['python']}, {about['system']}, "
         f"{about['cores']} cores, {gpus if about['gpus'] else 'no NVIDIA GPU'}",
-        f"docs/ and examples/ are in {about['pages']}",
+        "docs/ and examples/ are in",
+        f"  {about['pages']}",
     ]
     part, indent = "", " " * 34
     for check in found:
