@@ -29,6 +29,7 @@ from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
 from rollwise.files import write_text
 from rollwise.records import RunFolder
+from rollwise.records.final import refuse_damage, seal
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
@@ -85,6 +86,7 @@ def compare(
     say(console, words)
     _write(path, comparison)
     write_markdown(path / "comparison.md", tables, words)
+    seal(RunFolder(path))
     report = write_comparison_report(
         path,
         comparison,
@@ -226,6 +228,7 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
     """
     curves: dict[str, dict[int, Curve]] = {}
     for folder in map(Path, folders):
+        refuse_damage(RunFolder(folder))
         found: list[tuple[Path, Curve | None]] = [(folder, None)]
         if (folder / RECORDS).exists():
             found = [(folder / run, curve) for run, curve in Records(folder).trained()]

@@ -16,6 +16,7 @@ from rollwise.commands.tables import methods_in_words, say, show, write_csv, wri
 from rollwise.config import CompareConfig, make_config
 from rollwise.files import write_text
 from rollwise.records import RunFolder
+from rollwise.records.final import seal
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_simulation_report
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
@@ -43,6 +44,7 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     write_settings(RunFolder(path), config)
     write_markdown(path / "comparison.md", tables, words, [described])
     _write_figures(path, methods, baseline)
+    seal(RunFolder(path))
     report = write_simulation_report(
         path,
         {name: method.means for name, method in methods.items()},

@@ -1,6 +1,7 @@
 """Train the runs of a comparison that are missing, each in a process of its own."""
 
 import ctypes
+import hashlib
 import json
 import logging
 import multiprocessing
@@ -106,12 +107,14 @@ class Records:
             whole = isinstance(line["run"], str) and isinstance(line["settings"], dict)
             curve = Curve.from_json(line["curve"])
             whole = whole and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
+            whole = whole and line.get("checksum", _checksum(line)) == _checksum(line)
         except (KeyError, TypeError, ValueError, AttributeError):
             whole = False
         if not whole:
             raise RunError(
                 f"{self._file}, line {number}, is broken: it should have the `run`, `settings` and "
-                "`curve` of a run that is done; remove the line to train that run again"
+                "`curve` of a run that is done, as they were written; remove the line to train "
+                "that run again"
             )
 
     def trained(self) -> Iterator[tuple[str, Curve]]:
@@ -124,9 +127,15 @@ class Records:
         """Record a run that is done."""
         curve = Curve.of_metrics(RunFolder(self.path / run.name).read_metrics())
         line = {"run": run.name, "settings": run.settings, "curve": curve.as_json()}
-        self._lines[run.name] = line
+        self._lines[run.name] = line | {"checksum": _checksum(line)}
         text = "".join(json.dumps(self._lines[name]) + "\n" for name in sorted(self._lines))
         write_text(self._file, text)
+
+
+def _checksum(line: Mapping[str, Any]) -> str:
+    """Compute the SHA-256 of a run's settings and curve, as they read in JSON."""
+    parts = json.dumps([line[name] for name in ("run", "settings", "curve")], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:

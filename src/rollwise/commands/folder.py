@@ -9,6 +9,7 @@ from rich.console import Console
 from rollwise.config import CommandConfig, is_recorded_by
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
+from rollwise.records.final import unseal
 from rollwise.signals import Terminated
 
 
@@ -36,7 +37,12 @@ def recorded_settings(kind: type[CommandConfig], path: Path, resume: bool) -> di
 
 
 def write_settings(folder: RunFolder, config: CommandConfig) -> None:
-    """Write the settings, unless the folder already has them."""
+    """Write the settings, unless the folder already has them.
+
+    Raises:
+        RunError: What was final in the folder is damaged.
+    """
+    unseal(folder)
     settings = config.model_dump(mode="json")
     if not folder.has_config or folder.read_config() != settings:
         folder.write_config(settings)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import RunError
-from rollwise.files import LOCK, write_text
+from rollwise.files import CHECKSUMS, LOCK, write_text
 from rollwise.records.metrics import (
     Row,
     changed_steps,
@@ -64,8 +64,7 @@ class RunFolder:
 
     It holds `config.json` (settings and versions), `metrics.jsonl` (one line for each step; step 0
     is the evaluation before training), `samples/` (responses to some prompts),
-    `visits/` (a row for each prompt of each step), `summary.json`, `checkpoints/` and
-    `report.html`.
+    `visits/` (a row for each prompt of each step), `summary.json`, `checkpoints/`, `report.html`.
 
     Args:
         path: The folder.
@@ -218,8 +217,7 @@ class RunFolder:
         Raises:
             RunError: It could not be written.
         """
-        short = question[:QUESTION_CHARACTERS]
-        self._visits.keep([{"step": step, **row, "question": short}])
+        self._visits.keep([{"step": step, **row, "question": question[:QUESTION_CHARACTERS]}])
 
     def flush_samples(self) -> None:
         """Write the rows of `samples/` and `visits/` that are in memory.
@@ -261,6 +259,12 @@ class RunFolder:
             RunError: A file is broken.
         """
         return self._visits.read() if self._visits.paths else None
+
+    @property
+    def missing_parts(self) -> list[str]:
+        """The files of `samples/` and `visits/` that there must have been."""
+        kinds = self._samples, self._visits
+        return [f"{kind.folder.name}/{name}" for kind in kinds for name in kind.missing]
 
     @property
     def records(self) -> list[Path]:
@@ -326,7 +330,8 @@ class RunFolder:
         return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
 
     def remove_summary(self) -> None:
-        """Remove `summary.json`, because the run is continued."""
+        """Remove `summary.json` and `checksums.txt`, because the run is continued."""
+        (self.path / CHECKSUMS).unlink(missing_ok=True)
         (self.path / "summary.json").unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:

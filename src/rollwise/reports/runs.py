@@ -10,7 +10,7 @@ from rollwise.files import is_locked
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import Chart
 from rollwise.reports.facts import differing, method
-from rollwise.reports.findings import findings
+from rollwise.reports.findings import findings_of
 from rollwise.reports.page import link_to, write_page
 from rollwise.reports.report import UNFIT, write_report
 from rollwise.reports.run_charts import RunCharts
@@ -112,7 +112,7 @@ def _read(name: str, path: Path, page: Path, points: int) -> _Run:
     cells = {
         "run": run_link(name, path, page),
         "state": "ended" if folder.read_summary() is not None else goes_on,
-        "warnings": str(len(findings(lines, config))),
+        "warnings": str(len(findings_of(folder))),
         "held-out before": accuracies[0],
         "after": accuracies[-1],
         "best": max(accuracies),
