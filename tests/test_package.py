@@ -1,6 +1,8 @@
 """The package from outside: light to import, its names, its commands, its example."""
 
+import errno
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -229,3 +231,22 @@ def test_the_example_can_be_called(root, capsys, monkeypatch):
 def test_what_is_cited_is_this_version(root):
     cited = re.search(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited[1] == version("rollwise")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "free space where the output goes"),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "allow more open files"),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "there is not enough memory"),
+        (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
+    ],
+)
+def test_what_the_system_lacks_is_said_in_a_line(monkeypatch, capsys, error, said):
+    def lacks(arguments):
+        raise error
+
+    monkeypatch.setattr("rollwise.cli._run", lacks)
+    assert main(["doctor"]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and shown.count("\n") == 1

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import errno
 import logging
 import os
 import sys
@@ -38,6 +39,13 @@ from rollwise.errors import (
 from rollwise.files import locked
 from rollwise.signals import Terminated, terminated_by_signals
 
+SHORT = {
+    errno.ENOSPC: "free space where the output goes; what was saved is kept",
+    errno.EMFILE: "allow more open files (`ulimit -n 1024`)",
+    errno.ENFILE: "the system has too many open files",
+}
+"""What a system runs out of, by the number of the error, and what to do."""
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it; after another signal, 128 and its number."""
 
@@ -57,7 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("rollwise: stopped", file=sys.stderr)
             return INTERRUPTED
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, OSError, ImportError) as error:
+            if isinstance(error, OSError) and error.errno in SHORT:
+                print(f"rollwise: {one_line(error)}: {SHORT[error.errno]}", file=sys.stderr)
+                return RollwiseError.exit_code
             if not is_out_of_memory(error):
                 raise
             print(

@@ -1,5 +1,6 @@
 """Errors that a user can act on."""
 
+import errno
 import re
 import textwrap
 
@@ -55,9 +56,11 @@ def half_of_a_pair(text: str) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether memory, of this machine or of a device, was not enough; torch has two ways."""
+    """Say whether memory, of this machine or of a device, was not enough, however it is said."""
     of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
-    return isinstance(error, MemoryError) or of_torch
+    of_system = getattr(error, "errno", None) == errno.ENOMEM
+    of_loader = isinstance(error, ImportError) and "failed to map segment" in str(error)
+    return isinstance(error, MemoryError) or of_torch or of_system or of_loader
 
 
 def one_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,11 +57,16 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def write_checksums(folder: Path) -> None:
-    """Write `checksums.txt` into a folder: the SHA-256 of each file in it."""
-    sums = _checksums(sorted(path for path in folder.rglob("*") if path.is_file()))
-    lines = [f"{found}  {path.relative_to(folder).as_posix()}\n" for path, found in sums.items()]
-    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+def write_checksums(folder: Path, patterns: Sequence[str] = ("**/*",)) -> None:
+    """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some.
+
+    Raises:
+        RunError: The system refused to write.
+    """
+    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    sums = _checksums(sorted(found))
+    lines = [f"{known}  {path.relative_to(folder).as_posix()}\n" for path, known in sums.items()]
+    write_text(folder / CHECKSUMS, "".join(lines))
 
 
 def damaged_files(folder: Path, within: str = "") -> list[str] | None:

@@ -78,13 +78,16 @@ def calling(plugin: object, method: str) -> Iterator[None]:
     except Exception as error:
         if type(plugin).__module__.partition(".")[0] == "rollwise":
             raise
-        place = _place(plugin, method)
-        for frame in traceback.extract_tb(error.__traceback__):
-            if place and frame.filename == place[0]:
-                place = frame.filename, frame.lineno or 0
-        raise PluginError(
-            f"{_described(plugin, method, place)} raised {one_line(error)}"
-        ) from error
+        raise PluginError(what_failed(plugin, method, error)) from error
+
+
+def what_failed(plugin: object, method: str, error: Exception) -> str:
+    """Say that a plug-in's method raised an error, with `module:Class` and the line."""
+    place = _place(plugin, method)
+    for frame in traceback.extract_tb(error.__traceback__):
+        if place and frame.filename == place[0]:
+            place = frame.filename, frame.lineno or 0
+    return f"{_described(plugin, method, place)} raised {one_line(error)}"
 
 
 def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:

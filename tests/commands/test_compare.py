@@ -167,6 +167,7 @@ CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0],
         ('{"run": "a", "settings": {}, "curve": {"accuracy": [1]}}\n', "line 1, is broken"),
         (f'{{"run": 3, "settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
         (f'{{"settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
+        (f'{{"run": "a", "settings": {{}}, "checksum": "0", {CURVE}}}\n', "line 1, is broken"),
     ],
 )
 def test_records_that_cannot_be_compared_are_named(tmp_path, say, lines, said):
@@ -194,6 +195,11 @@ def test_runs_that_exist_are_compared(done, tmp_path, say):
     code, shown = say("compare", tmp_path / "recorded", "--folders", str(done))
     assert code == 0
     assert rows_of(tmp_path / "recorded") == rows_of(tmp_path / "out")
+    shutil.copytree(done, tmp_path / "cut")
+    lines = (done / "curves.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "cut/curves.jsonl").write_text("".join(lines[1:]))
+    code, shown = say("compare", tmp_path / "of less", "--folders", str(tmp_path / "cut"))
+    assert code == 2 and "curves.jsonl is missing, or is not what was written" in shown
     code, shown = say("compare", tmp_path / "twice", "--folders", ",".join(folders[:1] * 2))
     assert code == 2
     assert "another run of `GRPO` with seed 0" in shown
@@ -259,6 +265,7 @@ def test_settings_that_are_refused(given, message):
     [
         ({"exit": {"type": "fixed_cout"}}, "method `a`: `exit.type`: should be one of"),
         ({"choose": {"learner.rate": [1]}}, "method `a`: there is no setting `learner.rate`"),
+        ({"choose": {"seed": []}}, "`choose`: `seed` has no values to choose from"),
     ],
 )
 def test_a_bad_method_is_named_before_anything_runs(tmp_path, say, method, message):

@@ -1,11 +1,14 @@
 """`rollwise evaluate` and `prepare`, killed and resumed: the files are those of one run."""
 
+import shutil
 import signal
 import sys
 
 import pyarrow.parquet as pq
 import pytest
 from forked import Command
+
+from rollwise.commands import responses
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
 FIRST_LAST = {
@@ -88,6 +91,43 @@ def test_a_flipped_bit_in_a_reward_is_noticed(tmp_path, say, command):
     code, shown = say(command, folder, *TINY)
     assert code == 2
     assert "part-00001.parquet" in shown.replace(" ", "")
-    assert "remove it to have them drawn again" in shown
+    assert "remove it to have it made again" in shown
+    (folder / "checksums.txt").unlink()  # as if it had been stopped before its end
+    code, shown = say(command, folder, *TINY)
+    assert code == 2 and "remove it to have them drawn again" in shown
     portion.unlink()
     assert say(command, folder, *TINY)[0] == 0
+
+
+@pytest.mark.parametrize("command", FIRST_LAST)
+def test_a_portion_of_other_problems_is_noticed(tmp_path, kill_after, say, command):
+    folder = tmp_path / "run"
+    kill_after(2)
+    with pytest.raises(kill_after.error):
+        say(command, folder, *TINY)
+    second = folder / FIRST_LAST[command][0]
+    first = second.with_name("part-00000.parquet")
+    first.write_bytes(second.read_bytes())
+    code, shown = say(command, folder, *TINY)
+    assert code == 2 and f"{first} is of other problems" in shown
+
+
+@pytest.mark.parametrize("command", FIRST_LAST)
+def test_a_folder_that_is_removed_meanwhile_is_an_error(tmp_path, monkeypatch, say, command):
+    folder, write = tmp_path / "run", responses._write
+
+    def remove_then_write(path, *content):
+        if path.name == "part-00001.parquet":
+            shutil.rmtree(folder)
+        write(path, *content)
+
+    monkeypatch.setattr(responses, "_write", remove_then_write)
+    code, shown = say(command, folder, *TINY)
+    assert code == 2 and "part-00000.parquet was removed while the command ran" in shown
+
+
+def test_an_evaluation_that_is_not_whole_is_not_compared_with(tmp_path, say):
+    assert say("evaluate", tmp_path / "before", *TINY)[0] == 0
+    (tmp_path / "before" / FIRST_LAST["evaluate"][0]).unlink()
+    code, shown = say("evaluate", tmp_path / "run", *TINY, "--baseline", tmp_path / "before")
+    assert code == 2 and "part-00001.parquet is missing" in shown

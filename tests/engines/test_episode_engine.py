@@ -133,6 +133,32 @@ def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(cap
     assert "an episode of 'a' could not be closed: ZeroDivisionError" in caplog.text
 
 
+def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
+    class Failing:
+        def step(self, reply):
+            return {}["missing"]
+
+    class Begins(Playing):
+        def begin(self, opening):
+            return Failing()
+
+    engine = EpisodeEngine(Talking(), Begins(None), PROBLEMS, encode)
+    engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
+    assert len(engine.wait()) == 3
+    line = Failing.step.__code__.co_firstlineno + 1
+    [record] = caplog.records
+    assert f"Failing: `step` ({__file__}, line {line}) raised KeyError" in record.getMessage()
+
+
+def test_an_environment_must_begin_an_object_with_a_step():
+    class Beginning(Playing):
+        def begin(self, opening):
+            return None
+
+    with pytest.raises(PluginError, match=r"Beginning: `begin` .* an object with `step`, got None"):
+        play(Beginning(None))
+
+
 def test_a_message_without_text_has_failed():
     outcome = play(says(Turn([{"role": "tool", "content": None}])))
     assert (outcome.end, outcome.reward) == ("failed", 0.0)

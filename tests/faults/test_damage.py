@@ -34,7 +34,8 @@ def stopped(tmp_path_factory, wanted):
     def of(name):
         if name not in found:
             trial = copy_of(wanted(name)[2], tmp_path_factory.mktemp(f"stopped-{name}"))
-            for last in ("summary.json", "prepared.parquet", "comparison.json"):
+            lasts = ("checksums.txt", "summary.json", "prepared.parquet", "comparison.json")
+            for last in lasts:
                 (trial.folder / last).unlink(missing_ok=True)
             for newest in sorted((trial.folder / "checkpoints").glob("step-*"))[-1:]:
                 shutil.rmtree(newest)

@@ -135,7 +135,7 @@ def _content(path: Path):
 def _parsed(path: Path):
     if path.name in ("metrics.jsonl", "curves.jsonl"):
         return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
-    if path.name == "summary.json":
+    if path.name in ("summary.json", "config.json"):
         return _without_times(json.loads(path.read_text()))
     if path.parent.name in ("samples", "visits"):
         return pq.read_table(path).to_pylist()
@@ -147,7 +147,9 @@ def _parsed(path: Path):
 def _without_times(value):
     if isinstance(value, dict):
         return {
-            k: _without_times(v) for k, v in value.items() if k != "elapsed" and "seconds" not in k
+            k: _without_times(v)
+            for k, v in value.items()
+            if k not in ("elapsed", "started") and "seconds" not in k
         }
     return [_without_times(part) for part in value] if isinstance(value, list) else value
 

@@ -10,7 +10,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.config import BUILT_IN, ModelSettings
-from rollwise.errors import ModelError
+from rollwise.errors import DataError, ModelError
 from rollwise.models.loading import (
     MergedWeights,
     load_model,
@@ -18,6 +18,7 @@ from rollwise.models.loading import (
     model_path,
     pick_device,
 )
+from rollwise.models.saved import find_model
 
 
 @pytest.fixture(scope="module")
@@ -271,3 +272,11 @@ def test_a_model_without_all_tokens_of_its_tokenizer_is_refused(copy):
     model.resize_token_embeddings(9)
     model.save_pretrained(copy)
     assert f"{copy} has 9 tokens, fewer than the 17 of its tokenizer" in refusal(copy)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "y" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused(name):
+    with pytest.raises(DataError, match=r"a name of|a NUL"):
+        find_model(name)
+    with pytest.raises(DataError, match=r"a name of|a NUL"):
+        load_model(ModelSettings(path=name))

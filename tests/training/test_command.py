@@ -36,6 +36,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
         "config.json",
         "metrics.jsonl",
         "summary.json",
+        "checksums.txt",
         "samples",
         "visits",
         "checkpoints",

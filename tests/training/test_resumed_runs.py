@@ -13,6 +13,7 @@ from forked import Command
 
 from rollwise.cli import main
 from rollwise.records import RunFolder
+from rollwise.reports import write_report
 from rollwise.training.learner import Learner
 
 
@@ -252,6 +253,26 @@ def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, 
     assert train(tmp_path / "nowhere", "--resume") == 2
     assert "there is nothing to resume" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("damaged", ["metrics.jsonl", "samples", "visits"])
+def test_records_of_a_run_that_is_done_are_checked(tmp_path, train, whole, capsys, caplog, damaged):
+    """Where the command is repeated, and in the report; a run that goes on from there says so."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    file = folder / damaged
+    if file.is_dir():
+        [file] = file.iterdir()
+        file.unlink()
+    else:
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+    said = f"{file.relative_to(folder)} is missing, or is not what was written"
+    assert train(folder, evaluation__every="2") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"warning: Records are damaged (from the beginning). {said}" in shown
+    assert said in write_report(folder).read_text()
+    assert train(folder, steps="5", evaluation__every="2") == 0
+    assert said in caplog.text
 
 
 def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, capsys, metrics_of):

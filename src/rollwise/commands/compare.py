@@ -34,6 +34,7 @@ from rollwise.commands.show import (
 from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
 from rollwise.records import RunFolder
+from rollwise.records.final import refuse_damage, seal
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
@@ -191,6 +192,7 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
     """
     curves: dict[str, dict[int, Curve]] = {}
     for folder in map(Path, folders):
+        refuse_damage(RunFolder(folder))
         found: list[tuple[Path, Curve | None]] = [(folder, None)]
         if (folder / RECORDS).exists():
             found = [(folder / run, curve) for run, curve in Records(folder).trained()]
@@ -229,6 +231,7 @@ def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Co
     write_json(path / "comparison.json", content)
     _write_runs(path / "runs.csv", comparison)
     write_markdown(path / "comparison.md", tables, words)
+    seal(RunFolder(path))
     repeats = command("compare", CompareConfig, config.model_dump(mode="json"))
     configs = _configs(config, comparison)
     report = write_comparison_report(path, comparison, words, tables, configs, repeats)

@@ -19,6 +19,8 @@ from rollwise.commands.show import (
     write_markdown,
 )
 from rollwise.config import CompareConfig, make_config
+from rollwise.records import RunFolder
+from rollwise.records.final import seal
 from rollwise.reports.facts import command
 from rollwise.reports.methods import write_simulation_report
 from rollwise.simulate.recorded import RecordedPrompt, read_recorded
@@ -47,6 +49,7 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     write_json(path / "comparison.json", _figures(methods, baseline))
     write_markdown(path / "comparison.md", tables, words, [described])
     _write_replays(path / "replays.csv", methods)
+    seal(RunFolder(path))
     report = write_simulation_report(
         path,
         {name: method.means for name, method in methods.items()},

@@ -1,6 +1,7 @@
 """Train the runs of a comparison that are missing, each in a process of its own."""
 
 import ctypes
+import hashlib
 import json
 import logging
 import multiprocessing
@@ -85,8 +86,8 @@ class Records:
                 if not _is_whole(line):
                     raise RunError(
                         f"{self._file}, line {number}, is broken: it should have the `run`, "
-                        "`settings` and `curve` of a run that is done; remove the line to train "
-                        "that run again"
+                        "`settings` and `curve` of a run that is done, as they were written; "
+                        "remove the line to train that run again"
                     )
                 self._lines[line["run"]] = line
 
@@ -114,7 +115,7 @@ class Records:
         """Record a run that is done."""
         curve = Curve.of_metrics(RunFolder(self.path / run.name).read_metrics())
         line = {"run": run.name, "settings": run.settings, "curve": curve.as_json()}
-        self._lines[run.name] = line
+        self._lines[run.name] = line | {"checksum": _checksum(line)}
         text = "".join(json.dumps(self._lines[name]) + "\n" for name in sorted(self._lines))
         write_text(self._file, text)
 
@@ -125,7 +126,14 @@ def _is_whole(line: Mapping[str, Any]) -> bool:
         named = isinstance(line["run"], str) and isinstance(line["settings"], dict)
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
-    return named and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
+    whole = named and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
+    return whole and line.get("checksum", _checksum(line)) == _checksum(line)
+
+
+def _checksum(line: Mapping[str, Any]) -> str:
+    """Compute the SHA-256 of a run's settings and curve, as they read in JSON."""
+    parts = json.dumps([line[name] for name in ("run", "settings", "curve")], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:

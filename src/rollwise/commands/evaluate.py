@@ -24,6 +24,7 @@ from rollwise.config import EvaluateConfig, GradingSection, make_settings
 from rollwise.errors import DataError, EngineError, RunError
 from rollwise.models.building import Parts, build
 from rollwise.records import RunFolder
+from rollwise.records.final import refuse_damage, seal
 from rollwise.reports.evaluation import Answered, write_evaluation_report
 from rollwise.statistics import (
     ProblemResult,
@@ -66,7 +67,9 @@ def evaluate(
         if not found:
             raise EngineError(f"{name}: the engine lost all draws; the log says why")
     summary = as_json(_summarise(config, responses, results, baseline))
-    RunFolder(path).write_summary(summary)
+    folder = RunFolder(path)
+    folder.write_summary(summary)
+    seal(folder)
     tables = list(evaluation_tables(summary))
     show(console, tables)
     answered = _answered(problems, responses, results, baseline)
@@ -124,11 +127,13 @@ def _read_evaluation(path: Path) -> Results:
     Raises:
         RunError: There is no evaluation in the folder, or it is not finished.
     """
-    recorded = RunFolder(path).read_config()
+    folder = RunFolder(path)
+    refuse_damage(folder)
+    recorded = folder.read_config()
     if not recorded.keys() <= EvaluateConfig.model_fields.keys():
         raise RunError(f"`baseline`: {path} is the folder of another command, not an evaluation")
     config = make_settings(EvaluateConfig, recorded)
-    if not (path / "summary.json").exists():
+    if folder.read_summary() is None:
         raise RunError(f"`baseline`: the evaluation in {path} is not finished")
     return {
         benchmark.name: results_of(

@@ -10,6 +10,7 @@ from rich.console import Console
 from rollwise.config import CommandConfig, EvaluateConfig, PrepareConfig, make_settings
 from rollwise.errors import RunError
 from rollwise.records import RunFolder, refuse_changes
+from rollwise.records.final import unseal
 from rollwise.signals import Terminated
 
 Config = TypeVar("Config", bound=CommandConfig)
@@ -60,8 +61,13 @@ def settle(
 
 
 def write_settings(path: Path, config: CommandConfig) -> None:
-    """Write the settings, unless the folder already has them."""
+    """Write the settings, unless the folder already has them.
+
+    Raises:
+        RunError: What was final in the folder is damaged.
+    """
     folder, settings = RunFolder(path), config.model_dump(mode="json")
+    unseal(folder)
     if not folder.has_config or folder.read_config() != settings:
         folder.write_config(settings)
 

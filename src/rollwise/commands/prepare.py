@@ -23,6 +23,7 @@ from rollwise.config.drawing import RANGES
 from rollwise.errors import DataError
 from rollwise.models.building import Parts, build
 from rollwise.records import Row, RunFolder
+from rollwise.records.final import seal
 from rollwise.reports import write_data_card
 from rollwise.statistics import as_json, binomial_intervals, mean_over_problems
 from rollwise.tasks import (
@@ -74,6 +75,7 @@ def prepare(
     RunFolder(path).write_summary(summary)
     card = write_data_card(path, summary, config.model_dump(mode="json"))
     _write_chosen(path / "prepared.parquet", config, problems, rates, chosen)
+    seal(RunFolder(path))
     console.print(
         f"{summary['chosen']:,} of {summary['read']:,} problems: {path / 'prepared.parquet'}\n"
         f"data card: {card}",

@@ -124,14 +124,25 @@ def draw_responses(
         on_portion: Called after each portion with its number of problems.
 
     Raises:
-        RunError: A portion cannot be written, or is broken.
+        RunError: A portion cannot be written, is broken, or is of other problems; or one was
+            removed meanwhile.
     """
     size = parts.config.portion
-    for number, start in enumerate(range(0, len(problems), size)):
-        portion, path = problems[start : start + size], folder / f"part-{number:05d}.parquet"
+    portions = [problems[start : start + size] for start in range(0, len(problems), size)]
+    paths = [folder / f"part-{number:05d}.parquet" for number in range(len(portions))]
+    for path, portion in zip(paths, portions, strict=True):
         if not path.exists():
             _write(path, *_draw(portion, parts))
+        elif not {row["key"] for row in _read(path, ["key"]).to_pylist()} <= {
+            problem.key for problem in portion
+        }:
+            raise RunError(f"{path} is of other problems; remove it to have them drawn again")
         on_portion(len(portion))
+    if removed := [path.name for path in paths if not path.exists()]:
+        raise RunError(
+            f"{folder}: {', '.join(removed)} was removed while the command ran; remove what is "
+            "left, and repeat the command"
+        )
 
 
 def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Responses:
@@ -142,18 +153,24 @@ def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Respo
     """
     found = Responses()
     for path in sorted(folder.glob("part-*.parquet")):
-        try:
-            table = pq.read_table(path, columns=list(columns), page_checksum_verification=True)
-        except (OSError, pa.ArrowException) as error:
-            raise RunError(
-                f"cannot read the responses in {path}: {error}; remove it to have them drawn again"
-            ) from None
+        table = _read(path, columns)
         for row in table.to_pylist():
             found.rows.setdefault(row["key"], []).append(row)
         noted = table.schema.metadata or {}
         for name in COUNTED:
             found.counts[name] += int(noted.get(name.encode(), 0))
     return found
+
+
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+    try:
+        table = pq.read_table(path, columns=list(columns), page_checksum_verification=True)
+        table.validate(full=True)  # else text that is no UTF-8 is found where it is used
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise RunError(
+            f"cannot read the responses in {path}: {error}; remove it to have them drawn again"
+        ) from None
+    return table
 
 
 def _draw(

@@ -14,8 +14,9 @@ from rollwise.errors import PolicyError
 from rollwise.files import damaged_files
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
+from rollwise.records.final import seal
 from rollwise.reports import LiveReport, write_report
-from rollwise.reports.findings import findings
+from rollwise.reports.findings import findings_of
 from rollwise.signals import TERMINATING, Dropped, Terminated
 from rollwise.training.loop import train as run_to_end
 from rollwise.training.run import resume_run, start_run
@@ -49,7 +50,8 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
     if summary:
         console.print(f"the run in {path} is done", markup=False)
     else:
-        console.print(f"setting up {config.model.path} on {config.data.train}", markup=False)
+        model, data = config.model.path, config.data.train
+        console.print(f"setting up {model:.80} on {data:.80}", markup=False)
         has_checkpoint = bool(list_checkpoints(folder.checkpoints))
         if begun and not has_checkpoint:
             console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
@@ -57,7 +59,7 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
             return False
         summary = folder.read_summary() or {}
     _show_end(summary, console)
-    for finding in findings(folder.read_metrics(), config.model_dump(mode="json")):
+    for finding in findings_of(folder):
         console.print(describe_finding(finding), style="yellow")
     console.print(f"report: {write_report(path)}", markup=False)
     return True
@@ -137,6 +139,7 @@ def train_in(
         run.trackers.close()
     if finished:
         folder.write_summary(summarise(folder.read_metrics()))
+        seal(folder)
         return True
     console.print(
         f"stopped after step {run.step}; to resume: rollwise train --output {folder.path} --resume",

@@ -130,9 +130,16 @@ class CompareConfig(CommandConfig):
         return seeds
 
     def candidates(self, method: str) -> list[dict[str, Any]]:
-        """List the combinations of values that a method chooses from: setting -> value."""
+        """List the combinations of values that a method chooses from: setting -> value.
+
+        Raises:
+            ConfigError: A setting has no values.
+        """
         own = self.methods[method].get("choose", {})
         grid: Mapping[str, Sequence[Any]] = {**self.choose, **own}
+        for name, values in grid.items():
+            if not values:
+                raise ConfigError(f"`choose`: `{name}` has no values to choose from")
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
     def run_settings(

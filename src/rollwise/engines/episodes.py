@@ -20,7 +20,7 @@ from rollwise.environments.episodes import (
     Turn,
 )
 from rollwise.errors import one_line
-from rollwise.plugins import wrong_result
+from rollwise.plugins import what_failed, wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Span, Usage
@@ -75,6 +75,7 @@ class EpisodeEngine(Engine):
         self._of_turn: dict[Draw, Playing] = {}
         self._results: list[Result] = []
         self._spent: dict[Draw, int] = {}
+        self._failures: set[type[Exception]] = set()
 
     @property
     def free_slots(self) -> int | None:
@@ -191,10 +192,12 @@ class EpisodeEngine(Engine):
         try:
             if playing.play is None:
                 playing.play = self._begin(playing.draw)
-            answer = playing.play.step(result.text)
+            answer = playing.play.step(result.text) if hasattr(playing.play, "step") else None
         except Exception as error:  # an environment may raise anything; the episode is data
             self._fail(playing, error)
             return
+        if not hasattr(playing.play, "step"):
+            raise wrong_result(self._environment, "begin", "an object with `step`", playing.play)
         if isawaitable(answer):
             self._environment_loop.expect(playing, answer)
         else:
@@ -215,7 +218,7 @@ class EpisodeEngine(Engine):
             else:
                 self._take(playing, turn)
 
-    def _take(self, playing: Playing, turn: Turn) -> None:
+    def _take(self, playing: Playing, turn: Turn | None) -> None:
         """Go on with what an environment has answered, or end the episode."""
         if not isinstance(turn, Turn):
             raise wrong_result(playing.play, "step", "a rollwise.environments.Turn", turn)
@@ -281,7 +284,12 @@ class EpisodeEngine(Engine):
         if isinstance(error, EpisodeLost):
             self._lose(playing, one_line(error))
             return
-        log.warning("an episode of %r failed: %s", playing.draw.key, one_line(error))
+        if type(error) not in self._failures:
+            self._failures.add(type(error))
+            begun = playing.play is not None
+            plugin, method = (playing.play, "step") if begun else (self._environment, "begin")
+            message = "an episode failed: %s (more of this kind are only counted)"
+            log.warning(message, what_failed(plugin, method, error))
         self._end(playing, "failed", 0.0)
 
     def _lose(self, playing: Playing, reason: str, broken_off: int = 0) -> None:

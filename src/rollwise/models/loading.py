@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from rollwise.config import BUILT_IN_NAMES, ModelSettings
 from rollwise.errors import ModelError, is_out_of_memory
+from rollwise.tasks.tables import check_name
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
@@ -80,7 +81,12 @@ def load_model(
 
 
 def model_path(name: str) -> str:
-    """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is."""
+    """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is.
+
+    Raises:
+        DataError: No file can have the name.
+    """
+    check_name(name)
     if name not in BUILT_IN_NAMES:
         return str(Path(name).expanduser()) if name.startswith("~") else name
     with as_file(files("rollwise") / "models" / name) as folder:

@@ -12,6 +12,7 @@ from rollwise.config import ModelSettings, ModelSource
 from rollwise.errors import ConfigError, ModelError
 from rollwise.files import damaged_files
 from rollwise.models.loading import load_model, load_tokenizer, model_path
+from rollwise.tasks.tables import check_name
 
 ADAPTERS = "adapter_config.json"
 """The file that a folder of adapters has in place of a model's `config.json`."""
@@ -34,6 +35,7 @@ def find_model(path: str) -> str:
     Raises:
         ModelError: The run has no checkpoint yet.
     """
+    check_name(path)
     folder = Path(path).expanduser()
     if (folder / "checkpoints").is_dir():
         found = list_checkpoints(folder / "checkpoints")
@@ -87,7 +89,8 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
 
 
 def _check(path: str) -> None:
-    """Refuse the model of a checkpoint if a file of it is damaged."""
+    """Refuse the model of a checkpoint if a file of it is damaged, and names that no file has."""
+    check_name(path)
     model = Path(path).expanduser()
     damaged = damaged_files(model.parent, within="model/") if model.name == "model" else None
     if damaged:

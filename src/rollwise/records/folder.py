@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import RunError
-from rollwise.files import LOCK, write_text
+from rollwise.files import CHECKSUMS, LOCK, write_text
 from rollwise.records.metrics import (
     Row,
     changed_steps,
@@ -211,6 +211,12 @@ class RunFolder:
         return self._visits.read() if self._visits.paths else None
 
     @property
+    def missing_parts(self) -> list[str]:
+        """The files of `samples/` and `visits/` that there must have been."""
+        kinds = self._samples, self._visits
+        return [f"{kind.folder.name}/{name}" for kind in kinds for name in kind.missing]
+
+    @property
     def records(self) -> list[Path]:
         """The files that a checkpoint keeps copies of."""
         return [self._metrics, self.path / "config.json"]
@@ -259,7 +265,8 @@ class RunFolder:
         return self._read_json("summary.json") if self._summary.exists() else None
 
     def remove_summary(self) -> None:
-        """Remove `summary.json`, because the run is continued."""
+        """Remove `summary.json` and `checksums.txt`, because the run is continued."""
+        (self.path / CHECKSUMS).unlink(missing_ok=True)
         self._summary.unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:

@@ -33,6 +33,13 @@ class StepFiles:
         """The files, in the order of the steps."""
         return sorted(self.folder.glob("part-*.parquet"), key=_number)
 
+    @property
+    def missing(self) -> list[str]:
+        """The names of files that there must have been, because there are later ones."""
+        there = {path.name for path in self.paths}
+        count = _number(self.paths[-1]) if there else 0
+        return [name for name in map(_name, range(count)) if name not in there]
+
     def keep(self, rows: Iterable[Row]) -> None:
         """Add rows, each with a `step`; a full file is written."""
         self._kept.extend(rows)
@@ -52,7 +59,7 @@ class StepFiles:
             number = _number(newest) + (before.num_rows >= self.rows)
             if before.num_rows < self.rows:
                 table = pa.concat_tables([before, table], promote_options="default")
-        _write(self.folder / f"part-{number:05d}.parquet", table)
+        _write(self.folder / _name(number), table)
         self._kept.clear()
 
     def read(self, newest: int | None = None) -> Any:
@@ -103,6 +110,10 @@ class StepFiles:
                 path.unlink()
 
 
+def _name(number: int) -> str:
+    return f"part-{number:05d}.parquet"
+
+
 def _number(path: Path) -> int:
     digits = path.stem.removeprefix("part-")
     return int(digits) if digits.isdigit() else -1
@@ -134,7 +145,10 @@ def _read(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        table.schema.names  # what is no UTF-8 is found only where it is decoded  # noqa: B018
+        table.validate(full=True)
+        return table
     except (OSError, ValueError, pa.ArrowException) as error:
         raise RunError(
             f"cannot read the rows in {path}: {error}; remove it to go on without them"

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.records import Row
+from rollwise.records import Row, RunFolder
+from rollwise.records.final import damaged
 from rollwise.reports.charts import SMOOTHED, Floats, described, moving_mean
 
 FEWEST_STEPS = 10
@@ -61,6 +62,20 @@ class Finding:
     what: str
     advice: str
     chart: str = ""
+
+
+def findings_of(folder: RunFolder) -> list[Finding]:
+    """Look for what goes wrong in a run, and for what is missing or damaged of its records.
+
+    Raises:
+        RunError: There is no run in the folder.
+    """
+    found = findings(folder.read_metrics(), folder.read_config())
+    if names := damaged(folder):
+        what = f"{', '.join(names)} is missing, or is not what was written."
+        advice = "Put it back from a copy: what is shown of this run is not all, or is wrong."
+        found.insert(0, Finding(0, "Records are damaged", what, advice))
+    return found
 
 
 def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:

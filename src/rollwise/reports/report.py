@@ -11,7 +11,7 @@ from rollwise.errors import RunError, one_line
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import evenly
 from rollwise.reports.facts import run_facts, with_numbers
-from rollwise.reports.findings import FEWEST_STEPS, findings
+from rollwise.reports.findings import FEWEST_STEPS, findings_of
 from rollwise.reports.page import write_page
 from rollwise.reports.prompts import prompt_data
 from rollwise.reports.run_charts import RunCharts
@@ -77,7 +77,7 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
         reload=reload,
         has_ended=folder.read_summary() is not None,
         remarks=charts.remarks,
-        findings=findings(lines, config),
+        findings=findings_of(folder),
         chart_ids={chart["id"] for chart in charts.charts},
         fewest_steps=FEWEST_STEPS,
         ledger=_ledger(lines),

@@ -9,7 +9,7 @@ from rollwise.files import is_locked
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import Chart
 from rollwise.reports.facts import differing, method
-from rollwise.reports.findings import findings
+from rollwise.reports.findings import findings_of
 from rollwise.reports.page import link_to, write_page
 from rollwise.reports.report import UNFIT, write_report
 from rollwise.reports.run_charts import RunCharts
@@ -109,7 +109,7 @@ def _row(name: str, folder: RunFolder, config: Row, lines: Sequence[Row], page: 
     return {
         "run": run_link(name, folder.path, page),
         "state": "ended" if folder.read_summary() is not None else goes_on,
-        "warnings": str(len(findings(lines, config))),
+        "warnings": str(len(findings_of(folder))),
         "held-out before": accuracies[0],
         "after": accuracies[-1],
         "best": max(accuracies),

@@ -13,6 +13,7 @@ from rollwise.models.building import build
 from rollwise.models.loading import pick_device
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
+from rollwise.records.final import damaged
 from rollwise.records.folder import describe_start
 from rollwise.records.history import with_history
 from rollwise.tasks.columns import feature_columns
@@ -64,6 +65,8 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     step, spent = 0, Spent()
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, learner, sampler)
+        if what := ", ".join(damaged(folder)):
+            log.warning("%s: %s is missing, or is not what was written", folder.path, what)
         folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
         folder.discard_after(step)
         for metrics in folder.read_metrics():
