@@ -16,7 +16,7 @@ from rollwise.environments import EpisodeEnvironment, EpisodeLost, Turn
 from rollwise.errors import PluginError
 from rollwise.grading import Grader
 from rollwise.models.loading import model_path
-from rollwise.sampling import Balanced, FixedCount, RolloutSession, Rounds, Streamed
+from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.step import Episode
 from rollwise.step.session import grade_with, run_session
 
