@@ -1,8 +1,11 @@
 """Plug-ins that fail or return nonsense: one error, that names them and the line of theirs."""
 
+import sys
+
 import numpy as np
 import pytest
 
+from rollwise.cli import main
 from rollwise.errors import ConfigError, PluginError
 from rollwise.plugins import load_plugin
 from rollwise.sampling import ExitRule, Objective, RolloutSession, Streamed
@@ -11,6 +14,9 @@ from rollwise.sampling.objectives import advantages_by
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.schedules import Rounds, check_reachable
 from rollwise.sampling.selection import select_group
+
+TINY = ["--steps", "2", "--data.problems", "32", "--prompts.batch_size", "4"]
+TINY += ["--evaluation.problems", "8", "--evaluation.samples", "1", "--engine.max_new_tokens", "12"]
 
 
 def rule_of(answer):
@@ -95,3 +101,120 @@ def test_a_module_that_exits_on_import_is_an_error(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"importing ends_at_once ended in exit\(None\)"):
         load_plugin("ends_at_once:Rule", [str(tmp_path)])
+
+
+PARTS = """
+from dataclasses import dataclass
+
+import numpy as np
+
+import rollwise as rw
+from rollwise.beliefs import Belief
+from rollwise.engines import Completion, Engine, EngineSettings
+
+
+@dataclass(eq=False)
+class OwnBelief(Belief):
+    def believe(self, indices):
+        shape = np.shape(np.arange(self.total)[indices])
+        return np.full(shape, 0.5), np.ones(shape)
+
+    def learn(self, indices, correct, drawn): ...
+
+
+@dataclass(eq=False)
+class OwnSampler(rw.PromptSampler):
+    keys: list
+    batch_size: int
+
+    def ask(self, count=None, exclude=()):
+        return [key for key in self.keys if key not in exclude][: count or self.batch_size]
+
+    def tell(self, keys, correct, drawn): ...
+
+
+@dataclass(eq=False)
+class OwnSchedule(rw.Schedule):
+    max_samples = 4
+
+    def asks(self, processed):
+        return processed >= 4
+
+    def dispatcher(self):
+        return rw.Rounds(4, 1).dispatcher()
+
+
+@dataclass(eq=False)
+class OwnEngine(EngineSettings, Engine):
+    free_slots = None
+    shift = 0
+
+    def open(self, inputs):
+        self.done = {}
+        return self
+
+    def submit(self, draws, prompts):
+        for draw in draws:
+            logprobs = np.full(2 + self.shift, -1.0, np.float32)
+            self.done[draw] = Completion(draw, [5, 1], logprobs, "=1", truncated=False)
+
+    def wait(self):
+        return [self.done.pop(draw) for draw in list(self.done)]
+
+    def cancel(self, draws):
+        return 0
+
+    def load_weights(self, weights): ...
+
+
+@dataclass(eq=False)
+class Mistaken(PARENT):
+    """
+
+
+@pytest.mark.parametrize(
+    ("setting", "parent", "mistake", "method", "said"),
+    [
+        ("belief.type", "Belief", "def believe(self, indices): return None", "believe", "NoneType"),
+        (
+            "belief.type",
+            "Belief",
+            "def believe(self, indices): return np.full(len(indices), 1.5), np.ones(len(indices))",
+            "believe",
+            "the means (0 to 1, or NaN)",
+        ),
+        (
+            "belief.type",
+            "Belief",
+            "def believe(self, indices): return np.zeros(9), np.ones(9)",
+            "believe",
+            "of shape (P,)",
+        ),
+        ("belief.type", "Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
+        ("belief.type", "Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("belief.type", "Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),
+        ("prompts.type", "Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
+        ("prompts.type", "Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
+        ("prompts.type", "Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("schedule.type", "Schedule", "max_samples = None", "max_samples", "an integer from 1"),
+        ("schedule.type", "Schedule", "def asks(self, n): return None", "asks", "True or False"),
+        ("schedule.type", "Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
+        ("engine.type", "Engine", "def wait(self): return None", "wait", "NoneType: None"),
+        ("engine.type", "Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
+        ("engine.type", "Engine", "shift = 2", "wait", "a log-probability for each token"),
+    ],
+)
+def test_a_mistake_ends_training_with_the_class_and_its_line(
+    setting, parent, mistake, method, said, tmp_path, monkeypatch, capsys
+):
+    module = f"of_{tmp_path.name}"  # imported once for all tests
+    text = PARTS.replace("PARENT", f"Own{parent}") + mistake + "\n"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main(["train", f"--{setting}", f"{module}:Mistaken", "--output", "run", *TINY]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"{module}:" in shown and f"`{method}`" in shown and said in shown
+    if "raised" in shown:
+        line = text.count("\n", 0, text.index(mistake)) + 1
+        assert f"{module}:Mistaken: `{method}` ({tmp_path}/{module}.py, line {line})" in shown

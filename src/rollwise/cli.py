@@ -31,12 +31,14 @@ from rollwise.config import (
 from rollwise.config.command_line import Given, read_given, settings_help, split_settings
 from rollwise.errors import (
     ConfigError,
+    PluginError,
     RollwiseError,
     half_of_a_pair,
     is_out_of_memory,
     one_line,
 )
 from rollwise.files import locked
+from rollwise.plugins import raised_in_plugin
 from rollwise.signals import Terminated, terminated_by_signals
 
 SHORT = {
@@ -91,7 +93,13 @@ def _run(arguments: Sequence[str]) -> int:
     handler = RichHandler(console=remarks, show_time=False, show_path=False, show_level=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
-    return COMMANDS[options.command].run(options, console)
+    try:
+        return COMMANDS[options.command].run(options, console)
+    except Exception as error:
+        is_short = is_out_of_memory(error) or getattr(error, "errno", None) in SHORT
+        if isinstance(error, RollwiseError) or is_short or not (said := raised_in_plugin(error)):
+            raise
+        raise PluginError(said) from error
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -12,6 +12,9 @@ from typing import Any
 
 from rollwise.errors import ConfigError, PluginError, RollwiseError, one_line
 
+_FILES: set[str] = set()
+"""The files of the modules that were loaded as plug-ins."""
+
 
 def is_plugin(name: object) -> bool:
     """Say whether `name` has the form `module:name`, which none of ours has."""
@@ -48,6 +51,8 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
             "its own"
         )
     module = _import(module_name, name, folders)
+    if module_name.partition(".")[0] != "rollwise":
+        _FILES.add(getattr(module, "__file__", None) or "")
     found = getattr(module, attribute, None)
     if found is None:
         own = [n for n, v in inspect.getmembers(module, _is_code) if v.__module__ == module_name]
@@ -88,6 +93,18 @@ def what_failed(plugin: object, method: str, error: Exception) -> str:
         if place and frame.filename == place[0]:
             place = frame.filename, frame.lineno or 0
     return f"{_described(plugin, method, place)} raised {one_line(error)}"
+
+
+def raised_in_plugin(error: BaseException) -> str:
+    """Say which method of a plug-in an error came through, and its last line there; "" if none."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if code.co_filename in _FILES]
+    if not own:
+        return ""
+    (called, _), (last, line) = own[0], own[-1]
+    owner, _, method = called.co_qualname.rpartition(".")
+    name = ":".join(filter(None, [inspect.getmodulename(called.co_filename), owner]))
+    return f"{name}: `{method}` ({last.co_filename}, line {line}) raised {one_line(error)}"
 
 
 def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:

@@ -10,7 +10,7 @@ import pytest
 
 from rollwise.config import make_config
 from rollwise.engines import Completion, Engine
-from rollwise.errors import RunError
+from rollwise.errors import PluginError, RunError
 from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
@@ -162,7 +162,9 @@ def test_a_step_from_prompts_to_weights(tmp_path):
 def test_a_prompt_that_is_not_in_the_data_names_the_sampler(tmp_path):
     run = make_run(tmp_path)
     run.sampler = Uniform(["nowhere"], batch_size=1)
-    with pytest.raises(ValueError, match=r"Uniform\.ask returned 'nowhere', which is no prompt"):
+    with pytest.raises(
+        PluginError, match=r"Uniform: `ask` .* keys of the data, got str: 'nowhere'"
+    ):
         train_step(run, 1)
 
 

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.state import Indices, State, load_into, refuse_or_warn, state_of
+from rollwise.plugins import wrong_result
 
 EXPECTATION_WEIGHT = 4.0
 """How many responses an expected pass rate counts as, if its own strength is not known.
@@ -79,7 +80,7 @@ class Belief(ABC):
 
     def mean(self, indices: Indices | slice) -> NDArray[np.floating]:
         """Return the expected pass rates alone, shape (P,)."""
-        return self.believe(indices)[0]
+        return _believed(self, indices)[0]
 
     def priors(self, indices: Indices | slice) -> NDArray[np.float64]:
         """Return α and β of a Beta distribution of each pass rate, shape (P, 2).
@@ -87,7 +88,7 @@ class Belief(ABC):
         By default the mean counts as `strength` responses on top of a flat prior, so that no pass
         rate is ruled out (`priors_around`).
         """
-        return priors_around(*self.believe(indices))
+        return priors_around(*_believed(self, indices))
 
     def difficulties(self, indices: Indices | slice) -> NDArray[np.float64] | None:
         """Return the difficulty of some prompts, shape (P,); by default None: there is none."""
@@ -124,6 +125,25 @@ class Belief(ABC):
         if not self.kept:
             refuse_or_warn(type(self).__name__, state)
         load_into(self, self.kept, state)
+
+
+def _believed(
+    belief: Belief, indices: Indices | slice
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Ask a belief, and refuse an answer that is none."""
+    answer: Any = belief.believe(indices)
+    if type(belief).__module__.startswith("rollwise."):
+        return answer  # type: ignore[no-any-return]
+    try:
+        mean, strength = (np.asarray(part, dtype=float) for part in answer)
+        total = len(range(belief.total)[indices] if isinstance(indices, slice) else indices)
+        fits = mean.shape == strength.shape == (total,)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits or np.any((mean < 0) | (mean > 1)) or not np.all(strength >= 0):
+        wanted = "two arrays of shape (P,), the means (0 to 1, or NaN) and the strengths (from 0)"
+        raise wrong_result(belief, "believe", wanted, answer)
+    return mean, strength
 
 
 def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:

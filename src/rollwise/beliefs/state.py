@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from rollwise.plugins import wrong_result
+
 log = logging.getLogger(__name__)
 
 Indices = NDArray[np.int64]
@@ -34,6 +36,14 @@ def array_from_state(
             f"{shape[0]}: {name!r} has shape {values.shape}"
         )
     return values
+
+
+def saveable(owner: Any) -> State:
+    """Ask a sampler or a belief for its state, and refuse what is no dictionary."""
+    state: Any = owner.state_dict()
+    if not isinstance(state, dict):
+        raise wrong_result(owner, "state_dict", "a dict of arrays, numbers and texts", state)
+    return state
 
 
 def state_of(owner: Any, names: Iterable[str]) -> State:

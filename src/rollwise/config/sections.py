@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.errors import PydanticSchemaGenerationError
 
 from rollwise.errors import ConfigError, RollwiseError, one_line
-from rollwise.plugins import is_plugin, load_plugin, plugin_folders
+from rollwise.plugins import is_plugin, load_plugin, plugin_folders, raised_in_plugin
 
 AT_A_TIME = 2**20
 """What nothing in memory at a time can be more of: a number above it is a slip."""
@@ -64,7 +64,8 @@ class Chosen(Section):
         except Exception as error:  # a class of the user's may raise anything for a bad value
             if not (isinstance(error, TypeError) or is_plugin(getattr(self, self.tag))):
                 raise
-            raise ValueError(str(error) if type(error) is TypeError else one_line(error)) from None
+            said = str(error) if type(error) is TypeError else one_line(error)
+            raise ValueError(raised_in_plugin(error) or said) from None
         return self
 
 

@@ -164,7 +164,8 @@ class Parts(Generic[C]):
         engine = self.model.make_engine()
         if self.config.episode.plays:
             engine = self._playing(engine)
-        return self._held.enter_context(engine)
+        self._held.enter_context(engine)
+        return engine
 
     def _playing(self, engine: Engine) -> EpisodeEngine:
         """Let draws be episodes, whose turns an engine draws and the chat template joins.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs import Belief, DecayedBeta
 from rollwise.beliefs.counts import DECAY_HELP
-from rollwise.beliefs.state import Indices, State, from_state, part_of_state
+from rollwise.beliefs.state import Indices, State, from_state, part_of_state, saveable
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, mask_of, number
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import at_least, setting
@@ -110,7 +110,7 @@ class FixedSetSampler(PromptSampler):
             "asks": self.asks,
             **self.own_state(),
             "belief": type(self.belief).__name__,
-            **{_BELIEF + name: value for name, value in self.belief.state_dict().items()},
+            **{_BELIEF + name: value for name, value in saveable(self.belief).items()},
         }
 
     def load_state_dict(self, state: State) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.beliefs.state import State, array_from_state, part_of_state
+from rollwise.beliefs.state import State, array_from_state, part_of_state, saveable
 from rollwise.prompts.fixed_set import check_same_prompts
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, number
 from rollwise.prompts.sampler import PromptSampler
@@ -145,7 +145,7 @@ class Retiring(PromptSampler):
             "fingerprint": self.fingerprint,
             "solved": self._solved.copy(),
             "visits": self._visits.copy(),
-            **{_WRAPPED + name: value for name, value in self.sampler.state_dict().items()},
+            **{_WRAPPED + name: value for name, value in saveable(self.sampler).items()},
         }
 
     def load_state_dict(self, state: State) -> None:

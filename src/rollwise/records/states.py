@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from rollwise.beliefs.state import saveable
 from rollwise.errors import one_line
 from rollwise.plugins import plugin_name
 from rollwise.prompts import PromptSampler
@@ -14,7 +15,7 @@ from rollwise.prompts import PromptSampler
 
 def save_sampler(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
     """Write a sampler's state as `sampler.safetensors` and, with `progress`, `state.json`."""
-    held = sampler.state_dict()
+    held = saveable(sampler)
     arrays = {k: np.ascontiguousarray(v) for k, v in held.items() if isinstance(v, np.ndarray)}
     scalars = {k: v for k, v in held.items() if k not in arrays}
     safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")

@@ -5,11 +5,13 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
 from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied
 from rollwise.sampling.prompt import SampledPrompt
@@ -288,6 +290,8 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
         ValueError: Names both.
     """
     most, rule = schedule.max_samples, as_exit_rule(rule)
+    if not isinstance(most, Integral) or most < 1:
+        raise wrong_result(schedule, "max_samples", "an integer from 1", most)
     if rule.looks_at_rewards:
         return
     if not any(is_satisfied(rule, correct, most - correct) for correct in range(most + 1)):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rollwise.plugins import wrong_result
 from rollwise.sampling.exits import ExitRule, as_exit_rule, where_satisfied
 
 Bools = NDArray[np.bool_]
@@ -58,12 +59,15 @@ class Stopping:
     def asked(self) -> Bools:
         """Whether the rule is asked, by n₊ + n₋, shape (B + 1,); always after the last draw."""
         processed = range(self.lost, self.lost + self.budget + 1)
-        return np.array(
+        asked = np.array(
             [
                 0 < n <= self.budget and (n == self.budget or self.schedule.asks(n))
                 for n in processed
             ]
         )
+        if asked.dtype != bool:
+            raise wrong_result(self.schedule, "asks", "True or False", self.schedule.asks(1))
+        return asked
 
     @cached_property
     def is_fixed(self) -> bool:

@@ -1,5 +1,6 @@
 """What a step asks of its prompt sampler: prompts, and what is believed of them."""
 
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rollwise.plugins import wrong_result
 from rollwise.prompts import PromptSampler
 from rollwise.sampling.draws import Key
 from rollwise.step.recipe import StepRecipe
@@ -18,23 +20,28 @@ def ask(
     """Ask for a step's prompts, or for `count` further ones.
 
     Raises:
-        TypeError: The answer is no list of keys.
-        ValueError: It has a prompt twice, or one of `exclude`; or it is empty, for a step.
+        PluginError: The answer is no list of keys, has more than `count`, or a prompt twice, or one
+            of `exclude`; or it is empty, for a step.
+        ValueError: Every prompt has had all its visits.
     """
     answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)
-    said = f"{type(sampler.chooser).__name__}.ask returned"
+    wrong = functools.partial(wrong_result, sampler.chooser, "ask")
     if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise TypeError(f"{said} {answer!r}, which is no list of keys")
+        raise wrong("a list of keys", answer)
     keys = list(answer)
-    if not keys and (sampler.exhausted or not exclude):
-        why = ": each has had all its visits" if sampler.exhausted else ""
-        raise ValueError(f"{said} no prompts for a step{why}")
+    if not keys and sampler.exhausted:
+        raise ValueError("there are no prompts for a step: each has had all its visits")
+    if not keys and not exclude:
+        raise wrong("at least one prompt for a step", answer)
+    most: int = count or getattr(sampler.chooser, "batch_size", len(keys))
+    if len(keys) > most:
+        raise wrong(f"at most {most} keys, not {len(keys)}", answer)
     seen: set[Any] = set(exclude)
     for key in keys:
         if not isinstance(key, str | Integral):
-            raise TypeError(f"{said} {key!r}, which is no key: keys are strings and integers")
+            raise wrong("keys, which are strings and integers", key)
         if key in seen:
-            raise ValueError(f"{said} {key!r} {'although excluded' if key in exclude else 'twice'}")
+            raise wrong("no key that is excluded" if key in exclude else "each key once", key)
         seen.add(key)
     return keys
 

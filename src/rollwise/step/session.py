@@ -8,13 +8,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import numpy as np
+
 from rollwise.errors import EngineError
+from rollwise.plugins import plugin_name, wrong_result
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.signals import raised_after
 from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode
-from rollwise.step.outcomes import LostDraw, Outcome, Prompts, Result
+from rollwise.step.outcomes import Completion, LostDraw, Outcome, Prompts, Result
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +93,14 @@ def run_session(
     return run.cost
 
 
+def _fits(result: Result) -> bool:
+    """Say whether this is of a draw, and, of a completion, its parts fit each other."""
+    return hasattr(result, "draw") and (
+        not isinstance(result, Completion)
+        or (isinstance(result.text, str) and np.shape(result.logprobs) == (len(result.tokens),))
+    )
+
+
 class _SessionRun:
     """A session being run: its draws and gradings in flight."""
 
@@ -135,8 +146,11 @@ class _SessionRun:
 
     def _grade_results(self, results: Sequence[Result]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
+        if not isinstance(results, Iterable) or not all(map(_fits, results)):
+            due = "a list of completions with a text and a log-probability for each token"
+            raise wrong_result(self._engine, "wait", due, results)
         if not results and not self._grading:
-            raise EngineError(f"{type(self._engine).__name__} lost draws without saying so")
+            raise EngineError(f"{plugin_name(self._engine)} lost draws without saying so")
         results = [result for result in results if self._is_first(result.draw)]
         completions = [result for result in results if not isinstance(result, LostDraw)]
         failed = sum(result.tokens for result in results if isinstance(result, LostDraw))

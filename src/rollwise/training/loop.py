@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from rollwise.beliefs.state import saveable
 from rollwise.errors import RunError
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
@@ -64,7 +65,7 @@ def train(run: Run, observer: Observer) -> bool:
     for number in range(run.step + 1, config.steps + 1):
         if observer.stop_requested or run.ended:
             break
-        before_step = copy.deepcopy(run.sampler.state_dict())
+        before_step = copy.deepcopy(saveable(run.sampler))
         try:
             drawn = draw(run, number)
         except Dropped:

@@ -10,6 +10,7 @@ from rollwise.config import TrainConfig
 from rollwise.config.step import step_recipe
 from rollwise.engines import Engine
 from rollwise.grading import Grader
+from rollwise.plugins import wrong_result
 from rollwise.prompts import PromptSampler
 from rollwise.records import Row, RunFolder, Trackers
 from rollwise.sampling import RolloutSession
@@ -103,15 +104,12 @@ class Run:
         """Draw and grade until every prompt of `session` has ended.
 
         Raises:
-            ValueError: The sampler chose a prompt that is not in the data.
+            PluginError: The sampler chose a prompt that is not in the data.
             Dropped: There is no time to finish it.
             EngineError: Engine or grader hang.
         """
         if unknown := [key for key in session.pools if key not in self.prompts]:
-            raise ValueError(
-                f"{type(self.sampler).__name__}.ask returned {unknown[0]!r}, which is no prompt of "
-                "the data"
-            )
+            raise wrong_result(self.sampler.chooser, "ask", "keys of the data", unknown[0])
         grade = grade_with(self.grader, self.answers)
         limit, cancelled_before = self.config.stall_limit, self.engine.cancelled
         with self.droppable():
