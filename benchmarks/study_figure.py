@@ -74,7 +74,8 @@ def write_svg(figure: Figure, path: Path, title: str) -> None:
 def main() -> None:
     """Draw what is recorded of the main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
-    names = list(dict.fromkeys(method for methods in recorded.values() for method in methods))
+    shown = {method for methods in recorded.values() for method in methods}
+    names = [name for name in METHODS["methods"] if name in shown]
     colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 3.8), layout="constrained")
@@ -86,6 +87,9 @@ def main() -> None:
             axes.set_xlabel("response tokens (M)")
         panels[0].set_ylabel("held-out avg@4")
         handles, labels = panels[0].get_legend_handles_labels()
+        by_name = dict(zip(labels, handles, strict=True))
+        labels = [name for name in names if name in by_name]
+        handles = [by_name[name] for name in labels]
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
         write_svg(figure, IMAGES / "study.svg", TITLE)
 

@@ -37,8 +37,14 @@ TITLE = "Held-out accuracy by step in each trainer, with single responses and wi
 
 METHODS: dict[str, dict[str, Any]] = {
     "single responses": {},
-    "GRPO": {"exit": {"type": "fixed_count", "samples": 4}, "prompts": {"batch_size": 32}},
+    "GRPO": {
+        "exit": {"type": "fixed_count", "samples": 4},
+        "prompts": {"batch_size": 32},
+        "step": {"response_cap": 1.0},
+        "learner": {"average": "responses", "learning_rate": 1.4e-4},
+    },
 }
+"""Both have the learner that single responses have by default."""
 NAMES = {
     "own": "rollwise train",
     "own-lora": "rollwise train, LoRA",
@@ -199,6 +205,7 @@ def grpo(size: int) -> Any:
         schedule=rw.Rounds(size, rounds=1),
         objective="grpo",
         strategy="all",
+        response_cap=1.0,
         zero_variance="keep",
     )
 

@@ -147,8 +147,9 @@ def make_parser() -> argparse.ArgumentParser:
         for option, how in command.options.items():
             added.add_argument(option, **how)
         if command.kind is not None:
-            usage = added.format_usage().removeprefix("usage: ").strip()
-            added.usage = f"{usage} [--section.key VALUE]"
+            needed = command.options["--output"].get("required")
+            output = "--output DIR" if needed else "[--output DIR]"
+            added.usage = f"rollwise {name} [config] {output} [options] [--section.key VALUE]"
     return parser
 
 

@@ -36,6 +36,7 @@ def test_what_is_in_the_folder(whole):
         "problems/running-sums.parquet",
         *(f"responses/running-sums/part-0000{i}.parquet" for i in range(3)),
         "summary.json",
+        "checksums.txt",
         "report.html",
     }
     rows = pq.read_table(whole / "responses").to_pylist()
@@ -144,6 +145,10 @@ def test_a_broken_portion_is_named(tmp_path, whole, say):
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     (folder / "responses/running-sums/part-00001.parquet").write_bytes(b"PAR1 no")
+    code, shown = say("evaluate", folder, "--resume")
+    assert code == 2
+    assert "part-00001.parquet is not what was written" in shown
+    (folder / "checksums.txt").unlink()  # as before the end
     code, shown = say("evaluate", folder, "--resume")
     assert code == 2
     assert "part-00001.parquet" in shown.replace(" ", "")

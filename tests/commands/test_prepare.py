@@ -44,6 +44,7 @@ def test_what_is_in_the_folder(whole):
         *(f"responses/part-0000{i}.parquet" for i in range(3)),
         "prepared.parquet",
         "summary.json",
+        "checksums.txt",
         "README.md",
     }
 

@@ -142,7 +142,7 @@ def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
         def begin(self, opening):
             return Failing()
 
-    engine = EpisodeEngine(Talking(), Begins(None), PROBLEMS, encode)
+    engine = EpisodeEngine(Talking(), Begins(None), PROBLEMS, encode, encode_prompt)
     engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
     assert len(engine.wait()) == 3
     line = Failing.step.__code__.co_firstlineno + 1

@@ -25,8 +25,8 @@ def test_neither_schema_names_the_columns_and_both_schemas(tmp_path):
     path = write(tmp_path / "data.jsonl", [{"question": "1+1?", "answer": "2"}])
     assert refusal(path) == (
         f"{path}: its columns (question, answer) fit neither schema: verl's has prompt and "
-        "reward_model, the plain one problem and answer (problem_column and answer_column name "
-        "others)"
+        "reward_model, the plain one problem and answer (data.problem_column and "
+        "data.answer_column name others)"
     )
     parquet = write(tmp_path / "data.parquet", [{"question": "1+1?"}])
     assert "(question) fit neither" in refusal(parquet)

@@ -227,5 +227,5 @@ def _require_plain(table: Table, *plain: str) -> None:
         raise DataError(
             f"{table.name}: its columns ({', '.join(table.columns)}) fit neither schema: verl's "
             f"has {' and '.join(VERL_COLUMNS)}, the plain one {' and '.join(plain)} "
-            "(problem_column and answer_column name others)"
+            "(data.problem_column and data.answer_column name others)"
         )

@@ -172,8 +172,6 @@ def test_a_model_that_vllm_cannot_load_is_an_error(tmp_path, tokenizer):
 
 KILLED = """
 import sys
-from tiny_models import END, LIMIT, PROMPTS, complete, make_draws, make_model
-from vllm_on_cpu import CONTEXT, SETTINGS, SLOTS, grade, make_engine, plain_logprobs, tokens_of
 from transformers import PreTrainedTokenizerFast
 from rollwise.config import VLLMSettings
 from rollwise.engines.vllm import VLLMEngine
