@@ -183,7 +183,10 @@ def mine(tmp_path, monkeypatch):
         ),
         ({"type": "mine_for_plugins:NoParent"}, "that inherits from `rollwise.ExitRule`; it does"),
         ({"type": "mine_for_plugins:BadDefault"}, "`exit.least`: should be a valid integer"),
-        ({"type": "mine_for_plugins:NotMade"}, "`exit`: KeyError: `colour`"),
+        (
+            {"type": "mine_for_plugins:NotMade"},
+            "`exit`: mine_for_plugins:NotMade: `__post_init__` (",
+        ),
         ({"type": "mine_for_plugins:Untyped"}, "is unknown: name 'Colour' is not defined"),
     ],
 )

@@ -33,7 +33,7 @@ def ask(
         raise ValueError("there are no prompts for a step: each has had all its visits")
     if not keys and not exclude:
         raise wrong("at least one prompt for a step", answer)
-    most: int = count or getattr(sampler.chooser, "batch_size", len(keys))
+    most = count or int(getattr(sampler.chooser, "batch_size", len(keys)))
     if len(keys) > most:
         raise wrong(f"at most {most} keys, not {len(keys)}", answer)
     seen: set[Any] = set(exclude)
