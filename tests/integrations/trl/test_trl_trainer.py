@@ -1,6 +1,7 @@
 """TRL's trainer with adaptive sampling, run for real on the built-in model."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -45,7 +46,7 @@ def weights_of(trainer):
 def test_with_grpo_s_settings_the_advantages_are_trl_s_own(
     make_trainer, watch, engine, scale_rewards
 ):
-    sampling = AdaptiveSampling(**vars(GRPO) | {"engine": engine})
+    sampling = replace(GRPO, engine=engine)
     trainer = make_trainer(sampling, scale_rewards=scale_rewards)
     seen = watch(trainer)
     trainer.train()
