@@ -103,6 +103,7 @@ def main() -> None:
             error = [[gain.value - gain.low], [gain.high - gain.value]]
             axes.errorbar(share, gain.value, error, fmt="o", color=COLORS[0], capsize=2)
             axes.annotate(problems, (share, gain.value), xytext=(5, 5), textcoords="offset points")
+        axes.margins(x=0.18)
         axes.set_xlabel("groups of four without variance before training")
         axes.set_ylabel("gain in held-out avg@4\nover the best rival")
         write_svg(figure, IMAGES / "study_map.svg", "Gain of single responses by problem set")
