@@ -94,10 +94,15 @@ def run_session(
 
 
 def _fits(result: Result) -> bool:
-    """Say whether this is of a draw, and, of a completion, its parts fit each other."""
-    return hasattr(result, "draw") and (
-        not isinstance(result, Completion)
-        or (isinstance(result.text, str) and np.shape(result.logprobs) == (len(result.tokens),))
+    """Say whether this is of a draw, and, of a completion, its parts fit each other.
+
+    An engine that knows no log-probabilities reports none.
+    """
+    if not isinstance(result, Completion):
+        return hasattr(result, "draw")
+    known = np.size(result.logprobs) > 0
+    return isinstance(result.text, str) and (
+        not known or np.shape(result.logprobs) == (len(result.tokens),)
     )
 
 

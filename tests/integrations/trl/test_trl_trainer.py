@@ -428,7 +428,7 @@ def test_a_stream_of_rows_is_refused(make_trainer):
         ({"engine": "vllm"}, "engine must be one of"),
         ({"refills": 0}, "refills must be at least 1"),
         ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
-        ({"allocation": rw.GVM(), "zero_variance": "refill"}, "cannot be combined with GVM"),
+        ({"allocation": rw.GVM(), "zero_variance": "refill"}, "must be 'drop' or 'keep' with GVM"),
         ({"estimates": "unbiased"}, "'unbiased' is for objective"),
     ],
 )
