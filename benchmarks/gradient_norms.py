@@ -41,7 +41,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.cli import main as rollwise
 from rollwise.config import ModelSource
-from rollwise.models.saved import load_saved
+from rollwise.models.saved import find_model, load_saved
 from rollwise.tasks import make_running_sums, read_problems
 
 Floats = NDArray[np.float64]
@@ -110,7 +110,7 @@ def measurements(source: str) -> dict[str, Floats]:
     """Load a model, draw responses, and measure each."""
     path, _, problems = source.partition("=")
     torch.manual_seed(0)
-    model, tokenizer = load_saved(ModelSource(path=path, device="cpu"))
+    model, tokenizer = load_saved(ModelSource(path=find_model(path), device="cpu"))
     asked = (
         read_problems(problems).problems
         if problems
