@@ -33,6 +33,7 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -132,6 +133,8 @@ def draw_figure(path: Path, measured: Mapping[str, Mapping[str, Floats]]) -> Non
             axes.loglog(
                 found["improbability"], norms, ".", color=COLORS[0], alpha=0.5, markersize=4
             )
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_minor_formatter(NullFormatter())
             axes.set_title(name)
             axes.set_xlabel("estimate, √Σ(1 − π)²")
         panels[0].set_ylabel("norm of the gradient, in medians")
