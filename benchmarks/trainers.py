@@ -16,7 +16,6 @@ with one folder for all; a run that is there is left as it is. Then draw the fig
 """
 
 import argparse
-import io
 import json
 import os
 import shutil
@@ -306,7 +305,7 @@ def draw(curves: Mapping[tuple[str, str], list[dict[int, float]]]) -> None:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
-    from study_figure import COLORS, STYLE
+    from study_figure import COLORS, STYLE, write_svg
 
     trainers = list(dict.fromkeys(trainer for trainer, _ in curves))
     with matplotlib.rc_context(STYLE):
@@ -325,11 +324,7 @@ def draw(curves: Mapping[tuple[str, str], list[dict[int, float]]]) -> None:
             axes.set_xlabel("step")
         panels[0].set_ylabel("held-out avg@4")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        file = io.StringIO()
-        metadata = {"Date": None, "Creator": None, "Title": TITLE}
-        figure.savefig(file, format="svg", metadata=metadata)
-    lines = (line.rstrip() for line in file.getvalue().splitlines())
-    FIGURE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_svg(figure, FIGURE, TITLE)
 
 
 if __name__ == "__main__":

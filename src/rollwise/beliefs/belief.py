@@ -132,7 +132,7 @@ def _believed(
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Ask a belief, and refuse an answer that is none."""
     answer: Any = belief.believe(indices)
-    if type(belief).__module__.startswith("rollwise."):
+    if type(belief).__module__.startswith("rollwise."):  # tests check ours, in their precision
         return answer  # type: ignore[no-any-return]
     try:
         mean, strength = (np.asarray(part, dtype=float) for part in answer)

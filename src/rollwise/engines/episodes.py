@@ -19,7 +19,7 @@ from rollwise.environments.episodes import (
     Play,
     Turn,
 )
-from rollwise.errors import one_line
+from rollwise.errors import PluginError, one_line
 from rollwise.plugins import what_failed, wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
@@ -192,12 +192,12 @@ class EpisodeEngine(Engine):
         try:
             if playing.play is None:
                 playing.play = self._begin(playing.draw)
-            answer = playing.play.step(result.text) if hasattr(playing.play, "step") else None
+            answer = playing.play.step(result.text)
+        except PluginError:
+            raise
         except Exception as error:  # an environment may raise anything; the episode is data
             self._fail(playing, error)
             return
-        if not hasattr(playing.play, "step"):
-            raise wrong_result(self._environment, "begin", "an object with `step`", playing.play)
         if isawaitable(answer):
             self._environment_loop.expect(playing, answer)
         else:
@@ -206,7 +206,10 @@ class EpisodeEngine(Engine):
     def _begin(self, draw: Draw) -> Play:
         problem = self._problems[draw.key]
         seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
-        return self._environment.begin(Opening(problem.messages, problem.answer, seed))
+        play = self._environment.begin(Opening(problem.messages, problem.answer, seed))
+        if not hasattr(play, "step"):
+            raise wrong_result(self._environment, "begin", "an object with `step`", play)
+        return play
 
     def _take_answers(self, wait: float | None) -> None:
         """Take what environments have answered; wait so many seconds for the first of them."""
