@@ -101,7 +101,7 @@ BAD_VALUES = {
     ),
     "halves of an odd group": (
         {"group": {"size": 5}},
-        ["`group`", "size must be even", "`balanced`", "got 5"],
+        ["`group.size` must be even", "`balanced`", "got 5"],
     ),
     "function without its name": (
         {"grading": {"type": "function"}},

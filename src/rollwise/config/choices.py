@@ -7,14 +7,13 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from rollwise.beliefs import BELIEFS, Belief, Features
-from rollwise.config.group import from_recipe
-from rollwise.config.sections import AT_A_TIME, Choice, Chosen, Typed
+from rollwise.config.sections import AT_A_TIME, Registry, Variant, VariantByType
+from rollwise.config.step import from_recipe
 from rollwise.engines import ENGINES
 from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
@@ -45,7 +44,7 @@ class NoAllocation:
     """Counts are not fixed in advance: the exit rule decides."""
 
 
-class ExitSection(Typed):
+class ExitSection(VariantByType):
     """An exit rule: when a prompt has been sampled enough."""
 
     give_up_below: float = Field(0.0, ge=0, le=1)
@@ -58,7 +57,7 @@ class ExitSection(Typed):
         return GiveUp(rule, self.give_up_below) if self.give_up_below else rule
 
 
-class ScheduleSection(Typed):
+class ScheduleSection(VariantByType):
     """A schedule: when responses are drawn."""
 
     total_draws: int | None = from_recipe("schedule.total_draws")
@@ -69,7 +68,7 @@ class OwnBelief:
     """The belief that the prompt sampler brings."""
 
 
-class BeliefSection(Typed):
+class BeliefSection(VariantByType):
     """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
 
     features: list[str] | None = None
@@ -81,10 +80,7 @@ class BeliefSection(Typed):
     same data."""
 
     def make(  # type: ignore[override]
-        self,
-        total: int,
-        columns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
-        own: Any = None,
+        self, total: int, columns: Mapping[str, Sequence[Any]], own: Any = None
     ) -> Belief | None:
         """Build the belief about so many prompts; None stands for the sampler's own.
 
@@ -97,21 +93,27 @@ class BeliefSection(Typed):
             ValueError: This belief takes no features, or a column is unknown, empty or malformed.
         """
         kind = own if self.kind is OwnBelief else self.kind
-        self._check_takes(kind)
-        chosen = self._chosen(columns) if _takes_features(kind) else {}
+        chosen = self._chosen(columns) if self._takes_features(kind) else {}
         if kind is None or (self.kind is OwnBelief and not chosen):
             return None
         given = {"features": Features(chosen)} if chosen else {}
         belief: Belief = kind(total, **given, **self.own())
         return belief
 
-    def _check_takes(self, kind: Any) -> None:
-        if (self.features or self.history) and not _takes_features(kind):
+    def _takes_features(self, kind: Any) -> bool:
+        """Say whether a class of beliefs takes features; refuse any that are given if it does not.
+
+        None stands for a prompt sampler that has no belief.
+        """
+        if kind is not None and "features" in inspect.signature(kind).parameters:
+            return True
+        if self.features or self.history:
             name = getattr(kind, "__name__", "that of the prompt sampler")
             raise ValueError(
                 "`features` and `history` need a belief that takes them, such as `belief.type` = "
                 f"`logit_kalman`; it is {name}"
             )
+        return False
 
     def _chosen(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """Return the columns that are used as features."""
@@ -127,15 +129,11 @@ class BeliefSection(Typed):
 
     def _try(self) -> None:
         if self.kind is not OwnBelief:
-            self._check_takes(self.kind)
+            self._takes_features(self.kind)
             self.kind(1, **self.own())
 
 
-def _takes_features(kind: Any) -> bool:
-    return kind is not None and "features" in inspect.signature(kind).parameters
-
-
-class PromptSection(Typed):
+class PromptSection(VariantByType):
     """A prompt sampler: which prompts come next."""
 
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
@@ -163,9 +161,8 @@ class PromptSection(Typed):
         """Build the sampler of these prompts, with their labelled levels and what it chooses by."""
         offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
         offered["belief"] = belief
-        taken = inspect.signature(self.kind).parameters
-        wanted = {name: value for name, value in offered.items() if name in taken}
-        sampler: PromptSampler = self.kind(**wanted, **self.own())
+        taken = inspect.signature(self.kind).parameters.keys() & offered
+        sampler: PromptSampler = self.kind(**{n: offered[n] for n in taken}, **self.own())
         if self.retire_at is None and self.visits is None:
             return sampler
         return Retiring(sampler, self.retire_at, self.retire_after, keys, self.visits)
@@ -174,14 +171,14 @@ class PromptSection(Typed):
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
 
 
-class AdvantageSection(Chosen):
+class AdvantageSection(Variant):
     """An objective: how much better than expected a response did."""
 
     tag: ClassVar[str] = "objective"
     objective: str
 
 
-class EngineSection(Typed):
+class EngineSection(VariantByType):
     """How responses are drawn."""
 
     max_new_tokens: int = Field(1024, ge=1, le=2**24)
@@ -192,7 +189,7 @@ class EngineSection(Typed):
     """Draw this many responses at a time."""
 
 
-class EpisodeSection(Typed):
+class EpisodeSection(VariantByType):
     """An environment of several turns, and where an episode is cut."""
 
     max_turns: int = Field(16, ge=1)
@@ -215,7 +212,7 @@ class EpisodeSection(Typed):
         return 0 if self.kind is SingleTurn else self.max_tokens
 
 
-class GradingSection(Typed):
+class GradingSection(VariantByType):
     """From a response to its reward."""
 
     timeout: float = Field(2.0, gt=0)
@@ -234,81 +231,76 @@ class GradingSection(Typed):
 
 
 CHOICES = {
-    choice.name: choice
-    for choice in (
-        Choice(
+    registry.name: registry
+    for registry in (
+        Registry(
             "backend",
             {name: load_plugin(place, ()) for name, place in BACKENDS.items()},
             "local",
             verbs=("open",),
             parent="rollwise.training.settings:BackendSettings",
         ),
-        Choice(
+        Registry(
             "prompts",
             PROMPT_SAMPLERS,
             "uniform",
             PromptSection,
-            verbs=("ask",),
-            parent="rollwise:PromptSampler",
+            ("ask",),
+            "rollwise:PromptSampler",
             given=("keys", "batch_size", "seed", "levels", "belief"),
         ),
-        Choice(
+        Registry(
             "belief",
             {"own": OwnBelief} | BELIEFS,
             "own",
             BeliefSection,
-            verbs=("believe",),
-            parent="rollwise.beliefs:Belief",
+            ("believe",),
+            "rollwise.beliefs:Belief",
             given=("total", "features"),
         ),
-        Choice(
+        Registry(
             "exit",
             EXIT_RULES,
             "balanced",
             ExitSection,
-            verbs=("satisfied", "satisfied_by"),
-            parent="rollwise:ExitRule",
+            ("satisfied", "satisfied_by"),
+            "rollwise:ExitRule",
         ),
-        Choice(
-            "schedule",
-            SCHEDULES,
-            "rounds",
-            ScheduleSection,
-            verbs=("dispatcher",),
-            parent="rollwise:Schedule",
+        Registry(
+            "schedule", SCHEDULES, "rounds", ScheduleSection, ("dispatcher",), "rollwise:Schedule"
         ),
-        Choice("allocation", {"none": NoAllocation} | ALLOCATIONS, "none", verbs=("counts",)),
-        Choice(
+        Registry("allocation", {"none": NoAllocation} | ALLOCATIONS, "none", verbs=("counts",)),
+        Registry(
             "advantage",
             OBJECTIVES,
             "reference",
             AdvantageSection,
-            verbs=("advantages",),
-            parent="rollwise:Objective",
+            ("advantages",),
+            "rollwise:Objective",
             carries=True,
         ),
-        Choice(
+        Registry(
             "engine",
             ENGINES,
             "transformers",
             EngineSection,
-            verbs=("open",),
-            parent="rollwise.engines:EngineSettings",
+            ("open",),
+            "rollwise.engines:EngineSettings",
         ),
-        Choice(
+        Registry(
             "episode",
             ENVIRONMENTS,
             "none",
             EpisodeSection,
-            verbs=("begin",),
-            parent="rollwise.environments:EpisodeEnvironment",
+            ("begin",),
+            "rollwise.environments:EpisodeEnvironment",
         ),
-        Choice(
+        Registry(
             "grading",
             GRADERS,
             "math",
             GradingSection,
-            verbs=("grade", "open"),
+            ("grade", "open"),
             of_function=function_settings,
         ),
     )
