@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -39,13 +39,29 @@ BACKENDS = {
 files are light: a backend's libraries are imported when it is opened."""
 
 
+class BackendSection(VariantByType):
+    """A backend: where the model is kept and updated."""
+
+    verbs = ("open",)
+    parent = "rollwise.training.settings:BackendSettings"
+
+
 @dataclass(frozen=True)
 class NoAllocation:
     """Counts are not fixed in advance: the exit rule decides."""
 
 
+class AllocationSection(VariantByType):
+    """An allocation: how many responses each prompt gets, fixed in advance."""
+
+    verbs = ("counts",)
+
+
 class ExitSection(VariantByType):
     """An exit rule: when a prompt has been sampled enough."""
+
+    verbs = ("satisfied", "satisfied_by")
+    parent = "rollwise:ExitRule"
 
     give_up_below: float = Field(0.0, ge=0, le=1)
     """Give a prompt up once the probability that its rule is met within its budget is below this;
@@ -60,6 +76,9 @@ class ExitSection(VariantByType):
 class ScheduleSection(VariantByType):
     """A schedule: when responses are drawn."""
 
+    verbs = ("dispatcher",)
+    parent = "rollwise:Schedule"
+
     total_draws: int | None = from_recipe("schedule.total_draws")
 
 
@@ -70,6 +89,10 @@ class OwnBelief:
 
 class BeliefSection(VariantByType):
     """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
+
+    verbs = ("believe",)
+    parent = "rollwise.beliefs:Belief"
+    given = ("total", "features")
 
     features: list[str] | None = None
     """Tell pass rates before the first visit by these columns of the data; by default those of
@@ -136,6 +159,10 @@ class BeliefSection(VariantByType):
 class PromptSection(VariantByType):
     """A prompt sampler: which prompts come next."""
 
+    verbs = ("ask",)
+    parent = "rollwise:PromptSampler"
+    given = ("keys", "batch_size", "seed", "levels", "belief")
+
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
     """Choose this many prompts a step."""
     retire_at: float | None = Field(None, gt=0, le=1)
@@ -174,12 +201,19 @@ class PromptSection(VariantByType):
 class AdvantageSection(Variant):
     """An objective: how much better than expected a response did."""
 
-    tag: ClassVar[str] = "objective"
+    tag = "objective"
+    verbs = ("advantages",)
+    parent = "rollwise:Objective"
+    carries = True
+
     objective: str
 
 
 class EngineSection(VariantByType):
     """How responses are drawn."""
+
+    verbs = ("open",)
+    parent = "rollwise.engines:EngineSettings"
 
     max_new_tokens: int = Field(1024, ge=1, le=2**24)
     """Cut responses at this many tokens."""
@@ -191,6 +225,9 @@ class EngineSection(VariantByType):
 
 class EpisodeSection(VariantByType):
     """An environment of several turns, and where an episode is cut."""
+
+    verbs = ("begin",)
+    parent = "rollwise.environments:EpisodeEnvironment"
 
     max_turns: int = Field(16, ge=1)
     """Give the model at most this many turns in a draw."""
@@ -215,6 +252,8 @@ class EpisodeSection(VariantByType):
 class GradingSection(VariantByType):
     """From a response to its reward."""
 
+    verbs = ("grade", "open")
+
     timeout: float = Field(2.0, gt=0)
     """Give up grading a response after this many seconds; it gets no reward (not `exact`)."""
     workers: int | None = Field(None, ge=1, le=4096)
@@ -230,79 +269,23 @@ class GradingSection(VariantByType):
         return made if hasattr(made, "open") else PluginGrader(self.type, self.own())
 
 
+_BACKENDS = {name: load_plugin(place, ()) for name, place in BACKENDS.items()}
+_BELIEFS = {"own": OwnBelief, **BELIEFS}
+_ALLOCATIONS = {"none": NoAllocation, **ALLOCATIONS}
+
 CHOICES = {
     registry.name: registry
     for registry in (
-        Registry(
-            "backend",
-            {name: load_plugin(place, ()) for name, place in BACKENDS.items()},
-            "local",
-            verbs=("open",),
-            parent="rollwise.training.settings:BackendSettings",
-        ),
-        Registry(
-            "prompts",
-            PROMPT_SAMPLERS,
-            "uniform",
-            PromptSection,
-            ("ask",),
-            "rollwise:PromptSampler",
-            given=("keys", "batch_size", "seed", "levels", "belief"),
-        ),
-        Registry(
-            "belief",
-            {"own": OwnBelief} | BELIEFS,
-            "own",
-            BeliefSection,
-            ("believe",),
-            "rollwise.beliefs:Belief",
-            given=("total", "features"),
-        ),
-        Registry(
-            "exit",
-            EXIT_RULES,
-            "balanced",
-            ExitSection,
-            ("satisfied", "satisfied_by"),
-            "rollwise:ExitRule",
-        ),
-        Registry(
-            "schedule", SCHEDULES, "rounds", ScheduleSection, ("dispatcher",), "rollwise:Schedule"
-        ),
-        Registry("allocation", {"none": NoAllocation} | ALLOCATIONS, "none", verbs=("counts",)),
-        Registry(
-            "advantage",
-            OBJECTIVES,
-            "reference",
-            AdvantageSection,
-            ("advantages",),
-            "rollwise:Objective",
-            carries=True,
-        ),
-        Registry(
-            "engine",
-            ENGINES,
-            "transformers",
-            EngineSection,
-            ("open",),
-            "rollwise.engines:EngineSettings",
-        ),
-        Registry(
-            "episode",
-            ENVIRONMENTS,
-            "none",
-            EpisodeSection,
-            ("begin",),
-            "rollwise.environments:EpisodeEnvironment",
-        ),
-        Registry(
-            "grading",
-            GRADERS,
-            "math",
-            GradingSection,
-            ("grade", "open"),
-            of_function=function_settings,
-        ),
+        Registry("backend", _BACKENDS, "local", BackendSection),
+        Registry("prompts", PROMPT_SAMPLERS, "uniform", PromptSection),
+        Registry("belief", _BELIEFS, "own", BeliefSection),
+        Registry("exit", EXIT_RULES, "balanced", ExitSection),
+        Registry("schedule", SCHEDULES, "rounds", ScheduleSection),
+        Registry("allocation", _ALLOCATIONS, "none", AllocationSection),
+        Registry("advantage", OBJECTIVES, "reference", AdvantageSection),
+        Registry("engine", ENGINES, "transformers", EngineSection),
+        Registry("episode", ENVIRONMENTS, "none", EpisodeSection),
+        Registry("grading", GRADERS, "math", GradingSection, function_settings),
     )
 }
 """Section -> what it chooses from. Each section only looks up its own registry."""

@@ -36,11 +36,20 @@ class Variant(Section):
 
     Attributes:
         tag: The setting that names the kind.
+        verbs: The methods of which a class of the user's needs at least one.
+        parent: The `module:Class` that a class of the user's must inherit from; "" for any.
+        given: Fields that are no settings, for they are given to every kind.
+        carries: Where another kind is named on the command line, settings of the file stay that
+            this kind has too; otherwise only those that all kinds share.
         kind: What is made: a dataclass, whose fields are the settings of its own.
         own_names: The names of these settings.
     """
 
     tag: ClassVar[str] = "type"
+    verbs: ClassVar[tuple[str, ...]] = ()
+    parent: ClassVar[str] = ""
+    given: ClassVar[tuple[str, ...]] = ()
+    carries: ClassVar[bool] = False
     kind: ClassVar[Any] = None
     own_names: ClassVar[tuple[str, ...]] = ()
 
@@ -86,23 +95,14 @@ class Registry:
         kinds: Name -> class, of ours.
         default: The kind that is taken where nothing is said.
         base: What all kinds have in common.
-        verbs: The methods of which a class of the user's needs at least one.
-        parent: The `module:Class` that a class of the user's must inherit from; "" for any.
-        given: Fields that are no settings, for they are given to every kind.
         of_function: Makes a kind of the name of a function, where the user may name one.
-        carries: Where another kind is named on the command line, settings of the file stay that
-            this kind has too; otherwise only those that all kinds share.
     """
 
     name: str
     kinds: Mapping[str, type]
     default: str
-    base: type[Variant] = VariantByType
-    verbs: tuple[str, ...] = ()
-    parent: str = ""
-    given: tuple[str, ...] = ()
+    base: type[Variant]
     of_function: Callable[[str], type] | None = None
-    carries: bool = False
 
     @property
     def tag(self) -> str:
@@ -127,11 +127,12 @@ class Registry:
 
     def kept_for(self, kind: str) -> set[str]:
         """Name the settings that stay where another layer names this kind."""
-        carried = self._settings_of(self.kinds[kind]) if self.carries and kind in self.kinds else ()
+        carries = self.base.carries and kind in self.kinds
+        carried = self._settings_of(self.kinds[kind]) if carries else ()
         return {*self.base.model_fields, *(field.name for field in carried)}
 
     def _settings_of(self, kind: type) -> list[dataclasses.Field[Any]]:
-        return [f for f in dataclasses.fields(kind) if f.init and f.name not in self.given]
+        return [f for f in dataclasses.fields(kind) if f.init and f.name not in self.base.given]
 
     def _load(self, plugin: str, folder: str | None) -> Any:
         what = "class or function" if self.of_function else "class"
@@ -145,12 +146,13 @@ class Registry:
         if self.of_function and not inspect.isclass(found):
             return self.of_function(plugin)
         if lacks := self._lack(found):
-            verbs = " or ".join(f"`{verb}`" for verb in self.verbs)
-            parent = f" that inherits from `{self.parent.replace(':', '.')}`" if self.parent else ""
+            verbs = " or ".join(f"`{verb}`" for verb in self.base.verbs)
+            parent = self.base.parent.replace(":", ".")
+            parent = f" that inherits from `{parent}`" if parent else ""
             raise self._refusal(
                 f"{plugin!r} should be a dataclass with {verbs}{parent}; it {lacks}"
             )
-        taken = {*self.base.model_fields, self.tag} - {*self.given}
+        taken = {*self.base.model_fields, self.tag} - {*self.base.given}
         if clash := sorted(taken & {field.name for field in self._settings_of(found)}):
             raise self._refusal(
                 f"{plugin!r} has a field `{clash[0]}`, which every `{self.name}` has; give it "
@@ -160,11 +162,12 @@ class Registry:
 
     def _lack(self, found: Any) -> str:
         """Say what a class of the user's lacks to be of this section; "" if nothing."""
+        verbs, parent = self.base.verbs, self.base.parent
         if not inspect.isclass(found):
             return f"is a {type(found).__name__}"
-        if not any(callable(getattr(found, verb, None)) for verb in self.verbs):
-            return f"has no {' or '.join(f'`{verb}`' for verb in self.verbs)}"
-        if self.parent and not issubclass(found, load_plugin(self.parent, ())):
+        if not any(callable(getattr(found, verb, None)) for verb in verbs):
+            return f"has no {' or '.join(f'`{verb}`' for verb in verbs)}"
+        if parent and not issubclass(found, load_plugin(parent, ())):
             return "does not inherit from it"
         if undefined := sorted(getattr(found, "__abstractmethods__", ())):
             return f"lacks {' and '.join(f'`{verb}`' for verb in undefined)}"
