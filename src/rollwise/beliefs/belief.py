@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rollwise.beliefs.state import Indices, State, load_into, refuse_or_warn, state_of
 from rollwise.plugins import wrong_result
+from rollwise.sampling.checks import array_from
 
 EXPECTATION_WEIGHT = 4.0
 """How many responses an expected pass rate counts as, if its own strength is not known.
@@ -144,6 +145,27 @@ def _believed(
         wanted = "two arrays of shape (P,), the means (0 to 1, or NaN) and the strengths (from 0)"
         raise wrong_result(belief, "believe", wanted, answer)
     return mean, strength
+
+
+def rates_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
+    """Ask a plug-in for so many pass rates, shape (P,); a `PluginError` names a wrong answer."""
+    wanted = f"an array of shape ({count},) of pass rates, each 0 to 1 or NaN"
+
+    def fits(rates_P: NDArray[Any]) -> bool:
+        return rates_P.shape == (count,) and not np.any((rates_P < 0) | (rates_P > 1))
+
+    return array_from(plugin, method, wanted, fits, *given)
+
+
+def priors_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
+    """Ask a plug-in for so many priors, shape (P, 2); a `PluginError` names a wrong answer."""
+    wanted = f"an array of shape ({count}, 2) of α and β, finite and above 0"
+
+    def fits(priors_P2: NDArray[Any]) -> bool:
+        positive = np.all((priors_P2 > 0) & (priors_P2 < np.inf))
+        return priors_P2.shape == (count, 2) and bool(positive)
+
+    return array_from(plugin, method, wanted, fits, *given)
 
 
 def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:

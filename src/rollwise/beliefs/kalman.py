@@ -84,21 +84,17 @@ class LogitKalman(Belief):
     )
 
     features: Features | None = field(default=None, repr=False)
-    initial_pass_rate: float = setting(
-        0.5, "What is expected of a prompt before anything is known."
-    )
+    initial_pass_rate: float = setting(0.5, "Expect this pass rate before any is seen.")
     initial_variance: float = setting(
-        1.5, "Variance of the pass rates' logits over the set, before any is seen."
+        1.5, "Expect logits of this variance over the set, before any is seen."
     )
-    learn_variance: bool = setting(
-        True, "Whether this variance is learned; otherwise it stays the initial one."
-    )
-    noise: float = setting(0.01, "Variance that a logit gains at each step.")
+    learn_variance: bool = setting(True, "Learn this variance (false: keep the initial one).")
+    noise: float = setting(0.01, "Add this variance to each logit at each step.")
     drift_gain: float = setting(
-        0.3, "Share of the drift seen in a step that is believed; 0 for no drift."
+        0.3, "Believe this share of the drift seen in a step (0: no drift)."
     )
     trend_gain: float = setting(
-        0.02, "Share of a step's drift that is expected again at each later one; 0 for none."
+        0.02, "Expect this share of a step's drift again at each later step (0: none)."
     )
 
     def __post_init__(self) -> None:

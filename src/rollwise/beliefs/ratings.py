@@ -30,17 +30,17 @@ class RatingSettings:
 
     form: Form = setting(
         "paper",
-        "`paper`: as published; `released_code`: with half its first step; "
-        "`calibrated`: in logits.",
+        "Rate as published (`paper`), with half its first step (`released_code`), or in logits "
+        "(`calibrated`).",
     )
-    step: float = setting(4.0, "Calibrated form: first step of a difficulty, in logits.")
+    step: float = setting(4.0, "Move a difficulty by this at first, in logits (calibrated).")
     competence_step: float = setting(
-        2.0, "Calibrated form: first step of the competence, in logits."
+        2.0, "Move the competence by this at first, in logits (calibrated)."
     )
     step_floor: float | None = setting(
         None,
-        "What the step 1/t never falls below; 0 never forgets. By default 0 in the "
-        "published forms and 0.1 in the calibrated one.",
+        "Keep the step 1/t at this or above (0: never forget). By default 0 in the published "
+        "forms and 0.1 in the calibrated one.",
     )
 
     def ratings(self, total: int) -> "Ratings":

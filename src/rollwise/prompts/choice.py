@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from rollwise.beliefs.state import Indices
 from rollwise.prompts.keys import Mask
 
-CANDIDATES_HELP = "At most so many prompts, drawn uniformly, compete at a step."
+CANDIDATES_HELP = "Let at most this many prompts, drawn uniformly, compete at a step."
 
 
 def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = None) -> Indices:

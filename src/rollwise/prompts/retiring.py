@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.beliefs.state import State, array_from_state, part_of_state, saveable
+from rollwise.beliefs.state import State, array_from_state, metrics_of, part_of_state, saveable
 from rollwise.prompts.fixed_set import check_same_prompts
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, number
 from rollwise.prompts.sampler import PromptSampler
@@ -42,11 +42,11 @@ class Retiring(PromptSampler):
 
     sampler: PromptSampler
     pass_rate: float | None = setting(
-        0.9, "From this pass rate on a visit counts as solved; none: prompts are not mastered."
+        0.9, "Count a visit as solved from this pass rate on (none: retire no mastered prompt)."
     )
-    visits: int = setting(2, "Solved visits in a row that retire a prompt, at most 255.")
+    visits: int = setting(2, "Retire a prompt after this many solved visits in a row, at most 255.")
     keys: Sequence[Key] = field(default=(), repr=False)
-    max_visits: int | None = setting(None, "Visits after which a prompt is never asked again.")
+    max_visits: int | None = setting(None, "Never ask for a prompt again after this many visits.")
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampler, PromptSampler):
@@ -159,7 +159,7 @@ class Retiring(PromptSampler):
     def metrics(self) -> dict[str, float]:
         """Return those of the wrapped sampler, the share retired, and how many were recalled."""
         return {
-            **self.sampler.metrics(),
+            **metrics_of(self.sampler),
             "retired": float(np.count_nonzero(self.retired)) / len(self.keys),
             "recalled": float(self._recalled),
         }

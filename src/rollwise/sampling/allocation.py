@@ -48,11 +48,11 @@ class Estimated(Allocation):
         ValueError: Limits that exclude each other or the mean, or an `epsilon` not above 0.
     """
 
-    mean_draws: float = setting(8.0, "Draws of a prompt, on average.")
-    minimum: int = setting(2, "Draws of a prompt, at least.")
-    maximum: int = setting(32, "Draws of a prompt, at most.")
+    mean_draws: float = setting(8.0, "Draw this many responses per prompt on average.")
+    minimum: int = setting(2, "Draw at least this many per prompt.")
+    maximum: int = setting(32, "Draw at most this many per prompt.")
     epsilon: float = setting(
-        0.01, "Added to pass rates (ε): the less, the more the hardest prompts get."
+        0.01, "Add this to pass rates (ε): the less, the more draws the hardest prompts get."
     )
 
     def __post_init__(self) -> None:
@@ -88,12 +88,12 @@ class GVM(Allocation):
         ValueError: Limits that exclude each other or the mean, `alpha` below 0, or `beta` below 1.
     """
 
-    mean_draws: float = setting(8.0, "Draws of a prompt on average, those of the pilot apart.")
-    pilot: int = setting(8, "Pilot draws of each prompt, discarded after counting.")
-    alpha: float = setting(1e-3, "α, against spending too much on tiny pass rates.")
-    beta: float = setting(2.0, "β: the more, the sharper α cuts at tiny pass rates.")
-    minimum: int = setting(0, "Draws, at least, of a prompt that gets any share.")
-    maximum: int = setting(32, "Draws of a prompt, at most.")
+    mean_draws: float = setting(8.0, "Draw this many per prompt on average, besides the pilot.")
+    pilot: int = setting(8, "Draw a pilot of this many per prompt, discarded after counting.")
+    alpha: float = setting(1e-3, "Hold back draws at tiny pass rates (α).")
+    beta: float = setting(2.0, "Sharpen where α holds back (β).")
+    minimum: int = setting(0, "Draw at least this many for a prompt that gets any share.")
+    maximum: int = setting(32, "Draw at most this many per prompt.")
 
     def __post_init__(self) -> None:
         at_least("pilot", self.pilot, 1)

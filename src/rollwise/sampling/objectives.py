@@ -136,14 +136,14 @@ class PassRateObjective(Objective):
 
     estimates: EstimateMethod = setting(
         "plug_in",
-        "The pass rate as the pool shows it, or estimates (`unbiased`) that allow for "
-        "why its sampling stopped.",
+        "Take the pass rate as the pool shows it (`plug_in`), or allow for why its sampling "
+        "stopped (`unbiased`).",
     )
     baseline: Baseline = setting(
         "pool",
-        "Compare a response with what all responses drawn show (`pool`), or with what "
-        "was believed of the prompt before it was drawn (`belief`), so that every response "
-        "teaches, in groups of any size, even of one.",
+        "Compare each response with what all responses drawn show (`pool`), or with what was "
+        "believed of the prompt before it was drawn (`belief`), so that even a single response "
+        "teaches.",
     )
 
     def __post_init__(self) -> None:
@@ -259,42 +259,33 @@ OBJECTIVES: dict[str, type[Objective]] = {
 """The objectives that settings choose by name."""
 
 
-def make_objective(
-    objective: str | Objective,
-    scale_by_std: bool = False,
-    estimates: EstimateMethod = "plug_in",
-    baseline: Baseline = "pool",
-) -> Objective:
+def make_objective(objective: str | Objective, **settings: Any) -> Objective:
     """Make the objective of a name; an instance is returned as it is.
+
+    Args:
+        objective: A name in `OBJECTIVES`, or an instance.
+        settings: Of the objective; those at their default may be given to any.
 
     Raises:
         ValueError: An unknown name, or a setting that the objective does not have; any beside an
             instance, which has settings of its own.
     """
-    one_of("estimates", estimates, get_args(EstimateMethod))
-    one_of("baseline", baseline, get_args(Baseline))
-    given: dict[str, Any] = {"scale_by_std": True} if scale_by_std else {}
-    given |= {"estimates": estimates} if estimates != "plug_in" else {}
-    given |= {"baseline": baseline} if baseline != "pool" else {}
+    kinds = OBJECTIVES.values()
+    defaults = {name: [getattr(kind, name, None) for kind in kinds] for name in settings}
+    given = {name: value for name, value in settings.items() if value not in defaults[name]}
     if isinstance(objective, Objective):
         if given:
             raise ValueError(f"{' and '.join(given)} must be set in the objective, {objective!r}")
         return objective
     one_of("objective", objective, tuple(OBJECTIVES))
-    for name in given:
+    for name, value in given.items():
         having = [other for other, kind in OBJECTIVES.items() if hasattr(kind, name)]
         if objective not in having:
-            raise ValueError(_MISPLACED[name].format(", ".join(having), objective))
+            raise ValueError(
+                f"{name} = {value!r} is for objective {', '.join(having)}; objective "
+                f"{objective!r} has no such setting"
+            )
     return OBJECTIVES[objective](**given)
-
-
-_MISPLACED = {
-    "scale_by_std": "scale_by_std divides rewards that a mean was subtracted from (objective {}); "
-    "the scale of objective {!r} is part of what it optimises",
-    "estimates": "estimates = 'unbiased' is for objective {}; objective {!r} estimates no pass "
-    "rate",
-    "baseline": "baseline = 'belief' is for objective {}; objective {!r} has a baseline of its own",
-}
 
 
 def advantages(
@@ -323,7 +314,8 @@ def advantages(
         ValueError: Settings that do not go together (`make_objective`), or `unbiased` for a pool
             that cannot be estimated from (`PassRateObjective`).
     """
-    return advantages_by(make_objective(objective, scale_by_std, estimates, baseline), pool, group)
+    settings = {"scale_by_std": scale_by_std, "estimates": estimates, "baseline": baseline}
+    return advantages_by(make_objective(objective, **settings), pool, group)
 
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
@@ -331,12 +323,8 @@ def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
     with calling(objective, "advantages"):
         values: Any = objective.advantages(pool, group)
     shape = group.rewards.shape
-    if (
-        not isinstance(values, np.ndarray)
-        or values.shape != shape
-        or values.dtype.kind not in "fiu"
-        or not np.isfinite(values).all()
-    ):
+    fits = isinstance(values, np.ndarray) and values.shape == shape and values.dtype.kind in "fiu"
+    if not fits or not np.isfinite(values).all():
         wanted = f"a NumPy array of finite numbers of shape {shape}"
         raise wrong_result(objective, "advantages", wanted, values)
-    return values
+    return values  # type: ignore[no-any-return]

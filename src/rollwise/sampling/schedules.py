@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import wrong_result
+from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
 from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied
 from rollwise.sampling.prompt import SampledPrompt
@@ -93,8 +93,8 @@ class Rounds(Schedule):
     batch waits for the longest response of each round.
     """
 
-    size: int = setting(8, "Draws of an unresolved prompt a round.")
-    rounds: int = setting(4, "Rounds, at most.")
+    size: int = setting(8, "Draw this many responses per unresolved prompt in a round.")
+    rounds: int = setting(4, "Draw at most this many rounds.")
 
     def __post_init__(self) -> None:
         at_least("size", self.size, 1)
@@ -158,10 +158,8 @@ class _RoundsDispatcher:
         wanted = [min(self._size, p.tables.budget - p.issued) for p in self._prompts]
         if sum(wanted) > left:
             each, rest = divmod(left, len(self._prompts))
-            without_draws_first = sorted(
-                range(len(wanted)), key=lambda i: self._prompts[i].issued > 0
-            )
-            for rank, i in enumerate(without_draws_first):
+            order = sorted(range(len(wanted)), key=lambda i: self._prompts[i].issued > 0)
+            for rank, i in enumerate(order):  # those without a draw first
                 wanted[i] = min(wanted[i], each + (rank < rest))
         for prompt, count in zip(self._prompts, wanted, strict=True):
             self._round.extend([prompt] * count)
@@ -183,11 +181,11 @@ class Streamed(Schedule):
     streams = True
     uses_priors = True
 
-    max_samples: int = setting(32, "Draws of a prompt, at most.")
+    max_samples: int = setting(32, "Draw at most this many responses per prompt.")
     speculation: float = setting(
         0.25,
-        "A draw is handed out ahead if it is needed with at least this probability; "
-        "less keeps more slots full and wastes more draws.",
+        "Draw ahead what is needed with at least this probability; less keeps more slots full and "
+        "wastes more draws.",
     )
 
     def __post_init__(self) -> None:
@@ -281,6 +279,16 @@ def _is_certain(prompt: SampledPrompt) -> bool:
     """Say whether one more draw is needed, whatever the rewards of those in flight."""
     certain_need = prompt.known_tables.certain_need[prompt.known_correct][prompt.known_incorrect]
     return prompt.outstanding < certain_need
+
+
+def dispatcher_of(schedule: Schedule) -> Dispatcher:
+    """Make a session's dispatcher; a `PluginError` names a schedule whose `dispatcher` is wrong."""
+    with calling(schedule, "dispatcher"):
+        made = schedule.dispatcher()
+    if not all(callable(getattr(made, verb, None)) for verb in ("add", "changed", "next")):
+        wanted = "an object with the methods add, changed and next"
+        raise wrong_result(schedule, "dispatcher", wanted, made)
+    return made
 
 
 def check_reachable(rule: ExitRule, schedule: Schedule) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Draw, Key, as_key, draw_seed, spell_seed
 from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
 from rollwise.sampling.prompt import Recorded, SampledPrompt
-from rollwise.sampling.schedules import Rounds, Schedule
+from rollwise.sampling.schedules import Rounds, Schedule, dispatcher_of
 from rollwise.sampling.stopping import tables_of_prompts
 
 
@@ -93,7 +94,7 @@ class RolloutSession:
         self.total_draws = total_draws
         self.pools: dict[Key, Pool] = {}
         self._prompts: dict[Key, SampledPrompt] = {}
-        self._dispatcher = self.schedule.dispatcher()
+        self._dispatcher = dispatcher_of(self.schedule)
         self._repeats: deque[Draw] = deque()
         self._attempts: dict[Draw, int] = {}
         self._unresolved = 0
@@ -182,10 +183,13 @@ class RolloutSession:
         return None
 
     def _next_new(self, ahead: bool) -> Draw | None:
-        left = self.draws_left
+        left = 0 if self.done else self.draws_left
         prompt = self._dispatcher.next(left, ahead) if left else None
         if prompt is None:
             return None
+        if not isinstance(prompt, SampledPrompt) or prompt.issued >= prompt.limit:
+            wanted = "a prompt of the session whose `issued` is below its `limit`, or None"
+            raise wrong_result(self._dispatcher, "next", wanted, prompt)
         draw = prompt.issue()
         self._issued += 1
         self._dispatcher.changed(prompt)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
+from rollwise.step.asking import expected_of
 from rollwise.step.episodes import Episode
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
@@ -148,7 +149,7 @@ def belief_metrics(
     of the expected pass rates (`brier_skill`), where it is defined.
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
-    expected_P = sampler.expected_pass_rates(keys)
+    expected_P = expected_of(sampler, keys)
     figures: dict[str, Any] = {"pass_rate_by_expected": _by(expected_P, correct_P, drawn_P)}
     skill = brier_skill(expected_P, correct_P, drawn_P)
     if not np.isnan(skill):

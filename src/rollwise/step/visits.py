@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.beliefs.state import metrics_of
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
+from rollwise.step.asking import expected_of, priors_of
 from rollwise.step.metrics import belief_metrics
 
 
@@ -22,7 +24,7 @@ def tell(
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
     sampler.tell(keys, correct=correct, drawn=drawn)
-    return believed | sampler.metrics()
+    return believed | metrics_of(sampler)
 
 
 def visit_rows(
@@ -37,8 +39,8 @@ def visit_rows(
         trained: How many responses of each are trained on.
     """
     keys: list[Key] = [pool.key for pool in pools]
-    expected_P = sampler.expected_pass_rates(keys)
-    strength_P: NDArray[np.float64] = np.sum(sampler.pass_rate_priors(keys), axis=1)
+    expected_P = expected_of(sampler, keys)
+    strength_P: NDArray[np.float64] = np.sum(priors_of(sampler, keys), axis=1)
     return [
         {
             "key": str(pool.key),
