@@ -29,7 +29,7 @@ def from_state(state: State, name: str) -> Any:
 def array_from_state(
     state: State, name: str, shape: tuple[int, ...], dtype: DTypeLike
 ) -> NDArray[Any]:
-    """Copy an array out of a state; a `ValueError` says if it is of another number of prompts."""
+    """Copy an array out of a state; a `ValueError` if it is of another number of prompts."""
     values = np.array(from_state(state, name), dtype=dtype)
     if values.shape != shape:
         raise ValueError(

@@ -96,8 +96,7 @@ class Retiring(PromptSampler):
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
         """Choose among the prompts that are not retired; fill up with retired ones.
 
-        If the size of a batch is unknown (no `count`, and no `batch_size` of the wrapped sampler),
-        retired ones come only when no others are left.
+        If the size of a batch is unknown, retired ones come only when no others are left.
         """
         count = self.batch_size if count is None else count
         left_out, retired = set(exclude), self._keys_of(self.retired)
@@ -115,7 +114,6 @@ class Retiring(PromptSampler):
         return {self.keys[index] for index in np.flatnonzero(mask).tolist()}
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-
         indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
         self._visits[indices] += 1
@@ -126,19 +124,15 @@ class Retiring(PromptSampler):
         self._solved[indices] = np.where(solved, streak, 0)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-
         return self.sampler.expected_pass_rates(keys)
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-
         return self.sampler.difficulties(keys)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-
         return self.sampler.pass_rate_priors(keys)
 
     def state_dict(self) -> State:
-
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
@@ -149,7 +143,6 @@ class Retiring(PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-
         check_same_prompts(state, self)
         solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
         visits = array_from_state(state, "visits", self._visits.shape, np.int32)

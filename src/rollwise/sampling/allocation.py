@@ -164,7 +164,7 @@ def _share_out(weights_P: Floats, limits: Allocation) -> Counts:
     """Share out the mean number of draws in proportion to weights; a weight of 0 gets none.
 
     The others get clip(c · w, minimum, maximum), with c such that the sum is right, or as near as
-    the limits allow; then whole numbers, by the largest remainders, of equal ones the first.
+    the limits allow; then whole numbers, by the largest remainders.
     """
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     some_P = weights_P > 0
@@ -185,8 +185,7 @@ def _share_out(weights_P: Floats, limits: Allocation) -> Counts:
 def _quotas(weights: Floats, total: int, minimum: int, maximum: int) -> Floats:
     """Return clip(c · w, minimum, maximum) for the c at which they sum to `total`, exactly.
 
-    The sum is piecewise linear in c, with a corner wherever a quota meets a limit: find the two
-    corners next to `total`, and c between them.
+    The sum is piecewise linear in c: find the two corners next to `total`, and c between them.
     """
 
     def total_at(scale: float) -> float:

@@ -46,11 +46,13 @@ def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
 class Estimates:
     """Unbiased estimates by what a pool holds, arrays (B + 1, B + 1) over [positives, negatives].
 
+    NaN for counts that sampling never reaches.
+
     Attributes:
-        pass_rate: Of p. NaN for counts that sampling never reaches, and before the first draw.
-        variance: Of p(1 − p). NaN for counts that sampling never reaches, or where it is cut short
-            at fewer than two draws; NaN everywhere if every prompt stops at its first draw, for
-            then no unbiased estimate exists.
+        pass_rate: Of p; NaN before the first draw.
+        variance: Of p(1 − p); NaN where sampling is cut short at fewer than two draws, and
+            everywhere
+            if every prompt stops at its first draw, for then no unbiased estimate exists.
     """
 
     pass_rate: Floats
@@ -75,10 +77,10 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 
 
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
-    """Look up the unbiased estimates of p and p(1 − p) that a pool gives.
+    """Look up the unbiased estimates of p and p(1 − p); None at counts it cannot reach.
 
-    None at counts that its stopping cannot reach, as after a lost draw. A `ValueError` if the pool
-    does not know its stopping, has outgrown its budget, or stopped by a rule that looks at rewards.
+    A `ValueError` if the pool does not know its stopping, has outgrown its budget, or stopped by a
+    rule that looks at rewards.
     """
     stopping = pool.stopping
     if stopping is None:

@@ -79,10 +79,7 @@ class SampledPrompt:
         return False
 
     def receive(self, index: int, recorded: Recorded, batch_spent: bool) -> list[Draw]:
-        """Take in what came of a draw; returns the draws in flight that are now surplus.
-
-        It enters the pool once that of all draws before it has.
-        """
+        """Take in what came of a draw, in draw order; returns the draws that are now surplus."""
         self.outstanding -= 1
         if recorded is None:
             self.known_tables = self.tables.after_losing(self.known_tables.stopping.lost + 1)
@@ -109,11 +106,7 @@ class SampledPrompt:
         self.waiting.clear()
 
     def exit_reason(self, last: bool) -> ExitReason | None:
-        """Say why sampling ends with the pool as it is; None if it continues.
-
-        Args:
-            last: Whether no more draws will come.
-        """
+        """Say why sampling ends with the pool as it is, or as the `last`; None if it continues."""
         tables, pool = self.tables, self.pool
         correct, incorrect = pool.positives, pool.negatives
         last = last or self.processed >= tables.budget
@@ -141,8 +134,8 @@ class SampledPrompt:
     def _lower_limit(self) -> None:
         """Find surplus before the exit, where the rule stays satisfied once it is.
 
-        Where the known responses satisfy it, the prompt ends at the last of them that it takes, or
-        before, whatever the responses between them turn out to be.
+        Where the known responses satisfy it, the prompt ends at the last of them, whatever those
+        between turn out to be.
         """
         tables = self.tables
         if tables.stays_satisfied and tables.satisfied[self.known_correct][self.known_incorrect]:

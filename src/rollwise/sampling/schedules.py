@@ -34,10 +34,9 @@ class Dispatcher(Protocol):
     def next(self, left: int, ahead: bool) -> SampledPrompt | None:
         """Choose the prompt that the next draw is for; None to wait for what is in flight.
 
-        A prompt that has no draw yet must get one before `left` runs out.
-
         Args:
-            left: The draws left to the whole batch, at least 1.
+            left: The draws left to the whole batch; a prompt without one must get one before it
+                runs out.
             ahead: Whether draws may be handed out that might turn out surplus.
         """
 
@@ -75,11 +74,7 @@ class Schedule(ABC):
         """Make what chooses the prompts of a new session's draws."""
 
     def draws_by_round(self, drawn: NDArray[np.int64]) -> list[float]:
-        """Return the mean number of draws in each round; none without rounds.
-
-        Args:
-            drawn: The draws of each prompt, shape (P,).
-        """
+        """Return the mean draws in each round, from those of each prompt, shape (P,)."""
         return []
 
 
@@ -206,11 +201,10 @@ class Streamed(Schedule):
 
 
 class _StreamedDispatcher:
-    """The prompts that may get the next draw: a heap of priorities, and of positions for each.
+    """A heap of priorities, and of positions for each.
 
-    Many prompts share a priority; one heap of pairs would be slower. Entries that are out of date
-    stay until their turn comes; there are at most two a draw. Prompts whose next draw might turn
-    out surplus are parked while nothing is drawn ahead.
+    Many prompts share a priority. Entries that are out of date stay until their turn comes. Prompts
+    whose next draw might turn out surplus are parked while nothing is drawn ahead.
     """
 
     def __init__(self, speculation: float) -> None:
@@ -257,10 +251,7 @@ class _StreamedDispatcher:
         return None
 
     def _priority(self, prompt: SampledPrompt) -> float:
-        """Say when a prompt's turn is, the smallest first: who has least in flight for its need.
-
-        Those without any draw yet come before all others, and who needs most breaks ties.
-        """
+        """Say when the turn of a prompt is: the one with least in flight for its need first."""
         tables, outstanding = prompt.known_tables, prompt.outstanding
         correct, incorrect = prompt.known_correct, prompt.known_incorrect
         most = self._most_in_flight.get(tables)

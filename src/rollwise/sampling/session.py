@@ -109,10 +109,9 @@ class RolloutSession:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> None:
-        """Sample more prompts, for instance in place of those that turned out to carry no signal.
+        """Sample more prompts; takes, and refuses, what the constructor does.
 
-        Takes, and refuses, what the constructor does, and a key that the session has already;
-        nothing is added then.
+        A key that the session has already is refused; nothing is added then.
         """
         added = self._new_keys(keys)
         if self.total_draws is not None:
@@ -217,8 +216,8 @@ class RolloutSession:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
 
         It is handed out again with the same seed. After `max_attempts` it is lost: the pool does
-        without it, and is biased towards responses that are not lost; it has still used up a draw
-        of the prompt's budget.
+        without it, and is biased towards responses that are not lost; it has used up a draw of the
+        budget.
 
         Raises:
             ValueError: The draw is not in flight.
@@ -260,11 +259,11 @@ class RolloutSession:
         return surplus
 
     def end_all(self) -> list[Draw]:
-        """End every prompt that has not ended, with what is in its pool.
+        """End every prompt with what is in its pool; returns the draws in flight, to be cancelled.
 
-        Returns the draws in flight. Those are to be cancelled, and count as surplus, as do
-        responses that wait for an earlier draw. Where draws end for a reason outside of them, such
-        as their age, the pool is biased towards responses that come soon.
+        They count as surplus, as do responses that wait for an earlier draw. Where draws end for a
+        reason outside of them, such as their age, the pool is biased towards responses that come
+        soon.
         """
         surplus: list[Draw] = []
         for prompt in self._prompts.values():

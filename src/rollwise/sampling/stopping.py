@@ -35,13 +35,13 @@ class Stopping:
     """An exit rule, asked at certain counts, within a budget.
 
     Args:
-        rule: When a prompt has been sampled enough, or is given up. For a rule that looks at
-            rewards the tables are computed from its guess by counts, and one draw more, at least,
-            is expected wherever the budget is not spent.
+        rule: When a prompt has been sampled enough, or is given up. For one that looks at rewards
+            the
+            tables are computed from its guess by counts, and at least one draw more is expected
+            wherever the budget is not spent.
         schedule: After how many draws the rule is asked.
         budget: The most draws, B.
-        prior: α and β of the Beta distribution that the pass rate is believed to have before the
-            first draw. It gives the probability that a draw is correct.
+        prior: α and β of the pass rate's Beta distribution before the first draw.
         lost: Draws that are in no pool because they were lost; they use up the budget all the same.
     """
 
@@ -191,8 +191,7 @@ class StoppingTables:
     """What `Stopping` says, as lists: a list answers ten times as fast as an array.
 
     Attributes:
-        stays_satisfied: Whether the counts decide, and a satisfied rule ends the prompt at once,
-            whatever is drawn later.
+        stays_satisfied: Whether a satisfied rule ends the prompt at once, whatever is drawn later.
         rewards_rule: The exit rule, if it looks at rewards; `satisfied` is then its guess.
     """
 
@@ -251,10 +250,7 @@ def tables_of_prompts(
     priors: ArrayLike | None = None,
     budgets: ArrayLike | None = None,
 ) -> Iterable[StoppingTables]:
-    """Make the tables of `count` prompts; those of equal budgets and rounded priors are shared.
-
-    Priors are 1 and 1 by default, budgets `most`; a `ValueError` if either does not fit.
-    """
+    """Make the tables of `count` prompts; those of equal budgets and rounded priors are shared."""
     budgets_P = _checked_budgets(budgets, count, most)
     priors_P2 = _checked_priors(priors, count)
     made: dict[tuple[int, float, float], StoppingTables] = {}

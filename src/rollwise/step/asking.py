@@ -62,12 +62,9 @@ def priors_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64
 def shared_out(
     allocation: Allocation, pass_rates: NDArray[np.float64], least: int = 0
 ) -> NDArray[np.int64]:
-    """Ask an allocation for the draws of each prompt; a `PluginError` names wrong ones.
+    """Ask an allocation for the draws of each prompt, shape (P,), `least` or more.
 
-    Args:
-        allocation: Shares them out.
-        pass_rates: Of each prompt, shape (P,).
-        least: The fewest draws that a prompt must get.
+    A `PluginError` names a wrong answer.
     """
     most = allocation.maximum
     wanted = f"an array of integers from {least} to {most}, shape {pass_rates.shape}"
@@ -87,11 +84,7 @@ def session_arguments(
 ) -> dict[str, Any]:
     """Return the `priors` and `budgets` of a session, as far as the recipe has any.
 
-    Args:
-        recipe: Of the step.
-        sampler: Is asked what it believes of the prompts.
-        keys: The prompts, P of them.
-        budgets: The most draws of each, shape (P,), where a pilot has set them.
+    `budgets`, the most draws of each prompt, shape (P,), are those that a pilot has set.
     """
     found: dict[str, Any] = {}
     if recipe.uses_priors:

@@ -45,19 +45,10 @@ def step_ledger(
     piloted: int = 0,
     pilot_tokens: int = 0,
 ) -> dict[str, Any]:
-    """Add up the ledgers of a step's groups, and what is in no pool.
+    """Add up the ledgers of a step's groups (`group_ledger`), and what is in no pool.
 
     The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
     those in no pool are of surplus draws.
-
-    Args:
-        groups: `group_ledger` of each.
-        tokens: Of all responses of the step.
-        surplus: Draws beyond a prompt's exit.
-        failures: Failed attempts at draws.
-        failed_tokens: Their tokens, as far as they are known.
-        piloted: Draws of pilots.
-        pilot_tokens: Their tokens.
     """
     kinds: Ledger = {
         "draws": dict.fromkeys(PLACES, 0) | {"surplus": surplus, "failed": failures},

@@ -144,9 +144,8 @@ def belief_metrics(
 ) -> dict[str, Any]:
     """Compare what a sampler believed of a step's prompts, before it is told, with their results.
 
-    Averages over up to 8 equal parts of the prompts, in order of what was believed: the expected
-    pass rate, and the difficulty where the sampler has one. `belief_skill` is the Brier skill score
-    of the expected pass rates (`brier_skill`), where it is defined.
+    Averages of the expected pass rate, and of the difficulty where there is one, over up to 8 equal
+    parts of the prompts, in order of what was believed; and `belief_skill` (`brier_skill`).
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
     expected_P = expected_of(sampler, keys)
@@ -167,13 +166,8 @@ def brier_skill(expected_P: ArrayLike, correct_P: ArrayLike, drawn_P: ArrayLike)
     all: the share of correct ones. So 1 is perfect, 0 no better than knowing the mean, and less is
     worse. Chance limits it: pass rates that are known exactly score 1 − E[p(1 − p)]/(p̄(1 − p̄)).
 
-    Args:
-        expected_P: Expected pass rates, shape (P,); NaN where nothing is expected.
-        correct_P: Correct responses of each prompt, shape (P,).
-        drawn_P: All responses of each, shape (P,).
-
-    Returns:
-        The score; NaN where nothing was expected, or all responses are correct, or none.
+    Arrays of shape (P,), NaN where nothing is expected. The score is NaN where nothing was
+    expected, or all responses are correct, or none.
     """
     expected, correct, drawn = (np.asarray(x, float) for x in (expected_P, correct_P, drawn_P))
     known = (drawn > 0) & ~np.isnan(expected)

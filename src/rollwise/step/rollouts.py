@@ -55,9 +55,8 @@ def draw_rollouts(
 ) -> Rollouts:
     """Ask for a step's prompts, and sample them.
 
-    With `zero_variance="refill"`, prompts without signal are replaced by further ones until the
-    batch is full, at most `refills` times; a batch that is still not full is trained on as it is
-    (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
+    With `zero_variance="refill"`, prompts without signal are replaced by further ones, at most
+    `refills` times (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
     """
     keys = ask(sampler)
     if recipe.allocation is not None and recipe.pilot:

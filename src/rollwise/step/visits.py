@@ -17,10 +17,9 @@ from rollwise.step.metrics import belief_metrics
 def tell(
     sampler: PromptSampler, keys: Sequence[Key], correct: Sequence[int], drawn: Sequence[int]
 ) -> dict[str, Any]:
-    """Tell a sampler how many of the responses to a step's prompts were correct.
+    """Tell a sampler how many responses to a step's prompts were correct; returns its metrics.
 
-    Returns:
-        What it had believed of the prompts (`belief_metrics`), and its own metrics after.
+    Those are what it had believed of the prompts (`belief_metrics`), and its own after.
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
     sampler.tell(keys, correct=correct, drawn=drawn)
@@ -32,11 +31,8 @@ def visit_rows(
 ) -> list[dict[str, Any]]:
     """Describe each prompt of a step in a row, before the sampler is told the results.
 
-    Args:
-        sampler: Says what it `expected`, and with what `strength` in pseudo-counts; None where it
-            expects nothing.
-        pools: One for each prompt.
-        trained: How many responses of each are trained on.
+    `expected` and its `strength` in pseudo-counts are the sampler's, None where it expects nothing;
+    `trained` holds how many responses of each are trained on.
     """
     keys: list[Key] = [pool.key for pool in pools]
     expected_P = expected_of(sampler, keys)

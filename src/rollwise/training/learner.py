@@ -197,10 +197,8 @@ class Learner:
     ) -> tuple[Tensor, Totals]:
         """Compute the loss of a micro-batch, summed over its tokens.
 
-        Args:
-            examples: The micro-batch.
-            old: Old log-probabilities of each; None where they are the current ones.
-            mean_length: Tokens of a response of the update, on average.
+        `old` holds log-probabilities, None where they are the current ones; `mean_length` is the
+        mean number of tokens of the update's responses.
         """
         settings, lengths = self.settings, [example.drawn for example in examples]
         logprobs, entropy = self._forward(examples)
@@ -303,8 +301,8 @@ class Learner:
 def _recomputing(model: PreTrainedModel) -> Iterator[None]:
     """Recompute activations in the backward pass, where gradient checkpointing is enabled.
 
-    `transformers` recomputes only in modules in training mode. The modules inside them, which hold
-    the dropout, stay in evaluation mode.
+    `transformers` recomputes only in modules in training mode. Those inside them, which hold the
+    dropout, stay in evaluation mode.
     """
     modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
     try:
