@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sessions import Engine, contents, in_any_order, one_at_a_time
@@ -74,18 +73,6 @@ def test_pools_are_those_of_drawing_one_at_a_time(random, rule, schedule, slots,
         rounds = RolloutSession(range(7), rule, Rounds(1, 12), seed=3)
         assert contents(alone) == contents(one_at_a_time(rounds, faulty))
         assert played.surplus == 0 or schedule.draws_ahead
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-@pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_the_contracts_loop_meets_no_surplus(rule, schedule):
-    session, engine = RolloutSession(range(7), rule, schedule, seed=3), Engine()
-    while draws := session.next_draws():
-        for draw in draws:
-            assert engine.answer(session, draw) == []
-    assert session.surplus == 0
-    alone = RolloutSession(range(7), rule, schedule, seed=3)
-    assert contents(session) == contents(one_at_a_time(alone))
 
 
 @given(

@@ -61,13 +61,6 @@ def test_a_rule_is_asked_on_the_rewards_at_the_end_of_a_round():
     assert (len(session.pools["a"]), session.pools["a"].exit_reason) == (6, "satisfied")
 
 
-def test_a_rule_that_is_not_satisfied_takes_the_whole_budget():
-    for schedule in (Streamed(6), Rounds(2, 3)):
-        session = RolloutSession(["a"], Spread(0.5), schedule)
-        assert play(session, [0.2] * 6, slots=3) == 6
-        assert session.pools["a"].exit_reason == "exhausted"
-
-
 @pytest.mark.parametrize("lost", [1, 2])
 def test_an_empty_pool_is_not_asked_about(lost):
     session = RolloutSession(["a"], Spread(0.5), Streamed(lost), max_attempts=1)

@@ -138,29 +138,6 @@ def test_mini_batches_share_the_responses_evenly(model):
     assert shapes == [(1, 50), (1, 15), (1, 15), (1, 10), (1, 10)]
 
 
-def test_more_mini_batches_than_responses_make_fewer_updates(model):
-    learner = make_learner(model, mini_batches=4)
-    learner.learn(make_examples(model, [(2, 3, 1.0)] * 2))
-    assert learner.updates == 2
-
-
-def test_only_the_mini_batches_that_teach_something_make_updates(model):
-    learner = make_learner(model, mini_batches=3)
-    examples = make_examples(model, [(2, 3, 0.0), (2, 3, 1.0), (2, 3, 0.0)])
-    learner.learn(examples)
-    assert learner.updates == 1
-
-
-def test_with_several_mini_batches_the_weights_are_of_those_that_drew(model):
-    """What the first update changes is the clip's affair, and none of the engine's gap."""
-    examples = make_examples(model, SIZES * 2)
-    learner = make_learner(model, mini_batches=2, learning_rate=2e-2)
-    metrics = learner.learn(examples)
-    assert metrics["clip_fraction"] > 0
-    assert metrics["sampler_gap"] < SAME
-    assert metrics["importance_weight"] == pytest.approx(1, rel=1e-4)
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_gradient_checkpointing_recomputes_and_changes_nothing_else(threads, make_model, tokenizer):
     """Dropout stays off, and the engine that shares the model keeps its cache."""
