@@ -1,7 +1,6 @@
 """Checkpoints: to the bit, without pickle, whole or not at all."""
 
 import errno
-import hashlib
 import json
 
 import numpy as np
@@ -209,16 +208,6 @@ def test_a_damaged_checkpoint_names_itself_and_the_one_before(
     if name.startswith("model/"):
         with pytest.raises(ModelError, match=r"step-000007 is damaged: model/model\.safetensors"):
             load_saved(ModelSource(path=str(path / "model")))
-
-
-def test_the_checksums_are_those_of_sha256sum(trained, tokenizer, tmp_path):
-    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
-    files = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
-    lines = (path / "checksums.txt").read_text().splitlines()
-    assert {line.split("  ")[1] for line in lines} == files - {"checksums.txt"}
-    for line in lines:
-        found, name = line.split("  ")
-        assert found == hashlib.sha256((path / name).read_bytes()).hexdigest()
 
 
 def test_a_checkpoint_without_checksums_is_taken_with_a_warning(

@@ -63,22 +63,6 @@ def test_micro_batches_keep_within_the_budget_and_leave_out_what_teaches_nothing
     assert shapes == [(1, 20), (1, 18)]
 
 
-def test_responses_without_advantage_count_as_if_they_had_been_run(model):
-    """An entropy coefficient of almost 0 makes them run; the gradient stays what it was."""
-    examples = make_examples(model)
-    gradients, rows = [], []
-    for coefficient in (0.0, 1e-30):
-        other = copy.deepcopy(model)
-        shapes = watch_batches(other)
-        learner = make_learner(other, entropy_coefficient=coefficient, packed=False)
-        steps = watch(learner)
-        learner.learn(examples)
-        gradients.append(steps[0][1])
-        rows.append(sum(shape[0] for shape in shapes))
-    assert rows == [5, 6]
-    assert_close(gradients[0], gradients[1])
-
-
 def clipped_loss(model, old, examples):
     """PPO's loss with bounds [0.8, 1.28] for A ≥ 0 and [0.8, 10] for A < 0 (see test_loss)."""
     total = 0.0
