@@ -3,13 +3,12 @@
 import copy
 import heapq
 import pickle
-from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sessions import Engine, contents, in_any_order, one_at_a_time
+from sessions import Engine, GuessedSpread, Spread, contents, in_any_order, one_at_a_time
 
 from rollwise.sampling import (
     Balanced,
@@ -17,26 +16,10 @@ from rollwise.sampling import (
     FixedCount,
     GiveUp,
     PositiveFocused,
-    RewardRule,
     RolloutSession,
     Rounds,
     Streamed,
 )
-
-
-@dataclass(frozen=True)
-class Spread(RewardRule):
-    """Two rewards differ by half; guessed by counts, if `guesses`."""
-
-    guesses: bool = False
-
-    def satisfied_by(self, rewards):
-        return np.ptp(rewards) >= 0.5
-
-    def satisfied(self, positives, negatives):
-        one_of_each = (positives >= 1) & (negatives >= 1)
-        return one_of_each if self.guesses else super().satisfied(positives, negatives)
-
 
 RULES = [
     PositiveFocused(1),
@@ -45,7 +28,7 @@ RULES = [
     GiveUp(Balanced(2, 2), 0.3),
     GiveUp(PositiveFocused(1), 0.4),
     Spread(),
-    Spread(guesses=True),
+    GuessedSpread(),
 ]
 SCHEDULES = [Rounds(3, 4), Rounds(1, 12), *(Streamed(12, ahead) for ahead in (0.0, 0.1, 0.5, 1.0))]
 INTERLEAVINGS = st.integers(0, 2**32).map(Random)

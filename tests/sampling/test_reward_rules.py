@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from sessions import GuessedSpread, Spread
 
 from rollwise.sampling import (
     GiveUp,
-    RewardRule,
     RolloutSession,
     Rounds,
     Streamed,
@@ -16,24 +16,6 @@ from rollwise.sampling import (
 )
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.stopping import Stopping
-
-
-@dataclass(frozen=True)
-class Spread(RewardRule):
-    """Satisfied once two rewards differ by `least`."""
-
-    least: float = 0.5
-
-    def satisfied_by(self, rewards):
-        return np.ptp(rewards) >= self.least
-
-
-@dataclass(frozen=True)
-class GuessedSpread(Spread):
-    """As `Spread`, guessed by counts: two rewards differ where both sides have one."""
-
-    def satisfied(self, positives, negatives):
-        return (positives >= 1) & (negatives >= 1)
 
 
 def play(session: RolloutSession, rewards: list[float], slots: int | None = None) -> int:

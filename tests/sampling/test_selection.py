@@ -70,16 +70,6 @@ def test_members_are_places_in_the_pool_strictly_ascending(rewards, half, random
     assert group.rewards.tolist() == [rewards[i] for i in group.indices]
 
 
-@pytest.mark.parametrize("strategy", ["balanced", "max_variance"])
-@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["draw order", "random"])
-@pytest.mark.parametrize(("positives", "negatives"), [(0, 0), (1, 0), (0, 3), (2, 1), (3, 1)])
-def test_a_smaller_pool_is_taken_whole(positives, negatives, rng, strategy):
-    pool = pool_of(positives, negatives)
-    group = select_group(pool, 4, strategy, rng)
-    assert group.indices.tolist() == list(range(len(pool)))
-    assert group.rewards.tolist() == pool.rewards.tolist()
-
-
 def test_all_takes_the_whole_pool_whatever_the_size():
     pool = pool_of(3, 8)
     for size in (1, 4, 7, 100):
