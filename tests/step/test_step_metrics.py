@@ -87,7 +87,9 @@ def test_episodes_are_counted_by_their_ends():
     session = RolloutSession(["a"], FixedCount(3), Rounds(size=3, rounds=1))
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
         session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
-    metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), [], first=2)
+    [pool] = session.pools.values()
+    groups = [make_group(StepRecipe(), pool, np.random.default_rng(0))]
+    metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), groups, first=2)
     assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0, "cancelled": 4}
     assert metrics["turns"] == 2
 

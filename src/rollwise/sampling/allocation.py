@@ -41,11 +41,8 @@ class Allocation(ABC):
 class Estimated(Allocation):
     """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
 
-    One round, from the pass rates that are expected before it, for instance by a prompt sampler.
-
-    Raises:
-        TypeError: A limit that is no integer.
-        ValueError: Limits that exclude each other or the mean, or an `epsilon` not above 0.
+    One round, from the pass rates that are expected before it. Limits that exclude each other or
+    the mean are a ValueError.
     """
 
     mean_draws: float = setting(8.0, "Draw this many responses per prompt on average.")
@@ -78,14 +75,9 @@ class GVM(Allocation):
     """Least variance of the gradient: N_x ∝ G_x/√(p_x + α/p_x^(β−1)) (GVM, arXiv 2505.02391).
 
     p_x and the gradient norm G_x come from `pilot` draws of each prompt, which the caller makes and
-    discards: they are no part of the draws shared out here, and a pool that kept them would be
-    biased towards what they were. A prompt that no pilot draw solved (p_x = 0) gets none, and so
-    does one with G_x = 0. Of the others the harder ones get more, down to p_x = √α (with β = 2);
-    below that, α reduces it again. The published method has no limits.
-
-    Raises:
-        TypeError: A limit that is no integer.
-        ValueError: Limits that exclude each other or the mean, `alpha` below 0, or `beta` below 1.
+    discards: a pool that kept them would be biased towards what they were. A prompt with p_x = 0 or
+    G_x = 0 gets none. Of the others the harder ones get more, down to p_x = √α (with β = 2); below
+    that, α reduces it again. The published method has no limits.
     """
 
     mean_draws: float = setting(8.0, "Draw this many per prompt on average, besides the pilot.")
@@ -103,14 +95,10 @@ class GVM(Allocation):
         finite_at_least("beta", self.beta, 1)
 
     def counts(self, pass_rates: ArrayLike, gradient_norms: ArrayLike | None = None) -> Counts:
-        """Return N_x of each prompt, shape (P,); all 0 if no prompt has a share.
+        """Return N_x of each prompt, (P,), from p_x and G_x (by default 1), shape (P,) each.
 
         Their sum is the integer nearest to mean · P, or less if `maximum` for each prompt that has
         a share comes to less.
-
-        Args:
-            pass_rates: p_x, shape (P,); NaN, nothing known, counts as ½.
-            gradient_norms: G_x, shape (P,); by default 1 for all.
 
         Raises:
             ValueError: Arrays of another shape, or outside their ranges.

@@ -155,11 +155,7 @@ class _OnlySatisfied(ExitRule):
 
 
 def as_exit_rule(rule: Any) -> ExitRule:
-    """Return `rule`, or the exit rule made of an object that has `satisfied` alone.
-
-    Raises:
-        TypeError: It has no `satisfied`.
-    """
+    """Return `rule`, or the exit rule of an object with `satisfied` alone; else a TypeError."""
     if isinstance(rule, ExitRule):
         return rule
     if not callable(getattr(rule, "satisfied", None)):

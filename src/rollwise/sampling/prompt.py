@@ -17,17 +17,12 @@ class SampledPrompt:
     """A prompt in a session, from its first draw to its exit.
 
     Attributes:
-        pool: Its responses so far, in draw order.
         tables: Where sampling stops, by the counts in the pool.
-        position: Its position in the session, from 0.
-        seed_prefix: What the seeds of its draws are hashed from, before the index.
         issued: Draws handed out.
-        in_flight: Draws handed out and not reported, by index.
         outstanding: The number of draws in flight, and of those that failed and will be repeated.
         processed: Draws that are in the pool or lost, with all draws before them.
         waiting: What came of draws that wait for an earlier one, by index.
-        known_correct: Correct responses, those that wait included.
-        known_incorrect: Incorrect responses, those that wait included.
+        known_correct: Correct responses, those that wait included; likewise `known_incorrect`.
         known_tables: As `tables`, with all losses so far, also those that wait.
         limit: Draws with this index or a higher one are known to be surplus.
     """

@@ -42,14 +42,11 @@ class Dispatcher(Protocol):
 
 
 class Schedule(ABC):
-    """Base class of schedules.
-
-    One of your own is a frozen dataclass that defines `max_samples`, `asks` and `dispatcher`.
+    """Base class of schedules; yours is a frozen dataclass with its three abstract members.
 
     Attributes:
         streams: Whether draws are best handed out one by one, as an engine's slots come free.
-        draws_ahead: Whether draws are handed out before they are known to be needed; some are
-            cancelled.
+        draws_ahead: Whether draws are handed out before they are known to be needed.
         uses_priors: Whether the order of draws depends on what is believed of pass rates.
     """
 
@@ -168,9 +165,8 @@ class Streamed(Schedule):
     time would give, whatever the engine's timing. To keep slots full, draws are handed out before
     it is known that they are needed, and cancelled if they are not: as many ahead as are each
     needed with a probability of at least `speculation`, given the prompt's prior and its responses.
-    A `speculation` of 1 hands out only draws that are certain to be needed. Each slot goes to the
-    unresolved prompt with the fewest draws in flight relative to what it is still expected to
-    need; among equals, to the one that needs most.
+    Each slot goes to the unresolved prompt with the fewest draws in flight relative to what it is
+    still expected to need; among equals, to the one that needs most.
     """
 
     streams = True

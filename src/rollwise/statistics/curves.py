@@ -260,22 +260,7 @@ def _result(
     own: Curves, others: Curves | None, base: Curves, target: float, costs: Sequence[str]
 ) -> MethodResult:
     ends = np.array([curve.end for curve in own.values()])
-    difference = needed = None
-    common = sorted(own.keys() & others.keys()) if others else []
-    differences = np.array([own[seed].end - others[seed].end for seed in common] if others else [])
-    if len(differences) > 1 and np.ptp(differences) > 0:
-        difference = mean_over_seeds(differences)
-        if difference.low <= 0 <= difference.high:
-            needed = seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
-    whole = {cost: np.mean([c.costs[cost][-1] for c in base.values()]) for cost in costs}
-    reached = {}
-    for cost in costs:
-        found = [curve.cost_of(target, cost) for curve in own.values()]
-        shares = [
-            (curve.costs[cost][-1] if spent is None else spent) / whole[cost]
-            for spent, curve in zip(found, own.values(), strict=True)
-        ]
-        reached[cost] = Reached(_geometric_mean(shares), sum(f is not None for f in found))
+    difference, needed = _difference(own, others or {})
     return MethodResult(
         seeds=sorted(own),
         accuracy=mean_over_seeds(ends),
@@ -283,9 +268,31 @@ def _result(
         worst=float(ends.min()),
         difference=difference,
         seeds_needed=needed,
-        reached=reached,
+        reached={cost: _reached(own, base, target, cost) for cost in costs},
         collapsed=[seed for seed, curve in own.items() if curve.collapsed],
     )
+
+
+def _difference(own: Curves, others: Curves) -> tuple[Estimate | None, int | None]:
+    """Estimate the mean difference over common seeds, and the seeds that would show it."""
+    differences = np.array([own[s].end - others[s].end for s in sorted(own.keys() & others.keys())])
+    if len(differences) < 2 or np.ptp(differences) == 0:
+        return None, None
+    found = mean_over_seeds(differences)
+    if found.low > 0 or found.high < 0:
+        return found, None
+    return found, seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
+
+
+def _reached(own: Curves, base: Curves, target: float, cost: str) -> Reached:
+    """Say what reaching the target cost, as shares of what the baseline spent in all."""
+    whole = np.mean([curve.costs[cost][-1] for curve in base.values()])
+    found = [curve.cost_of(target, cost) for curve in own.values()]
+    shares = [
+        (curve.costs[cost][-1] if spent is None else spent) / whole
+        for spent, curve in zip(found, own.values(), strict=True)
+    ]
+    return Reached(_geometric_mean(shares), sum(spent is not None for spent in found))
 
 
 def _geometric_mean(shares: Sequence[float]) -> Estimate:
