@@ -10,8 +10,8 @@ from rollwise.config import TrainConfig
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.records import Row, RunFolder
 from rollwise.step import StepRecipe, TrainedGroup
-from rollwise.step.ledger import group_ledger, step_ledger
-from rollwise.step.metrics import pool_metrics
+from rollwise.step.ledger import StepTotals
+from rollwise.step.metrics import group_metrics
 
 PHASES = {
     "sampling": ("gen",),
@@ -84,28 +84,16 @@ def step_metrics(
         failed: The lost draws of each prompt whose sampling failed.
         recipe: Of the step.
     """
-    pools = [group.pool for group in groups]
-    metrics = pool_metrics(
-        pools,
-        [figures for pool in pools for figures in pool.responses[: recipe.group_size]],
-        zero_variance_groups=[group.members.zero_variance for group in groups],
-        trained_groups=sum(not group.dropped for group in groups),
-        first=recipe.group_size,
-        schedule=recipe.resolved_schedule,
+    totals = StepTotals(
+        tokens=sum(report.tokens for report in reports),
         surplus=sum(report.surplus for report in reports),
         failures=sum(report.failures for report in reports),
         lost=sum(report.lost for report in reports) + sum(failed),
-        tokens=sum(report.tokens for report in reports),
+        failed_tokens=sum(report.failed_tokens for report in reports),
         ends=sum((Counter(report.ends) for report in reports), Counter()),
     )
-    ledger = step_ledger(
-        [group_ledger(group) for group in groups],
-        tokens=metrics["tokens"],
-        surplus=metrics["surplus_draws"],
-        failures=metrics["failed_draws"],
-        failed_tokens=sum(report.failed_tokens for report in reports),
-    )
-    return metrics | ledger | {"failed_prompts": len(failed)}
+    metrics = group_metrics(groups, recipe.group_size, recipe.resolved_schedule, totals)
+    return metrics | {"failed_prompts": len(failed)}
 
 
 def age_metrics(
