@@ -11,7 +11,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from rollwise.config import (
-    Chosen,
+    Variant,
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
@@ -158,7 +158,7 @@ def _sections(config: type[CommandConfig]) -> Iterator[tuple[str, Rows]]:
 
 
 def _rows_of(name: str, kind: type[Section]) -> Rows:
-    tag = kind.tag if issubclass(kind, Chosen) else None
+    tag = kind.tag if issubclass(kind, Variant) else None
     of_kind = getattr(kind, "kind", None)
     return {
         f"{name}.{key}": _row(
@@ -170,7 +170,7 @@ def _rows_of(name: str, kind: type[Section]) -> Rows:
 
 
 def _kind_row(section: str, kind: type[Section]) -> str:
-    assert issubclass(kind, Chosen)
+    assert issubclass(kind, Variant)
     default = kind.model_fields[kind.tag].default
     return f"|**`{section}.{kind.tag}`**|**`{default}`**|{_claim(kind)}|"
 
