@@ -7,7 +7,6 @@ from transformers import PreTrainedTokenizerFast
 from rollwise.engines.simulated import Lengths, SimulatedEngine
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.engines.whole_batches import WholeBatchEngine
 from rollwise.models.loading import model_path
 
 
@@ -15,7 +14,8 @@ def make_tokenizer():
     return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
 
 
-class TestContinuousBatching(EngineContract):
+@pytest.mark.usefixtures("each_way")
+class TestBuiltIn(EngineContract):
     prompts = PROMPTS
 
     def make(self):
@@ -23,16 +23,6 @@ class TestContinuousBatching(EngineContract):
 
     def weights(self):
         return make_model(seed=1).state_dict()
-
-
-class TestUnchangedWeights(TestContinuousBatching):
-    def weights(self):
-        return {}
-
-
-class TestWholeBatches(TestContinuousBatching):
-    def make(self):
-        return WholeBatchEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5)
 
 
 class SimulatedContract(EngineContract):

@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 
 from rollwise.engines import cpu
 from rollwise.engines.attention import ModelForward, Slots
-from rollwise.engines.in_process import Response, responses_of, sample, uniforms_of
 from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.prefixes import PrefixCache
+from rollwise.engines.tokens import Response, responses_of, sample, uniforms_of
 from rollwise.sampling import Draw
 
 if TYPE_CHECKING:

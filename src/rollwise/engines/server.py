@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.options import ServerOptions
+from rollwise.engines.settings import ServerSettings
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
@@ -75,7 +75,7 @@ class ServerEngine(AsyncEngine):
 
     def __init__(
         self,
-        settings: ServerOptions,
+        settings: ServerSettings,
         tokenizer: PreTrainedTokenizerBase,
         max_new_tokens: int,
         temperature: float = 1.0,
@@ -217,7 +217,7 @@ def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> st
     return text
 
 
-def _connect(settings: ServerOptions, key: str) -> Any:
+def _connect(settings: ServerSettings, key: str) -> Any:
     try:
         from openai import AsyncOpenAI, Omit
     except ImportError:

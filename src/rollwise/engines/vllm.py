@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.options import VLLMOptions
 from rollwise.engines.reaper import Reaper
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.shared_weights import SharedWeights
 from rollwise.engines.vllm_process import free_cached_memory, start_process
 from rollwise.errors import EngineError
@@ -50,7 +50,7 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: Responses are cut here.
         temperature: Of sampling; above 0.
         slots: The most responses drawn at a time.
-        settings: How vLLM is run; by default with the defaults of `VLLMOptions`.
+        settings: How vLLM is run; by default with the defaults of `VLLMSettings`.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.
@@ -65,11 +65,11 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: int,
         temperature: float = 1.0,
         slots: int = 256,
-        settings: VLLMOptions | None = None,
+        settings: VLLMSettings | None = None,
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
-        self.temperature, self.settings = temperature, settings or VLLMOptions()
+        self.temperature, self.settings = temperature, settings or VLLMSettings()
         self.restarts, self._asleep = 0, False
         self._weights: SharedWeights | None = None
         self._names = map(str, count())

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from rollwise.engines.options import VLLMOptions
+from rollwise.engines.settings import VLLMSettings
 from rollwise.errors import EngineError
 
 ENVIRONMENT = {
@@ -17,7 +17,7 @@ ENVIRONMENT = {
 """Environment variables for vLLM, unless the user has set them."""
 
 
-def start_process(path: str, context: int, slots: int, settings: VLLMOptions) -> Any:
+def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -> Any:
     """Start vLLM's asynchronous engine; call this on the event loop that it is to use.
 
     Args:
