@@ -43,7 +43,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Use the learner's weights (name -> tensor) for all further draws."""
+        """Use the learner's weights (name -> tensor) from now on; called between steps."""
 
     def interrupt(self) -> None:
         """Let a `wait` under way, or else the next one, return soon; called from another thread.

@@ -81,7 +81,7 @@ class WholeBatch:
         found = self._model.generate(
             input_ids=ids, attention_mask=mask, logits_processor=LogitsProcessorList([choose])
         )
-        tokens = found[:, width:]  # type: ignore[index]
+        tokens = found[:, width:]
         limits = [min(tokens.shape[1], self._longest - len(prompt)) for prompt in prompts]
         ended = torch.isin(tokens, self._end_tokens)
         ends = torch.where(ended.any(dim=1), ended.int().argmax(dim=1) + 1, tokens.shape[1])
