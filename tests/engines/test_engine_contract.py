@@ -70,11 +70,11 @@ class Hoarder(SimulatedEngine):
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
-        (Forgetful, "nothing_comes_of_a_cancelled_draw"),
-        (Repetitive, "each_draw_completes_once"),
+        (Forgetful, "a_cancelled_draw_frees_its_slot_and_never_comes"),
+        (Repetitive, "draws_complete_once_and_whole"),
         (Sociable, "a_response_does_not_depend_on_its_company"),
-        (Sociable, "completions_are_whole"),
-        (Hoarder, "free_slots_are_free_again"),
+        (Sociable, "draws_complete_once_and_whole"),
+        (Hoarder, "a_cancelled_draw_frees_its_slot_and_never_comes"),
     ],
 )
 def test_a_broken_engine_is_caught(broken, test):
