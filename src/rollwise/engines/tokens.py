@@ -1,14 +1,35 @@
 """Sampling tokens: the random numbers of each draw, and the responses that are made of them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from rollwise.sampling import Draw
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How responses are drawn: from which model, at which temperature, and where they end."""
+
+    model: PreTrainedModel
+    longest: int  # the most tokens of a prompt and its response
+    max_new_tokens: int
+    temperature: float
+    end_tokens: Tensor
+
+    def uniforms(self, draws: Sequence[Draw]) -> Tensor:
+        """The random numbers of each draw, one for each token, shape (draws, `max_new_tokens`)."""
+        return torch.from_numpy(uniforms_of(draws, self.max_new_tokens)).to(self.end_tokens.device)
+
+    def sample(self, logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw a token a row, see `sample`."""
+        return sample(logits / self.temperature, uniforms)
 
 
 class Response(NamedTuple):

@@ -14,7 +14,7 @@ from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
 from rollwise.engines.continuous import ContinuousBatch, make_cache
 from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Engine
-from rollwise.engines.tokens import Response
+from rollwise.engines.tokens import Response, Sampling
 from rollwise.engines.whole_batches import WholeBatch
 from rollwise.errors import PolicyError
 from rollwise.sampling import Draw
@@ -70,9 +70,8 @@ class TransformersEngine(Engine):
             name = type(model).__name__
             logger.warning("%s draws in whole batches, which is slower: %s", name, reason)
             kind = WholeBatch
-        self._batch = kind(
-            model, batch_size, self.context, max_new_tokens, temperature, self._end_tokens
-        )
+        sampling = Sampling(model, self.context, max_new_tokens, temperature, self._end_tokens)
+        self._batch = kind(sampling, batch_size)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._ended: list[Response] = []
         self._interrupted = threading.Event()

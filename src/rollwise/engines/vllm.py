@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 class VLLMEngine(AsyncEngine):
     """Draws responses by vLLM's asynchronous engine, each draw a request of its own.
 
-    A draw begins as soon as a slot is free. Draws of one prompt share its prefix by vLLM's cache.
     Each draw has its own random numbers, so what is drawn does not depend on the order of draws, up
     to rounding, which in vLLM depends on the batch.
 
@@ -84,12 +83,7 @@ class VLLMEngine(AsyncEngine):
             raise
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those without a free slot wait.
-
-        Raises:
-            ValueError: A prompt leaves no room for a response; no draw is accepted then.
-            EngineError: vLLM's process died more often than it may be restarted.
-        """
+        """Accept draws; none if a prompt leaves no room for a response (a `ValueError`)."""
         room = self.context - self.max_new_tokens
         for draw in draws:
             if (length := len(prompts[draw.key])) > room:
@@ -111,9 +105,6 @@ class VLLMEngine(AsyncEngine):
         All weights, by the names in the model's own files, are taken one after another, so they may
         be made when they are asked for (`merged_weights`). A copy of them stays in the machine's
         memory, for a restart.
-
-        Raises:
-            EngineError: vLLM's process died more often than it may be restarted, or did not start.
         """
         self._drop_weights()  # before there are others: they are large
         self._weights = SharedWeights(weights)

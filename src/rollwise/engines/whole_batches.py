@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel
+from transformers import GenerationConfig, LogitsProcessorList
 
 from rollwise.engines.attention import sharing_weights
-from rollwise.engines.tokens import Response, responses_of, sample, uniforms_of
+from rollwise.engines.tokens import Response, Sampling, responses_of
 from rollwise.sampling import Draw
 
 
@@ -18,18 +18,8 @@ class WholeBatch:
     the random numbers of its draw. The arguments are those of `ContinuousBatch`.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        slots: int,
-        longest: int,
-        max_new_tokens: int,
-        temperature: float,
-        end_tokens: Tensor,
-    ) -> None:
-        self._model = sharing_weights(model)
-        self._longest, self._max_new_tokens = longest, max_new_tokens
-        self._temperature, self._end_tokens = temperature, end_tokens
+    def __init__(self, sampling: Sampling, slots: int) -> None:
+        self._model, self._sampling = sharing_weights(sampling.model), sampling
         self.open(slots)
 
     def open(self, slots: int) -> None:
@@ -59,22 +49,23 @@ class WholeBatch:
     def draw(self) -> list[Response]:
         """Draw all responses to their ends."""
         draws, prompts = list(self.drawing), list(self.drawing.values())
-        device, width = self._end_tokens.device, max(map(len, prompts))
+        sampling, width = self._sampling, max(map(len, prompts))
+        device, end_tokens = sampling.end_tokens.device, sampling.end_tokens
         ids = torch.tensor([[0] * (width - len(p)) + [*p] for p in prompts], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-        uniforms = torch.from_numpy(uniforms_of(draws, self._max_new_tokens)).to(device)
+        uniforms = sampling.uniforms(draws)
         logprobs = torch.zeros(uniforms.shape, device=device)
 
         def choose(ids: Tensor, logits: Tensor) -> Tensor:
             """Leave one token to choose from in each row: the one that its random number draws."""
             step = ids.shape[1] - width
-            drawn, logprobs[:, step] = sample(logits / self._temperature, uniforms[:, step])
+            drawn, logprobs[:, step] = sampling.sample(logits, uniforms[:, step])
             return torch.full_like(logits, -torch.inf).scatter(1, drawn[:, None], 0.0)
 
         # The model's own, which may ask for other distributions, is out of the way.
         self._model.generation_config = GenerationConfig(
-            max_new_tokens=self._max_new_tokens,
-            eos_token_id=self._end_tokens.tolist(),
+            max_new_tokens=sampling.max_new_tokens,
+            eos_token_id=end_tokens.tolist(),
             pad_token_id=0,
             use_cache=True,
         )
@@ -82,8 +73,8 @@ class WholeBatch:
             input_ids=ids, attention_mask=mask, logits_processor=LogitsProcessorList([choose])
         )
         tokens = found[:, width:]
-        limits = [min(tokens.shape[1], self._longest - len(prompt)) for prompt in prompts]
-        ended = torch.isin(tokens, self._end_tokens)
+        limits = [min(tokens.shape[1], sampling.longest - len(prompt)) for prompt in prompts]
+        ended = torch.isin(tokens, end_tokens)
         ends = torch.where(ended.any(dim=1), ended.int().argmax(dim=1) + 1, tokens.shape[1])
         lengths = [min(end, limit) for end, limit in zip(ends.tolist(), limits, strict=True)]
         self.drawing = {}
