@@ -8,11 +8,11 @@ from typing import Any
 
 from rollwise.commands.check import Check
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
-from rollwise.environments import Opening, Turn
+from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, one_line
 from rollwise.grading.function import LoadFunction
 from rollwise.grading.settings import FunctionSettings, PluginGrader
-from rollwise.plugins import calling, is_plugin, plugin_folders, wrong_result
+from rollwise.plugins import calling, is_plugin, plugin_folders
 from rollwise.signals import raised_after
 from rollwise.tasks import Problem, make_built_in, read_source
 from rollwise.tasks.tables import is_path
@@ -70,8 +70,7 @@ def _play(environment: Any, problem: Problem) -> str:
         turn = play.step(problem.answer)
         if isawaitable(turn):
             turn = asyncio.run(_awaited(turn))
-    if not isinstance(turn, Turn):
-        raise wrong_result(play, "step", "a rollwise.environments.Turn", turn)
+    checked_turn(play, turn)
     return "answers"
 
 
