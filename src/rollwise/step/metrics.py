@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
-from rollwise.step.episodes import Episode
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
 from rollwise.step.ledger import group_ledger, step_ledger
@@ -26,12 +25,12 @@ def rollout_metrics(
     """Summarise the rollouts of a step and their groups (see `pool_metrics` and `step_ledger`)."""
     session, pools = rollouts.session, rollouts.pools
     piloted = [
-        Episode.of(response).usage.tokens
+        ResponseFigures.of(response).tokens
         for pilot in rollouts.pilots
         for pool in pilot.pools.values()
         for response in pool.responses
     ]
-    ends = Counter[str](r.end for pool in pools for r in pool.responses if isinstance(r, Episode))
+    ends = Counter[str](r.end for pool in pools for r in pool.responses if hasattr(r, "end"))
     if ends:
         ends["cancelled"] = rollouts.cost.cancelled
     return pool_metrics(
