@@ -195,33 +195,31 @@ def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:
 
 
 def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
-    """Say what is missing in what an agent loop returned; None if it can be trained on.
-
-    Args:
-        outputs: verl's `AgentLoopOutput`s, one for each row.
-        needs_logprobs: Whether the log-probability of each token must be known.
-    """
+    """Say what is missing in what an agent loop returned; None if it can be trained on."""
     if not outputs or not outputs[-1].response_ids:
         return "returned no response"
     for output in outputs:
-        length, known = len(output.response_ids), output.response_logprobs or []
-        versions = [output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")]
-        wrong = {
-            f"a response_mask of {len(output.response_mask)} for {length} tokens: it must say of "
-            "each whether the model drew it": len(output.response_mask) != length,
-            "a row of which the model drew no token (response_mask is 0 throughout)": not any(
-                output.response_mask
-            ),
-            f"{len(known)} response_logprobs for {length} tokens": len(known) not in (0, length),
-            "no response_logprobs, which verl's asynchronous trainers need, because other weights "
-            "drew the response than learn from it, and `step.response_cap`": needs_logprobs
-            and not known,
-            "no `min_global_steps` and `max_global_steps` in extra_fields, so that nobody knows "
-            "which weights drew the response: copy them from the extra_fields of its model's first "
-            "and last output": None in versions,
-        }
-        if found := [what for what, is_so in wrong.items() if is_so]:
-            return f"returned {found[0]}"
+        length, known = len(output.response_ids), output.response_logprobs
+        if len(output.response_mask) != length:
+            return (
+                f"returned a response_mask of {len(output.response_mask)} for {length} tokens: it "
+                "must say of each whether the model drew it"
+            )
+        if not any(output.response_mask):
+            return "returned a row of which the model drew no token (response_mask is 0 throughout)"
+        if known and len(known) != length:
+            return f"returned {len(known)} response_logprobs for {length} tokens"
+        if needs_logprobs and not known:
+            return (
+                "returned no response_logprobs, which verl's asynchronous trainers need, because "
+                "other weights drew the response than learn from it, and `step.response_cap`"
+            )
+        if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
+            return (
+                "returned no `min_global_steps` and `max_global_steps` in extra_fields, so that "
+                "nobody knows which weights drew the response: copy them from the extra_fields of "
+                "its model's first and last output"
+            )
     return None
 
 

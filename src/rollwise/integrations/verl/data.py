@@ -22,11 +22,7 @@ EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("features", pa.
 
 
 def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
-    """Write `train.parquet` and `heldout.parquet` in verl's schema, no problem in both.
-
-    Raises:
-        DataError: The problems cannot be read, or none is left.
-    """
+    """Write `train.parquet` and `heldout.parquet` in verl's schema, no problem in both."""
     train, heldout = read_both(config)
     return (
         _write(train, folder / "train.parquet"),

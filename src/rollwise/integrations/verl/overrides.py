@@ -44,12 +44,8 @@ def overrides(
 ) -> list[str]:
     """Write verl's configuration as Hydra overrides, one for each setting.
 
-    Args:
-        config: rollwise's settings, with all defaults.
-        given: The settings that the user gave; verl's processes fill in the defaults.
-        verl: verl's own settings, under its own names; they take precedence.
-        folder: The run's.
-        data: The training and the held-out file.
+    `given` are the settings that the user gave; verl's processes fill in the defaults, as in
+    `config`. Those in `verl`, verl's own, take precedence. `data` are training and held-out file.
     """
     own = flatten(verl, ".")
     mode = mode_of(own.pop(MODE, "sync"))

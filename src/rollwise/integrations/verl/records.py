@@ -16,12 +16,7 @@ PHASES = {
 
 
 class Recorder:
-    """Writes the files that `rollwise report` reads.
-
-    Args:
-        config: rollwise's settings.
-        path: The run's folder.
-    """
+    """Writes the files that `rollwise report` reads."""
 
     def __init__(self, config: TrainConfig, path: str) -> None:
         self.folder = RunFolder(Path(path))
@@ -29,12 +24,9 @@ class Recorder:
         self._began = time.perf_counter()
 
     def begin(self, step: int, heldout: Row | None, last: Row | None = None) -> None:
-        """Start a run, or resume one after `step`.
+        """Start a run, with the figures before training, or resume one after `step`.
 
-        Args:
-            step: The steps done so far.
-            heldout: The figures before training, if they were measured.
-            last: The metrics of `step` from its checkpoint, which a killed run may lack.
+        `last` are the metrics of that step from its checkpoint, which a killed run may lack.
         """
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.discard_after(step if step else -1)

@@ -99,17 +99,10 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
 def rows_in_order(
     names: list[str], reports: dict[str, PromptReport]
 ) -> tuple[list[int], list[int]]:
-    """Sort rows by prompt and draw, and separate those that are trained on from those left out.
+    """Sort rows, named `UID_INDEX_PART`, by prompt and draw; returns the places of those kept.
 
-    verl cannot train on nothing: if no group carries signal, the first one stays, with advantages
-    of 0.
-
-    Args:
-        names: verl's name of each row, `UID_INDEX_PART`.
-        reports: In the order that the prompts are to have.
-
-    Returns:
-        The places in `names` of the rows kept, and of those left out.
+    Also those of the rows left out. verl cannot train on nothing: if no group carries signal, the
+    first one stays, with advantages of 0.
     """
     position = {uid: place for place, uid in enumerate(reports)}
 

@@ -66,10 +66,7 @@ def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
 def read_settings(
     layers: Sequence[Mapping[str, Any]],
 ) -> tuple[TrainConfig, dict[str, Any], dict[str, Any]]:
-    """Read settings, later ones win; a table `verl` holds verl's own.
-
-    Returns:
-        rollwise's settings with all defaults, those that were given, and verl's own by their names.
+    """Read settings: ours with all defaults, those of ours that were given, and verl's own.
 
     Raises:
         ConfigError: A setting is wrong, or verl's trainer cannot follow it.
@@ -82,11 +79,7 @@ def read_settings(
 
 
 def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate rollwise's settings from verl's own, which are flattened to dotted names.
-
-    Raises:
-        ConfigError: `verl` is not a table.
-    """
+    """Separate our settings, of which later ones win, from verl's, in dotted names."""
     given: dict[str, Any] = {}
     verl: dict[str, Any] = {}
     for layer in layers:
@@ -99,11 +92,7 @@ def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str
 
 
 def settings_of(config: Any) -> TrainConfig:
-    """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`).
-
-    Raises:
-        ConfigError: There are none, or they are wrong.
-    """
+    """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`)."""
     from omegaconf import OmegaConf
 
     if config.get(NAME) is None:
@@ -133,12 +122,7 @@ def missing() -> str | None:
 
 
 def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
-    """Check the settings against each other.
-
-    Args:
-        config: verl's whole configuration.
-        settings: rollwise's.
-        mode: verl's name of the trainer.
+    """Check verl's whole configuration and our settings against each other.
 
     Raises:
         ConfigError: One line for each setting: what it must be, what it is, and why.

@@ -87,11 +87,7 @@ class PoolTrainer:
         self.sampler = make_sampler(self.settings, keys, known)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
-        """Ask for prompts that are not under way; verl's own data loader is not used.
-
-        Raises:
-            RunError: There are too few.
-        """
+        """Ask for prompts that are not under way; verl's own data loader is not used."""
         wanted = num_prompts or self.settings.prompts.batch_size
         busy = set(self._under_way.values())
         keys: list[Any] = ask(self.sampler, wanted, busy)
@@ -197,13 +193,7 @@ class PoolTrainer:
     def _advantages(
         self, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **others: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give each token its row's advantage; verl calls this from `_compute_advantage`.
-
-        Args:
-            token_level_rewards: Shape (rows, T).
-            response_mask: Shape (rows, T); 1 for the policy's own tokens.
-            others: What verl passes to every estimator.
-        """
+        """Give each token its row's advantage, shape (rows, T); for verl's `_compute_advantage`."""
         row_advantages = token_level_rewards.new_tensor(self._row_advantages)
         values = row_advantages[:, None] * response_mask
         return values, values
