@@ -11,7 +11,6 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Schedule, has_zero_variance
 from rollwise.sampling.draws import Key
 from rollwise.step.asking import expected_of
-from rollwise.step.episodes import Episode
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
 from rollwise.step.ledger import StepTotals, group_ledger, step_ledger
@@ -27,13 +26,13 @@ def rollout_metrics(
     """Summarise the rollouts of a step and their groups (see `group_metrics`)."""
     session, cost = rollouts.session, rollouts.cost
     piloted = [
-        Episode.of(response).usage.tokens
+        ResponseFigures.of(response).tokens
         for pilot in rollouts.pilots
         for pool in pilot.pools.values()
         for response in pool.responses
     ]
     responses = [response for pool in rollouts.pools for response in pool.responses]
-    ends = Counter[str](r.end for r in responses if isinstance(r, Episode))
+    ends = Counter[str](r.end for r in responses if hasattr(r, "end"))
     if ends:
         ends["cancelled"] = cost.cancelled
     totals = StepTotals(
