@@ -230,7 +230,7 @@ class GradingSection(Typed):
         """Return the settings that open the grader."""
         made = super().make()
         # A user's grader is made again in each worker process.
-        return made if hasattr(made, "open") else PluginGrader(self.type, self.own())
+        return made if hasattr(made, "open") else PluginGrader(self.type, settings=self.own())
 
 
 CHOICES = {
