@@ -181,8 +181,12 @@ class Game(EpisodeEnvironment):
     ("settings", "state", "said"),
     [
         ("[grading]\ntype = 'doctored:Good'", "works", "reward 1"),
-        ("[grading]\ntype = 'doctored:short'", "broken", "takes 1 positional argument but 2"),
-        ("[grading]\ntype = 'doctored:wordy'", "broken", "must be real number, not str"),
+        (
+            "[grading]\ntype = 'doctored:short'",
+            "broken",
+            "raised TypeError: short() takes 1 positional",
+        ),
+        ("[grading]\ntype = 'doctored:wordy'", "broken", "must return one finite number, got str"),
         ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'step'", "broken", "must return a rollwise"),
