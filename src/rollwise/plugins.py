@@ -88,10 +88,11 @@ def calling(plugin: object, method: str) -> Iterator[None]:
 
 def what_failed(plugin: object, method: str, error: Exception) -> str:
     """Say that a plug-in's method raised an error, with `module:Class` and the line."""
-    file, line = _place(plugin, method)
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    described = _described(plugin, method, file, (lines or [line])[-1])
-    return f"{described} raised {one_line(error)}"
+    place = _place(plugin, method)
+    for frame in traceback.extract_tb(error.__traceback__):
+        if place and frame.filename == place[0]:
+            place = frame.filename, frame.lineno or 0
+    return f"{_described(plugin, method, place)} raised {one_line(error)}"
 
 
 def raised_in_plugin(error: BaseException) -> str:
@@ -108,19 +109,25 @@ def raised_in_plugin(error: BaseException) -> str:
 
 def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:
     """Make the error for a plug-in's method that returned something else than is `wanted`."""
-    described = _described(plugin, method, *_place(plugin, method))
+    described = _described(plugin, method, _place(plugin, method))
     kind = type(got).__name__
     return PluginError(f"{described} must return {wanted}, got {kind}: {got!r:.100}")
 
 
-def _place(plugin: object, method: str) -> tuple[str, int | None]:
-    """Find the file and line where a method is defined; "" where it is not Python's."""
-    code = getattr(getattr(plugin, method, None), "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code else ("", None)
+def _place(plugin: object, method: str) -> tuple[str, int] | None:
+    """Find the file and line where a method is defined, or else the class; None outside Python."""
+    kind = type(plugin)
+    found = getattr(kind, method, None)
+    if code := getattr(getattr(found, "fget", found), "__code__", None):
+        return code.co_filename, code.co_firstlineno
+    try:
+        return inspect.getsourcefile(kind) or "", inspect.getsourcelines(kind)[1]
+    except (OSError, TypeError):
+        return None
 
 
-def _described(plugin: object, method: str, file: str, line: int | None) -> str:
-    where = f" ({file}, line {line})" if file else ""
+def _described(plugin: object, method: str, place: tuple[str, int] | None) -> str:
+    where = f" ({place[0]}, line {place[1]})" if place else ""
     return f"{plugin_name(plugin)}: `{method}`{where}"
 
 

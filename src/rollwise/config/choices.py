@@ -266,7 +266,7 @@ class GradingSection(VariantByType):
         """Return the settings that open the grader."""
         made = super().make()
         # A user's grader is made again in each worker process.
-        return made if hasattr(made, "open") else PluginGrader(self.type, self.own())
+        return made if hasattr(made, "open") else PluginGrader(self.type, settings=self.own())
 
 
 _BACKENDS = {name: load_plugin(place, ()) for name, place in BACKENDS.items()}
