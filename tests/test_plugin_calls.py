@@ -111,6 +111,7 @@ import numpy as np
 import rollwise as rw
 from rollwise.beliefs import Belief
 from rollwise.engines import Completion, Engine, EngineSettings
+from rollwise.environments import EpisodeEnvironment, Turn
 from rollwise.prompts import FixedSetSampler
 from rollwise.sampling import Allocation
 
@@ -175,7 +176,7 @@ class OwnSchedule(rw.Schedule):
 @dataclass(eq=False)
 class OwnEngine(EngineSettings, Engine):
     free_slots = None
-    shift = 0
+    shift, token, likely = 0, 5, -1.0
 
     def open(self, inputs):
         self.done = {}
@@ -183,8 +184,8 @@ class OwnEngine(EngineSettings, Engine):
 
     def submit(self, draws, prompts):
         for draw in draws:
-            logprobs = np.full(2 + self.shift, -1.0, np.float32)
-            self.done[draw] = Completion(draw, [5, 1], logprobs, "=1", truncated=False)
+            logprobs = np.full(2 + self.shift, self.likely, np.float32)
+            self.done[draw] = Completion(draw, [self.token, 1], logprobs, "=1", truncated=False)
 
     def wait(self):
         return [self.done.pop(draw) for draw in list(self.done)]
@@ -193,6 +194,15 @@ class OwnEngine(EngineSettings, Engine):
         return 0
 
     def load_weights(self, weights): ...
+
+
+@dataclass(eq=False)
+class OwnEpisode(EpisodeEnvironment):
+    def begin(self, opening):
+        return self
+
+    def step(self, reply):
+        return self.turn
 
 
 @dataclass(eq=False)
@@ -286,6 +296,19 @@ class Mistaken(PARENT):
         ("engine.type", "Engine", "def wait(self): return None", "wait", "NoneType: None"),
         ("engine.type", "Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
         ("engine.type", "Engine", "shift = 2", "wait", "a log-probability for each token"),
+        ("engine.type", "Engine", "likely = 0.5", "wait", "are numbers, at most 0"),
+        ("engine.type", "Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
+        ("engine.type", "Engine", "token = -1", "wait", "tokens are a list of token ids"),
+        ("engine.type", "Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
+        ("episode.type", "Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
+        ("episode.type", "Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
+        (
+            "episode.type",
+            "Episode",
+            "turn = {'reward': 1.0}",
+            "step",
+            "environments.Turn, got dict",
+        ),
     ],
 )
 def test_a_mistake_ends_training_with_the_class_and_its_line(

@@ -261,13 +261,5 @@ def test_the_figures_of_known_counts():
     assert found.avg_at_k.low < 7 / 16 < found.avg_at_k.high
 
 
-def test_the_figures_are_named_by_their_k():
-    figures = Evaluation.of_counts([8, 0, 3], k=8).as_json()
-    assert list(figures) == ["avg@8", "pass@8"]
-    assert all(list(figure) == ["value", "low", "high"] for figure in figures.values())
-    assert all(type(x) is float for figure in figures.values() for x in figure.values())
-    assert list(Evaluation.of_counts([1, 0], k=2).as_json()) == ["avg@2", "pass@2"]
-
-
 def test_an_estimate_reads_as_a_figure_with_its_interval():
     assert str(Estimate(0.5, 0.4021, 0.5979)) == "0.500 [0.402, 0.598]"

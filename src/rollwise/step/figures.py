@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.step.episodes import Episode
+from rollwise.step.episodes import End, Episode
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class ResponseFigures:
         turns: Of the model.
         learned: How many tokens are learned from.
         improbability: √Σ(1 − π)² over these tokens; NaN if unknown.
+        end: How it ended.
     """
 
     tokens: int
@@ -27,6 +28,7 @@ class ResponseFigures:
     turns: int = 1
     learned: int = 0
     improbability: float = 0.0
+    end: End = "done"
 
     @classmethod
     def of(cls, response: Any) -> "ResponseFigures":
@@ -49,4 +51,5 @@ class ResponseFigures:
             turns=episode.usage.turns,
             learned=sum(length for length, _ in own),
             improbability=improbability,
+            end=episode.end,
         )

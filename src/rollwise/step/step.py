@@ -56,8 +56,18 @@ def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, n
     """Do what `take_step` does once the responses are drawn."""
     rng = np.random.default_rng((recipe.seed, number))
     groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool, rng))
-    trained = [group.trained for group in groups]
-    visits = visit_rows(sampler, rollouts.pools, trained)
+    return conclude(recipe, sampler, rollouts, groups, capped)
+
+
+def conclude(
+    recipe: StepRecipe,
+    sampler: PromptSampler,
+    rollouts: Rollouts,
+    groups: list[TrainedGroup],
+    capped: Mapping[str, int],
+) -> Step:
+    """Tell the sampler what was drawn, and measure the step, once `make_groups` has its groups."""
+    visits = visit_rows(sampler, rollouts.pools, [group.trained for group in groups])
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),
         **tell(sampler, *rollouts.counts()),

@@ -69,13 +69,7 @@ class AdaptiveSampling(StepRecipe):
     def recipe(
         self, num_generations: int, scale_rewards: Any, loss_type: str, seed: int
     ) -> StepRecipe:
-        """Return the recipe of a step, completed by TRL's settings.
-
-        Args:
-            num_generations: TRL's setting of that name.
-            scale_rewards: TRL's setting of that name.
-            loss_type: TRL's setting of that name, which says how the loss is averaged.
-            seed: TRL's `seed`.
+        """Return the recipe of a step, completed by TRL's settings of these names.
 
         Raises:
             ValueError: Settings that exclude each other; names them, and what would do.
