@@ -181,7 +181,11 @@ class Game(EpisodeEnvironment):
     ("settings", "state", "said"),
     [
         ("[grading]\ntype = 'doctored:Good'", "works", "reward 1"),
-        ("[grading]\ntype = 'doctored:short'", "broken", "raised TypeError: short() takes 1 positional"),
+        (
+            "[grading]\ntype = 'doctored:short'",
+            "broken",
+            "raised TypeError: short() takes 1 positional",
+        ),
         ("[grading]\ntype = 'doctored:wordy'", "broken", "must return one finite number, got str"),
         ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
