@@ -11,7 +11,6 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from rollwise.config import (
-    Chosen,
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
@@ -19,6 +18,7 @@ from rollwise.config import (
     PrepareConfig,
     Section,
     TrainConfig,
+    Variant,
     sections_of,
 )
 
@@ -152,7 +152,7 @@ def _sections(config: type[CommandConfig]) -> Iterator[tuple[str, Rows]]:
 
 
 def _rows_of(name: str, kind: type[Section]) -> Rows:
-    tag = kind.tag if issubclass(kind, Chosen) else None
+    tag = kind.tag if issubclass(kind, Variant) else None
     of_kind = getattr(kind, "kind", None)
     return {
         f"{name}.{key}": _row(
@@ -164,7 +164,7 @@ def _rows_of(name: str, kind: type[Section]) -> Rows:
 
 
 def _kind_row(section: str, kind: type[Section]) -> str:
-    assert issubclass(kind, Chosen)
+    assert issubclass(kind, Variant)
     default = kind.model_fields[kind.tag].default
     return f"|**`{section}.{kind.tag}`**|**`{default}`**|{_claim(kind)}|"
 

@@ -23,21 +23,8 @@ def test_a_step_without_draws_changes_nothing():
     assert belief.state_dict() == Constant(2).state_dict()
 
 
-def test_its_strength_is_a_setting():
-    assert Constant(3, strength=7.0).believe(np.arange(3))[1].tolist() == [7.0] * 3
-
-
 def test_a_state_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="lacks 'drawn'"):
         Constant(2).load_state_dict({"total": 2, "correct": 1.0})
     with pytest.raises(ValueError, match="over 2 prompts, this one has 3"):
         Constant(3).load_state_dict(Constant(2).state_dict())
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [({"decay": 1.1}, "decay must lie between"), ({"strength": 0.0}, "strength must be finite")],
-)
-def test_settings_out_of_range_are_refused(setting, message):
-    with pytest.raises(ValueError, match=message):
-        Constant(3, **setting)

@@ -40,15 +40,6 @@ def test_only_the_latest_visit_or_all_of_them(name, decay, believed):
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_every_sampler_believes_and_begins_flat(name):
-    sampler = FORECASTERS[name]("abc")
-    sampler.tell(["a"], [0], [4])
-    priors = sampler.pass_rate_priors(["c", "a"])
-    assert priors[0].tolist() == [1, 1]
-    assert priors[1, 0] < priors[1, 1]
-
-
-@pytest.mark.parametrize("name", FORECASTERS)
 def test_a_belief_agrees_with_what_is_expected(name):
     """Counts: its mean. An expectation p̂ counts as 4 responses: (1 + 4p̂)/6, of 6 in all."""
     sampler, rng = FORECASTERS[name](range(20)), np.random.default_rng(3)
@@ -71,28 +62,3 @@ def test_prompts_visited_are_counted_once():
         belief.learn(np.array(indices), np.array(correct), np.array([4, 4]))
     other.load_state_dict(belief.state_dict())
     assert belief.metrics() == other.metrics() == {"visited": 0.6}
-
-
-def test_eight_bytes_a_prompt():
-    state = DecayedBeta(1000).state_dict()
-    assert {name: (counts.dtype, counts.shape) for name, counts in state.items()} == {
-        "correct": (np.float32, (1000,)),
-        "incorrect": (np.float32, (1000,)),
-    }
-
-
-@pytest.mark.parametrize("name", COUNTING)
-@pytest.mark.parametrize("decay", [-0.1, 1.5, np.nan])
-def test_a_decay_out_of_range_is_refused(name, decay):
-    with pytest.raises(ValueError, match=f"^decay must lie between 0 and 1, got {decay}$"):
-        COUNTING[name]("ab", decay=decay)
-
-
-@pytest.mark.parametrize("name", COUNTING)
-def test_counts_of_other_prompts_are_refused_and_nothing_changes(name):
-    sampler = COUNTING[name]("abc")
-    sampler.tell(["a"], [1], [4])
-    state = {**sampler.state_dict(), "belief.incorrect": np.zeros(4)}
-    with pytest.raises(ValueError, match=r"over 4 prompts, this one has 3: 'incorrect'"):
-        sampler.load_state_dict(state)
-    assert sampler.pass_rate_priors(["a"]).tolist() == [[2, 4]]

@@ -181,8 +181,12 @@ class Game(EpisodeEnvironment):
     ("settings", "state", "said"),
     [
         ("[grading]\ntype = 'doctored:Good'", "works", "reward 1"),
-        ("[grading]\ntype = 'doctored:short'", "broken", "takes 1 positional argument but 2"),
-        ("[grading]\ntype = 'doctored:wordy'", "broken", "must be real number, not str"),
+        (
+            "[grading]\ntype = 'doctored:short'",
+            "broken",
+            "raised TypeError: short() takes 1 positional",
+        ),
+        ("[grading]\ntype = 'doctored:wordy'", "broken", "must return one finite number, got str"),
         ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'step'", "broken", "must return a rollwise"),
@@ -223,13 +227,13 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
     [
         (
             "[group]\nzero_variance = 'refill'",
-            "`group.zero_variance` must be `drop` or `keep` in verl",
+            "`group.zero_variance` must be 'drop' or 'keep': verl's",
         ),
         (
             "[schedule]\ntotal_draws = 64",
-            "`schedule.total_draws` must be `unset` in verl",
+            "`schedule.total_draws` must be unset: verl's",
         ),
-        ("seconds = 60", "`seconds` must be `unset` in verl"),
+        ("seconds = 60", "`seconds` must be unset: verl's"),
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],
 )

@@ -21,14 +21,6 @@ def test_an_epoch_over_all_then_only_hard_ones():
     assert sampler.metrics() == {"epoch": 4.0, "hard_only": 1.0, "visited": 0.0}
 
 
-def test_hard_ones_come_in_shuffled_epochs():
-    sampler = Curriculum(range(10), 2, levels=LEVELS, uniform_epochs=0)
-    keys = [key for batch in batches(sampler, 10) for key in batch]
-    counts = {key: keys.count(key) for key in HARD}
-    assert set(counts.values()) == {4}
-    assert set(keys) == HARD
-
-
 @pytest.mark.parametrize(
     ("settings", "switch"),
     [
@@ -48,29 +40,11 @@ def test_when_it_switches(settings, switch):
         assert set(batch) == HARD or not sampler.hard_only
 
 
-def test_the_level_is_a_setting():
-    sampler = Curriculum(range(10), 2, levels=LEVELS, min_level=5, uniform_steps=0)
-    assert {key for batch in batches(sampler, 3) for key in batch} == {4, 7}
-
-
-def test_excluded_prompts_do_not_come():
-    exclude = [3, 9]
-    sampler = Curriculum(range(10), 3, levels=LEVELS)
-    for _ in range(10):
-        assert not {3, 9} & set(sampler.ask(exclude=exclude))
-    assert sampler.hard_only
-    assert set(sampler.ask(5, exclude)) == HARD - {3, 9}
-
-
 def test_levels_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"^levels must have one entry for each of the 3 prompts"):
         Curriculum("abc", 1, levels=[4, 4])
     with pytest.raises(ValueError, match=r"number of prompts of level 4 or above \(1\), got 2$"):
         Curriculum("abc", 2, levels=[4, None, 3])
-    with pytest.raises(ValueError, match=r"^uniform_epochs must be finite and at least 0"):
-        Curriculum("abc", 1, levels=[4, 4, 4], uniform_epochs=float("nan"))
-    with pytest.raises(ValueError, match=r"^uniform_steps must be at least 0, got -1$"):
-        Curriculum("abc", 1, levels=[4, 4, 4], uniform_steps=-1)
 
 
 def test_a_state_with_other_levels_is_refused():

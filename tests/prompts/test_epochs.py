@@ -39,14 +39,6 @@ def test_those_passed_over_never_come(total, over, counts):
         assert 0 <= walk.position <= total
 
 
-def test_many_passed_over():
-    walk = Epochs(100_000, seed=0)
-    skipped = np.ones(100_000, dtype=bool)
-    skipped[[7, 70_000]] = False
-    for _ in range(3):
-        assert sorted(walk.take(2, skipped).tolist()) == [7, 70_000]
-
-
 def test_an_order_is_that_of_its_seed_and_epoch():
     walk = Epochs(50, seed=4)
     first = walk.take(50)
@@ -54,14 +46,6 @@ def test_an_order_is_that_of_its_seed_and_epoch():
     assert walk.take(50).tolist() != first.tolist()
     assert Epochs(50, seed=4, epoch=0).take(50).tolist() == first.tolist()
     assert Epochs(50, seed=5).take(50).tolist() != first.tolist()
-
-
-def test_the_rest_of_an_epoch_does_not_cross_its_end():
-    walk = Epochs(10, seed=0)
-    assert len(walk.rest(7)) == 7
-    assert len(walk.rest(7)) == 3
-    assert len(walk.rest(7)) == 0
-    assert walk.epoch == 0
 
 
 def test_every_order_is_as_likely():

@@ -54,29 +54,3 @@ def test_candidates_are_drawn_uniformly():
     for _ in range(times):
         counts[sampler.ask()] += 1
     assert np.abs(counts / times - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / times)
-
-
-@pytest.mark.parametrize("candidates", [8, 30, 1000])
-def test_excluded_prompts_do_not_come(candidates):
-    sampler = Posterior(range(200), 8, candidates=candidates)
-    exclude = [index for index in range(200) if index % 20]
-    for _ in range(20):
-        batch = sampler.ask(exclude=exclude)
-        assert len(set(batch)) == 8
-        assert all(key % 20 == 0 for key in batch)
-    assert sorted(sampler.ask(200, exclude)) == list(range(0, 200, 20))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"target": 1.5}, "^target must lie between 0 and 1, got 1.5$"),
-        ({"decay": -0.1}, "^decay must lie between 0 and 1, got -0.1$"),
-        ({"prior_correct": 0.0}, "^prior_correct must be finite and above 0, got 0.0$"),
-        ({"prior_incorrect": np.nan}, "^prior_incorrect must be finite and above 0, got nan$"),
-        ({"candidates": 1}, "^candidates must be at least 2, got 1$"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Posterior("abc", 2, **settings)

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 
 from rollwise.prompts import Prioritized
 
@@ -55,14 +54,6 @@ def test_solved_prompts_come_last_and_uniformly():
     assert within_errors(counts[:4], 4000, [0.25] * 4)
 
 
-def test_only_the_latest_pass_rate_counts():
-    sampler = Prioritized("ab", 1)
-    sampler.tell(["a"], [0], [8])
-    sampler.tell(["a", "b"], [8, 4], [8, 8])
-    assert {sampler.ask()[0] for _ in range(50)} == {"b"}
-    assert sampler.expected_pass_rates(["b", "a"]).tolist() == [0.5, 1.0]
-
-
 def test_unvisited_prompts_count_as_failed_or_as_set():
     failed = Prioritized("ab", 1)
     failed.tell(["a"], [8], [8])
@@ -80,16 +71,3 @@ def test_before_a_visit_nothing_is_expected():
     sampler.tell(["a"], [3], [4])
     assert np.array_equal(sampler.expected_pass_rates(["a", "b"]), [0.75, np.nan], equal_nan=True)
     assert sampler.metrics() == {"visited": 0.5}
-
-
-def test_excluded_prompts_do_not_come():
-    sampler = told(2)
-    exclude = [0, 3]
-    for _ in range(50):
-        assert set(sampler.ask(exclude=exclude)) == {1, 2}
-    assert set(sampler.ask(5, exclude)) == {1, 2, 4}
-
-
-def test_an_unvisited_rate_out_of_range_is_refused():
-    with pytest.raises(ValueError, match=r"^unvisited must lie between 0 and 1, got 1.5$"):
-        Prioritized("ab", 1, unvisited=1.5)

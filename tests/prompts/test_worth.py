@@ -2,15 +2,9 @@
 
 import numpy as np
 import pytest
-from fixed_set_contract import FixedSetContract
 
 from rollwise.beliefs import Belief
 from rollwise.prompts import Worth
-
-
-class TestContract(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Worth(keys, batch_size, seed)
 
 
 class Known(Belief):
@@ -54,16 +48,3 @@ def test_the_power_evens_out_and_exploration_reaches_all():
     known = Known([0.0, 0.5])
     assert Worth(range(2), 1, belief=known, power=0.0).worth(slice(None)).tolist() == [1.0, 1.0]
     assert shares(Worth(range(2), 1, belief=known))[0] > 0.03
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"objective": "grpo"}, "objective must be one of linear, log, sqrt, arcsine"),
-        ({"power": -1.0}, "power must be finite and at least 0, got -1.0"),
-        ({"exploration": 0.0}, "exploration must lie above 0, at most 1, got 0.0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Worth(range(4), 2, **settings)

@@ -56,18 +56,6 @@ def test_every_prompt_gets_a_draw_whenever_it_is_added(random, schedule):
     assert all(len(pool) >= 1 for pool in session.pools.values())
 
 
-def test_prompts_can_be_added_when_others_have_ended():
-    session = RolloutSession(["a"], FixedCount(2), Rounds(size=2, rounds=1))
-    for draw in session.next_draws():
-        session.record(draw, 1.0)
-    assert session.done
-    session.add(["b", "c"])
-    assert not session.done
-    draws = session.next_draws()
-    assert [(draw.key, draw.index) for draw in draws] == [("b", 0), ("b", 1), ("c", 0), ("c", 1)]
-    assert list(session.pools) == ["a", "b", "c"]
-
-
 @pytest.mark.parametrize("keys", [["a"], ["b", "b"], ["b", None], []])
 def test_a_refused_addition_adds_nothing(keys):
     session = RolloutSession(["a"], FixedCount(2))

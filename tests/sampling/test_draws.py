@@ -46,12 +46,6 @@ def test_seeds_are_spread_evenly():
     assert np.abs(shares - 0.5).max() <= 4.5 * 0.5 / np.sqrt(20_000)
 
 
-def test_a_sessions_draws_have_the_seeds_of_the_function():
-    session = RolloutSession(["x", 4], RULE, Rounds(2, 1), seed=6, step=9)
-    for draw in session.next_draws():
-        assert draw.seed == draw_seed(6, 9, draw.key, draw.index)
-
-
 def test_seeds_do_not_depend_on_the_other_prompts_nor_on_the_schedule():
     alone = RolloutSession(["x"], RULE, Rounds(4, 1), seed=1).next_draws()
     among = RolloutSession(["w", "x", "y"], FixedCount(2), Rounds(8, 2), seed=1).next_draws()

@@ -1,8 +1,5 @@
 """Exit rules and schedules: what they answer, and what they refuse."""
 
-import pickle
-from dataclasses import FrozenInstanceError
-
 import numpy as np
 import pytest
 
@@ -83,23 +80,6 @@ def test_counts_must_be_integers_of_at_least_1(kind, argument, value):
         ValueError if integer else TypeError, match=f"^{argument} {must} {value!r}$"
     ):
         kind(**{argument: value})
-
-
-def test_numpy_integers_are_integers():
-    assert Balanced(np.int64(2), np.int32(2)) == Balanced(2, 2)
-
-
-@pytest.mark.parametrize("strategy", [*RULES, Rounds(size=3, rounds=2)], ids=repr)
-def test_strategies_are_frozen_picklable_and_hashable(strategy):
-    assert pickle.loads(pickle.dumps(strategy)) == strategy
-    assert hash(pickle.loads(pickle.dumps(strategy))) == hash(strategy)
-    with pytest.raises(FrozenInstanceError):
-        strategy.anything = 1
-
-
-def test_rounds_ask_at_the_end_of_each_round_only():
-    asked = [processed for processed in range(1, 13) if Rounds(size=4, rounds=3).asks(processed)]
-    assert asked == [4, 8, 12]
 
 
 def test_defaults_of_a_rule_that_only_says_when_it_is_satisfied():

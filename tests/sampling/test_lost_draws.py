@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import numpy as np
 import pytest
 
 from rollwise.sampling import (
@@ -32,26 +31,6 @@ def test_giving_up_in_rounds_is_asked_at_the_end_of_the_round_whatever_was_lost(
                 session.record(draw, 0.0)
     pool = session.pools["a"]
     assert (handed_out, len(pool), pool.exit_reason) == (16, 15, "futile")
-
-
-@pytest.mark.parametrize("lost", [0, 1, 5, 12])
-def test_the_chance_is_that_of_the_draws_that_are_left(lost):
-    """Beta-binomial, 32 − m draws being left: 1 − Π (1 + n₋ + i)/(2 + n₋ + i), i < 32 − m."""
-    session = RolloutSession(["a"], GiveUp(PositiveFocused(1), 0.3), Streamed(32), max_attempts=1)
-    while draws := session.next_draws(1):
-        if draws[0].index < lost:
-            session.record_failure(draws[0])
-        else:
-            session.record(draws[0], 0.0)
-
-    def chance(processed: int) -> float:
-        drawn = processed - lost
-        misses = [(1 + drawn + i) / (2 + drawn + i) for i in range(32 - processed)]
-        return 1 - float(np.prod(misses))
-
-    processed = lost + len(session.pools["a"])
-    assert session.pools["a"].exit_reason == "futile"
-    assert chance(processed) < 0.3 <= chance(processed - 1)
 
 
 @pytest.mark.parametrize("rule", [*RULES, FixedCount(5)], ids=repr)

@@ -1,7 +1,5 @@
 """The pool: counts, order, and when it is uniform."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,17 +8,6 @@ from hypothesis import strategies as st
 from rollwise.sampling import Pool, has_zero_variance
 
 rewards_of_any_kind = st.lists(st.floats(-10, 10), max_size=30)
-
-
-def test_an_empty_pool():
-    pool = Pool("x")
-    assert (len(pool), pool.positives, pool.negatives) == (0, 0, 0)
-    assert pool.rewards.shape == (0,)
-    assert pool.rewards.dtype == np.float64
-    assert pool.correct.dtype == np.bool_
-    assert pool.responses == []
-    assert pool.exit_reason is None
-    assert pool.zero_variance
 
 
 def test_takes_in_draw_order():
@@ -66,21 +53,6 @@ def test_numpy_rewards_become_floats(kind):
     assert pool.positives == int(pool.correct.sum())
 
 
-def test_the_reward_array_is_a_copy():
-    pool = Pool("x", [1, 0])
-    pool.rewards[0] = -5
-    assert pool.rewards.tolist() == [1, 0]
-
-
-def test_a_pool_can_be_pickled():
-    pool = Pool(7, [1, 0, 1], responses=["a", "b", "c"])
-    pool.exit_reason = "satisfied"
-    again = pickle.loads(pickle.dumps(pool))
-    assert (again.key, again.exit_reason, again.responses) == (7, "satisfied", ["a", "b", "c"])
-    assert again.rewards.tolist() == [1, 0, 1]
-    assert repr(again) == "Pool(7: 2 correct of 3 drawn, satisfied)"
-
-
 @pytest.mark.parametrize(
     ("rewards", "uniform"),
     [
@@ -98,16 +70,3 @@ def test_a_pool_can_be_pickled():
 def test_uniform_within_a_millionth(rewards, uniform):
     assert has_zero_variance(rewards) is uniform
     assert Pool("x", rewards).zero_variance is uniform
-
-
-def test_the_tolerance_is_an_argument_and_inclusive():
-    assert has_zero_variance([0.0, 0.25], tolerance=0.25)
-    assert not has_zero_variance([0.0, 0.25], tolerance=0.24)
-    assert not has_zero_variance([0.0, 5e-324], tolerance=0)
-    assert has_zero_variance([0.1] * 7, tolerance=0)
-
-
-def test_any_shape():
-    assert has_zero_variance(np.ones((3, 4)))
-    assert has_zero_variance(2.5)
-    assert not has_zero_variance([[1, 1], [1, 0]])

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from sessions import GuessedSpread, Spread
 
 from rollwise.sampling import (
     GiveUp,
-    RewardRule,
     RolloutSession,
     Rounds,
     Streamed,
@@ -16,24 +16,6 @@ from rollwise.sampling import (
 )
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.stopping import Stopping
-
-
-@dataclass(frozen=True)
-class Spread(RewardRule):
-    """Satisfied once two rewards differ by `least`."""
-
-    least: float = 0.5
-
-    def satisfied_by(self, rewards):
-        return np.ptp(rewards) >= self.least
-
-
-@dataclass(frozen=True)
-class GuessedSpread(Spread):
-    """As `Spread`, guessed by counts: two rewards differ where both sides have one."""
-
-    def satisfied(self, positives, negatives):
-        return (positives >= 1) & (negatives >= 1)
 
 
 def play(session: RolloutSession, rewards: list[float], slots: int | None = None) -> int:
@@ -59,13 +41,6 @@ def test_a_rule_is_asked_on_the_rewards_at_the_end_of_a_round():
     session = RolloutSession(["a"], Spread(0.5), Rounds(3, 3))
     play(session, [0.3, 0.4, 0.1, 0.6, 0.5, 0.5])
     assert (len(session.pools["a"]), session.pools["a"].exit_reason) == (6, "satisfied")
-
-
-def test_a_rule_that_is_not_satisfied_takes_the_whole_budget():
-    for schedule in (Streamed(6), Rounds(2, 3)):
-        session = RolloutSession(["a"], Spread(0.5), schedule)
-        assert play(session, [0.2] * 6, slots=3) == 6
-        assert session.pools["a"].exit_reason == "exhausted"
 
 
 @pytest.mark.parametrize("lost", [1, 2])

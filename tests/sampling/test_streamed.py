@@ -61,20 +61,6 @@ def test_a_rule_that_a_further_draw_can_break_is_not_decided_ahead():
     assert session.pools["a"].rewards.tolist() == [1.0]
 
 
-def test_a_recorded_or_cancelled_draw_is_refused():
-    session = RolloutSession(["a", "b"], PositiveFocused(1), Streamed(8, speculation=0.0))
-    draws = [draw for draw in session.next_draws(16) if draw.key == "a"]
-    session.record(draws[0], 1.0)
-    with pytest.raises(ValueError, match="recorded already"):
-        session.record(draws[0], 1.0)
-    with pytest.raises(ValueError, match="was to be cancelled"):
-        session.record(draws[1], 1.0)
-    with pytest.raises(ValueError, match="was to be cancelled"):
-        session.record_failure(draws[1])
-    with pytest.raises(ValueError, match="free_slots must be at least 1"):
-        session.next_draws(0)
-
-
 def test_slots_are_filled_by_those_furthest_behind():
     """One draw each first; then the prompt that nothing is in flight for."""
     session = RolloutSession("abc", Balanced(2, 2), Streamed(32, speculation=0.0))
@@ -105,12 +91,6 @@ def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random,
             flying = [draw for draw in flying if draw not in cancelled]
             if not flying:
                 break
-
-
-def test_only_what_is_certain_is_handed_out_where_slots_are_not_counted():
-    session = RolloutSession("ab", Balanced(2, 2), Streamed(32))
-    assert [draw.key for draw in session.next_draws()].count("a") == 4
-    assert len(session.next_draws(100)) > 0, "with slots to fill, it speculates again"
 
 
 def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
@@ -167,14 +147,6 @@ def test_giving_up_ends_as_futile_and_beliefs_bring_it_forward():
     assert lengths[1] < lengths[0]
 
 
-def test_giving_up_in_rounds_is_decided_at_the_end_of_a_round():
-    session = RolloutSession(["a"], GiveUp(Balanced(2, 2), 0.3), Rounds(8, 4))
-    while draws := session.next_draws():
-        for draw in draws:
-            session.record(draw, 0.0)
-    assert (len(session.pools["a"]), session.pools["a"].exit_reason) == (16, "futile")
-
-
 @pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(32)])
 def test_budgets_of_prompts(schedule):
     session = RolloutSession("abc", FixedCount(32), schedule, budgets=[1, 5, 32])
@@ -225,13 +197,6 @@ def test_a_pool_that_is_cut_short_can_be_satisfied():
 def test_what_does_not_fit_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         RolloutSession("abc", Balanced(2, 2), Streamed(32), **arguments)
-
-
-def test_no_prompt_is_added_to_a_batch_whose_budget_is_spent():
-    session = RolloutSession("ab", FixedCount(2), Streamed(2), total_draws=4)
-    session.next_draws(4)
-    with pytest.raises(ValueError, match="total_draws must be at least 5"):
-        session.add("c")
 
 
 @pytest.mark.parametrize(("arguments", "message"), [((0,), "max_samples"), ((8, 1.5), "specul")])

@@ -48,12 +48,6 @@ def test_the_interval_holds_the_truth_19_times_in_20():
     assert 0.9 <= held <= 0.98
 
 
-def test_the_same_values_have_the_same_interval():
-    values = np.random.default_rng(1).random(30)
-    assert mean_over_problems(values) == mean_over_problems(values)
-    assert mean_over_problems(values) != mean_over_problems(values, seed=1)
-
-
 def test_many_problems_are_resampled_in_portions(monkeypatch):
     values = np.random.default_rng(2).random(50)
     at_once = mean_over_problems(values)

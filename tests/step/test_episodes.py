@@ -36,12 +36,6 @@ def test_log_probabilities_are_unknown_where_those_of_a_span_are():
     assert two_turns(spans=(said(5), Span((7,)), silent)).loss_mask.tolist() == [True, False, True]
 
 
-def test_an_episode_that_was_cut_in_its_first_turn_has_no_tokens():
-    cut = Episode(spans=(), usage=Usage(3), end="truncated")
-    assert cut.tokens == [] and len(cut.logprobs) == 0
-    assert cut.loss_mask.dtype == bool and cut.loss_mask.shape == (0,)
-
-
 @pytest.mark.parametrize("truncated, end", [(False, "done"), (True, "truncated")])
 def test_a_single_response_is_the_episode_of_one_span(truncated, end):
     response = Completion(Draw("q", 0, 1), [3, 1], np.full(2, -0.5, np.float32), "", truncated)

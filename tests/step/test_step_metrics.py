@@ -74,19 +74,6 @@ def test_every_figure_by_hand():
     assert entropy == pytest.approx(2 / 3)
 
 
-def test_more_draws_count_as_first_where_there_are_more():
-    """A pool of two gives two, the others three: 1 0, 0 0 0, 1 1 1."""
-    metrics = rollout_metrics(*make_step(), first=3)
-    assert metrics["reward"] == pytest.approx(4 / 8)
-    assert metrics["zero_variance_first"] == pytest.approx(2 / 3)
-    assert metrics["truncated"] == pytest.approx(2 / 8)
-    assert metrics["response_tokens"] == pytest.approx((3 + 6 + 6) / 8)
-
-
-def test_groups_that_are_kept_are_trained():
-    assert rollout_metrics(*make_step(zero_variance="keep"), first=2)["trained_groups"] == 3
-
-
 def test_the_policy_is_judged_by_the_first_draws_alone():
     """What came after them changes cost and signal, not how good the policy is said to be."""
     sooner = rollout_metrics(*make_step(), first=2)
@@ -100,7 +87,9 @@ def test_episodes_are_counted_by_their_ends():
     session = RolloutSession(["a"], FixedCount(3), Rounds(size=3, rounds=1))
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
         session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
-    metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), [], first=2)
+    [pool] = session.pools.values()
+    groups = [make_group(StepRecipe(), pool, np.random.default_rng(0))]
+    metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), groups, first=2)
     assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0, "cancelled": 4}
     assert metrics["turns"] == 2
 

@@ -53,12 +53,6 @@ def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(train
     assert len((first / "metrics.jsonl").read_text().splitlines()) == 4
 
 
-def test_a_second_run_begins_from_what_the_first_one_found(train):
-    earlier = train("earlier")
-    history = ("--belief.history", json.dumps([str(earlier)]), "--belief.features", "[]")
-    assert names_of(train("later", *history)) == ["history"]
-
-
 def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(train, capsys):
     folder = train("refused", "--belief.features", '["embeding"]', code=2)
     assert "names embeding; the data has source, subject" in " ".join(

@@ -1,9 +1,7 @@
 """Runs on a user's problems, grader and model."""
 
 import json
-from pathlib import Path
 
-import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -12,8 +10,6 @@ from rollwise.config import make_config
 from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
-
-MATH = Path(__file__).parents[3] / "shared" / "data" / "math_train.parquet"
 
 
 def write_problems(path, count=40):
@@ -137,47 +133,3 @@ def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
     _, built_in = load_model(make_config().model)
     assert built_in.decode(built_in.encode("7 12 3 6=6")) == "7 12 3 6=6"
     assert max(built_in.all_special_ids) < len(built_in) == 17
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not MATH.exists(), reason=f"needs {MATH}")
-def test_a_step_on_real_problems_of_mathematics(tmp_path, metrics_of):
-    """A random Qwen2 on 64 MATH problems, graded by Math-Verify: it earns nothing, and all runs."""
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(MATH)
-    rows = [r for r in table.slice(0, 200).to_pylist() if r["reward_model"]["ground_truth"]][:80]
-    assert len(rows) == 80
-    problems = tmp_path / "problems.parquet"
-    pq.write_table(table.from_pylist(rows), problems)
-    questions = [row["prompt"][-1]["content"] for row in rows]
-    save_tiny_qwen(tmp_path / "model", questions)
-    folder = tmp_path / "run"
-    settings = {
-        "model.path": tmp_path / "model",
-        "data.train": problems,
-        "steps": 1,
-        "prompts.batch_size": 64,
-        "schedule.rounds": 2,
-        "engine.max_new_tokens": 32,
-        "group.zero_variance": "keep",
-        "learner.entropy_coefficient": 1e-4,
-        "learner.learning_rate": 1e-3,
-        "evaluation.samples": 2,
-        "records.prompts_per_step": 64,
-    }
-    options = [part for k, v in settings.items() for part in (f"--{k}", str(v))]
-    assert main(["train", "--output", str(folder), *options]) == 0
-    before, step = metrics_of(folder)
-    assert step["prompts"] == step["trained_groups"] == 64
-    assert 64 * 8 <= step["draws"] <= 64 * 16
-    assert 0 <= step["reward"] <= 0.1
-    assert step["grader_failures"] <= 0.05 * step["draws"]
-    assert step["entropy"] == pytest.approx(6.9, abs=0.2)  # ln 1000
-    assert step["grad_norm"] > 0
-    assert step["skipped_updates"] == 0
-    assert before["heldout"]["avg@2"]["value"] <= 0.1
-    kept = RunFolder(folder).read_samples()
-    assert len(kept) == step["draws"]
-    assert {row["question"] for row in kept} <= set(questions)
-    assert RunFolder(folder).read_config()["grading"]["type"] == "math"

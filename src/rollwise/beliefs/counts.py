@@ -13,10 +13,7 @@ from rollwise.sampling.checks import finite_above_zero, setting, share
 Floats = NDArray[np.floating]
 Counts = NDArray[np.int64]
 
-DECAY_HELP = (
-    "What a visit keeps of a prompt's earlier counts (λ), from which its pass rate is expected; "
-    "1 never forgets."
-)
+DECAY_HELP = "Keep this share of a prompt's earlier counts at each visit (λ); 1 never forgets."
 
 
 @dataclass(eq=False, kw_only=True)
@@ -35,8 +32,8 @@ class DecayedBeta(Belief):
     kept: ClassVar[tuple[str, ...]] = ("_correct", "_incorrect")
 
     decay: float = setting(0.5, DECAY_HELP)
-    prior_correct: float = setting(1.0, "α₀ of the prior Beta(α₀, β₀).")
-    prior_incorrect: float = setting(1.0, "β₀ of the prior Beta(α₀, β₀).")
+    prior_correct: float = setting(1.0, "Begin from Beta(α₀, β₀) with this α₀.")
+    prior_incorrect: float = setting(1.0, "Begin from Beta(α₀, β₀) with this β₀.")
 
     def __post_init__(self) -> None:
         share("decay", self.decay)
@@ -103,8 +100,8 @@ class Constant(Belief):
 
     kept: ClassVar[tuple[str, ...]] = ("total", "_correct", "_drawn")
 
-    decay: float = setting(0.8, "The factor on earlier counts at each step; 1 never forgets.")
-    strength: float = setting(2.0, "How many responses the share counts as, for one prompt.")
+    decay: float = setting(0.8, "Keep this share of earlier counts at each step; 1 never forgets.")
+    strength: float = setting(2.0, "Count the share as this many responses to one prompt.")
 
     def __post_init__(self) -> None:
         share("decay", self.decay)

@@ -85,7 +85,7 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
     if source == TOOL_SUMS:
         defaults["episode"] = dict(CALCULATOR)
     backend = setting(given, "backend", "type", CHOICES["backend"].default)
-    wanted = getattr(CHOICES["backend"].registry.get(str(backend)), "defaults", {})
+    wanted = getattr(CHOICES["backend"].kinds.get(str(backend)), "defaults", {})
     for section, values in wanted.items():
         defaults[section] = {**defaults.get(section, {}), **values}
     if setting(given, "data", "environment", ""):
@@ -121,7 +121,7 @@ def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[s
     only = sources[0] if isinstance(sources, list) and len(sources) == 1 else ""
     model = setting(given, "model", "path", TOOL_SUMS if only == TOOL_SUMS else BUILT_IN)
     engine = {"type": setting(given, "engine", "type", ENGINE)}
-    engine |= getattr(CHOICES["engine"].registry.get(str(engine["type"])), "drawing_defaults", {})
+    engine |= getattr(CHOICES["engine"].kinds.get(str(engine["type"])), "drawing_defaults", {})
     kind = setting(given, "episode", "type", CHOICES["episode"].default)
     defaults: dict[str, Any] = {
         "engine": engine,

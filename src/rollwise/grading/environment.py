@@ -21,7 +21,7 @@ class EnvironmentGrader(WorkerGrader):
     Args:
         name: An installed environment, or a module in the current directory.
         arguments: The settings of the taskset.
-        timeout: Seconds for one response; one that takes longer fails.
+        timeout: Seconds for one response.
         workers: Processes; None means one for each CPU, at most 16.
 
     Raises:

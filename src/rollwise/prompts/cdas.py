@@ -41,9 +41,11 @@ class CDAS(RatingSettings, FixedSetSampler):
     come in key order, except in the warm-up.
     """
 
-    target: float = setting(0.5, "The pass rate that the calibrated form aims at.")
-    warmup_epochs: int = setting(1, "Shuffled epochs before difficulties count.")
-    revisit_share: float = setting(0.0, "Share of a batch for the prompts not seen for longest.")
+    target: float = setting(0.5, "Aim at this pass rate (calibrated form).")
+    warmup_epochs: int = setting(1, "Shuffle this many epochs before difficulties count.")
+    revisit_share: float = setting(
+        0.0, "Spend this share of a batch on those not seen for longest."
+    )
 
     def __post_init__(self) -> None:
         self._check_settings()

@@ -32,10 +32,10 @@ class Curriculum(CountingSampler):
     """
 
     levels: InitVar[Sequence[int | None]]
-    min_level: int = setting(4, "Problems of this level or above are hard.")
-    uniform_epochs: float = setting(1.0, "Epochs over all problems before only hard ones come.")
+    min_level: int = setting(4, "Treat problems of this level or above as hard.")
+    uniform_epochs: float = setting(1.0, "Sample all problems for this many epochs first.")
     uniform_steps: int | None = setting(
-        None, "The same as a number of steps; where it is set, epochs do not count."
+        None, "Sample all problems for this many steps first, instead of epochs."
     )
 
     def __post_init__(self, levels: Sequence[int | None]) -> None:

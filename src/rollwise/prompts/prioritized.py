@@ -29,9 +29,7 @@ class Prioritized(FixedSetSampler):
 
     belief_kind: ClassVar[type[Belief]] = LatestPassRate
 
-    unvisited: float = setting(
-        0.0, "The pass rate by which a prompt is drawn before its first visit."
-    )
+    unvisited: float = setting(0.0, "Assume this pass rate before a prompt's first visit.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -37,11 +37,11 @@ class Worth(FixedSetSampler):
 
     belief_kind: ClassVar[type[Belief]] = LogitKalman
 
-    objective: str = setting("linear", "f: `linear`, `log`, `sqrt` or `arcsine`.")
-    power: float = setting(1.0, "The worth is raised to this power; 0 chooses uniformly.")
-    exploration: float = setting(
-        0.1, "The share of the probability that is spread evenly over all prompts."
+    objective: str = setting(
+        "linear", "Value responses by this f: `linear`, `log`, `sqrt`, `arcsine`."
     )
+    power: float = setting(1.0, "Raise the worth to this power (0: choose uniformly).")
+    exploration: float = setting(0.1, "Spread this share of the probability evenly over prompts.")
     candidates: int = setting(1 << 17, CANDIDATES_HELP)
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.step.episodes import Episode
+from rollwise.step.episodes import End, Episode
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ResponseFigures:
         turns: Of the model.
         learned: D.
         improbability: √Σ(1 − π)² over these tokens; NaN where it is not known.
+        end: How it ended.
     """
 
     tokens: int
@@ -28,6 +29,7 @@ class ResponseFigures:
     turns: int = 1
     learned: int = 0
     improbability: float = 0.0
+    end: End = "done"
 
     @classmethod
     def of(cls, response: Any) -> "ResponseFigures":
@@ -50,4 +52,5 @@ class ResponseFigures:
             turns=episode.usage.turns,
             learned=sum(length for length, _ in own),
             improbability=improbability,
+            end=episode.end,
         )

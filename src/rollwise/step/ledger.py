@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
@@ -35,39 +35,47 @@ def group_ledger(group: TrainedGroup) -> Ledger:
     }
 
 
-def step_ledger(
-    groups: Iterable[Mapping[str, Mapping[str, int]]],
-    *,
-    tokens: int,
-    surplus: int,
-    failures: int,
-    failed_tokens: int = 0,
-    piloted: int = 0,
-    pilot_tokens: int = 0,
-) -> dict[str, Any]:
-    """Add up the ledgers of a step's groups, and what is in no pool.
+@dataclass(frozen=True, kw_only=True)
+class StepTotals:
+    """What a step has drawn beside its pools.
+
+    Attributes:
+        tokens: Of all responses of the step, those in pools included.
+        surplus: Draws beyond a prompt's exit.
+        failures: Failed attempts at draws.
+        lost: Draws that were given up after repeated failures.
+        failed_tokens: Of failed attempts, as far as they are known.
+        piloted: Draws of pilots.
+        pilot_tokens: Their tokens.
+        ends: How many episodes ended in which way; none if all draws are single responses.
+    """
+
+    tokens: int
+    surplus: int = 0
+    failures: int = 0
+    lost: int = 0
+    failed_tokens: int = 0
+    piloted: int = 0
+    pilot_tokens: int = 0
+    ends: Mapping[str, int] = field(default_factory=dict)
+
+
+def step_ledger(groups: Iterable[Ledger], totals: StepTotals) -> Ledger:
+    """Add up the ledgers of a step's groups (`group_ledger`), and what is in no pool.
 
     The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
     those in no pool are of surplus draws.
-
-    Args:
-        groups: `group_ledger` of each.
-        tokens: Of all responses of the step.
-        surplus: Draws beyond a prompt's exit.
-        failures: Failed attempts at draws.
-        failed_tokens: Their tokens, as far as they are known.
-        piloted: Draws of pilots.
-        pilot_tokens: Their tokens.
     """
-    kinds: Ledger = {
-        "draws": dict.fromkeys(PLACES, 0) | {"surplus": surplus, "failed": failures},
-        "tokens": dict.fromkeys(PLACES, 0) | {"failed": failed_tokens},
+    counted = {"surplus": totals.surplus, "failed": totals.failures, "pilot": totals.piloted}
+    known = {"failed": totals.failed_tokens, "pilot": totals.pilot_tokens}
+    ledger: Ledger = {
+        "draws": dict.fromkeys(PLACES, 0) | counted,
+        "tokens": dict.fromkeys(PLACES, 0) | known,
         "truncated": {"draws": 0, "tokens": 0},
     }
-    kinds["draws"]["pilot"], kinds["tokens"]["pilot"] = piloted, pilot_tokens
     for group in groups:
-        for kind, counts in kinds.items():
+        for kind, counts in ledger.items():
             for name, count in group[kind].items():
                 counts[name] += count
-    kinds["tokens"]["surplus"] = tokens - sum(kinds["tokens"].values())
-    return {"ledger": kinds}
+    ledger["tokens"]["surplus"] = totals.tokens - sum(ledger["tokens"].values())
+    return ledger
