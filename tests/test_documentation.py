@@ -22,7 +22,6 @@ from rollwise.config.choices import CHOICES
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
-    "README.md",
     "docs/grading.md",
     "docs/episodes.md",
     "docs/objectives.md",
