@@ -27,7 +27,6 @@ PAGES = [
     "docs/objectives.md",
     "docs/own-loop.md",
     "docs/prompts.md",
-    "docs/sampling.md",
     "docs/schedules.md",
 ]
 CONTINUED = {"docs/own-loop.md"}  # whose blocks use the names of those before them
