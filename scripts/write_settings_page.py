@@ -11,7 +11,6 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from rollwise.config import (
-    Variant,
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
@@ -19,6 +18,7 @@ from rollwise.config import (
     PrepareConfig,
     Section,
     TrainConfig,
+    Variant,
     sections_of,
 )
 
