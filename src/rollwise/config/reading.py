@@ -32,9 +32,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         ConfigError: There is no such file, or it is not TOML.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from None
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: of a name that no file can have
+        said = getattr(error, "strerror", error)
+        raise ConfigError(f"cannot read the settings in {path}: {said}") from None
+    try:
+        given = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     methods = given.get("methods")
