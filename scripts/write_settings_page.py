@@ -41,13 +41,11 @@ the other objective has as well.
 
 ## Defaults that depend on other settings
 
-- **The default method** is [single responses](belief.md). It holds if the grader gives 0 and 1
-  (`exact`, `math`, `code`) and nothing of `exit`, `schedule`, `allocation`, `group`, `advantage`,
-  `belief`, `prompts.type` and `episode.type` is set. Then `prompts.type` is `worth`,
-  `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1, `advantage.baseline`
-  `belief`, `step.response_cap` 1, `learner.average` `responses`, `learner.mini_batches` 8,
-  `learner.warmup_updates` 40, and `learner.old_logprobs` `engine` with the built-in engine.
-  Otherwise the tables hold, which describe Reinforce-Ada.
+- **The default method** is single responses, with [these settings](belief.md#when-to-use-them). It
+  holds if the grader gives 0 and 1 (`exact`, `math`, `code`) and nothing of `exit`, `schedule`,
+  `allocation`, `group`, `advantage`, `belief`, `prompts.type` and `episode.type` is set.
+  `learner.old_logprobs` is `engine` with the built-in engine only. Otherwise the tables hold, which
+  describe Reinforce-Ada.
 - **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` `all`, `group.zero_variance` `keep`,
   `advantage.objective` `grpo`, `advantage.scale_by_std` true.
