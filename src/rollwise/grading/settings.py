@@ -64,9 +64,11 @@ class GraderSettings:
 
     Attributes:
         timeout: Seconds for one response, where `grading.timeout` does not say.
+        right_or_wrong: Rewards are 0 and 1, as a belief of pass rates needs them.
     """
 
     timeout: ClassVar[float] = 2.0
+    right_or_wrong: ClassVar[bool] = False
 
     @property
     def instruction(self) -> str:
@@ -86,6 +88,8 @@ class GraderSettings:
 class ExactSettings(GraderSettings):
     """The text after the last `=` is the answer."""
 
+    right_or_wrong: ClassVar[bool] = True
+
     def open(self, inputs: GraderInputs) -> Grader:
         """See `GraderSettings`."""
         return ExactGrader()
@@ -94,6 +98,8 @@ class ExactSettings(GraderSettings):
 @dataclass(frozen=True)
 class MathSettings(GraderSettings):
     """Mathematics, by Math-Verify."""
+
+    right_or_wrong: ClassVar[bool] = True
 
     convention: Convention = field(
         default="last_box",
@@ -119,6 +125,7 @@ class CodeSettings(GraderSettings):
     """Code, by running it against the problem's tests."""
 
     timeout: ClassVar[float] = 10.0
+    right_or_wrong: ClassVar[bool] = True
 
     uncontained: bool = field(
         default=False,
