@@ -69,11 +69,7 @@ class LoadFunction:
     settings: dict[str, Any]
 
     def __call__(self) -> GradeFunction:
-        """Return what grades a response with an answer.
-
-        Raises:
-            ConfigError: See `FunctionGrader`.
-        """
+        """Return what grades a response with an answer; raises as `FunctionGrader`."""
         found = load_plugin(self.name, self.folders, "grading function")
         if inspect.isclass(found):
             found = self._method(found)
@@ -94,11 +90,7 @@ class LoadFunction:
 def _one_number(
     name: str, function: Callable[..., Any], call: GradeFunction, response: str, answer: str
 ) -> float:
-    """Grade with a user's function.
-
-    Raises:
-        PluginError: It raised an error, or returned no finite number. Names it and its line.
-    """
+    """Grade with a user's function; the error for what is no finite number names its line."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
     described = f"{name}: `{getattr(function, '__name__', name)}`{where}"

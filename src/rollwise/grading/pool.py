@@ -114,12 +114,7 @@ class _Server:
         self._asking, self._lock = threading.Lock(), threading.Lock()
 
     def fork(self, pipe: socket.socket) -> int:
-        """Start a worker that listens to `pipe`; return its process id.
-
-        Raises:
-            GraderError: What grades cannot be loaded.
-            RuntimeError: The grader is closed.
-        """
+        """Start a worker that listens to `pipe`; return its process id."""
         return self._ask(0, [pipe.fileno()])
 
     def end(self, pid: int) -> int:
@@ -272,11 +267,7 @@ class _Worker:
 
 
 def _read(message: Any) -> tuple[Result, bool]:
-    """Read a worker's result and whether it is its last.
-
-    Raises:
-        ValueError, TypeError: It is something else.
-    """
+    """Read a worker's result and whether it is its last; ValueError or TypeError if it is not."""
     result, is_last = message
     if isinstance(result, list):
         kind, reason = map(str, result)

@@ -34,12 +34,7 @@ class GraderInputs:
 
 
 def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
-    """Open the grader that the section `grading` names.
-
-    Args:
-        section: The section `grading`.
-        data: The section `data`.
-        folder: Where modules of the user's may lie, besides the current folder.
+    """Open the grader that the section `grading` names; modules may lie in `folder`, too.
 
     Raises:
         ConfigError: The user's function or environment cannot be found, or no sandbox works here.
@@ -66,8 +61,6 @@ MINERVA_INSTRUCTION = (
 
 class GraderSettings:
     """A grader to choose by `grading.type`: a frozen dataclass, whose fields are its settings.
-
-    Only `open` has to be written.
 
     Attributes:
         timeout: Seconds for one response, where `grading.timeout` does not say.

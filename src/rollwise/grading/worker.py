@@ -33,11 +33,7 @@ PATIENCE = 1.0
 
 
 def main(control_number: int) -> None:
-    """Fork and end workers as the trainer asks, until it ends.
-
-    Args:
-        control_number: File descriptor of the socket to the trainer, see `ForkServer.run`.
-    """
+    """Fork and end workers as the trainer asks through a socket, until it ends."""
     control = socket.socket(fileno=control_number)
     load, limits, shared = pickle.load(sys.stdin.buffer)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -154,11 +150,7 @@ def send(pipe: socket.socket, message: object) -> None:
 
 
 def receive(lines: BinaryIO, longest: int = 65536) -> object:
-    """Read a message, which a hostile response may have written.
-
-    Raises:
-        EOFError, OSError, ValueError: There is none.
-    """
+    """Read a message, which a hostile response may have written; EOFError if there is none."""
     line = lines.readline(longest)
     if not line.endswith(b"\n"):
         raise EOFError
@@ -203,11 +195,8 @@ _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 
 def _call_prctl(option: int, value: int) -> None:
-    """Have a process end with its parent; or become the parent of what its children leave behind.
-
-    Else that is process 1, which in a container may be a trainer that waits for no such child, so
-    that they stay as zombies.
-    """
+    # What children leave behind would go to process 1, which in a container may be a trainer that
+    # waits for no such child, so that they stay as zombies.
     if sys.platform == "linux":
         with contextlib.suppress(ImportError):
             import ctypes
