@@ -104,7 +104,7 @@ class ForkServer:
 
     def _end(self, pid: int) -> int:
         """Kill a worker, which changes nothing for one that has ended; return its exit code."""
-        code = self._codes.pop(pid)
+        code = self._codes.pop(pid, -signal.SIGKILL)  # one of an earlier server's is gone
         if code is None:
             os.kill(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
