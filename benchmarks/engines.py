@@ -42,7 +42,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, 
 import rollwise as rw
 from rollwise.config import BUILT_IN, ModelSettings, VLLMSettings
 from rollwise.engines import Completion
-from rollwise.engines.transformers import TransformersEngine, make_built_in_engine
+from rollwise.engines.transformers import TransformersEngine, unfit_reason
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.grading import ExactGrader
 from rollwise.models.encoding import encode_prompts
@@ -241,10 +241,9 @@ def make_ours(
 ) -> TransformersEngine:
     """Make the built-in engine as `rollwise train` does on a CPU: a process for each core."""
     with torch_threads(1):
-        engine = make_built_in_engine(model, tokenizer, new_tokens, batch_size=batch_size)
-    if not isinstance(engine, TransformersEngine):
-        raise RuntimeError(f"{type(model).__name__} does not fit into slots")
-    return engine
+        if reason := unfit_reason(model):
+            raise RuntimeError(f"{type(model).__name__} does not fit into slots: {reason}")
+        return TransformersEngine(model, tokenizer, new_tokens, batch_size=batch_size)
 
 
 def shipped(pairs: int, quick: bool) -> dict[str, Estimate]:

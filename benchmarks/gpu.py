@@ -47,7 +47,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, 
 from rollwise.config import LearnerSettings, VLLMSettings
 from rollwise.engines import Engine
 from rollwise.engines.attention import LayerInputs
-from rollwise.engines.transformers import make_built_in_engine
+from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.loading import in_bfloat16, merged_weights, model_path
 from rollwise.sampling import Draw
 from rollwise.step import Example
@@ -238,7 +238,7 @@ def decoding(device: str, quick: bool) -> Figures:
         model.generate(rows, attention_mask=mask, do_sample=True, max_new_tokens=longest)
 
     plain = rows.shape[0] * longest / seconds_of(device, generate, 1)
-    own = make_built_in_engine(model, tokenizer, longest, 1.0, len(rows))
+    own = TransformersEngine(model, tokenizer, longest, 1.0, len(rows))
     found = {"built_in_ratio": tokens_a_second(own, prompts, count) / plain}
     found["generate_tokens_s"] = plain
     if find_spec("vllm") is not None and not quick:

@@ -111,6 +111,9 @@ import numpy as np
 import rollwise as rw
 from rollwise.beliefs import Belief
 from rollwise.engines import Completion, Engine, EngineSettings
+from rollwise.environments import EpisodeEnvironment, Turn
+from rollwise.prompts import FixedSetSampler
+from rollwise.sampling import Allocation
 
 
 @dataclass(eq=False)
@@ -134,6 +137,32 @@ class OwnSampler(rw.PromptSampler):
 
 
 @dataclass(eq=False)
+class OwnFixedSet(FixedSetSampler):
+    def choose(self, count, exclude):
+        return np.arange(count)
+
+
+@dataclass(eq=False)
+class OwnRule(rw.ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives + negatives >= 4
+
+
+@dataclass(eq=False)
+class OwnObjective(rw.Objective):
+    def advantages(self, pool, group):
+        return group.rewards - pool.rewards.mean()
+
+
+@dataclass(eq=False)
+class OwnAllocation(Allocation):
+    mean_draws, minimum, maximum = 4.0, 1, 8
+
+    def counts(self, pass_rates):
+        return np.full(len(pass_rates), 4)
+
+
+@dataclass(eq=False)
 class OwnSchedule(rw.Schedule):
     max_samples = 4
 
@@ -147,7 +176,7 @@ class OwnSchedule(rw.Schedule):
 @dataclass(eq=False)
 class OwnEngine(EngineSettings, Engine):
     free_slots = None
-    shift = 0
+    shift, token, likely = 0, 5, -1.0
 
     def open(self, inputs):
         self.done = {}
@@ -155,8 +184,8 @@ class OwnEngine(EngineSettings, Engine):
 
     def submit(self, draws, prompts):
         for draw in draws:
-            logprobs = np.full(2 + self.shift, -1.0, np.float32)
-            self.done[draw] = Completion(draw, [5, 1], logprobs, "=1", truncated=False)
+            logprobs = np.full(2 + self.shift, self.likely, np.float32)
+            self.done[draw] = Completion(draw, [self.token, 1], logprobs, "=1", truncated=False)
 
     def wait(self):
         return [self.done.pop(draw) for draw in list(self.done)]
@@ -165,6 +194,15 @@ class OwnEngine(EngineSettings, Engine):
         return 0
 
     def load_weights(self, weights): ...
+
+
+@dataclass(eq=False)
+class OwnEpisode(EpisodeEnvironment):
+    def begin(self, opening):
+        return self
+
+    def step(self, reply):
+        return self.turn
 
 
 @dataclass(eq=False)
@@ -190,18 +228,87 @@ class Mistaken(PARENT):
             "believe",
             "of shape (P,)",
         ),
+        ("belief.type", "Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
+        ("belief.type", "Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
+        ("belief.type", "Belief", "kept = ('unknown',)", "kept", "names of attributes, got str"),
         ("belief.type", "Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
         ("belief.type", "Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
         ("belief.type", "Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),
         ("prompts.type", "Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
+        ("prompts.type", "Sampler", "def metrics(self): return [1.0]", "metrics", "numbers by"),
+        ("prompts.type", "Sampler", "def metrics(self): {}['x']", "metrics", "KeyError: 'x'"),
+        (
+            "prompts.type",
+            "FixedSet",
+            "def choose(self, n, out): return [99] * n",
+            "choose",
+            "from 0",
+        ),
+        ("prompts.type", "FixedSet", "def choose(self, n, out): return None", "choose", "NoneType"),
+        (
+            "prompts.type",
+            "Sampler",
+            "def pass_rate_priors(self, keys): return np.zeros((len(keys), 2))",
+            "pass_rate_priors",
+            "above 0",
+        ),
+        (
+            "prompts.type",
+            "Sampler",
+            "def expected_pass_rates(self, keys): return [2.0] * len(keys)",
+            "expected_pass_rates",
+            "0 to 1 or NaN",
+        ),
         ("prompts.type", "Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
         ("prompts.type", "Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
         ("schedule.type", "Schedule", "max_samples = None", "max_samples", "an integer from 1"),
+        (
+            "schedule.type",
+            "Schedule",
+            "def dispatcher(self): pass",
+            "dispatcher",
+            "add, changed and",
+        ),
+        (
+            "exit.type",
+            "Rule",
+            "def gives_up(self, chance): return 1.0",
+            "gives_up",
+            "a boolean array",
+        ),
+        (
+            "exit.type",
+            "Rule",
+            "def uses_priors(self): return False",
+            "uses_priors",
+            "True or False",
+        ),
+        ("advantage.objective", "Objective", "needs_variance = None", "needs_variance", "NoneType"),
+        (
+            "allocation.type",
+            "Allocation",
+            "def counts(self, p): return p",
+            "counts",
+            "integers from",
+        ),
         ("schedule.type", "Schedule", "def asks(self, n): return None", "asks", "True or False"),
         ("schedule.type", "Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
         ("engine.type", "Engine", "def wait(self): return None", "wait", "NoneType: None"),
         ("engine.type", "Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
         ("engine.type", "Engine", "shift = 2", "wait", "a log-probability for each token"),
+        ("engine.type", "Engine", "likely = 0.5", "wait", "are numbers, at most 0"),
+        ("engine.type", "Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
+        ("engine.type", "Engine", "token = -1", "wait", "tokens are a list of token ids"),
+        ("engine.type", "Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
+        ("episode.type", "Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
+        ("episode.type", "Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
+        (
+            "episode.type",
+            "Episode",
+            "turn = {'reward': 1.0}",
+            "step",
+            "environments.Turn, got dict",
+        ),
     ],
 )
 def test_a_mistake_ends_training_with_the_class_and_its_line(

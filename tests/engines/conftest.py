@@ -7,7 +7,7 @@ from tiny_models import LIMIT, make_model
 from transformers import PreTrainedTokenizerFast
 
 from rollwise.config import ModelSettings, ServerSettings
-from rollwise.engines.transformers import make_built_in_engine
+from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model, model_path
 from rollwise.tasks import make_running_sums
@@ -33,7 +33,7 @@ def local():
     model, tokenizer = load_model(ModelSettings(cpu_threads=1))
     problems = make_running_sums(3, 2, 4, 0)
     prompts = encode_prompts(problems, tokenizer, 40).token_ids
-    return make_built_in_engine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
+    return TransformersEngine(model, tokenizer, LIMIT, batch_size=1), tokenizer, prompts
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +69,10 @@ def engine_at(server, local):
     for engine in made:
         engine.close()
         engine.close()  # once more does no harm
+
+
+@pytest.fixture(params=["slots", "whole batches"])
+def each_way(request, monkeypatch):
+    """Models fit into slots, as they do, or none does."""
+    if request.param != "slots":
+        monkeypatch.setattr("rollwise.engines.transformers.unfit_reason", lambda _: "as told")

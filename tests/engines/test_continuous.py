@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import END, KINDS, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
-from transformers import Gemma2Config, Gemma2ForCausalLM, GenerationConfig, Qwen2ForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GenerationConfig,
+    MambaConfig,
+    MambaForCausalLM,
+    Qwen2ForCausalLM,
+)
 
 from rollwise.engines.cpu.pages import PagedCache
 from rollwise.engines.kv_cache import NARROWEST, widths
-from rollwise.engines.transformers import TransformersEngine, make_built_in_engine, unfit_reason
-from rollwise.engines.whole_batches import WholeBatchEngine
+from rollwise.engines.transformers import TransformersEngine, unfit_reason
+from rollwise.engines.whole_batches import WholeBatch
 
 
 def input_shapes(engine):
@@ -123,7 +130,7 @@ def test_memory_that_is_short_once_leaves_no_draw_behind(model, tokenizer, monke
     assert engine.batch_size == 8
 
 
-def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer):
+def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer, monkeypatch):
     """Prompts of 2 and 30 tokens, responses of up to 100: through four widths."""
     model = make_model()
     model.config.max_position_embeddings = 256
@@ -133,8 +140,11 @@ def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer):
     mute.eos_token = None
     assert widths(131) == [NARROWEST, 48, 80, 128, 192]
     found = []
-    for engine_class, batch_size in ((TransformersEngine, 5), (WholeBatchEngine, 12)):
-        engine = engine_class(model, mute, 100, batch_size=batch_size)
+    for unfit, batch_size in ((None, 5), ("as told", 12)):
+        monkeypatch.setattr(
+            "rollwise.engines.transformers.unfit_reason", lambda _, is_so=unfit: is_so
+        )
+        engine = TransformersEngine(model, mute, 100, batch_size=batch_size)
         engine.submit(make_draws(6, prompts), prompts)
         done = [c for completions in iter(engine.wait, []) for c in completions]
         found.append({c.draw: c.tokens for c in done})
@@ -197,28 +207,23 @@ def test_new_weights_begin_responses_anew(tokenizer):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_usual_models_fit_into_slots(kind, tokenizer):
+def test_usual_models_fit_into_slots(kind):
     assert unfit_reason(make_model(kind)) is None
-    assert isinstance(make_built_in_engine(make_model(kind), tokenizer, LIMIT), TransformersEngine)
 
 
 def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
-    config = Gemma2Config(
-        vocab_size=17,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=64,
-        eos_token_id=END,
-    )
-    capped = Gemma2ForCausalLM(config).eval()
-    engine = make_built_in_engine(capped, tokenizer, LIMIT)
-    assert isinstance(engine, WholeBatchEngine)
-    assert "softcap" in caplog.text
-    assert len(complete(engine, make_draws(2))) == 6
+    """Gemma 2 caps its logits of attention; Mamba has no attention, and another kind of cache."""
+    shape = {"vocab_size": 17, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": END}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+    capped = Gemma2ForCausalLM(Gemma2Config(**shape, **heads, intermediate_size=32))
+    recurrent = MambaForCausalLM(MambaConfig(**shape))
+    for model, reason in ((capped, "softcap"), (recurrent, "does not go through the interface")):
+        engine = TransformersEngine(model.eval(), tokenizer, LIMIT)
+        assert isinstance(engine._batch, WholeBatch)
+        assert reason in caplog.text
+        draws = make_draws(2)
+        together = as_tokens(complete(engine, draws))
+        assert together == {d: as_tokens(complete(engine, [d]))[d] for d in draws}
 
 
 def test_a_model_whose_logits_would_differ_does_not_fit():

@@ -7,7 +7,6 @@ from transformers import PreTrainedTokenizerFast
 from rollwise.engines.simulated import Lengths, SimulatedEngine
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.engines.whole_batches import WholeBatchEngine
 from rollwise.models.loading import model_path
 
 
@@ -15,7 +14,8 @@ def make_tokenizer():
     return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
 
 
-class TestContinuousBatching(EngineContract):
+@pytest.mark.usefixtures("each_way")
+class TestBuiltIn(EngineContract):
     prompts = PROMPTS
 
     def make(self):
@@ -23,16 +23,6 @@ class TestContinuousBatching(EngineContract):
 
     def weights(self):
         return make_model(seed=1).state_dict()
-
-
-class TestUnchangedWeights(TestContinuousBatching):
-    def weights(self):
-        return {}
-
-
-class TestWholeBatches(TestContinuousBatching):
-    def make(self):
-        return WholeBatchEngine(make_model(), make_tokenizer(), LIMIT, batch_size=5)
 
 
 class SimulatedContract(EngineContract):
@@ -80,11 +70,11 @@ class Hoarder(SimulatedEngine):
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
-        (Forgetful, "nothing_comes_of_a_cancelled_draw"),
-        (Repetitive, "each_draw_completes_once"),
+        (Forgetful, "a_cancelled_draw_frees_its_slot_and_never_comes"),
+        (Repetitive, "draws_complete_once_and_whole"),
         (Sociable, "a_response_does_not_depend_on_its_company"),
-        (Sociable, "completions_are_whole"),
-        (Hoarder, "free_slots_are_free_again"),
+        (Sociable, "draws_complete_once_and_whole"),
+        (Hoarder, "a_cancelled_draw_frees_its_slot_and_never_comes"),
     ],
 )
 def test_a_broken_engine_is_caught(broken, test):

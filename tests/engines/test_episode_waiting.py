@@ -1,4 +1,4 @@
-"""Episodes that wait, are cancelled, take too long, or start over with new weights."""
+"""Episodes that wait, are cancelled or take too long."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,6 @@ def test_what_is_cancelled_has_cost_all_its_turns():
         for _ in range(2):
             for result in engine.wait():
                 playing._end_turn(result)
-        playing._fill()
         assert playing.cancel([a]) == 2
         assert playing.cancel([b]) == 2 + 3
         assert playing.cancel([c]) == 0 == playing.cancel([a, b, c])
@@ -84,34 +83,6 @@ def test_a_slow_episode_is_cut_wherever_it_is():
     outcome = play(answers, Stuck(), limits=limits, clock=iter(range(100)).__next__)
     assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
     assert outcome.usage.tokens == 2 + 3, "those of the turn that was broken off count"
-
-
-def test_new_weights_begin_episodes_again():
-    engine = Talking(portion=1)
-    turns = says(Turn("x"), Turn(done=True))
-    playing = EpisodeEngine(engine, turns, PROBLEMS, encode, encode_prompt)
-    playing.submit([DRAW], {"a": [7]})
-    [result] = engine.wait()
-    playing._end_turn(result)
-    playing.load_weights({"w": 1})
-    [outcome] = playing.wait()
-    assert engine.weights == {"w": 1}
-    assert [len(context) for context in engine.contexts] == [1, 1, 4]
-    assert outcome.usage.turns == 2
-    assert outcome.usage.tokens == 2 + 2 + 2, "those of the attempt that was given up count"
-
-
-def test_what_new_weights_broke_off_is_paid_once_whatever_comes_of_it():
-    """Draw 0 is given up in its second turn, of which 3 tokens are drawn, and then cancelled."""
-    engine = Talking(slots=1, portion=1)
-    playing = EpisodeEngine(engine, says(Turn("x"), Turn("x")), PROBLEMS, encode, encode_prompt)
-    playing.submit([DRAW], {"a": [7]})
-    [result] = engine.wait()
-    playing._end_turn(result)
-    playing._fill()
-    playing.load_weights({})
-    assert playing.cancel([DRAW]) == 2 + 3
-    assert playing.cancel([DRAW]) == 0
 
 
 def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():

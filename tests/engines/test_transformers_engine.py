@@ -1,4 +1,4 @@
-"""The built-in engines, against one draw at a time, without a cache, by the same random numbers."""
+"""The built-in engine, by slots and in whole batches, against one draw at a time."""
 
 import copy
 import random
@@ -23,17 +23,12 @@ from tiny_models import (
 from transformers import GenerationConfig
 
 from rollwise.engines.ends import end_tokens
-from rollwise.engines.in_process import sample
+from rollwise.engines.tokens import sample
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.engines.whole_batches import WholeBatchEngine
 
 SYMBOLS = dict(enumerate("0123456789+-?= ", start=2))
+both_ways = pytest.mark.usefixtures("each_way")
 BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
-
-
-@pytest.fixture(params=[TransformersEngine, WholeBatchEngine])
-def engine_class(request):
-    return request.param
 
 
 @torch.no_grad()
@@ -50,11 +45,12 @@ def reference(model, prompt, draw, limit=LIMIT, temperature=1.0):
     return tokens, logprobs
 
 
+@both_ways
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_tokens_and_logprobs_are_those_of_the_reference(engine_class, kind, temperature, tokenizer):
+def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, tokenizer):
     model = make_model(kind)
-    done = complete(engine_class(model, tokenizer, LIMIT, temperature), make_draws(6))
+    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature), make_draws(6))
     assert len(done) == 18
     for draw, completion in done.items():
         tokens, logprobs = reference(model, PROMPTS[draw.key], draw, temperature=temperature)
@@ -63,56 +59,32 @@ def test_tokens_and_logprobs_are_those_of_the_reference(engine_class, kind, temp
         assert completion.logprobs.dtype == np.float32
 
 
-def test_responses_do_not_hang_on_the_batch_they_are_drawn_in(engine_class, model, tokenizer):
+@both_ways
+def test_responses_do_not_hang_on_the_batch_they_are_drawn_in(model, tokenizer):
     draws = make_draws(5)
     alone = {}
     for draw in draws:
-        alone |= as_tokens(complete(engine_class(model, tokenizer, LIMIT), [draw]))
+        alone |= as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), [draw]))
     assert len({tuple(tokens) for tokens in alone.values()}) > 10
     for batch_size in (1, 7, 64):
         for shuffle in range(3):
             order = random.Random(shuffle).sample(draws, len(draws))
-            engine = engine_class(model, tokenizer, LIMIT, batch_size=batch_size)
+            engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=batch_size)
             assert as_tokens(complete(engine, order)) == alone
 
 
-def test_a_batch_is_no_larger_than_asked_and_takes_the_longest_prompts_first(model, tokenizer):
-    engine = WholeBatchEngine(model, tokenizer, LIMIT, batch_size=4)
-    engine.submit(make_draws(3), PROMPTS)
-    batches = [[c.draw.key for c in completions] for completions in iter(engine.wait, [])]
-    assert batches == [["long"] * 3 + ["middle"], ["middle"] * 2 + ["short"] * 2, ["short"]]
-
-
-def test_rows_that_have_ended_are_no_longer_computed(model, tokenizer):
-    """Each prompt is run once, then one token a row; ended rows go once a fifth have ended."""
-    draws = make_draws(20)
-    shapes = []
-    hook = model.register_forward_pre_hook(
-        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
-    )
-    lengths = [
-        len(c.tokens) for c in complete(WholeBatchEngine(model, tokenizer, 40), draws).values()
-    ]
-    hook.remove()
-    assert shapes[0] == (3, 9)
-    assert {width for _, width in shapes[1:]} == {1}
-    for step, (rows, _) in enumerate(shapes[1:], start=1):
-        still_running = sum(length > step for length in lengths)
-        assert still_running <= rows <= still_running / 0.8
-    assert shapes[-1][0] < 20
-
-
-def test_dropout_and_recomputation_are_the_learners_alone(engine_class, model, tokenizer):
+@both_ways
+def test_dropout_and_recomputation_are_the_learners_alone(model, tokenizer):
     """A model in training draws what it draws in evaluation."""
     draws = make_draws(5)
-    wanted = as_tokens(complete(engine_class(model, tokenizer, LIMIT), draws))
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
     learning = make_model()
     learning.config.attention_dropout = 0.5
     for layer in learning.model.layers:
         layer.self_attn.attention_dropout = 0.5
     learning.train()
     learning.gradient_checkpointing_enable()
-    assert as_tokens(complete(engine_class(learning, tokenizer, LIMIT), draws)) == wanted
+    assert as_tokens(complete(TransformersEngine(learning, tokenizer, LIMIT), draws)) == wanted
     assert learning.training
     assert learning.config._attn_implementation != "rollwise_slots"
 
@@ -128,8 +100,9 @@ def test_a_step_of_the_learner_is_seen_without_a_copy(tokenizer):
     assert as_tokens(complete(engine, draws)) == as_tokens(wanted)
 
 
-def test_a_prompt_must_leave_room_in_the_context(engine_class, model, tokenizer):
-    engine = engine_class(model, tokenizer, LIMIT)
+@both_ways
+def test_a_prompt_must_leave_room_in_the_context(model, tokenizer):
+    engine = TransformersEngine(model, tokenizer, LIMIT)
     prompts = {"fits": [5] * 63, "full": [5] * 64, "empty": []}
     for key in ("full", "empty"):
         with pytest.raises(ValueError, match=rf"prompt '{key}' must have 1 to 63 tokens.*it has "):
@@ -140,10 +113,11 @@ def test_a_prompt_must_leave_room_in_the_context(engine_class, model, tokenizer)
     assert all(c.truncated is (c.tokens != [END]) for c in done)
 
 
-def test_first_tokens_follow_the_softmax(engine_class, model, tokenizer):
+@both_ways
+def test_first_tokens_follow_the_softmax(model, tokenizer):
     """Pearson's chi-square over 4,000 seeds: below the 0.999 quantile."""
     draws = make_draws(4000, ["middle"])
-    engine = engine_class(model, tokenizer, max_new_tokens=1, batch_size=4000)
+    engine = TransformersEngine(model, tokenizer, max_new_tokens=1, batch_size=4000)
     found = [completion.tokens[0] for completion in complete(engine, draws).values()]
     with torch.no_grad():
         expected = 4000 * model(torch.tensor([PROMPTS["middle"]])).logits[0, -1].softmax(0).numpy()
@@ -156,8 +130,9 @@ def test_first_tokens_follow_the_softmax(engine_class, model, tokenizer):
     assert statistic < stats.chi2.ppf(0.999, df=common.sum())
 
 
-def test_a_tiny_temperature_takes_the_likeliest_token(engine_class, model, tokenizer):
-    done = complete(engine_class(model, tokenizer, LIMIT, temperature=1e-4), make_draws(3))
+@both_ways
+def test_a_tiny_temperature_takes_the_likeliest_token(model, tokenizer):
+    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature=1e-4), make_draws(3))
     for draw, completion in done.items():
         with torch.no_grad():
             ids = torch.tensor([[*PROMPTS[draw.key], *completion.tokens]])
@@ -166,8 +141,9 @@ def test_a_tiny_temperature_takes_the_likeliest_token(engine_class, model, token
         np.testing.assert_allclose(completion.logprobs, 0, atol=1e-4)
 
 
-def test_a_response_ends_with_its_end_token_or_is_cut(engine_class, model, tokenizer):
-    done = complete(engine_class(model, tokenizer, LIMIT), make_draws(60)).values()
+@both_ways
+def test_a_response_ends_with_its_end_token_or_is_cut(model, tokenizer):
+    done = complete(TransformersEngine(model, tokenizer, LIMIT), make_draws(60)).values()
     for completion in done:
         ended = completion.tokens[-1] == END
         assert END not in completion.tokens[:-1]
@@ -180,40 +156,53 @@ def test_a_response_ends_with_its_end_token_or_is_cut(engine_class, model, token
     assert kinds == {(True, True), (False, False), (False, True)}
 
 
-def test_a_shorter_limit_cuts_the_same_responses(engine_class, model, tokenizer):
-    long = complete(engine_class(model, tokenizer, 12), make_draws(10))
-    short = complete(engine_class(model, tokenizer, 5), make_draws(10))
+@both_ways
+def test_a_shorter_limit_cuts_the_same_responses(model, tokenizer):
+    long = complete(TransformersEngine(model, tokenizer, 12), make_draws(10))
+    short = complete(TransformersEngine(model, tokenizer, 5), make_draws(10))
     assert as_tokens(short) == {draw: c.tokens[:5] for draw, c in long.items()}
 
 
-def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(engine_class, model, tokenizer):
+@both_ways
+def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(model, tokenizer):
     other = copy.deepcopy(model)
     other.generation_config = GenerationConfig(eos_token_id=[4, 7])
     assert end_tokens(other.generation_config, tokenizer) == {END, 4, 7}
-    done = complete(engine_class(other, tokenizer, 40), make_draws(20)).values()
+    done = complete(TransformersEngine(other, tokenizer, 40), make_draws(20)).values()
     last = {completion.tokens[-1] for completion in done if not completion.truncated}
     assert last == {END, 4, 7}
     assert not any({END, 4, 7} & set(completion.tokens[:-1]) for completion in done)
 
 
-def test_without_an_end_token_there_is_an_error(engine_class, model, tokenizer):
+@both_ways
+def test_other_wishes_of_a_generation_config_change_no_distribution(model, tokenizer):
+    other, draws = copy.deepcopy(model), make_draws(5)
+    wishes = {"repetition_penalty": 5.0, "top_k": 1, "do_sample": True, "suppress_tokens": [5, 6]}
+    other.generation_config = GenerationConfig(eos_token_id=END, use_cache=False, **wishes)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    assert as_tokens(complete(TransformersEngine(other, tokenizer, LIMIT), draws)) == wanted
+
+
+@both_ways
+def test_without_an_end_token_there_is_an_error(model, tokenizer):
     endless, mute = copy.deepcopy(model), copy.deepcopy(tokenizer)
     endless.generation_config = GenerationConfig(eos_token_id=None)
     mute.eos_token = None
     assert end_tokens(endless.generation_config, tokenizer) == {END}
     assert end_tokens(model.generation_config, mute) == {END}
     with pytest.raises(ValueError, match="end-of-sequence token"):
-        engine_class(endless, mute, LIMIT)
+        TransformersEngine(endless, mute, LIMIT)
 
 
-def test_a_copy_draws_what_the_weights_it_is_given_would_draw(engine_class, model, tokenizer):
+@both_ways
+def test_a_copy_draws_what_the_weights_it_is_given_would_draw(model, tokenizer):
     draws = make_draws(5)
     learner = make_model(seed=1)
-    engine = engine_class(copy.deepcopy(model), tokenizer, LIMIT)
+    engine = TransformersEngine(copy.deepcopy(model), tokenizer, LIMIT)
     old = as_tokens(complete(engine, draws))
     engine.load_weights(learner.state_dict())
     new = as_tokens(complete(engine, draws))
-    assert new == as_tokens(complete(engine_class(learner, tokenizer, LIMIT), draws))
+    assert new == as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
     assert new != old
     # It took over the values, not the tensors: the learner may go on.
     with torch.no_grad():
@@ -221,18 +210,20 @@ def test_a_copy_draws_what_the_weights_it_is_given_would_draw(engine_class, mode
     assert as_tokens(complete(engine, draws)) == new
 
 
-def test_weights_in_another_precision_are_cast(engine_class, model, tokenizer):
+@both_ways
+def test_weights_in_another_precision_are_cast(model, tokenizer):
     learner = make_model(seed=1)
-    engine = engine_class(copy.deepcopy(model).to(torch.bfloat16), tokenizer, LIMIT)
+    engine = TransformersEngine(copy.deepcopy(model).to(torch.bfloat16), tokenizer, LIMIT)
     engine.load_weights(learner.state_dict())
     for own, wanted in zip(engine.model.parameters(), learner.parameters(), strict=True):
         assert own.dtype == torch.bfloat16
         assert torch.equal(own, wanted.to(torch.bfloat16))
 
 
-def test_shared_weights_are_left_alone(engine_class, tokenizer):
+@both_ways
+def test_shared_weights_are_left_alone(tokenizer):
     learner = make_model()
-    engine = engine_class(learner, tokenizer, LIMIT)
+    engine = TransformersEngine(learner, tokenizer, LIMIT)
     before = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
     engine.load_weights(learner.state_dict())
     after = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}

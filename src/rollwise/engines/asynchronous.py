@@ -20,14 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class AsyncEngine(Engine):
-    """Base class of engines that draw on an event loop, which runs in its own thread.
+    """Base class of engines that draw up to `slots` responses on an event loop, in a thread.
 
     A subclass passes `_begin` a coroutine that completes one draw, and frees its resources in
     `_release`.
-
-    Args:
-        slots: The most responses drawn at a time.
-        name: Of the thread.
     """
 
     def __init__(self, slots: int, name: str) -> None:
@@ -45,11 +41,7 @@ class AsyncEngine(Engine):
         return max(0, self.slots - len(self._in_flight))
 
     def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result if a draw is in flight and nothing interrupts.
-
-        Raises:
-            Exception: Whatever a draw raised; it is no longer in flight.
-        """
+        """Return what is done, at least one result unless interrupted; raises what draws raise."""
         results: list[Result] = []
         woken = False
         while self._in_flight and not results and not woken:
@@ -77,11 +69,11 @@ class AsyncEngine(Engine):
         return tokens
 
     def interrupt(self) -> None:
-        """Let `wait` return, though nothing may be done."""
+        """Let `wait` return."""
         self._ended.put(None)
 
     def close(self) -> None:
-        """Stop the loop and forget draws in flight. Closing twice does no harm."""
+        """Stop the loop and forget draws in flight."""
         if self._loop.is_closed():
             return
         self.cancel(list(self._in_flight))

@@ -2,9 +2,6 @@
 
 import copy
 import itertools
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -45,87 +42,6 @@ class Attention(Protocol):
     def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend, and store keys and values if later tokens need them; the shape is the query's."""
         ...
-
-
-@dataclass(frozen=True)
-class Part:
-    """The rows of one bucket in a step.
-
-    Attributes:
-        rows: Which rows of the step they are.
-        store: The bucket's keys and values, shape (2, layers, rows in use, heads, width, size).
-        longest: Tokens of the longest row, the new one included.
-        indices: Where each row's new token goes, shape (rows,).
-        flat_indices: The same for each of its heads, counted through a layer's keys, shape
-            (rows * heads,).
-    """
-
-    rows: slice
-    store: Tensor
-    longest: int
-    indices: Tensor
-    flat_indices: Tensor
-
-    @classmethod
-    def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
-        """Cut a bucket to the rows in use."""
-        count, (heads, width) = len(lengths), store.shape[3:5]
-        begins = np.arange(count * heads) * width
-        return cls(
-            rows=slice(begin, begin + count),
-            store=store[:, :, :count],
-            longest=int(lengths.max()) + 1,
-            indices=torch.from_numpy(lengths).to(device),
-            flat_indices=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
-        )
-
-    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """0 where a row's token attends, −∞ elsewhere, shape (rows, 1, 1, longest)."""
-        ages = self.indices[:, None] - torch.arange(self.longest, device=self.indices.device)
-        hidden = ages < 0
-        if window is not None:
-            hidden |= ages >= window
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
-        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
-
-    def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
-        """Store the new tokens' keys (`half` 0) or values (1), shape (B, heads, 1, size).
-
-        Returns:
-            The keys or values of all tokens, shape (rows, heads, longest, size).
-        """
-        kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
-        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_indices, new)
-        return kept[:, :, : self.longest]
-
-
-class Step:
-    """Attention of one new token a row to all tokens of its row."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        self._masks: dict[int | None, list[Tensor]] = {}
-
-    def attend(self, inputs: LayerInputs) -> Tensor:
-        """Attend to the new tokens, which are stored, and to those before them."""
-        layer, query, key, value, scale, window = inputs
-        grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
-        if window not in self._masks:
-            self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
-        found = torch.empty_like(grouped)
-        for part, mask in zip(self._parts, self._masks[window], strict=True):
-            keys, values = part.keep(0, layer, key), part.keep(1, layer, value)
-            found[part.rows] = _attend(grouped[part.rows], keys, values, mask, scale)
-        return found.view(query.shape)
-
-
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Attention of one token a row; on a CPU plain products are faster for so few queries."""
-    if query.device.type != "cpu":
-        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
-    scores = (query * scale) @ keys.transpose(2, 3)
-    weights = torch.softmax(scores.add_(mask), dim=-1, dtype=torch.float32)
-    return weights.to(values.dtype) @ values
 
 
 class Prefill:
@@ -202,14 +118,12 @@ AttentionInterface.register(ATTENTION, _attention)
 
 
 def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> PreTrainedModel:
-    """Copy a model's structure, to run it another way; weights and buffers are shared.
-
-    A `forward` that somebody has put in the place of a model's own, as TRL does, is left out: the
-    copy of it would run the original. What `accelerate` hooks into a model stays.
-    """
+    """Copy a model's structure, to run it another way; weights and buffers are shared."""
     tensors = itertools.chain(model.parameters(), model.buffers())
     twin: PreTrainedModel = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
     for part in twin.modules():
+        # A `forward` put in the place of the model's own, as by TRL, would run the original.
+        # What `accelerate` hooks into a model stays.
         if isinstance(part, PreTrainedModel) and not hasattr(part, "_hf_hook"):
             vars(part).pop("forward", None)
     if attention is not None:
@@ -226,16 +140,13 @@ class ModelForward:
     def __call__(
         self, ids: Tensor, positions: Tensor, attention: Attention, keep: int | Tensor = 1
     ) -> Tensor:
-        """Compute logits.
+        """Logits of T tokens a row, shape (B, kept tokens, V).
 
         Args:
             ids: Token ids, shape (B, T).
             positions: Of the tokens in their rows, shape (B, T).
             attention: Attends from these tokens.
-            keep: Which tokens to compute logits for: the number of last ones, or indices.
-
-        Returns:
-            Logits, shape (B, kept tokens, V).
+            keep: The number of last tokens to compute logits for, or the indices of those.
         """
         logits: Tensor = self._twin(
             input_ids=ids,

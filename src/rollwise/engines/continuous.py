@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 
 from rollwise.engines import cpu
 from rollwise.engines.attention import ModelForward, Slots
-from rollwise.engines.in_process import Response, responses_of, sample, uniforms_of
 from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.prefixes import PrefixCache
+from rollwise.engines.tokens import Response, Sampling, responses_of
 from rollwise.sampling import Draw
 
 if TYPE_CHECKING:
@@ -38,44 +38,26 @@ def make_cache(model: PreTrainedModel, slots: int, longest: int) -> "BucketedCac
 class ContinuousBatch:
     """Responses that are drawn together, one token of each a step.
 
-    Each is in a slot; a response that has ended or was cancelled leaves its slot to the next draw
-    while the others continue. Responses that have ended are reported a few at a time: when about
-    `REPORTED_SHARE` of those running have, judging by how long they were since the batch was last
-    empty. That depends on no clock, and not on what was drawn before, so a run can be repeated and
-    resumed: what shares a batch decides how its logits are rounded.
-
-    Args:
-        model: What responses are drawn from; its weights are shared.
-        slots: The most responses drawn together.
-        longest: The most tokens of a prompt and its response.
-        max_new_tokens: The most tokens of a response.
-        temperature: Of sampling.
-        end_tokens: Tokens that end a response.
+    Responses that have ended are reported a few at a time: when about `REPORTED_SHARE` of those
+    running have, judging by how long they were since the batch was last empty. That depends on no
+    clock, and not on what was drawn before, so a run can be repeated and resumed: what shares a
+    batch decides how its logits are rounded.
 
     Attributes:
         drawing: Draw -> prompt, of the responses in flight.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        slots: int,
-        longest: int,
-        max_new_tokens: int,
-        temperature: float,
-        end_tokens: Tensor,
-    ) -> None:
-        self._model, self._forward = model, ModelForward(model)
-        self._temperature, self._end_tokens = temperature, end_tokens
-        self._longest, self._max_new_tokens = longest, max_new_tokens
-        self._prompts = PrefixCache(self._forward, model)
+    def __init__(self, sampling: Sampling, slots: int) -> None:
+        self._sampling, self._forward = sampling, ModelForward(sampling.model)
+        self._prompts = PrefixCache(self._forward, sampling.model)
         self.open(slots)
 
     def open(self, slots: int) -> None:
         """Start over with `slots` free slots, and forget all prompts."""
-        device, shape = self._end_tokens.device, (slots, self._max_new_tokens)
+        sampling = self._sampling
+        device, shape = sampling.end_tokens.device, (slots, sampling.max_new_tokens)
         self._prompts.clear()
-        self._cache = make_cache(self._model, slots, self._longest)
+        self._cache = make_cache(sampling.model, slots, sampling.longest)
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}
@@ -97,7 +79,7 @@ class ContinuousBatch:
         self._prompts.clear()
 
     def _begin_anew(self) -> None:
-        """Forget which slots came free in which order, and how long responses were."""
+        """Forget in which order slots came free, and how long responses were."""
         self._free = list(range(len(self._drawn)))
         self._tokens_drawn = self._responses_ended = 0
 
@@ -118,8 +100,7 @@ class ContinuousBatch:
             self._cache.fill(np.array(indices), self._prompts[key].states)
             logits.append(self._prompts[key].logits.expand(len(members), -1))
             slots += indices
-        uniforms = uniforms_of([self._draw_in[slot] for slot in slots], self._max_new_tokens)
-        self._uniforms[slots] = torch.from_numpy(uniforms).to(self._uniforms.device)
+        self._uniforms[slots] = self._sampling.uniforms([self._draw_in[slot] for slot in slots])
         self._take(np.array(slots), torch.cat(logits))
 
     @torch.inference_mode()
@@ -152,7 +133,8 @@ class ContinuousBatch:
         slot = self._free.pop()
         self.drawing[draw], self._slot_of[draw], self._draw_in[slot] = prompt, slot, draw
         self._drawn[slot] = 0
-        self._limits[slot] = min(self._max_new_tokens, self._longest - len(prompt))
+        sampling = self._sampling
+        self._limits[slot] = min(sampling.max_new_tokens, sampling.longest - len(prompt))
         return slot
 
     def _vacate(self, slots: Iterable[int]) -> None:
@@ -177,10 +159,10 @@ class ContinuousBatch:
         """Sample the next token in each of `slots`; responses that it ends leave the cache."""
         rows = torch.from_numpy(slots).to(logits.device)
         columns = torch.from_numpy(self._drawn[slots]).to(logits.device)
-        tokens, logprobs = sample(logits / self._temperature, self._uniforms[rows, columns])
+        tokens, logprobs = self._sampling.sample(logits, self._uniforms[rows, columns])
         self._tokens[rows, columns], self._logprobs[rows, columns] = tokens, logprobs
         self._drawn[slots] += 1
-        at_end = torch.isin(tokens, self._end_tokens).cpu().numpy()
+        at_end = torch.isin(tokens, self._sampling.end_tokens).cpu().numpy()
         ended = slots[at_end | (self._drawn[slots] >= self._limits[slots])]
         if len(ended):
             self._cache.release(ended)

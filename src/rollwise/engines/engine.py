@@ -43,20 +43,14 @@ class Engine(ABC):
 
     @abstractmethod
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Use the learner's weights (name -> tensor) for all further draws."""
+        """Use the learner's weights (name -> tensor) from now on; called between steps."""
 
     def interrupt(self) -> None:
-        """Let a `wait` under way, or else the next one, return soon; called from another thread.
-
-        It returns [] if nothing is done.
-        """
+        """Let a `wait` under way, or the next one, return soon; called from another thread."""
         return None
 
     def sleep(self) -> None:
-        """Free memory of the device until `load_weights` or the next draw.
-
-        This is called before the learner learns, when no draw is in flight.
-        """
+        """Free memory of the device until `load_weights` or the next draw; none is in flight."""
         return None
 
     def ignore_ends(self) -> bool:

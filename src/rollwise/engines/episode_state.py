@@ -44,8 +44,8 @@ class Playing:
     Attributes:
         rows: Each prompt that the model was given, with what followed from it; the last goes on.
         said: What both sides have said, for people.
-        drawn: Tokens of the model, those of attempts that were given up included.
-        turn: The turn that is being drawn, or is next.
+        drawn: Tokens of the model.
+        turn: The turn that is being drawn.
         answering: What an environment is about to answer.
     """
 

@@ -18,6 +18,7 @@ from rollwise.environments.episodes import (
     Opening,
     Play,
     Turn,
+    checked_turn,
 )
 from rollwise.errors import PluginError, one_line
 from rollwise.plugins import what_failed, wrong_result
@@ -71,10 +72,8 @@ class EpisodeEngine(Engine):
         self._environment_loop = EnvironmentLoop(engine.interrupt)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._playing: dict[Draw, Playing] = {}
-        self._next: dict[Draw, Sequence[int]] = {}
         self._of_turn: dict[Draw, Playing] = {}
         self._results: list[Result] = []
-        self._spent: dict[Draw, int] = {}
         self._failures: set[type[Exception]] = set()
 
     @property
@@ -86,7 +85,7 @@ class EpisodeEngine(Engine):
     @property
     def _reserved(self) -> int:
         """Slots of the episodes under way that are not in the engine now."""
-        return len(self._playing) - len(self._of_turn) + len(self._next)
+        return len(self._playing) - len(self._of_turn)
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws; those without a free slot wait."""
@@ -116,7 +115,6 @@ class EpisodeEngine(Engine):
         tokens, turns = 0, []
         for draw in draws:
             self._waiting.pop(draw, None)
-            tokens += self._spent.pop(draw, 0)
             if (playing := self._playing.get(draw)) is not None:
                 self.cancelled += 1
                 tokens += playing.drawn
@@ -124,16 +122,7 @@ class EpisodeEngine(Engine):
         return tokens + (self._engine.cancel(turns) if turns else 0)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Use other weights for all further draws; episodes under way start over.
-
-        What these have cost so far is in their prices.
-        """
-        begun = {draw: playing.rows[0][0] for draw, playing in self._playing.items()}
-        for playing in list(self._playing.values()):
-            turns = self._leave(playing)
-            broken_off = self._engine.cancel(turns) if turns else 0
-            self._spent[playing.draw] = playing.drawn + broken_off
-        self._waiting = {**begun, **self._waiting}
+        """Have the engine within use other weights."""
         self._engine.load_weights(weights)
 
     def sleep(self) -> None:
@@ -154,25 +143,22 @@ class EpisodeEngine(Engine):
             self._engine.close()
 
     def _fill(self) -> None:
-        """Submit the next turns, and begin as many waiting draws as there are slots for."""
+        """Begin as many waiting draws as there are slots for."""
         free = self._engine.free_slots
         count = len(self._waiting) if free is None else max(0, free - self._reserved)
-        turns, self._next = self._next, {}
         for draw in list(itertools.islice(self._waiting, count)):
-            prompt, spent = self._waiting.pop(draw), self._spent.pop(draw, 0)
-            self._playing[draw] = playing = Playing(draw, [(prompt, [])], self._clock(), spent)
+            prompt = self._waiting.pop(draw)
+            self._playing[draw] = playing = Playing(draw, [(prompt, [])], self._clock())
             if self._limits.seconds is not None:
                 # The engine reports then, whatever it draws.
                 self._environment_loop.interrupt_after(self._limits.seconds)
-            turns[self._begin_turn(playing, draw)] = prompt
-        if turns:
-            self._engine.submit(list(turns), {turn.key: ids for turn, ids in turns.items()})
+            self._begin_turn(playing, draw, prompt)
 
-    def _begin_turn(self, playing: Playing, turn: Draw) -> Draw:
+    def _begin_turn(self, playing: Playing, turn: Draw, context: Sequence[int]) -> None:
         playing.turn, playing.answering = turn, None
         playing.turns += 1
         self._of_turn[turn] = playing
-        return turn
+        self._engine.submit([turn], {turn.key: context})
 
     def _end_turn(self, result: Result) -> None:
         """Hand what the model said to the environment."""
@@ -221,10 +207,9 @@ class EpisodeEngine(Engine):
             else:
                 self._take(playing, turn)
 
-    def _take(self, playing: Playing, turn: Turn | None) -> None:
+    def _take(self, playing: Playing, turn: object) -> None:
         """Go on with what an environment has answered, or end the episode."""
-        if not isinstance(turn, Turn):
-            raise wrong_result(playing.play, "step", "a rollwise.environments.Turn", turn)
+        turn = checked_turn(playing.play, turn)
         if turn.reward is not None:
             if not math.isfinite(turn.reward):
                 self._fail(playing, ValueError(f"a reward must be finite, got {turn.reward}"))
@@ -265,7 +250,7 @@ class EpisodeEngine(Engine):
         draw = playing.draw
         key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
         begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
-        self._next[self._begin_turn(playing, begun)] = context
+        self._begin_turn(playing, begun, context)
 
     def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
         usage = Usage(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
@@ -314,7 +299,7 @@ class EpisodeEngine(Engine):
         if turn is None:
             return []
         del self._of_turn[turn]
-        return [] if self._next.pop(turn, None) is not None else [turn]
+        return [turn]
 
     def _is_overdue(self, playing: Playing) -> bool:
         seconds = self._limits.seconds
@@ -332,6 +317,5 @@ class EpisodeEngine(Engine):
         if self._limits.seconds is None:
             return
         for playing in [p for p in self._playing.values() if self._is_overdue(p)]:
-            turn, in_engine = playing.turn, playing.turn not in self._next
-            broken_off = self._engine.cancel([turn]) if turn is not None and in_engine else 0
+            broken_off = self._engine.cancel([playing.turn]) if playing.turn is not None else 0
             self._end(playing, "truncated", playing.reward, broken_off)

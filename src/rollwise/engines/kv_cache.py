@@ -1,13 +1,16 @@
 """The KV cache of a continuous batch, in rows: the keys and values of each slot's response."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
-from rollwise.engines.attention import Part, Slots, Step
+from rollwise.engines.attention import LayerInputs, Slots
 
 NARROWEST = 32
 """Tokens that a row of the narrowest bucket holds."""
@@ -79,12 +82,7 @@ class BucketedCache:
         return np.concatenate([bucket.slots for bucket in self._buckets])
 
     def fill(self, slots: Slots, prefix: Tensor) -> None:
-        """Begin responses to one prompt, given its keys and values.
-
-        Args:
-            slots: Where they go, shape (n,).
-            prefix: Shape (2, layers, 1, key-value heads, tokens of the prompt, head size).
-        """
+        """Begin responses to a prompt; `prefix` has shape (2, layers, 1, heads, tokens, size)."""
         self.lengths[slots] = prefix.shape[4]
         bucket = next(bucket for bucket in self._buckets if bucket.width > prefix.shape[4])
         bucket.append(slots, prefix)
@@ -98,7 +96,7 @@ class BucketedCache:
             if leaving.any():
                 bucket.take(leaving, int(self.lengths[bucket.slots].max()))
 
-    def begin_step(self) -> Step:
+    def begin_step(self) -> "Step":
         """Make room for one more token in each row; return the attention of these tokens."""
         for bucket, wider in zip(self._buckets, self._buckets[1:], strict=False):
             full = self.lengths[bucket.slots] >= bucket.width
@@ -115,6 +113,72 @@ class BucketedCache:
                 parts.append(Part.of(begin, bucket.store, lengths, self._device))
                 begin += len(lengths)
         return Step(parts)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one bucket in a step."""
+
+    rows: slice  # which rows of the step they are
+    store: Tensor  # keys and values, shape (2, layers, rows in use, heads, width, size)
+    longest: int  # tokens of the longest row, the new one included
+    indices: Tensor  # where each row's new token goes, shape (rows,)
+    flat_indices: Tensor  # the same for each head, counted through a layer's keys
+
+    @classmethod
+    def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
+        """Cut a bucket to the rows in use."""
+        count, (heads, width) = len(lengths), store.shape[3:5]
+        begins = np.arange(count * heads) * width
+        return cls(
+            rows=slice(begin, begin + count),
+            store=store[:, :, :count],
+            longest=int(lengths.max()) + 1,
+            indices=torch.from_numpy(lengths).to(device),
+            flat_indices=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
+        )
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """0 where a row's token attends, −∞ elsewhere, shape (rows, 1, 1, longest)."""
+        ages = self.indices[:, None] - torch.arange(self.longest, device=self.indices.device)
+        hidden = (ages < 0) if window is None else (ages < 0) | (ages >= window)
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
+
+    def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
+        """Store new keys (`half` 0) or values (1); all of them, (rows, heads, longest, size)."""
+        kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
+        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_indices, new)
+        return kept[:, :, : self.longest]
+
+
+class Step:
+    """Attention of one new token a row to all tokens of its row."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._masks: dict[int | None, list[Tensor]] = {}
+
+    def attend(self, inputs: LayerInputs) -> Tensor:
+        """Attend to the new tokens, which are stored, and to those before them."""
+        layer, query, key, value, scale, window = inputs
+        grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
+        if window not in self._masks:
+            self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
+        found = torch.empty_like(grouped)
+        for part, mask in zip(self._parts, self._masks[window], strict=True):
+            keys, values = part.keep(0, layer, key), part.keep(1, layer, value)
+            found[part.rows] = _attend(grouped[part.rows], keys, values, mask, scale)
+        return found.view(query.shape)
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Attention of one token a row; on a CPU plain products are faster for so few queries."""
+    if query.device.type != "cpu":
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    scores = (query * scale) @ keys.transpose(2, 3)
+    weights = torch.softmax(scores.add_(mask), dim=-1, dtype=torch.float32)
+    return weights.to(values.dtype) @ values
 
 
 def widths(longest: int) -> list[int]:

@@ -18,11 +18,10 @@ GRACE = 5.0
 
 
 class Reaper:
-    """Watches this process from another one, which ends an engine's processes if this one dies.
+    """Watches this process from another one, which ends an engine's processes if this is killed.
 
-    A process that is killed outright (SIGKILL, or for memory) cannot end what it has started. The
-    watching one does: it ends every process that was started within `marking`, and their children,
-    wherever in vLLM they are. It needs `/proc`; elsewhere nothing is watched.
+    Those are the processes that were started within `marking`, and their children, wherever in vLLM
+    they are. It needs `/proc`; elsewhere nothing is watched.
     """
 
     def __init__(self) -> None:

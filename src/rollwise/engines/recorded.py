@@ -22,9 +22,6 @@ class Recorded:
     Attributes:
         rewards: Of each, shape (D,), D ≥ 1.
         tokens: How many each has, shape (D,); empty if it is not known.
-
-    Raises:
-        ValueError: There is no reward, one is above `LARGEST`, or the numbers of tokens do not fit.
     """
 
     rewards: NDArray[np.float64]
@@ -48,7 +45,7 @@ class Recorded:
         return len(self.rewards)
 
     def correct(self, threshold: float) -> NDArray[np.bool_]:
-        """Say which responses are correct, shape (D,)."""
+        """Which responses are correct, shape (D,)."""
         return self.rewards > threshold
 
 
@@ -71,26 +68,24 @@ class RecordedLengths:
 
     def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
         """See `LengthModel`."""
-        lengths = self._by_kind[key][correct]
+        if (key, correct) not in self._lengths:
+            recorded = self.prompts[key]
+            of_kind = recorded.tokens[recorded.correct(self.threshold) == correct]
+            self._lengths[key, correct] = of_kind if len(of_kind) else recorded.tokens
+        lengths = self._lengths[key, correct]
         wanted = int(lengths[int(uniform * len(lengths))])
         return min(wanted, self.longest), wanted > self.longest
 
     @cached_property
-    def _by_kind(self) -> dict[Key, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        found = {}
-        for key, recorded in self.prompts.items():
-            correct = recorded.correct(self.threshold)
-            kinds = recorded.tokens[~correct], recorded.tokens[correct]
-            found[key] = tuple(kind if len(kind) else recorded.tokens for kind in kinds)
-        return found  # type: ignore[return-value]
+    def _lengths(self) -> dict[tuple[Key, bool], NDArray[np.int64]]:
+        return {}
 
 
 class ReplayEngine(SimulatedEngine):
     """A simulated engine whose responses are recorded ones, each at most once a visit.
 
-    A visit of a prompt begins with a draw of index 0: a step samples it. Its draws are the recorded
-    responses in an order of their own, the same for all engines of one seed; once they are spent,
-    they are drawn with replacement.
+    A visit of a prompt begins with a draw of index 0. Its draws are the recorded responses in an
+    order of its own, the same for all engines of one seed; beyond them, any with replacement.
 
     Args:
         prompts: Prompt -> its responses.

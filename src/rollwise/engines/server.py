@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.options import ServerOptions
+from rollwise.engines.settings import ServerSettings
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
@@ -38,8 +38,6 @@ class _LogProbs(BaseModel):
 
 
 class _Choice(BaseModel):
-    """The part of a server's answer that is used."""
-
     text: str
     finish_reason: str | None
     token_ids: list[int] | None = None
@@ -54,8 +52,7 @@ class ServerEngine(AsyncEngine):
     """Draws responses from a running server, each draw a request of its own.
 
     Use it for evaluation and preparation: the weights are the server's own. Failed requests are
-    retried after a while; a request that fails for good, or takes too long, is a lost draw. Use the
-    engine as a context manager, or close it.
+    retried after a while; one that fails for good, or takes too long, is a lost draw.
 
     Tokens are those that the server reports. If it reports none, they are the response's text as
     `tokenizer` encodes it, with its end token if the response ended. A text may have other
@@ -75,7 +72,7 @@ class ServerEngine(AsyncEngine):
 
     def __init__(
         self,
-        settings: ServerOptions,
+        settings: ServerSettings,
         tokenizer: PreTrainedTokenizerBase,
         max_new_tokens: int,
         temperature: float = 1.0,
@@ -102,12 +99,7 @@ class ServerEngine(AsyncEngine):
             self._begin(draw, self._complete(draw, list(prompts[draw.key])))
 
     def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result if any draw is in flight.
-
-        Raises:
-            EngineError: The server refuses a request, whose draw is no longer in flight; or too
-                many draws in a row were lost.
-        """
+        """Return what is done; an `EngineError` if a request is refused, or too many are lost."""
         results = super().wait()
         for result in results:
             self._lost_in_a_row = self._lost_in_a_row + 1 if isinstance(result, LostDraw) else 0
@@ -206,10 +198,7 @@ class ServerEngine(AsyncEngine):
 
 
 def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> str:
-    """Turn a prompt into the text that a server encodes to the same tokens.
-
-    A server adds the beginning-of-sequence token to a text if its tokenizer does.
-    """
+    """Turn a prompt into text; a server adds the first token again if its tokenizer does."""
     text = str(tokenizer.decode(prompt, clean_up_tokenization_spaces=False))
     begin = tokenizer.bos_token
     if begin and tokenizer.encode("")[:1] == [tokenizer.bos_token_id]:
@@ -217,7 +206,7 @@ def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> st
     return text
 
 
-def _connect(settings: ServerOptions, key: str) -> Any:
+def _connect(settings: ServerSettings, key: str) -> Any:
     try:
         from openai import AsyncOpenAI, Omit
     except ImportError:

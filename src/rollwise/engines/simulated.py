@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import count, islice
 from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol
 
@@ -57,7 +57,7 @@ class Lengths:
             raise ValueError(f"sigma must lie between 0 and 10, got {self.sigma}")
 
     def length(self, uniform: float, correct: bool, key: Key = "") -> tuple[int, bool]:
-        """Tokens at the quantile `uniform`, and whether the response was cut; alike for any key."""
+        """Tokens at the quantile `uniform`, and whether the response was cut."""
         median = self.median if correct else self.median * self.incorrect_factor
         wanted = median * math.exp(self.sigma * _STANDARD_NORMAL.inv_cdf(uniform))
         truncated = wanted > self.longest
@@ -65,11 +65,7 @@ class Lengths:
 
 
 class LengthModel(Protocol):
-    """How long responses are.
-
-    Attributes:
-        longest: The most tokens that a response has.
-    """
+    """How long responses are, `longest` tokens at most."""
 
     @property
     def longest(self) -> int: ...  # noqa: D102
@@ -110,16 +106,13 @@ class SimulatedEngine(Engine):
         lengths: How long responses are: `Lengths`, or `RecordedLengths`.
         slots: The most responses drawn at a time.
         seconds_per_token: Virtual seconds that a token takes in its slot.
-        seconds_per_busy_slot: And for each slot that is busy then: 0 where a token takes as long
-            beside others as alone; the sum of both is above 0.
         prefill: Virtual seconds that a draw takes in its slot before its first token.
+        seconds_per_busy_slot: Further seconds of a token for each slot that is busy.
 
     Attributes:
         now: Virtual seconds since the engine was made.
         busy: Slot-seconds spent drawing so far; busy / (slots · now) is the utilisation.
-        prefilled: Draws begun.
-        tokens: Tokens of all draws that have ended, cancelled ones included.
-        wasted_tokens: Of these, the tokens of draws cancelled while they were drawn.
+        tokens: Of all draws that have ended, cancelled ones included.
 
     Raises:
         ValueError: A pass rate outside [0, 1], or a number out of its range.
@@ -147,7 +140,7 @@ class SimulatedEngine(Engine):
         self.seconds_per_busy_slot = seconds_per_busy_slot
         self.now = self.busy = 0.0
         self._position = 0.0  # tokens that a slot busy from the start would have drawn
-        self.prefilled = self.tokens = self.wasted_tokens = 0
+        self.tokens, self._order = 0, count()
         self._waiting: OrderedDict[Draw, None] = OrderedDict()
         self._running: dict[Draw, _Running] = {}
         self._ends: list[_Running] = []  # a heap; what was cancelled stays in it until its end
@@ -163,7 +156,7 @@ class SimulatedEngine(Engine):
         """Accept draws; `prompts` is ignored.
 
         Raises:
-            ValueError: A draw of a prompt without a pass rate, or one that is in flight already.
+            ValueError: A draw of a prompt without a pass rate.
         """
         for draw in draws:
             if draw.key not in self.pass_rates:
@@ -172,8 +165,6 @@ class SimulatedEngine(Engine):
                     f"prompt {draw.key!r} has no pass rate; "
                     f"{len(self.pass_rates)} prompts have one, the first of them {known or 'none'}"
                 )
-            if draw in self._waiting or draw in self._running:
-                raise ValueError(f"{draw} is in flight already")
             self._waiting[draw] = None
 
     def wait(self) -> list[Completion]:
@@ -195,30 +186,24 @@ class SimulatedEngine(Engine):
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Free the slots of draws now; waiting draws cost nothing, others the tokens so far."""
-        before = self.wasted_tokens
+        drawn = 0
         for draw in draws:
             self._waiting.pop(draw, None)
-            stopped = self._running.pop(draw, None)
-            if stopped is not None:
-                drawn = self._tokens_by_now(stopped)
-                self.tokens += drawn
-                self.wasted_tokens += drawn
-        return self.wasted_tokens - before
+            if (stopped := self._running.pop(draw, None)) is not None:
+                drawn += self._tokens_by_now(stopped)
+        self.tokens += drawn
+        return drawn
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Do nothing: pass rates are fixed."""
 
     def _begin(self) -> None:
-        """Give free slots to waiting draws.
-
-        Only when time is about to advance: a draw submitted and cancelled at one instant is free.
-        """
+        """Give slots to draws before time advances: one cancelled at once has cost nothing."""
         while self._waiting and len(self._running) < self.slots:
             draw, _ = self._waiting.popitem(last=False)
             response = self.respond(draw)
             began = self._position + self.prefill / (self._pace + self.seconds_per_busy_slot)
-            running = _Running(began + response.length, self.prefilled, began, draw, response)
-            self.prefilled += 1
+            running = _Running(began + response.length, next(self._order), began, draw, response)
             self._running[draw] = running
             heapq.heappush(self._ends, running)
 
@@ -256,14 +241,7 @@ class SimulatedEngine(Engine):
 
 
 def simulate(session: RolloutSession, engine: SimulatedEngine) -> RolloutCost:
-    """Run a session with an idle engine and its own rewards.
-
-    Returns:
-        What it cost, in virtual seconds; grading costs none.
-
-    Raises:
-        ValueError: A prompt of the session has no pass rate.
-    """
+    """Run a session with an idle engine and its own rewards; its cost is in virtual seconds."""
     began = engine.now
     cost = run_session(session, engine, {}, engine.grade)
     return replace(cost, sampling=engine.now - began, grading=0.0)

@@ -1,10 +1,9 @@
-"""The built-in engine: continuous batching with causal language models of `transformers`."""
+"""The built-in engine, for causal language models of `transformers`."""
 
 import itertools
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,60 +12,67 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
 from rollwise.engines.continuous import ContinuousBatch, make_cache
+from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Engine
-from rollwise.engines.in_process import InProcessEngine, Response
-from rollwise.engines.whole_batches import WholeBatchEngine
+from rollwise.engines.tokens import Response, Sampling
+from rollwise.engines.whole_batches import WholeBatch
+from rollwise.errors import PolicyError
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, LostDraw
+from rollwise.step.outcomes import Completion, Prompts
 
 logger = logging.getLogger(__name__)
 
-
-def make_built_in_engine(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    batch_size: int = 256,
-) -> Engine:
-    """Make the engine that fits `model`; the log says if it is the slower one.
-
-    The arguments are those of `InProcessEngine`.
-    """
-    arguments = (model, tokenizer, max_new_tokens, temperature, batch_size)
-    reason = unfit_reason(model)
-    if reason is None:
-        return TransformersEngine(*arguments)
-    name = type(model).__name__
-    logger.warning("%s draws in whole batches, which is slower: %s", name, reason)
-    return WholeBatchEngine(*arguments)
+UNKNOWN = 2**20
+"""Tokens of a prompt and its response, where the model does not say how many it takes."""
 
 
-class TransformersEngine(InProcessEngine):
-    """Draws up to `batch_size` responses together by continuous batching.
+class TransformersEngine(Engine):
+    """Draws up to `batch_size` responses together, by continuous batching if the model allows it.
 
     A response that has ended or was cancelled leaves its slot to the next draw while others
-    continue. Draws of one prompt share its prefill. Keys and values stay where they are written, so
-    hardly any time goes into copying the cache or into padding.
+    continue, and draws of one prompt share its prefill. The model runs with our attention over
+    weights that are shared with `model`. `unfit_reason` says whether a model allows that; others
+    are drawn from in whole batches, which is slower, and the log says so.
 
-    The model runs with our attention over weights that are shared with `model`. `unfit_reason` says
-    whether a model allows that; `make_built_in_engine` chooses accordingly. What is different on a
-    CPU is in `rollwise.engines.cpu`.
+    Each draw has its own random numbers, one for each token, so a response does not depend on what
+    is drawn beside it (up to the rounding of the model's arithmetic).
+
+    Args:
+        model: A causal language model. It may be the learner's own object; otherwise
+            `load_weights` keeps it up to date.
+        tokenizer: Its tokenizer.
+        max_new_tokens: Responses are cut here, and where the model's context ends.
+        temperature: Of sampling; above 0.
+        batch_size: The most responses drawn at a time.
 
     Attributes:
-        batch_size: The most responses drawn together; halved where the device runs out of memory.
+        batch_size: The same; halved where the device runs out of memory.
+        context: The most tokens of a prompt and its response that the model takes.
+
+    Raises:
+        ValueError: Neither the model nor the tokenizer has an end-of-sequence token.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._batch = ContinuousBatch(
-            self.model,
-            self.batch_size,
-            self.context,
-            self.max_new_tokens,
-            self.temperature,
-            self._end_tokens,
-        )
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        batch_size: int = 256,
+    ) -> None:
+        self.model, self.tokenizer, self.batch_size = model, tokenizer, batch_size
+        self.context: int = getattr(model.config, "max_position_embeddings", None) or UNKNOWN
+        ends = sorted(end_tokens(model.generation_config, tokenizer))
+        self._end_tokens = torch.tensor(ends, device=model.device)
+        kind: type[ContinuousBatch | WholeBatch] = ContinuousBatch
+        if (reason := unfit_reason(model)) is not None:
+            name = type(model).__name__
+            logger.warning("%s draws in whole batches, which is slower: %s", name, reason)
+            kind = WholeBatch
+        sampling = Sampling(model, self.context, max_new_tokens, temperature, self._end_tokens)
+        self._batch = kind(sampling, batch_size)
+        self._waiting: dict[Draw, Sequence[int]] = {}
         self._ended: list[Response] = []
         self._interrupted = threading.Event()
 
@@ -75,7 +81,22 @@ class TransformersEngine(InProcessEngine):
         """Slots that neither hold a response nor are needed by a waiting draw."""
         return max(0, self._batch.free_slots - len(self._waiting))
 
-    def wait(self) -> Sequence[Completion | LostDraw]:
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws.
+
+        Raises:
+            ValueError: A prompt is empty, or leaves no room for a response in the model's context.
+        """
+        for draw in draws:
+            length = len(prompts[draw.key])
+            if not 0 < length < self.context:
+                raise ValueError(
+                    f"prompt {draw.key!r} must have 1 to {self.context - 1} tokens, to leave room "
+                    f"for a response in the model's context; it has {length}"
+                )
+        self._waiting.update((draw, prompts[draw.key]) for draw in draws)
+
+    def wait(self) -> Sequence[Completion]:
         """Draw until some responses have ended; [] if there are none, or it is interrupted."""
         while True:
             try:
@@ -111,7 +132,11 @@ class TransformersEngine(InProcessEngine):
 
         Responses in flight start over, so that each comes from one set of weights.
         """
-        super().load_weights(weights)
+        own = self.model.state_dict()
+        with torch.no_grad():
+            for name, tensor in weights.items():
+                if own[name].data_ptr() != tensor.data_ptr():
+                    own[name].copy_(tensor)
         self._batch.weights_changed()
         if self._batch.drawing:
             self._restart(self.batch_size)
@@ -120,6 +145,24 @@ class TransformersEngine(InProcessEngine):
         """On a GPU, drop the keys and values of all rows, if no response is in flight."""
         if self.model.device.type == "cuda" and not self._batch.drawing:
             self._batch.open(self.batch_size)
+
+    def ignore_ends(self) -> bool:
+        """Let all responses that are drawn from now on be as long as they may be."""
+        self._end_tokens.fill_(-1)
+        return True
+
+    def _completions(self, responses: Sequence[Response]) -> list[Completion]:
+        """Decode finished responses; a `PolicyError` if a probability is not finite."""
+        if not all(np.isfinite(response.logprobs).all() for response in responses):
+            raise PolicyError("the policy draws tokens whose probabilities are not finite")
+        ends = set(self._end_tokens.tolist())
+        texts = self.tokenizer.batch_decode(
+            [response.tokens for response in responses], skip_special_tokens=True
+        )
+        return [
+            Completion(r.draw, r.tokens, r.logprobs, text, truncated=r.tokens[-1] not in ends)
+            for r, text in zip(responses, texts, strict=True)
+        ]
 
     def _restart(self, batch_size: int) -> None:
         """Start all draws over, at most `batch_size` at a time."""

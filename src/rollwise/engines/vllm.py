@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.options import VLLMOptions
 from rollwise.engines.reaper import Reaper
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.shared_weights import SharedWeights
 from rollwise.engines.vllm_process import free_cached_memory, start_process
 from rollwise.errors import EngineError
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 class VLLMEngine(AsyncEngine):
     """Draws responses by vLLM's asynchronous engine, each draw a request of its own.
 
-    A draw begins as soon as a slot is free. Draws of one prompt share its prefix by vLLM's cache.
     Each draw has its own random numbers, so what is drawn does not depend on the order of draws, up
     to rounding, which in vLLM depends on the batch.
 
@@ -50,7 +49,7 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: Responses are cut here.
         temperature: Of sampling; above 0.
         slots: The most responses drawn at a time.
-        settings: How vLLM is run; by default with the defaults of `VLLMOptions`.
+        settings: How vLLM is run; by default with the defaults of `VLLMSettings`.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.
@@ -65,11 +64,11 @@ class VLLMEngine(AsyncEngine):
         max_new_tokens: int,
         temperature: float = 1.0,
         slots: int = 256,
-        settings: VLLMOptions | None = None,
+        settings: VLLMSettings | None = None,
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
-        self.temperature, self.settings = temperature, settings or VLLMOptions()
+        self.temperature, self.settings = temperature, settings or VLLMSettings()
         self.restarts, self._asleep = 0, False
         self._weights: SharedWeights | None = None
         self._names = map(str, count())
@@ -84,12 +83,7 @@ class VLLMEngine(AsyncEngine):
             raise
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those without a free slot wait.
-
-        Raises:
-            ValueError: A prompt leaves no room for a response; no draw is accepted then.
-            EngineError: vLLM's process died more often than it may be restarted.
-        """
+        """Accept draws; none if a prompt leaves no room for a response (a `ValueError`)."""
         room = self.context - self.max_new_tokens
         for draw in draws:
             if (length := len(prompts[draw.key])) > room:
@@ -111,9 +105,6 @@ class VLLMEngine(AsyncEngine):
         All weights, by the names in the model's own files, are taken one after another, so they may
         be made when they are asked for (`merged_weights`). A copy of them stays in the machine's
         memory, for a restart.
-
-        Raises:
-            EngineError: vLLM's process died more often than it may be restarted, or did not start.
         """
         self._drop_weights()  # before there are others: they are large
         self._weights = SharedWeights(weights)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from rollwise.engines.options import VLLMOptions
+from rollwise.engines.settings import VLLMSettings
 from rollwise.errors import EngineError
 
 ENVIRONMENT = {
@@ -17,14 +17,8 @@ ENVIRONMENT = {
 """Environment variables for vLLM, unless the user has set them."""
 
 
-def start_process(path: str, context: int, slots: int, settings: VLLMOptions) -> Any:
-    """Start vLLM's asynchronous engine; call this on the event loop that it is to use.
-
-    Args:
-        path: The model: a folder, or a name on the hub.
-        context: The most tokens of a prompt and its response together.
-        slots: The most responses drawn at a time.
-        settings: How vLLM is run.
+def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -> Any:
+    """Start vLLM's asynchronous engine on the running event loop; the arguments are `VLLMEngine`'s.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.

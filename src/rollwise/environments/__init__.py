@@ -13,6 +13,7 @@ from rollwise.environments.episodes import (
     Play,
     SingleTurn,
     Turn,
+    checked_turn,
 )
 from rollwise.environments.source import EnvironmentSource
 
@@ -31,4 +32,5 @@ __all__ = [
     "Play",
     "SingleTurn",
     "Turn",
+    "checked_turn",
 ]

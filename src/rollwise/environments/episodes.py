@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rollwise.plugins import wrong_result
+
 Message = Mapping[str, str]
 """A message of a conversation: `role` and `content`."""
 
@@ -61,6 +63,35 @@ class Play(Protocol):
             Exception: Anything else ends the episode as failed, with reward 0.
         """
         ...
+
+
+def checked_turn(play: object, answer: object) -> Turn:
+    """Return what an environment has answered.
+
+    Raises:
+        PluginError: It is no `Turn`, or one with a part of the wrong type; names the environment.
+    """
+    wanted = ""
+    if not isinstance(answer, Turn):
+        wanted = "a rollwise.environments.Turn"
+    elif not (isinstance(answer.says, str) or _are_messages(answer.says)):
+        wanted = "a Turn whose `says` is a text, or messages with texts as role and content"
+    elif answer.anew is not None and not _are_messages(answer.anew):
+        wanted = "a Turn whose `anew` is messages with texts as role and content"
+    elif answer.reward is not None and not hasattr(answer.reward, "__float__"):
+        wanted = "a Turn whose reward is a number, or None"
+    if wanted:
+        raise wrong_result(play, "step", wanted, answer)
+    return answer  # type: ignore[return-value]
+
+
+def _are_messages(said: object) -> bool:
+    return isinstance(said, Sequence) and all(
+        isinstance(message, Mapping)
+        and isinstance(message.get("role"), str)
+        and isinstance(message.get("content"), str)
+        for message in said
+    )
 
 
 class EpisodeLost(Exception):

@@ -21,6 +21,9 @@ from rollwise.step.outcomes import Completion, LostDraw, Outcome, Prompts, Resul
 
 log = logging.getLogger(__name__)
 
+ROUNDING = 1e-3
+"""Log-probabilities may be above 0 by so much, which is rounding."""
+
 Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
 """Starts grading outcomes and returns the future of each reward, in the same order."""
 
@@ -79,13 +82,13 @@ def run_session(
         session: What to draw.
         engine: Draws the responses.
         prompts: Token ids of each prompt.
-        grade: Starts grading completions; `grade_with` makes one from a grader and answers.
+        grade: Starts grading completions (`grade_with`).
         stall_limit: Seconds without a response and a reward after which engine or grader count as
-            hung. Looked at in the main thread alone.
+            hung.
+            Looked at in the main thread alone.
 
     Raises:
-        EngineError: The engine has nothing in flight although draws are due, or `stall_limit` has
-            passed.
+        EngineError: The engine has nothing in flight although draws are due, or hangs.
     """
     began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade)
     run.until_done(stall_limit)
@@ -93,17 +96,27 @@ def run_session(
     return run.cost
 
 
-def _fits(result: Result) -> bool:
-    """Say whether this is of a draw, and, of a completion, its parts fit each other.
+def _misfit(result: Result) -> str:
+    """Say what is due in place of a result whose parts have the wrong type or shape; "" if nothing.
 
-    An engine that knows no log-probabilities reports none.
+    An engine that knows no log-probabilities reports none, or NaN.
     """
     if not isinstance(result, Completion):
-        return hasattr(result, "draw")
-    known = np.size(result.logprobs) > 0
-    return isinstance(result.text, str) and (
-        not known or np.shape(result.logprobs) == (len(result.tokens),)
-    )
+        return "" if hasattr(result, "draw") else "completions, episodes and lost draws"
+    tokens, logprobs = result.tokens, np.asarray(result.logprobs)
+    if not isinstance(result.text, str):
+        return "completions whose text is a text"
+    if not isinstance(tokens, Sequence) or not all(map(_is_token, tokens[:1])):
+        return "completions whose tokens are a list of token ids"
+    if logprobs.size and logprobs.shape != (len(tokens),):
+        return "completions with a log-probability for each token"
+    if not np.issubdtype(logprobs.dtype, np.number) or (logprobs > ROUNDING).any():
+        return "completions whose log-probabilities are numbers, at most 0"
+    return ""
+
+
+def _is_token(token: object) -> bool:
+    return isinstance(token, int | np.integer) and token >= 0
 
 
 class _SessionRun:
@@ -151,9 +164,11 @@ class _SessionRun:
 
     def _grade_results(self, results: Sequence[Result]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
-        if not isinstance(results, Iterable) or not all(map(_fits, results)):
-            due = "a list of completions with a text and a log-probability for each token"
-            raise wrong_result(self._engine, "wait", due, results)
+        if not isinstance(results, Iterable):
+            raise wrong_result(self._engine, "wait", "a list of completions", results)
+        for result in results:
+            if due := _misfit(result):
+                raise wrong_result(self._engine, "wait", due, result)
         if not results and not self._grading:
             raise EngineError(f"{plugin_name(self._engine)} lost draws without saying so")
         results = [result for result in results if self._is_first(result.draw)]
@@ -203,7 +218,11 @@ class _SessionRun:
             self._cancelled.add(draw)
             if draw in self._grading:
                 self._grading.pop(draw)[1].cancel()
-        self.cost.tokens += self._engine.cancel(draws)
+        drawn: object = self._engine.cancel(draws)
+        if not isinstance(drawn, int | np.integer) or drawn < 0:
+            due = "the number of tokens that were drawn for what it cancels, 0 if it is unknown"
+            raise wrong_result(self._engine, "cancel", due, drawn)
+        self.cost.tokens += int(drawn)
 
     @contextmanager
     def _grading_time(self) -> Iterator[None]:

@@ -45,15 +45,9 @@ def take_step(
     roll_out: RollOut,
     number: int,
 ) -> Step:
-    """Ask, draw, choose groups, compute advantages, tell.
+    """Ask, draw, choose groups, compute advantages, tell; `number` is the step's, from 1.
 
     The sampler gets the results before this returns, so its beliefs are never a step behind.
-
-    Args:
-        recipe: How to sample, and what to learn from.
-        sampler: Chooses the prompts.
-        roll_out: Draws and grades until every prompt of a session has ended.
-        number: The number of the step, from 1.
     """
     return learn_from(recipe, sampler, draw_rollouts(recipe, sampler, roll_out, number), number)
 
@@ -88,13 +82,8 @@ def make_groups(
 ) -> tuple[list[TrainedGroup], dict[str, int]]:
     """Make the groups of a step, with advantages that take the step's other prompts into account.
 
-    Args:
-        recipe: Whether to move beliefs, normalize advantages, and cap responses.
-        pools: All responses of the step.
-        make: Makes a pool's group.
-
-    Returns:
-        The groups, and `capped_responses` where the recipe has a cap.
+    `make` makes a pool's group. Returns the groups, and `capped_responses` where the recipe has a
+    cap.
     """
     if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
         by_tokens = recipe.average == "tokens"

@@ -26,7 +26,7 @@ from fastapi import FastAPI, Request, Response
 from tinker.proto import tinker_public_pb2 as wire
 
 from rollwise.config import LearnerSettings, ModelSettings
-from rollwise.engines.transformers import make_built_in_engine
+from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.loading import load_model
 from rollwise.sampling import Draw
 from rollwise.step.groups import Example
@@ -100,7 +100,7 @@ class Trained:
         snapshot, params = requests[0]["sampling_session_id"], requests[0]["sampling_params"]
         limit = params["max_tokens"]
         if limit not in self.engines:
-            self.engines[limit] = make_built_in_engine(self.sampled_from, self.tokenizer, limit)
+            self.engines[limit] = TransformersEngine(self.sampled_from, self.tokenizer, limit)
         engine = self.engines[limit]
         engine.load_weights(self.snapshots[snapshot])
         draws = [Draw(i, 0, r["sampling_params"]["seed"]) for i, r in enumerate(requests)]

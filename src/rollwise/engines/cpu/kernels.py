@@ -15,11 +15,8 @@ from numba.extending import intrinsic
 PAGE = 16
 """Tokens on a page of keys or values; a multiple of `ABREAST`."""
 
-ABREAST = 4
-"""Tokens that attention takes at a time."""
-
-LINE = 16
-"""Numbers in a line of a cache."""
+ABREAST, LINE = 4, 16
+"""Tokens that attention takes at a time; numbers in a line of a CPU's cache."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -104,7 +104,7 @@ class AdaptiveSampling(StepRecipe):
             )
         scale_by_std: bool = scale_rewards == "group"
         try:
-            make_objective(self.objective, scale_by_std, self.estimates)
+            make_objective(self.objective, scale_by_std=scale_by_std, estimates=self.estimates)
         except ValueError as error:
             raise ValueError(f"{error}: set scale_rewards='none' in GRPOConfig") from None
         return scale_by_std

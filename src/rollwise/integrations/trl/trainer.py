@@ -16,7 +16,7 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from rollwise.engines import Engine
-from rollwise.engines.transformers import make_built_in_engine
+from rollwise.engines.transformers import TransformersEngine
 from rollwise.grading.grader import finished
 from rollwise.integrations.trl.checkpoints import StateKeeper, load_checkpoint
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
@@ -108,7 +108,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         if takes_own_engine(self, sampling):
             model = self.accelerator.unwrap_model(self.model)
             longest, temperature = self.max_completion_length, self.temperature
-            own = make_built_in_engine(model, self.processing_class, longest, temperature, rows)
+            own = TransformersEngine(model, self.processing_class, longest, temperature, rows)
         else:
             own = TRLEngine(self, None if self.use_vllm else rows)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes

@@ -1,0 +1,84 @@
+"""Sampling tokens: the random numbers of each draw, and the responses that are made of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rollwise.sampling import Draw
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How responses are drawn: from which model, at which temperature, and where they end."""
+
+    model: PreTrainedModel
+    longest: int  # the most tokens of a prompt and its response
+    max_new_tokens: int
+    temperature: float
+    end_tokens: Tensor
+
+    def uniforms(self, draws: Sequence[Draw]) -> Tensor:
+        """The random numbers of each draw, one for each token, shape (draws, `max_new_tokens`)."""
+        return torch.from_numpy(uniforms_of(draws, self.max_new_tokens)).to(self.end_tokens.device)
+
+    def sample(self, logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw a token a row, see `sample`."""
+        return sample(logits / self.temperature, uniforms)
+
+
+class Response(NamedTuple):
+    """A response before it is decoded: its T tokens and their log-probabilities, shape (T,)."""
+
+    draw: Draw
+    tokens: list[int]
+    logprobs: NDArray[np.float32]
+
+
+def responses_of(
+    draws: Iterable[Draw], tokens: Tensor, logprobs: Tensor, lengths: Iterable[int]
+) -> list[Response]:
+    """Cut rows of tokens and log-probabilities, shape (draws, most tokens), to their lengths."""
+    rows = zip(draws, tokens.tolist(), logprobs.cpu().numpy(), lengths, strict=True)
+    return [Response(draw, ids[:length], row[:length].copy()) for draw, ids, row, length in rows]
+
+
+def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw a token a row by inverting the cumulative distribution at `uniforms`.
+
+    Args:
+        logits: Shape (B, V).
+        uniforms: Shape (B,), in [0, 1).
+
+    Returns:
+        Tokens and their log-probabilities, shape (B,) each. A token of probability 0 is never
+        drawn. In a row whose logits are not finite, the log-probability is NaN.
+    """
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    cumulative = logprobs.exp().cumsum(dim=-1)
+    # Even the largest number below 1 leaves the target below the total, whatever it rounds to.
+    target = uniforms * cumulative[:, -1]
+    tokens = torch.searchsorted(cumulative, target[:, None], right=True)
+    tokens.clamp_(max=logits.shape[-1] - 1)  # beyond it only if the total is NaN
+    return tokens.squeeze(1), logprobs.gather(1, tokens).squeeze(1)
+
+
+def uniforms_of(draws: Sequence[Draw], count: int) -> NDArray[np.float32]:
+    """Return the random numbers of each draw, shape (draws, count), in [0, 1).
+
+    They come from a Philox generator keyed by the draw's seed. One generator is re-keyed for each
+    draw, because making a new one would read entropy from the system and not use it.
+    """
+    philox = np.random.Philox(key=0)
+    generator, state = np.random.Generator(philox), philox.state
+    rows = np.empty((len(draws), count), dtype=np.float32)
+    for row, draw in zip(rows, draws, strict=True):
+        state["state"]["key"][0] = draw.seed
+        philox.state = state
+        generator.random(dtype=np.float32, out=row)
+    return rows
