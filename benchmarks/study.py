@@ -115,8 +115,9 @@ class Choosing:
 
 
 def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method as it is compared."""
-    layers = map(nested, chosen[method]["chosen"].items())
+    """Return the settings of a method as it is compared, with the learner that it chose."""
+    chooser = METHODS["learner_of"].get(method, method)
+    layers = map(nested, chosen[chooser]["chosen"].items())
     return reduce(merge, layers, METHODS["methods"][method])
 
 
@@ -156,7 +157,8 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     settings = {name: METHODS[name] for name in ("tokens", "evaluations", "seeds", "base")}
     if part == "factorial":
         return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods(chosen)}
-    return settings | {"methods": {name: with_chosen(name, chosen) for name in only or chosen}}
+    names = only or [*chosen, *METHODS["learner_of"]]
+    return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from rollwise.config import (
-    Chosen,
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
@@ -19,6 +18,7 @@ from rollwise.config import (
     PrepareConfig,
     Section,
     TrainConfig,
+    Variant,
     sections_of,
 )
 
@@ -26,48 +26,42 @@ PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\
 # Settings
 
-In a TOML file a setting `section.key` is `key` under `[section]`. On the command line it is
-`--section.key VALUE`: a list as `a,b`, a table as JSON. The command line wins over the file, and
-the file over the defaults.
-
-**Contents**
+In TOML, `section.key` is `key` under `[section]`. On the command line it is `--section.key VALUE`:
+a list as `a,b`, a table as JSON. The command line wins over the file, the file over the defaults.
 
 {contents}
 
 ## Sections with a type
 
-Some sections choose one of several kinds by `type` (`advantage` by `objective`), or a class of your
-own as `module:Class` ([A method of your own](plugins.md)). In their tables the keys that all kinds
-share come first; each kind, in bold, is followed by its own. A kind accepts no others. If the
-command line names another kind than the file, the file's keys of that section are dropped, except
-those of `advantage` that the other objective has as well.
+Some sections choose a kind by `type` (`advantage` by `objective`), or name a [class of your
+own](plugins.md) as `module:Class`. A link leads to the page that explains the kinds. The table
+begins with the keys that all kinds share. Each kind, in bold, is followed by its own keys, and
+accepts no others. If the command line names another
+kind than the file, the file's keys of that section are dropped, except those of `advantage` that
+the other objective has as well.
 
 ## Defaults that depend on other settings
 
-- **The default method** is [single responses](belief.md). It holds if the grader gives 0 and 1
-  (`exact`, `math`, `code`) and nothing of `exit`, `schedule`, `allocation`, `group`, `advantage`,
-  `belief`, `prompts.type` and `episode.type` is set. Then `prompts.type` is `worth`,
-  `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1, `advantage.baseline`
-  `belief`, `step.response_cap` 1, `learner.average` `responses`, `learner.mini_batches` 8,
-  `learner.warmup_updates` 40, and `learner.old_logprobs` `engine` with the built-in engine.
-  Otherwise the tables hold, which describe Reinforce-Ada.
+- **The default method** is single responses, with [these settings](belief.md#when-to-use-them). It
+  holds if the grader gives 0 and 1 (`exact`, `math`, `code`) and nothing of `exit`, `schedule`,
+  `allocation`, `group`, `advantage`, `belief`, `prompts.type` and `episode.type` is set.
+  `learner.old_logprobs` is `engine` with the built-in engine only. Otherwise the tables hold, which
+  describe Reinforce-Ada.
 - **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` `all`, `group.zero_variance` `keep`,
-  `advantage.objective` `grpo`, and `advantage.scale_by_std` true.
-- With `advantage.baseline = "belief"`, `advantage.objective` is `linear` and `group.strategy`
-  `all`.
-- With a built-in model, `model.cpu_threads` is 1, `learner.learning_rate` 2e-4 (1.4e-4 with a
-  belief as baseline), `engine.max_new_tokens` 48 and `engine.batch_size` 512.
-- With `data.train = "tool-sums"`, `model.path` is `tool-sums` and `episode.type` `calculator`.
-- With `tokens` or `seconds`, `steps` has no limit. With `evaluation.every_tokens`,
-  `evaluation.every` is 0.
-- With `backend.type = "tinker"`, `model.lora_rank` is 32.
-- On a built-in task, `grading.type` is `exact`. With `data.environment`, `data.train` and
-  `grading.type` are `environment`.
-- For `evaluate` and `prepare`: with `data.environment`, `benchmarks` and `data.sources` are
-  `["environment"]`; with `engine.type = "vllm"`, `engine.gpu_memory_utilization` is 0.9; a model
-  that is a run of `rollwise train` has the run's `engine.max_new_tokens`. With a model of your own,
-  `benchmarks` is `["math500"]`.
+  `advantage.objective` `grpo`, `advantage.scale_by_std` true.
+- `advantage.baseline = "belief"`: `advantage.objective` is `linear`, `group.strategy` `all`.
+- A built-in model: `model.cpu_threads` is 1, `learner.learning_rate` 2e-4 (1.4e-4 with a belief as
+  baseline), `engine.max_new_tokens` 48, `engine.batch_size` 512.
+- `data.train = "tool-sums"`: `model.path` is `tool-sums`, `episode.type` `calculator`.
+- `tokens` or `seconds`: `steps` has no limit.
+- `evaluation.every_tokens`: `evaluation.every` is 0.
+- `backend.type = "tinker"`: `model.lora_rank` is 32.
+- A built-in task: `grading.type` is `exact`.
+- `data.environment`: `data.train` and `grading.type` are `environment`, `benchmarks` and
+  `data.sources` `["environment"]`.
+- `evaluate` and `prepare`: with vLLM, `engine.gpu_memory_utilization` is 0.9; a run of `train` as
+  model has the run's `engine.max_new_tokens`. With your own model, `benchmarks` is `["math500"]`.
 """
 COMMANDS: dict[str, tuple[type[CommandConfig], str]] = {
     "train": (TrainConfig, "[Train on one machine](training.md)"),
@@ -76,6 +70,19 @@ COMMANDS: dict[str, tuple[type[CommandConfig], str]] = {
     "compare": (CompareConfig, "[Compare methods](compare.md)"),
     "plan": (PlanConfig, "[Plan the cost](plan.md)"),
 }
+KINDS = {
+    "episode": "[Episodes of several turns](episodes.md)",
+    "backend": "[Train on Tinker](tinker.md)",
+    "grading": "[Grade responses](grading.md)",
+    "prompts": "[Choosing prompts](prompts.md)",
+    "belief": "[Beliefs](belief.md#beliefs)",
+    "exit": "[Drawing responses](sampling.md)",
+    "schedule": "[Rounds and streaming](schedules.md)",
+    "allocation": "[Counts fixed in advance](sampling.md#counts-fixed-in-advance)",
+    "advantage": "[Objectives](objectives.md)",
+    "engine": "[Engines](engines.md)",
+}
+"""Where the kinds of a section are explained."""
 HEADER = "|setting|default|meaning|\n|---|---|---|"
 
 Rows = dict[str, str]
@@ -88,7 +95,7 @@ def page() -> str:
     known: dict[str, str] = {}
     parts = [INTRODUCTION.format(contents=_contents())]
     for command, (config, guide) in COMMANDS.items():
-        parts.append(f"## `rollwise {command}`\n\nIn use: {guide}.\n")
+        parts.append(f"## `rollwise {command}`\n\n{guide}\n")
         parts += train if command == "train" else _others(config, known)
         for _, rows in _sections(config):
             known = dict.fromkeys(rows.values(), command) | known
@@ -111,8 +118,8 @@ def _train_sections() -> Iterator[str]:
     for name, field in fields:
         kinds = sections_of(field.annotation)
         if kinds:
-            claim = f"{_claim(kinds[0])}\n\n" if len(kinds) == 1 else ""
-            yield f"### {name}\n\n{claim}{_section_table(name, kinds)}"
+            guide = f"{KINDS[name]}\n\n" if len(kinds) > 1 else ""
+            yield f"### {name}\n\n{guide}{_section_table(name, kinds)}"
 
 
 def _section_table(name: str, kinds: Sequence[type[Section]]) -> str:
@@ -158,7 +165,7 @@ def _sections(config: type[CommandConfig]) -> Iterator[tuple[str, Rows]]:
 
 
 def _rows_of(name: str, kind: type[Section]) -> Rows:
-    tag = kind.tag if issubclass(kind, Chosen) else None
+    tag = kind.tag if issubclass(kind, Variant) else None
     of_kind = getattr(kind, "kind", None)
     return {
         f"{name}.{key}": _row(
@@ -170,13 +177,9 @@ def _rows_of(name: str, kind: type[Section]) -> Rows:
 
 
 def _kind_row(section: str, kind: type[Section]) -> str:
-    assert issubclass(kind, Chosen)
+    assert issubclass(kind, Variant)
     default = kind.model_fields[kind.tag].default
-    return f"|**`{section}.{kind.tag}`**|**`{default}`**|{_claim(kind)}|"
-
-
-def _claim(kind: type[Section]) -> str:
-    return (kind.__doc__ or "").splitlines()[0]
+    return f"|**`{section}.{kind.tag}`**|**`{default}`**||"
 
 
 def _default(field: FieldInfo) -> Any:

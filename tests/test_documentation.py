@@ -22,13 +22,11 @@ from rollwise.config.choices import CHOICES
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
-    "README.md",
     "docs/grading.md",
     "docs/episodes.md",
     "docs/objectives.md",
     "docs/own-loop.md",
     "docs/prompts.md",
-    "docs/sampling.md",
     "docs/schedules.md",
 ]
 CONTINUED = {"docs/own-loop.md"}  # whose blocks use the names of those before them
@@ -51,7 +49,7 @@ def test_its_python_runs(root, page):
 def shown_plugins():
     """Page, section, class and block of each class in the documentation that inherits a part."""
     root = Path(__file__).parents[1]
-    parents = {choice.parent.partition(":")[2]: name for name, choice in CHOICES.items()}
+    parents = {choice.base.parent.partition(":")[2]: name for name, choice in CHOICES.items()}
     parents |= {"FixedSetSampler": "prompts", "RewardRule": "exit"}
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         for block in blocks(page, "python"):

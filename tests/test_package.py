@@ -109,19 +109,6 @@ def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_help_names_the_commands_and_the_settings(capsys):
-    for arguments, names in [
-        ([], ["train", "report", "evaluate", "prepare", "verl", "--version"]),
-        (["evaluate"], ["--output", "--resume", "--benchmarks", "--baseline", "--model."]),
-        (["prepare"], ["--output", "--resume", "--data.", "--selection."]),
-        (["train"], ["--output", "--resume", "--exit.", "--model.", "--steps"]),
-    ]:
-        with pytest.raises(SystemExit):
-            main([*arguments, "--help"])
-        text = capsys.readouterr().out
-        assert [name for name in names if name not in text] == []
-
-
 def test_without_a_command_it_says_which_there_are(capsys):
     with pytest.raises(SystemExit) as ended:
         main([])
@@ -136,24 +123,6 @@ def test_an_argument_that_is_not_utf_8_is_named(tmp_path, capsys):
 
 class OutOfMemoryError(RuntimeError):
     """As torch's is for a device."""
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError("Unable to allocate 745. GiB"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-        OutOfMemoryError("CUDA out of memory"),
-    ],
-)
-def test_memory_that_does_not_suffice_is_an_error_with_advice(monkeypatch, capsys, error):
-    def run(*_):
-        raise error
-
-    monkeypatch.setattr("rollwise.cli.read_toml", run)
-    assert main(["plan", "settings.toml"]) == 2
-    message = capsys.readouterr().err
-    assert str(error) in message and "`engine.batch_size`" in message
 
 
 def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
@@ -217,17 +186,6 @@ def test_the_example_shows_the_method(root):
             assert sorted(responses) == ["right", "right", "wrong", "wrong"]
 
 
-def test_the_example_can_be_called(root, capsys, monkeypatch):
-    monkeypatch.syspath_prepend(str(root / "examples"))
-    loop = importlib.import_module("loop")
-    loop.main(steps=1, seed=3)
-    once = capsys.readouterr().out
-    loop.main(steps=1, seed=3)
-    assert capsys.readouterr().out == once
-    assert once.count("\n") == 5
-    monkeypatch.delitem(sys.modules, "loop")
-
-
 def test_what_is_cited_is_this_version(root):
     cited = re.search(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited[1] == version("rollwise")
@@ -240,6 +198,9 @@ def test_what_is_cited_is_this_version(root):
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "allow more open files"),
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "there is not enough memory"),
         (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
+        (MemoryError("Unable to allocate 745. GiB"), "a lower `engine.batch_size`"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "can't allocate memory: "),
+        (OutOfMemoryError("CUDA out of memory"), "CUDA out of memory"),
     ],
 )
 def test_what_the_system_lacks_is_said_in_a_line(monkeypatch, capsys, error, said):

@@ -112,6 +112,8 @@ import rollwise as rw
 from rollwise.beliefs import Belief
 from rollwise.engines import Completion, Engine, EngineSettings
 from rollwise.environments import EpisodeEnvironment, Turn
+from rollwise.prompts import FixedSetSampler
+from rollwise.sampling import Allocation
 
 
 @dataclass(eq=False)
@@ -132,6 +134,32 @@ class OwnSampler(rw.PromptSampler):
         return [key for key in self.keys if key not in exclude][: count or self.batch_size]
 
     def tell(self, keys, correct, drawn): ...
+
+
+@dataclass(eq=False)
+class OwnFixedSet(FixedSetSampler):
+    def choose(self, count, exclude):
+        return np.arange(count)
+
+
+@dataclass(eq=False)
+class OwnRule(rw.ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives + negatives >= 4
+
+
+@dataclass(eq=False)
+class OwnObjective(rw.Objective):
+    def advantages(self, pool, group):
+        return group.rewards - pool.rewards.mean()
+
+
+@dataclass(eq=False)
+class OwnAllocation(Allocation):
+    mean_draws, minimum, maximum = 4.0, 1, 8
+
+    def counts(self, pass_rates):
+        return np.full(len(pass_rates), 4)
 
 
 @dataclass(eq=False)
@@ -200,13 +228,69 @@ class Mistaken(PARENT):
             "believe",
             "of shape (P,)",
         ),
+        ("belief.type", "Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
+        ("belief.type", "Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
+        ("belief.type", "Belief", "kept = ('unknown',)", "kept", "names of attributes, got str"),
         ("belief.type", "Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
         ("belief.type", "Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
         ("belief.type", "Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),
         ("prompts.type", "Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
+        ("prompts.type", "Sampler", "def metrics(self): return [1.0]", "metrics", "numbers by"),
+        ("prompts.type", "Sampler", "def metrics(self): {}['x']", "metrics", "KeyError: 'x'"),
+        (
+            "prompts.type",
+            "FixedSet",
+            "def choose(self, n, out): return [99] * n",
+            "choose",
+            "from 0",
+        ),
+        ("prompts.type", "FixedSet", "def choose(self, n, out): return None", "choose", "NoneType"),
+        (
+            "prompts.type",
+            "Sampler",
+            "def pass_rate_priors(self, keys): return np.zeros((len(keys), 2))",
+            "pass_rate_priors",
+            "above 0",
+        ),
+        (
+            "prompts.type",
+            "Sampler",
+            "def expected_pass_rates(self, keys): return [2.0] * len(keys)",
+            "expected_pass_rates",
+            "0 to 1 or NaN",
+        ),
         ("prompts.type", "Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
         ("prompts.type", "Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
         ("schedule.type", "Schedule", "max_samples = None", "max_samples", "an integer from 1"),
+        (
+            "schedule.type",
+            "Schedule",
+            "def dispatcher(self): pass",
+            "dispatcher",
+            "add, changed and",
+        ),
+        (
+            "exit.type",
+            "Rule",
+            "def gives_up(self, chance): return 1.0",
+            "gives_up",
+            "a boolean array",
+        ),
+        (
+            "exit.type",
+            "Rule",
+            "def uses_priors(self): return False",
+            "uses_priors",
+            "True or False",
+        ),
+        ("advantage.objective", "Objective", "needs_variance = None", "needs_variance", "NoneType"),
+        (
+            "allocation.type",
+            "Allocation",
+            "def counts(self, p): return p",
+            "counts",
+            "integers from",
+        ),
         ("schedule.type", "Schedule", "def asks(self, n): return None", "asks", "True or False"),
         ("schedule.type", "Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
         ("engine.type", "Engine", "def wait(self): return None", "wait", "NoneType: None"),

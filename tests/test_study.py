@@ -72,13 +72,13 @@ def test_every_method_chooses_from_the_same_candidates_but_what_defines_it(study
 
 def test_what_is_recorded_are_runs_of_the_settings_that_are_chosen(study):
     """A curve that was made with other settings than the page says would be found here."""
-    chosen = json.loads(study.CHOSEN.read_text())
+    names = study.part_settings("compare", [])["methods"]
     checked = 0
     for problems in study.MAIN_SETS:
         path = study.STUDY / study.slug(problems) / "curves.jsonl"
         for line in path.read_text().splitlines():
             record = json.loads(line)
-            [method] = [name for name in chosen if file_name(name) == Path(record["run"]).parts[1]]
+            [method] = [name for name in names if file_name(name) == Path(record["run"]).parts[1]]
             config = make_settings(
                 CompareConfig,
                 study.part_settings("compare", [method]),

@@ -5,6 +5,7 @@ import difflib
 import errno
 import logging
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ from rollwise.config import (
     TrainConfig,
     read_toml,
 )
-from rollwise.config.command_line import Given, read_given, settings_help, split_settings
+from rollwise.config.reading import Given, read_given, settings_help, split_settings
 from rollwise.errors import (
     ConfigError,
     PluginError,
@@ -48,8 +49,8 @@ SHORT = {
 }
 """What a system runs out of, by the number of the error, and what to do."""
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it; after another signal, 128 and its number."""
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,27 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
         except RollwiseError as error:
-            print(f"rollwise: {error}", file=sys.stderr)
-            return error.exit_code
-        except Terminated as stop:
-            with suppress(OSError):  # its terminal may be gone
-                print(f"rollwise: stopped by {stop}", file=sys.stderr)
-            return 128 + stop.number
-        except KeyboardInterrupt:
-            print("rollwise: stopped", file=sys.stderr)
-            return INTERRUPTED
+            said, code = str(error), error.exit_code
+        except KeyboardInterrupt as stop:
+            by = f" by {stop}" if isinstance(stop, Terminated) else ""
+            said, code = f"stopped{by}", 128 + getattr(stop, "number", signal.SIGINT)
         except (MemoryError, RuntimeError, OSError, ImportError) as error:
-            if isinstance(error, OSError) and error.errno in SHORT:
-                print(f"rollwise: {one_line(error)}: {SHORT[error.errno]}", file=sys.stderr)
-                return RollwiseError.exit_code
-            if not is_out_of_memory(error):
+            if not (advice := _shortage(error)):
                 raise
-            print(
-                f"rollwise: there is not enough memory: {one_line(error)}; a lower "
-                "`engine.batch_size`, `engine.max_new_tokens` or `prompts.batch_size` needs less",
-                file=sys.stderr,
-            )
-            return RollwiseError.exit_code
+            said, code = f"{one_line(error)}: {advice}", RollwiseError.exit_code
+    with suppress(OSError):  # the terminal may be gone
+        print(f"rollwise: {said}", file=sys.stderr)
+    return code
+
+
+def _shortage(error: BaseException) -> str:
+    """Say what to do where the system or a device has run out of something; "" if it has not."""
+    if is_out_of_memory(error):
+        return (
+            "there is not enough memory; a lower `engine.batch_size`, `engine.max_new_tokens` or "
+            "`prompts.batch_size` needs less"
+        )
+    return SHORT.get(getattr(error, "errno", None), "")
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -96,8 +97,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         return COMMANDS[options.command].run(options, console)
     except Exception as error:
-        is_short = is_out_of_memory(error) or getattr(error, "errno", None) in SHORT
-        if isinstance(error, RollwiseError) or is_short or not (said := raised_in_plugin(error)):
+        said = raised_in_plugin(error)
+        if isinstance(error, RollwiseError) or _shortage(error) or not said:
             raise
         raise PluginError(said) from error
 
@@ -140,8 +141,8 @@ def make_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             help=command.help,
-            description=f"Example: rollwise {name} {command.example}\n\n"
-            f"{textwrap.fill(command.description, 79)}",
+            description=f"{textwrap.fill(f'{command.help}. {command.description}', 79)}\n\n"
+            f"Example: rollwise {name} {command.example}",
             epilog=settings_help(command.kind) if command.kind else None,
         )
         for option, how in command.options.items():
@@ -163,7 +164,7 @@ class Command:
         options: Its arguments that are no settings, as `add_argument` takes them.
         example: What follows its name in an example.
         help: A line on it.
-        description: What `--help` says.
+        description: What `--help` adds.
     """
 
     run: Callable[[argparse.Namespace, Console], int]
@@ -231,103 +232,103 @@ def _verl(options: argparse.Namespace, console: Console) -> int:
         return run(layers, options.output, options.resume, options.print)
 
 
+def _flag(help: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": help}
+
+
+def _folder(help: str, **others: Any) -> dict[str, Any]:
+    return {"type": Path, "help": help, **others}
+
+
 CONFIG = {"config": {"nargs": "?", "type": Path, "help": "a TOML file with settings"}}
-OUTPUT = {"--output": {"type": Path, "help": "the run's folder (default: runs/DATE-TIME)"}}
-RESUME = {"--resume": {"action": "store_true", "help": "resume the run in --output"}}
+RESUME = {"--resume": _flag("resume the run in --output")}
+RESUMABLE = {**CONFIG, "--output": _folder("the run's folder (default: runs/DATE-TIME)"), **RESUME}
 
 COMMANDS = {
     "train": Command(
         _run_in_folder,
         TrainConfig,
-        CONFIG | OUTPUT | RESUME,
+        RESUMABLE,
         "--steps 20 --exit.type balanced --output runs/first",
         "train a model; with nothing else, the built-in model on the built-in task",
-        "Train a model by reinforcement learning with adaptive sampling. Settings "
-        "come from the defaults, then the TOML file, then the command line. Some defaults depend "
-        "on the model, the task and the exit rule. Interrupted, the same command with the same "
-        "--output resumes; --resume takes the recorded settings.",
+        "Settings come from the defaults, then the TOML file, then the command line. Some defaults "
+        "depend on the model, the task and the exit rule. Interrupted, the same command with the "
+        "same --output resumes; --resume takes the recorded settings.",
     ),
     "evaluate": Command(
         _run_in_folder,
         EvaluateConfig,
-        CONFIG | OUTPUT | RESUME,
+        RESUMABLE,
         "--model.path runs/first --output runs/second",
         "evaluate a model on benchmarks; with nothing else, the built-in ones",
-        "Draw responses of a model to the problems of benchmarks: avg@k, pass@k, "
-        "maj@k with intervals, and a comparison with another evaluation. Interrupted, the same "
-        "command with the same --output resumes. See docs/evaluate.md.",
+        "avg@k, pass@k, maj@k with intervals, and a comparison with another evaluation: "
+        "docs/evaluate.md. Interrupted, the same command with the same --output resumes.",
     ),
     "prepare": Command(
         _run_in_folder,
         PrepareConfig,
-        CONFIG | OUTPUT | RESUME,
+        RESUMABLE,
         "--data.sources problems.jsonl --output runs/third",
         "prepare problems for training: clean them, and choose them by pass rate",
-        "Read problems, remove duplicates, check reference solutions, estimate the "
-        "pass rate of each by a model's responses, and write those within a range. Interrupted, "
-        "the same command with the same --output resumes. See docs/prepare.md.",
+        "Read problems, remove duplicates, check reference solutions, estimate the pass rate of "
+        "each, and write those within a range: docs/prepare.md. Interrupted, the same command with "
+        "the same --output resumes.",
     ),
     "compare": Command(
         _run_in_folder,
         CompareConfig,
-        CONFIG | OUTPUT | RESUME,
+        RESUMABLE,
         "methods.toml --seeds 4 --output runs/comparison",
         "compare methods over seeds, by what they reach and what it costs",
-        "Train methods with several seeds, or read runs that exist, and compare their "
-        "held-out accuracy at equal cost, with intervals over seeds; or replay recorded rewards. "
-        "Interrupted, the same command with the same --output resumes. See docs/compare.md.",
+        "Train methods with several seeds, read runs that exist, or replay recorded rewards: "
+        "docs/compare.md. Interrupted, the same command with the same --output resumes.",
     ),
     "plan": Command(
         _plan,
         PlanConfig,
-        {**CONFIG, "--output": {"type": Path, "help": "a folder for the tables and the report"}},
+        {**CONFIG, "--output": _folder("a folder for the tables and the report")},
         "methods.toml --steps 64",
         "predict what methods cost and teach a step, before anything is trained",
-        "Take steps of each method with pass rates and prices that are known, in "
-        "virtual time and without a model: draws, tokens, seconds, zero-variance groups, and the "
-        "signal that is learned from. See docs/plan.md.",
+        "Take steps of each method with known pass rates and prices, in virtual time and without a "
+        "model: docs/plan.md.",
     ),
     "report": Command(
         _report,
         None,
-        {"folder": {"type": Path, "help": "the folder of a run, or of runs"}},
+        {"folder": _folder("the folder of a run, or of runs")},
         "runs/first",
         "write report.html for a run, or for all runs in a folder",
-        "Write a self-contained report.html into the folder of a run, or into one that holds runs: "
-        "a table and charts of all of them, linked to the report of each.",
+        "The page of a folder of runs has a table and charts of all of them, linked to the report "
+        "of each.",
     ),
     "doctor": Command(
         _doctor,
         None,
         {
             **CONFIG,
-            "--json": {"action": "store_true", "help": "print JSON"},
-            "--try": {
-                "action": "store_true",
-                "help": "take the largest step of the run, and say what it takes; writes nothing",
-            },
+            "--json": _flag("print JSON"),
+            "--try": _flag("take the largest step of the run, and say what it takes"),
         },
         "settings.toml --try",
         "say what works here, why something does not, and what to type",
-        "Say which engines, graders, trainers and sandboxes work here, why others do "
-        "not, and what to type. With a settings file: whether its settings are valid, and what "
-        "they need is here. A file with a table [verl] is checked for `rollwise verl`. With --try "
-        "also what memory and seconds the largest step of its run takes. The exit code is 0 if all "
-        "is well; without a file, if the built-in trainer works and no installed package is of a "
-        "release that rollwise does not admit.",
+        "With a settings file: whether its settings are valid, and what they need is here. A file "
+        "with a table [verl] is checked for `rollwise verl`. With --try also what memory and "
+        "seconds the largest step takes; nothing is written. The exit code is 0 if all is well; "
+        "without a file, if the built-in trainer works and every installed package is of a release "
+        "that rollwise admits.",
     ),
     "verl": Command(
         _verl,
         TrainConfig,
         {
             **CONFIG,
-            "--output": {"type": Path, "required": True, "help": "the run's folder"},
+            "--output": _folder("the run's folder", required=True),
             **RESUME,
-            "--print": {"action": "store_true", "help": "print verl's overrides, and stop"},
+            "--print": _flag("print verl's overrides, and stop"),
         },
         "settings.toml --output runs/verl --print",
         "train on many machines, by verl",
-        "Train by verl, from the same settings as `train`; a table [verl] of the TOML "
-        "file holds verl's own, in its words. Needs the extra `verl`: docs/verl.md.",
+        "The settings are those of `train`; a table [verl] of the TOML file holds verl's own, in "
+        "its words. Needs the extra `verl`: docs/verl.md.",
     ),
 }

@@ -89,12 +89,13 @@ def damaged_files(folder: Path, within: str = "") -> list[str] | None:
 
 
 def _checksums(paths: list[Path]) -> dict[Path, str]:
-    def checksum(path: Path) -> str:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
     with ThreadPoolExecutor(4) as threads:  # hashing leaves other threads free to run
-        return dict(zip(paths, threads.map(checksum, paths), strict=True))
+        return dict(zip(paths, threads.map(_checksum, paths), strict=True))
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -127,19 +128,21 @@ def locked(folder: Path) -> Iterator[None]:
 
 def is_locked(folder: Path) -> bool:
     """Say whether another process has locked a folder; this process must not hold the lock."""
-    try:
+    with suppress(OSError):  # there is no lock, or the file system has none
         descriptor = os.open(folder / LOCK, os.O_RDWR)
-    except OSError:
-        return False
+        try:
+            return not _try_lock(descriptor)
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        return True
-    except OSError:  # the file system has no locks
         return False
-    finally:
-        os.close(descriptor)
-    return False
+    return True
 
 
 def _take_lock(path: Path) -> int:
@@ -147,17 +150,17 @@ def _take_lock(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
+            is_ours = _try_lock(descriptor)
+        except OSError as error:
+            log.warning("%s: no lock (%s); run one command at a time there", path.parent, error)
+            return descriptor
+        if not is_ours:
             holder = os.read(descriptor, 200).decode(errors="replace")
             os.close(descriptor)
             raise RunError(
                 f"{path.parent} is in use by another command ({holder}); wait until that has "
                 "ended, or give another --output"
-            ) from None
-        except OSError as error:
-            log.warning("%s: no lock (%s); run one command at a time there", path.parent, error)
-            return descriptor
+            )
         if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
             os.truncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())

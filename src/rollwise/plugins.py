@@ -115,9 +115,15 @@ def wrong_result(plugin: object, method: str, wanted: str, got: object) -> Plugi
 
 
 def _place(plugin: object, method: str) -> tuple[str, int] | None:
-    """Find the file and line where a method is defined; None where it is not Python's."""
-    code = getattr(getattr(plugin, method, None), "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code else None
+    """Find the file and line where a method is defined, or else the class; None outside Python."""
+    kind = type(plugin)
+    found = getattr(kind, method, None)
+    if code := getattr(getattr(found, "fget", found), "__code__", None):
+        return code.co_filename, code.co_firstlineno
+    try:
+        return inspect.getsourcefile(kind) or "", inspect.getsourcelines(kind)[1]
+    except (OSError, TypeError):
+        return None
 
 
 def _described(plugin: object, method: str, place: tuple[str, int] | None) -> str:

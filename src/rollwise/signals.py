@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
@@ -15,8 +15,6 @@ TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 
 STOPPING = (signal.SIGINT, *TERMINATING)
 """Signals that ask a command to stop; its own processes are ended by it, not by them."""
-
-Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(KeyboardInterrupt):
@@ -32,6 +30,26 @@ class Dropped(BaseException):
 
 
 @contextmanager
+def _handled(
+    numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Handle signals that are not ignored in this block; in the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[int, Any] = {
+        number: signal.signal(number, handler)
+        for number in numbers
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
 def raised_after(seconds: float, error: Exception) -> Iterator[None]:
     """Raise `error` once this block has taken so long, by SIGALRM; in the main thread alone."""
     if threading.current_thread() is not threading.main_thread() or seconds == math.inf:
@@ -41,13 +59,12 @@ def raised_after(seconds: float, error: Exception) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise error
 
-    before = signal.signal(signal.SIGALRM, end)
-    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, before)
+    with _handled([signal.SIGALRM], end):
+        timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
 @contextmanager
@@ -67,16 +84,15 @@ def terminated_by_signals() -> Iterator[None]:
             hook(lost)
             return
         other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
-        number = getattr(lost.exc_value, "number", other)
-        _send_later(0.01, number)  # after the callback
+        _send_later(0.01, getattr(lost.exc_value, "number", other))  # after the callback
 
-    before, hook = _install(end, TERMINATING), sys.unraisablehook
-    sys.unraisablehook = send_again
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
-        _restore(before)
+    hook = sys.unraisablehook
+    with _handled(TERMINATING, end):
+        sys.unraisablehook = send_again
+        try:
+            yield
+        finally:
+            sys.unraisablehook = hook
 
 
 @contextmanager
@@ -120,20 +136,20 @@ class StopRequest:
     ) -> None:
         self.number: int | None = None
         self._grace, self._on_request = grace, on_request
-        self._deadline: float | None = None
+        self._deadline = math.inf
         self._droppable = False
         self._timer: threading.Timer | None = None
-        self._before: dict[int, Any] = {}
+        self._handling = _handled(STOPPING, self._hear)
 
     def __enter__(self) -> Self:
-        self._before = _install(self._hear, STOPPING)
+        self._handling.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
-        _restore(self._before)
+        self._handling.__exit__(None, None, None)
 
     @contextmanager
     def droppable(self) -> Iterator[None]:
@@ -155,14 +171,14 @@ class StopRequest:
         if self.number != number:
             self.number = number
             self._on_request(number)
-        if number in TERMINATING and self._deadline is None:
+        if number in TERMINATING and self._deadline == math.inf:
             self._deadline = time.monotonic() + self._grace
             if self._grace:  # the same signal again wakes the main thread, whatever it waits for
                 self._timer = _send_later(self._grace, number)
         self._drop_if_due()
 
     def _drop_if_due(self) -> None:
-        if self._droppable and self._deadline is not None and time.monotonic() >= self._deadline:
+        if self._droppable and time.monotonic() >= self._deadline:
             raise Dropped
 
 
@@ -173,19 +189,3 @@ def _send_later(seconds: float, number: int) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
-
-
-def _install(handler: Handler, numbers: Iterable[int]) -> dict[int, Any]:
-    """Handle signals that are not ignored; returns what handled them before."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {
-        number: signal.signal(number, handler)
-        for number in numbers
-        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
-    }
-
-
-def _restore(before: Mapping[int, Any]) -> None:
-    for number, handler in before.items():
-        signal.signal(number, handler)

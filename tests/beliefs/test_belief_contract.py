@@ -15,57 +15,36 @@ from rollwise.beliefs.belief import priors_around
 from rollwise.beliefs.testing import BeliefContract, through_files
 
 
-def evens(total):
-    """Indices whose remainders by 3 and by 2 make counts that can be."""
-    return [index if index % 2 else 0 for index in range(total)]
+def with_levels(total):
+    return LogitKalman(total, features=Features({"level": [None, 1, 3, *[5] * (total - 3)]}))
 
 
-class TestDecayedBeta(BeliefContract):
+def with_vectors_and_history(total):
+    vectors = np.random.default_rng(0).normal(size=(total, 5))
+    columns = {"vectors": vectors, "history": [None, *[0.5] * (total - 1)]}
+    return LogitKalman(total, features=Features(columns))
+
+
+KINDS = {
+    "decayed": DecayedBeta,
+    "with a prior": lambda n: DecayedBeta(n, decay=1.0, prior_correct=0.5, prior_incorrect=3.0),
+    "latest": LatestPassRate,
+    "ratings": Ratings,
+    "calibrated": lambda n: Ratings(n, form="calibrated", step_floor=0.2),
+    "kalman": LogitKalman,
+    "no drift": lambda n: LogitKalman(n, drift_gain=0.0, noise=0.0, initial_pass_rate=0.1),
+    "levels": with_levels,
+    "vectors": with_vectors_and_history,
+}
+
+
+class TestBeliefs(BeliefContract):
+    @pytest.fixture(autouse=True, params=KINDS.values(), ids=KINDS)
+    def kind(self, request):
+        self.of_kind = request.param
+
     def make(self, total):
-        return DecayedBeta(total)
-
-
-class TestDecayedBetaWithAPrior(BeliefContract):
-    def make(self, total):
-        return DecayedBeta(total, decay=1.0, prior_correct=0.5, prior_incorrect=3.0)
-
-
-class TestLatestPassRate(BeliefContract):
-    def make(self, total):
-        return LatestPassRate(total)
-
-
-class TestRatings(BeliefContract):
-    def make(self, total):
-        return Ratings(total)
-
-
-class TestCalibratedRatings(BeliefContract):
-    def make(self, total):
-        return Ratings(total, form="calibrated", step_floor=0.2)
-
-
-class TestLogitKalman(BeliefContract):
-    def make(self, total):
-        return LogitKalman(total)
-
-
-class TestLogitKalmanWithoutDrift(BeliefContract):
-    def make(self, total):
-        return LogitKalman(total, drift_gain=0.0, noise=0.0, initial_pass_rate=0.1)
-
-
-class TestLogitKalmanWithFeatures(BeliefContract):
-    def make(self, total):
-        levels = [None, 1, 3, *[5] * (total - 3)]
-        return LogitKalman(total, features=Features({"level": levels}))
-
-
-class TestLogitKalmanWithVectorsAndHistory(BeliefContract):
-    def make(self, total):
-        rng = np.random.default_rng(0)
-        columns = {"vectors": rng.normal(size=(total, 5)), "history": [None, *[0.5] * (total - 1)]}
-        return LogitKalman(total, features=Features(columns))
+        return self.of_kind(total)
 
 
 class TestConstant(BeliefContract):
@@ -136,3 +115,27 @@ def test_a_mean_counts_as_so_many_responses():
 def test_a_state_with_a_table_in_it_is_told_so():
     with pytest.raises(AssertionError, match="counts is a dict; a state holds arrays and scalars"):
         through_files({"counts": {"a": 1}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "message"),
+    [
+        (LogitKalman, {"initial_pass_rate": 1.0}, "initial_pass_rate must lie within"),
+        (LogitKalman, {"initial_variance": 0.0}, "initial_variance must be finite and above 0"),
+        (LogitKalman, {"noise": -0.1}, "noise must be finite and at least 0"),
+        (LogitKalman, {"drift_gain": 1.5}, "drift_gain must lie between 0 and 1"),
+        (LogitKalman, {"trend_gain": -0.1}, "trend_gain must lie between 0 and 1"),
+        (Constant, {"decay": 1.1}, "decay must lie between"),
+        (Constant, {"strength": 0.0}, "strength must be finite"),
+        (DecayedBeta, {"decay": np.nan}, "decay must lie between 0 and 1, got nan"),
+        (DecayedBeta, {"prior_correct": 0.0}, "prior_correct must be finite and above 0, got 0.0"),
+        (DecayedBeta, {"prior_incorrect": np.nan}, "prior_incorrect must be finite and above 0"),
+        (Ratings, {"form": "glicko"}, "^form must be one of paper, released_code, calibrated; got"),
+        (Ratings, {"step": 0.0}, "^step must be finite and above 0, got 0.0$"),
+        (Ratings, {"competence_step": np.inf}, "^competence_step must be finite and above 0"),
+        (Ratings, {"step_floor": 1.5}, "^step_floor must lie between 0 and 1, got 1.5$"),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind, setting, message):
+    with pytest.raises(ValueError, match=message):
+        kind(3, **setting)

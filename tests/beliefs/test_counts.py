@@ -1,9 +1,9 @@
-"""What counting samplers believe: decayed counts, the prior, and how both are kept."""
+"""Beliefs that count: decayed counts, their prior, and one share for all prompts."""
 
 import numpy as np
 import pytest
 
-from rollwise.beliefs import DecayedBeta
+from rollwise.beliefs import Constant, DecayedBeta
 from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Uniform
 
 COUNTING = {
@@ -40,15 +40,6 @@ def test_only_the_latest_visit_or_all_of_them(name, decay, believed):
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_every_sampler_believes_and_begins_flat(name):
-    sampler = FORECASTERS[name]("abc")
-    sampler.tell(["a"], [0], [4])
-    priors = sampler.pass_rate_priors(["c", "a"])
-    assert priors[0].tolist() == [1, 1]
-    assert priors[1, 0] < priors[1, 1]
-
-
-@pytest.mark.parametrize("name", FORECASTERS)
 def test_a_belief_agrees_with_what_is_expected(name):
     """Counts: its mean. An expectation p̂ counts as 4 responses: (1 + 4p̂)/6, of 6 in all."""
     sampler, rng = FORECASTERS[name](range(20)), np.random.default_rng(3)
@@ -73,26 +64,25 @@ def test_prompts_visited_are_counted_once():
     assert belief.metrics() == other.metrics() == {"visited": 0.6}
 
 
-def test_eight_bytes_a_prompt():
-    state = DecayedBeta(1000).state_dict()
-    assert {name: (counts.dtype, counts.shape) for name, counts in state.items()} == {
-        "correct": (np.float32, (1000,)),
-        "incorrect": (np.float32, (1000,)),
-    }
+def test_the_share_of_correct_responses_older_steps_counting_half():
+    """(1 + 0)/(2 + 0) = ½; then (½ + 6)/(1 + 8) = 13/18; then (3¼ + 0)/(4½ + 1) = 13/22."""
+    belief, indices = Constant(5, decay=0.5), np.arange(5)
+    assert belief.believe(indices)[0].tolist() == [0.5] * 5
+    belief.learn(np.array([0, 3]), np.array([2, 4]), np.array([4, 4]))
+    assert belief.believe(indices)[0] == pytest.approx([13 / 18] * 5)
+    belief.learn(np.array([1]), [0], [1])
+    assert belief.believe(indices)[0] == pytest.approx([13 / 22] * 5)
+    assert belief.metrics()["belief_share"] == pytest.approx(13 / 22)
 
 
-@pytest.mark.parametrize("name", COUNTING)
-@pytest.mark.parametrize("decay", [-0.1, 1.5, np.nan])
-def test_a_decay_out_of_range_is_refused(name, decay):
-    with pytest.raises(ValueError, match=f"^decay must lie between 0 and 1, got {decay}$"):
-        COUNTING[name]("ab", decay=decay)
+def test_a_step_without_draws_changes_nothing():
+    belief = Constant(2)
+    belief.learn(np.array([0]), [0], [0])
+    assert belief.state_dict() == Constant(2).state_dict()
 
 
-@pytest.mark.parametrize("name", COUNTING)
-def test_counts_of_other_prompts_are_refused_and_nothing_changes(name):
-    sampler = COUNTING[name]("abc")
-    sampler.tell(["a"], [1], [4])
-    state = {**sampler.state_dict(), "belief.incorrect": np.zeros(4)}
-    with pytest.raises(ValueError, match=r"over 4 prompts, this one has 3: 'incorrect'"):
-        sampler.load_state_dict(state)
-    assert sampler.pass_rate_priors(["a"]).tolist() == [[2, 4]]
+def test_a_state_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="lacks 'drawn'"):
+        Constant(2).load_state_dict({"total": 2, "correct": 1.0})
+    with pytest.raises(ValueError, match="over 2 prompts, this one has 3"):
+        Constant(3).load_state_dict(Constant(2).state_dict())

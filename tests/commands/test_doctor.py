@@ -156,6 +156,27 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
     assert code == bool(wanted)
 
 
+@pytest.mark.parametrize(
+    ("rows", "state", "detail"),
+    [
+        ('{"problem": "1+1", "answer": "2"}\n' * 2, "works", "first rows: 2 read, 1 duplicate; 1"),
+        ('{"question": "1+1", "answer": "2"}\n', "broken", "(question, answer) fit neither schema"),
+        ('{"level": 1}\n' * 99 + '{"problem": "1+1", "answer": "2"}\n', "works", "1 kept"),
+        ('{"problem": "", "answer": ""}\n', "broken", "no problem to use: 1 read, 1 empty"),
+        ('{"problem": \n', "broken", "line 1: broken JSON"),
+    ],
+)
+def test_the_first_rows_of_a_file_are_read_as_a_run_reads_them(
+    capsys, tmp_path, rows, state, detail
+):
+    data, settings = tmp_path / "sums.jsonl", tmp_path / "settings.toml"
+    data.write_text(rows)
+    settings.write_text(f"[data]\ntrain = '{data}'\n[grading]\ntype = 'exact'")
+    found = json.loads(run(capsys, settings, "--json")[1])["checks"]
+    [one] = [each for each in found if each["part"] == "data"]
+    assert one["state"] == state and detail in one["detail"]
+
+
 PLUGINS = """
 from dataclasses import dataclass
 from rollwise.environments import EpisodeEnvironment, Turn
@@ -181,8 +202,12 @@ class Game(EpisodeEnvironment):
     ("settings", "state", "said"),
     [
         ("[grading]\ntype = 'doctored:Good'", "works", "reward 1"),
-        ("[grading]\ntype = 'doctored:short'", "broken", "takes 1 positional argument but 2"),
-        ("[grading]\ntype = 'doctored:wordy'", "broken", "must be real number, not str"),
+        (
+            "[grading]\ntype = 'doctored:short'",
+            "broken",
+            "raised TypeError: short() takes 1 positional",
+        ),
+        ("[grading]\ntype = 'doctored:wordy'", "broken", "must return one finite number, got str"),
         ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'step'", "broken", "must return a rollwise"),
@@ -223,13 +248,13 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
     [
         (
             "[group]\nzero_variance = 'refill'",
-            "`group.zero_variance` must be `drop` or `keep` in verl",
+            "`group.zero_variance` must be 'drop' or 'keep': verl's",
         ),
         (
             "[schedule]\ntotal_draws = 64",
-            "`schedule.total_draws` must be `unset` in verl",
+            "`schedule.total_draws` must be unset: verl's",
         ),
-        ("seconds = 60", "`seconds` must be `unset` in verl"),
+        ("seconds = 60", "`seconds` must be unset: verl's"),
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],
 )

@@ -28,9 +28,6 @@ OWN_MODEL = {"model": {"path": "./mine"}}
 def test_the_command_line_wins_over_the_file_and_the_file_over_the_defaults(settle):
     config = settle("--steps", "7", "--engine.batch_size", "9", toml="steps = 5\nseed = 6\n")
     assert (config.steps, config.seed, config.engine.batch_size) == (7, 6, 9)
-
-
-def test_the_command_line_sets_a_key_and_leaves_the_rest_of_its_section(settle):
     config = settle("--exit.negatives", "4", toml="[exit]\npositives = 3\n")
     assert config.exit.make() == Balanced(positives=3, negatives=4)
 
@@ -55,19 +52,6 @@ def test_text_on_the_command_line_is_taken_as_it_is(settle):
 def test_none_on_the_command_line_unsets_what_the_file_sets(settle):
     config = settle("--grading.workers", "none", toml="[grading]\nworkers = 3\n")
     assert config.grading.workers is None
-
-
-def test_the_environment_is_not_a_source(settle, monkeypatch, tmp_path):
-    for name in ("STEPS", "SEED", "steps", "seed"):
-        monkeypatch.setenv(name, "3")
-    monkeypatch.setenv("model", '{"path": "elsewhere"}')
-    monkeypatch.setenv("MODEL__PATH", "elsewhere")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_text("steps=3\nSTEPS=3\n")
-    config = settle()
-    assert config == make_config()
-    assert (config.steps, config.seed) == (TrainConfig.model_fields["steps"].default, 0)
-    assert config.model.path == "running-sums"
 
 
 def test_arguments_of_an_environment_on_the_command_line(settle):

@@ -1,12 +1,17 @@
 """Every grader of ours, and a user's own, keeps the contract."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, PluginError
 from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, MathGrader
+from rollwise.grading.settings import GraderSettings, make_grader
 from rollwise.grading.testing import GraderContract
 
 
@@ -75,3 +80,93 @@ def test_the_contract_finds_a_broken_grader(test):
 def test_a_class_that_cannot_be_made_of_its_settings(name, settings, complaint):
     with pytest.raises(ConfigError, match=complaint):
         FunctionGrader(name, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistaken", "said"),
+    [
+        ("Mine", "def grade(self, r, a): return None", "NoneType: None"),
+        ("Mine", "def grade(self, r, a): return '1.0'", "str: '1.0'"),
+        ("Mine", "def grade(self, r, a): return float('nan')", "float: nan"),
+        ("Mine", "def grade(self, r, a): return {}['x']", "raised KeyError: 'x'"),
+        ("Mine", "def grade(self, r): return 1.0", "raised TypeError: "),
+        ("mine", "def mine(r, a): return [1.0, 0.0]", "list: [1.0, 0.0]"),
+        ("mine", "def mine(completions, answer): return [1.0, 0.0]", "list: [1.0, 0.0]"),
+        ("mine", "def mine(completions, answer): return None", "NoneType: None"),
+        ("mine", "def mine(solution_str, ground_truth, **more): return {}", "NoneType: None"),
+        ("mine", "def mine(solution_str, ground_truth): return 1.0", "raised TypeError: "),
+    ],
+)
+def test_a_wrong_reward_is_logged_with_the_grader_and_its_line(
+    name, mistaken, said, tmp_path, monkeypatch, caplog
+):
+    module = f"of_{tmp_path.name}"  # imported once for all tests
+    head = "" if name == "mine" else "class Mine:\n    "
+    (tmp_path / f"{module}.py").write_text(head + mistaken + "\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with FunctionGrader(f"{module}:{name}", workers=1) as grader:
+        assert grader.grade(["3", "4"], ["3", "3"]).tolist() == [0.0, 0.0]
+        assert grader.failures == 2
+    (record,) = caplog.records
+    line = 1 + head.count("\n")
+    assert f"`{'grade' if head else name}` ({tmp_path}/{module}.py, line {line})" in record.message
+    assert f"{module}:{name if head else ''}".rstrip(":") in record.message
+    assert said in record.message and "\n" not in record.message
+
+
+@pytest.mark.parametrize(
+    ("rewards", "said"),
+    [
+        (lambda n: None, "NoneType: None"),
+        (lambda n: "1" * n, "str: '11'"),
+        (lambda n: np.full(n, np.nan), r"ndarray: array\(\[nan, nan\]\)"),
+        (lambda n: np.zeros(n + 1), "ndarray: array"),
+        (lambda n: {}["x"], "raised KeyError: 'x'"),
+    ],
+    ids=["None", "text", "NaN", "wrong length", "exception"],
+)
+def test_a_grader_of_ones_own_must_return_finite_rewards(rewards, said):
+    class Mine(Grader):
+        def grade(self, responses, answers):
+            return rewards(len(responses))
+
+    with pytest.raises(PluginError, match=rf"Mine: `grade` \({__file__}, line \d+\) .*{said}"):
+        Mine().submit(["3", "4"], ["3", "3"])
+
+
+def test_settings_must_open_a_grader():
+    class Mine(GraderSettings):
+        def open(self, inputs):
+            return None
+
+    section = SimpleNamespace(timeout=1.0, workers=1, make=Mine)
+    data = SimpleNamespace(environment="", environment_arguments={})
+    with pytest.raises(PluginError, match=r"Mine: `open` .* must return a rollwise.grading.Grader"):
+        make_grader(section, data)
+
+
+@pytest.mark.parametrize(
+    ("response", "answer", "reward"),
+    [
+        ("7 12 3 6=6", "6", 1.0),
+        ("7 12 3 6=16", "6", 0.0),
+        ("6", "6", 1.0),
+        (" 6\n", "6 ", 1.0),
+        ("1=2= 3 ", "3", 1.0),
+        ("3=1=2", "3", 0.0),
+        ("6=", "6", 0.0),
+        ("6=", "", 1.0),
+        ("", "6", 0.0),
+        ("6.0", "6", 0.0),
+    ],
+)
+def test_the_text_after_the_last_equals_sign_decides(response, answer, reward):
+    with ExactGrader() as grader:
+        assert grader.grade([response], [answer]).tolist() == [reward]
+
+
+@given(before=st.text(), answer=st.text().filter(lambda text: "=" not in text))
+def test_any_answer_is_correct_after_any_beginning(before, answer):
+    responses = [f"{before}={answer}", f"{before}={answer}!"]
+    assert ExactGrader().grade(responses, [answer] * 2).tolist() == [1.0, 0.0]

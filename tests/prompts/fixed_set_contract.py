@@ -13,7 +13,6 @@ class FixedSetContract(PromptSamplerContract):
     """Further tests, of subclasses of `FixedSetSampler` and of what wraps them."""
 
     def test_keys_may_come_in_any_form(self):
-        """A tuple, an iterator or an array of the same keys is the same set."""
         expected = play(self.make(STRINGS, batch_size=4), self.steps)
         for keys in (tuple(STRINGS), np.array(STRINGS)):
             assert play(self.make(keys, batch_size=4), self.steps) == expected
@@ -22,7 +21,6 @@ class FixedSetContract(PromptSamplerContract):
             assert play(self.make(numbers, batch_size=4), self.steps) == expected
 
     def test_a_state_of_other_prompts_is_refused(self):
-        """With what differs, and without having changed anything."""
         state = self.make(STRINGS, batch_size=4).state_dict()
         fewer = self.make(STRINGS[:-1], batch_size=4)
         refused(lambda: fewer.load_state_dict(state), "40", "39")
@@ -32,7 +30,6 @@ class FixedSetContract(PromptSamplerContract):
         assert_same(other.state_dict(), before)
 
     def test_an_incomplete_state_is_refused(self):
-        """Where it lacks an array; without having changed anything."""
         sampler, other = self.make(STRINGS, batch_size=4), self.make(STRINGS, batch_size=4)
         play(sampler, 3)
         state, before = sampler.state_dict(), other.state_dict()
@@ -42,7 +39,6 @@ class FixedSetContract(PromptSamplerContract):
             assert_same(other.state_dict(), before)
 
     def test_it_can_be_pickled(self):
-        """At any moment, and continues exactly."""
         for keys in KEY_SETS.values():
             for steps in (0, 3, 12):
                 sampler = self.make(keys, batch_size=4)
@@ -51,7 +47,6 @@ class FixedSetContract(PromptSamplerContract):
                 assert play(sampler, 15) == play(other, 15)
 
     def test_tell_takes_prompts_that_were_not_asked(self):
-        """And lists, arrays and NumPy's own strings and integers."""
         sampler, other = self.make(STRINGS, batch_size=4), self.make(STRINGS, batch_size=4)
         sampler.tell(STRINGS[3:6], correct=[0, 1, 4], drawn=[4, 4, 4])
         other.tell(np.array(STRINGS[3:6]), np.array([0, 1, 4]), np.array([4, 4, 4]))
@@ -61,7 +56,6 @@ class FixedSetContract(PromptSamplerContract):
         numbers.tell(np.array([3, 4]), correct=[1, 1], drawn=[4, 4])
 
     def test_prompts_without_draws_teach_nothing(self):
-        """All of whose responses were lost, or no prompts at all."""
         sampler, other = self.make(STRINGS, batch_size=4), self.make(STRINGS, batch_size=4)
         batch = sampler.ask()
         assert other.ask() == batch
@@ -73,7 +67,6 @@ class FixedSetContract(PromptSamplerContract):
         assert_same(sampler.state_dict(), other.state_dict())
 
     def test_tell_refuses_what_cannot_be(self):
-        """Names it, and learns nothing."""
         sampler = self.make(STRINGS, batch_size=4)
         play(sampler, 3)
         before = sampler.state_dict()
@@ -91,7 +84,6 @@ class FixedSetContract(PromptSamplerContract):
         assert_same(sampler.state_dict(), before)
 
     def test_sets_that_cannot_be_are_refused(self):
-        """A key twice, a key that is none, a batch that is too large or too small."""
         refused(lambda: self.make(["a", "b", "a", "c"], batch_size=1), "'a'", "twice")
         refused(lambda: self.make([5, 6, 5], batch_size=1), "5", "twice")
         refused(lambda: self.make(["a", 1.5], batch_size=1), "1.5")
@@ -101,7 +93,6 @@ class FixedSetContract(PromptSamplerContract):
         refused(lambda: self.make(["a", "b"], batch_size=0), "batch_size", "0")
 
     def test_unknown_keys_are_refused(self):
-        """Where something is asked about them."""
         sampler = self.make(STRINGS, batch_size=4)
         for verb in (sampler.expected_pass_rates, sampler.pass_rate_priors):
             refused(lambda verb=verb: verb(["nobody"]), "'nobody'")

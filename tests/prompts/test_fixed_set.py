@@ -28,15 +28,6 @@ def test_a_sampler_of_ones_own_needs_one_method():
     assert other.asks == 2
 
 
-def test_a_second_batch_of_a_step_without_those_of_the_first():
-    """As refilling needs it: CDAS alone would choose the same prompts again."""
-    sampler = CDAS(range(9), 3, warmup_epochs=0)
-    first = sampler.ask()
-    assert sampler.ask() == first
-    second = sampler.ask(exclude=first)
-    assert len(set(first + second)) == 6
-
-
 @dataclass(eq=False)
 class AllTime(Belief):
     """The least that a belief of one's own must write."""
@@ -88,12 +79,6 @@ def test_the_choice_follows_the_belief_that_it_is_given():
     assert CDAS(range(9), 4, belief=belief, warmup_epochs=0, target=0.4).ask() == harder + easier
 
 
-def test_a_belief_may_be_taught_by_its_sampler_and_asked_by_others():
-    belief = AllTime(3)
-    Uniform("abc", 1, belief=belief).tell(["b"], [4], [4])
-    assert belief.mean(slice(None)).tolist() == [0.5, 5 / 6, 0.5]
-
-
 def test_a_belief_of_other_prompts_is_refused():
     message = r"^belief must be of as many prompts as there are \(3\), got one of 4$"
     with pytest.raises(ValueError, match=message):
@@ -119,25 +104,6 @@ def test_a_state_of_another_sampler_is_refused():
 def test_a_state_that_lacks_something_says_what():
     with pytest.raises(ValueError, match=r"^the state lacks 'warmup_epoch'; it has asks$"):
         CDAS("abc", 1).load_state_dict({"asks": 3})
-
-
-def test_an_array_of_another_length_is_refused_and_nothing_changes():
-    sampler = CDAS("abc", 1)
-    state = {**sampler.state_dict(), "belief.visits": np.zeros(4), "belief.competence": 7.0}
-    with pytest.raises(ValueError, match=r"over 4 prompts, this one has 3: 'visits' has shape"):
-        sampler.load_state_dict(state)
-    assert sampler.competence == 0
-
-
-def test_the_order_of_the_keys_matters_to_a_state():
-    with pytest.raises(ValueError, match=r"of 3 other prompts, or of these in another order"):
-        CDAS("acb", 1).load_state_dict(CDAS("abc", 1).state_dict())
-
-
-@pytest.mark.parametrize("counts", [[0.5], [np.nan], [None], ["4"], [True]])
-def test_counts_must_be_integers(counts):
-    with pytest.raises(TypeError, match=r"^correct must be integers, got \["):
-        Uniform("abc", 1).tell(["a"], counts, [4])
 
 
 def test_whole_floats_are_integers():

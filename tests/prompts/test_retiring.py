@@ -1,6 +1,5 @@
 """Mastered prompts rest, come back when they fail, and fill up where nothing else is left."""
 
-import numpy as np
 import pytest
 
 from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform
@@ -76,33 +75,11 @@ def test_no_prompt_is_asked_more_often_than_its_visits(name):
     assert sampler.ask() == []
 
 
-def test_mastered_prompts_do_not_fill_up_beyond_their_visits():
-    sampler = Retiring(Uniform(range(20), 4), max_visits=2)
-    solve(sampler, list(range(17)))
-    assert sorted(sampler.ask()) == [17, 18, 19]
-
-
-def test_a_prompt_without_draws_was_not_visited():
-    sampler = Retiring(Uniform("ab", 2), pass_rate=None, max_visits=1)
-    sampler.tell(["a", "b"], [0, 1], [0, 1])
-    assert sampler.ask() == ["a"]
-
-
 def test_visits_are_counted_on_after_resuming():
     before, after = (Retiring(Uniform("ab", 1), None, 2, max_visits=1) for _ in range(2))
     solve(before, ["a"], times=1)
     after.load_state_dict(before.state_dict())
     assert after.ask() == ["b"]
-
-
-def test_what_the_caller_excludes_is_left_out_as_well():
-    sampler = Retiring(Uniform(range(20), 4))
-    solve(sampler, list(range(17)))
-    for _ in range(10):
-        batch = sampler.ask(exclude=[0, 1, 2, 17])
-        assert {18, 19} <= set(batch)
-        assert not {0, 1, 2, 17} & set(batch)
-    assert sampler.ask(exclude=range(20)) == []
 
 
 def test_the_wrapped_sampler_learns():
@@ -118,15 +95,6 @@ def test_the_wrapped_sampler_learns():
 def test_what_cannot_be_wrapped_is_refused():
     with pytest.raises(TypeError, match=r"^sampler must be a PromptSampler, got object$"):
         Retiring(object())
-    for rate in (0.0, 1.1, np.nan):
-        with pytest.raises(ValueError, match=r"^pass_rate must lie above 0, at most 1, got "):
-            Retiring(Uniform("ab", 1), pass_rate=rate)
-    for visits, message in ((0, "at least 1, got 0"), (256, "at most 255, got 256")):
-        with pytest.raises(ValueError, match=f"^visits must be {message}$"):
-            Retiring(Uniform("ab", 1), visits=visits)
-
-    with pytest.raises(ValueError, match=r"^max_visits must be at least 1, got 0$"):
-        Retiring(Uniform("ab", 1), max_visits=0)
 
 
 def test_a_state_of_another_wrapped_sampler_is_refused():

@@ -5,18 +5,41 @@ import pytest
 from fixed_set_contract import FixedSetContract
 
 from rollwise.beliefs import LatestPassRate
-from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform
+from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform, Worth
 from rollwise.prompts.testing import play
 
 
-class TestUniform(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Uniform(keys, batch_size, seed)
+def curriculum(keys, batch_size, seed=0, **settings):
+    return Curriculum(keys, batch_size, seed, levels=[5] * len(keys), **settings)
 
 
-class TestCurriculum(FixedSetContract):
+def retiring(keys, batch_size, seed=0, **settings):
+    return Retiring(Uniform(keys, batch_size, seed), **settings)
+
+
+KINDS = {
+    "uniform": Uniform,
+    "curriculum": curriculum,
+    "prioritized": Prioritized,
+    "worth": Worth,
+    "cdas": CDAS,
+    "released": lambda *given: CDAS(*given, form="released_code", warmup_epochs=0),
+    "calibrated": lambda *given: CDAS(*given, form="calibrated", target=0.4, revisit_share=0.25),
+    "warmed up": lambda *given: CDAS(*given, warmup_epochs=2, step_floor=0.2, revisit_share=0.5),
+    "posterior": Posterior,
+    "candidates": lambda keys, n, seed: Posterior(keys, n, seed, candidates=max(n, 8)),
+    "retiring": lambda *given: Retiring(CDAS(*given), visits=1, pass_rate=0.5),
+    "around uniform": lambda *given: Retiring(Uniform(*given), visits=1),
+}
+
+
+class TestSamplers(FixedSetContract):
+    @pytest.fixture(autouse=True, params=KINDS.values(), ids=KINDS)
+    def kind(self, request):
+        self.of_kind = request.param
+
     def make(self, keys, batch_size, seed=0):
-        return Curriculum(keys, batch_size, seed, levels=[5] * len(keys))
+        return self.of_kind(keys, batch_size, seed)
 
 
 class TestCurriculumWithEasyProblems(FixedSetContract):
@@ -32,51 +55,6 @@ class TestCurriculumWithEasyProblems(FixedSetContract):
 
     def test_prompts_can_be_left_out(self):
         """Only where hard ones are left."""
-
-
-class TestPrioritized(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Prioritized(keys, batch_size, seed)
-
-
-class TestCDAS(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return CDAS(keys, batch_size, seed)
-
-
-class TestCDASOfTheReleasedCode(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return CDAS(keys, batch_size, seed, form="released_code", warmup_epochs=0)
-
-
-class TestCalibratedCDAS(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return CDAS(keys, batch_size, seed, form="calibrated", target=0.4, revisit_share=0.25)
-
-
-class TestCDASWithTwoEpochsOfWarmUp(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return CDAS(keys, batch_size, seed, warmup_epochs=2, step_floor=0.2, revisit_share=0.5)
-
-
-class TestPosterior(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Posterior(keys, batch_size, seed)
-
-
-class TestPosteriorWithFewCandidates(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Posterior(keys, batch_size, seed, candidates=max(batch_size, 8))
-
-
-class TestRetiring(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Retiring(CDAS(keys, batch_size, seed), visits=1, pass_rate=0.5)
-
-
-class TestRetiringAroundUniform(FixedSetContract):
-    def make(self, keys, batch_size, seed=0):
-        return Retiring(Uniform(keys, batch_size, seed), visits=1)
 
 
 class TwicePerBatch(Uniform):
@@ -176,3 +154,38 @@ def test_samplers_learn_from_what_they_are_told():
         first, second = sampler(range(40), 4), sampler(range(40), 4)
         assert play(first, 10) == play(second, 10) or sampler is not CDAS
         assert play(first, 20, seed=1) != play(second, 20, seed=2)
+
+
+BELOW_2 = {"candidates": 1}, "^candidates must be at least 2, got 1$"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (CDAS, {"form": "calibrated", "target": 0.0}, "^target must lie between 0 and 1, both"),
+        (CDAS, {"target": 0.3}, "^target is a setting of the form 'calibrated', got 0.3"),
+        (CDAS, {"warmup_epochs": -1}, "^warmup_epochs must be at least 0, got -1$"),
+        (CDAS, {"revisit_share": -0.1}, "^revisit_share must lie between 0 and 1, got -0.1$"),
+        (CDAS, {"step": 0.0}, "^step must be finite and above 0, got 0.0$"),
+        (Posterior, {"target": 1.5}, "^target must lie between 0 and 1, got 1.5$"),
+        (Posterior, {"decay": -0.1}, "^decay must lie between 0 and 1, got -0.1$"),
+        (Posterior, {"prior_correct": 0.0}, "^prior_correct must be finite and above 0, got 0.0$"),
+        (Posterior, *BELOW_2),
+        (Prioritized, {"unvisited": 1.5}, "^unvisited must lie between 0 and 1, got 1.5$"),
+        (Worth, {"objective": "grpo"}, "objective must be one of linear, log, sqrt, arcsine"),
+        (Worth, {"power": -1.0}, "power must be finite and at least 0, got -1.0"),
+        (Worth, {"exploration": 0.0}, "exploration must lie above 0, at most 1, got 0.0"),
+        (Worth, *BELOW_2),
+        (Uniform, {"decay": 1.5}, "^decay must lie between 0 and 1, got 1.5$"),
+        (curriculum, {"uniform_epochs": np.nan}, "^uniform_epochs must be finite and at least 0"),
+        (curriculum, {"uniform_steps": -1}, "^uniform_steps must be at least 0, got -1$"),
+        (retiring, {"pass_rate": 0.0}, "^pass_rate must lie above 0, at most 1, got 0.0"),
+        (retiring, {"pass_rate": np.nan}, "^pass_rate must lie above 0, at most 1, got nan"),
+        (retiring, {"visits": 0}, "^visits must be at least 1, got 0$"),
+        (retiring, {"visits": 256}, "^visits must be at most 255, got 256$"),
+        (retiring, {"max_visits": 0}, "^max_visits must be at least 1, got 0$"),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        kind("abc", 2, **settings)

@@ -1,7 +1,6 @@
 """Trackers get a run's numbers, and say what is missing."""
 
 import sys
-from unittest.mock import MagicMock
 
 import pytest
 
@@ -41,20 +40,6 @@ def test_tensorboard_gets_every_number_at_its_step(tmp_path):
     assert read["ledger/tokens/trained"] == [(1, 10.0), (2, 20.0)]
     assert not any(tag.startswith("draws_by_round") for tag in read)
     assert read["step"] == [(1, 1.0), (2, 2.0)]
-
-
-def test_weights_and_biases_gets_the_ledger_of_each_step(tmp_path, monkeypatch):
-    tracking = pytest.importorskip("accelerate.tracking")
-    wandb = MagicMock()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.setattr(tracking, "get_available_trackers", lambda: ["wandb"])
-    trackers = Trackers(["wandb"])
-    trackers.start(tmp_path, CONFIG)
-    trackers.log({"step": 1, "ledger": {"draws": {"failed": 2}, "tokens": {"trained": 10}}})
-    trackers.close()
-    wandb.init.return_value.log.assert_called_once_with(
-        {"step": 1, "ledger/draws/failed": 2, "ledger/tokens/trained": 10}, step=1
-    )
 
 
 def test_an_unknown_tracker_is_named_with_those_there_are():

@@ -34,8 +34,20 @@ def found(lines, config=CONFIG):
     return {each.title: each for each in findings(lines, config)}
 
 
-def test_a_sound_run_has_nothing_to_look_at():
-    assert findings(run(), CONFIG) == []
+@pytest.mark.parametrize(
+    "lines",
+    [
+        run(),
+        run(truncated=0.4),  # as many as at the beginning
+        run(truncated=lambda step: 0.5 if step < 30 else 0.02),  # a trend that has ended
+        run(steps=9, clip_fraction=0.9),  # too few steps for a trend
+        [{"step": step, "draws": 4, "reward": 0.5} for step in range(1, 40)],
+        run(belief_skill=-0.5, visited=lambda step: min(1.0, step / 80)),  # not all were visited
+        run(grader_failures=lambda step: int(step == 7)),  # 1 of 6,000
+    ],
+)
+def test_what_is_sound_or_not_known_is_no_warning(lines):
+    assert findings(lines, CONFIG) == []
 
 
 @pytest.mark.parametrize(
@@ -70,27 +82,11 @@ def test_a_trend_is_found_since_the_step_where_its_mean_crosses(title, name, bef
 
 def test_most_responses_cut_from_the_beginning_are_found():
     assert found(run(truncated=0.6))["Many responses are cut"].step == 10
-    assert findings(run(truncated=0.4), CONFIG) == []
-
-
-def test_a_trend_that_has_ended_is_not_a_warning():
-    assert findings(run(truncated=lambda step: 0.5 if step < 30 else 0.02), CONFIG) == []
 
 
 def test_beliefs_are_not_judged_before_the_prompts_were_visited():
-    lines = run(belief_skill=-0.5, visited=lambda step: min(1.0, step / 80))
-    assert findings(lines, CONFIG) == []
     later = run(belief_skill=-0.5, visited=lambda step: min(1.0, step / 40))
     assert found(later)["Beliefs are stale"].step == 40
-
-
-def test_few_steps_say_nothing_of_a_trend():
-    assert findings(run(steps=9, clip_fraction=0.9), CONFIG) == []
-
-
-def test_figures_that_a_run_lacks_warn_of_nothing():
-    lines = [{"step": step, "draws": 4, "reward": 0.5} for step in range(1, 40)]
-    assert findings(lines, CONFIG) == []
 
 
 def test_single_responses_are_not_blamed_for_having_no_variance():
@@ -119,7 +115,6 @@ def test_failures_are_found_at_the_first_one():
     steps = {title: each.step for title, each in every.items()}
     assert steps == {"The grader fails": 7, "Draws are lost": 9, "Updates are skipped": 50}
     assert "failed on 60 of 6,000 responses" in every["The grader fails"].what
-    assert findings(run(grader_failures=lambda step: int(step == 7)), CONFIG) == []  # 1 of 6,000
 
 
 def test_the_settings_that_are_named_exist():

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from sessions import Spread
 
 from rollwise.sampling import (
     ALLOCATIONS,
     EXIT_RULES,
-    GVM,
     OBJECTIVES,
     SCHEDULES,
     Balanced,
@@ -29,14 +29,6 @@ from rollwise.sampling.testing import (
     check_objective,
     check_schedule,
 )
-
-
-@dataclass(frozen=True)
-class Spread(RewardRule):
-    least: float = 0.5
-
-    def satisfied_by(self, rewards):
-        return np.ptp(rewards) >= self.least
 
 
 class SatisfiedAlone:
@@ -90,13 +82,6 @@ OBJECTIVE_KINDS = [*(kind() for kind in OBJECTIVES.values()), GRPO(scale_by_std=
 )
 def test_objectives_and_allocations(check, plugin):
     check(plugin)
-
-
-def test_what_is_registered_says_what_it_is():
-    for registry in (EXIT_RULES, SCHEDULES, OBJECTIVES, ALLOCATIONS):
-        for kind in registry.values():
-            assert kind.__doc__, kind
-    assert {Estimated, GVM} == set(ALLOCATIONS.values())
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Advantages against hand computations and against TRL's formula."""
 
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from rollwise.sampling import (
     Balanced,
     FixedCount,
-    Objective,
     Pool,
     PositiveFocused,
     Rounds,
@@ -182,24 +180,12 @@ def test_a_pool_that_is_uniform_or_on_one_side_gets_zeros(objective, rewards):
     assert advantages(pool, group, objective).tolist() == [0.0] * len(group)
 
 
-@pytest.mark.parametrize("objective", SIDED)
-def test_only_the_side_of_a_shaped_reward_counts(objective):
-    shaped, binary = grouped([0.1, 0.9, 0.69, 0.71]), grouped([0, 1, 0, 1])
-    assert advantages(*shaped, objective).tolist() == advantages(*binary, objective).tolist()
-
-
 def test_reward_has_no_baseline():
     """Uniform pools keep theirs, or RAFT would skip the prompts that are solved."""
     pool, group = grouped([0.5, -1, 1, 2])
     assert advantages(pool, group, "reward").tolist() == [0.5, -1, 1, 2]
     assert advantages(*grouped([1, 1]), "reward").tolist() == [1, 1]
     assert advantages(*grouped([]), "reward").shape == (0,)
-
-
-def test_advantages_of_reward_are_no_view_of_the_groups():
-    pool, group = grouped([0, 1])
-    advantages(pool, group, "reward")[:] = 7
-    assert group.rewards.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("objective", ["linear", "log"])
@@ -245,10 +231,8 @@ def test_unbiased_needs_to_know_the_stopping(rewards):
         advantages(pool, group, "linear", estimates="unbiased")
 
 
-NO_ESTIMATE = "'unbiased' is for objective linear, log, sqrt, arcsine; objective '{}' estimates no"
-NO_SCALE = (
-    r"scale_by_std divides .*\(objective reference, grpo\); the scale of objective '{}' is part"
-)
+NO_ESTIMATE = "'unbiased' is for objective linear, log, sqrt, arcsine; objective '{}' has no such"
+NO_SCALE = "scale_by_std = True is for objective reference, grpo; objective '{}' has no such"
 
 
 @pytest.mark.parametrize(
@@ -268,26 +252,6 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
     pool, group = grouped([0, 1])
     with pytest.raises(ValueError, match=message):
         advantages(pool, group, **settings)
-
-
-@dataclass(frozen=True)
-class Signs(Objective):
-    def advantages(self, pool, group):
-        return np.sign(group.rewards - pool.rewards.mean())
-
-
-def test_an_objective_of_your_own():
-    pool = Pool("x", [0.0, 0.2, 1.0])
-    found = advantages(pool, select_group(pool, 3, "all"), Signs())
-    assert found.tolist() == [-1.0, -1.0, 1.0]
-
-
-@pytest.mark.parametrize("name", ALL_OBJECTIVES)
-def test_a_name_stands_for_an_instance(name):
-    pool = Pool("x", [0.0, 1.0, 1.0, 0.9])
-    group = select_group(pool, 2)
-    by_name = advantages(pool, group, name)
-    assert by_name.tolist() == ALL_OBJECTIVES[name]().advantages(pool, group).tolist()
 
 
 def test_what_objectives_say_of_themselves():

@@ -3,14 +3,12 @@
 import copy
 import heapq
 import pickle
-from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sessions import Engine, contents, in_any_order, one_at_a_time
+from sessions import Engine, GuessedSpread, Spread, contents, in_any_order, one_at_a_time
 
 from rollwise.sampling import (
     Balanced,
@@ -18,26 +16,10 @@ from rollwise.sampling import (
     FixedCount,
     GiveUp,
     PositiveFocused,
-    RewardRule,
     RolloutSession,
     Rounds,
     Streamed,
 )
-
-
-@dataclass(frozen=True)
-class Spread(RewardRule):
-    """Two rewards differ by half; guessed by counts, if `guesses`."""
-
-    guesses: bool = False
-
-    def satisfied_by(self, rewards):
-        return np.ptp(rewards) >= 0.5
-
-    def satisfied(self, positives, negatives):
-        one_of_each = (positives >= 1) & (negatives >= 1)
-        return one_of_each if self.guesses else super().satisfied(positives, negatives)
-
 
 RULES = [
     PositiveFocused(1),
@@ -46,7 +28,7 @@ RULES = [
     GiveUp(Balanced(2, 2), 0.3),
     GiveUp(PositiveFocused(1), 0.4),
     Spread(),
-    Spread(guesses=True),
+    GuessedSpread(),
 ]
 SCHEDULES = [Rounds(3, 4), Rounds(1, 12), *(Streamed(12, ahead) for ahead in (0.0, 0.1, 0.5, 1.0))]
 INTERLEAVINGS = st.integers(0, 2**32).map(Random)
@@ -74,18 +56,6 @@ def test_pools_are_those_of_drawing_one_at_a_time(random, rule, schedule, slots,
         rounds = RolloutSession(range(7), rule, Rounds(1, 12), seed=3)
         assert contents(alone) == contents(one_at_a_time(rounds, faulty))
         assert played.surplus == 0 or schedule.draws_ahead
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-@pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_the_contracts_loop_meets_no_surplus(rule, schedule):
-    session, engine = RolloutSession(range(7), rule, schedule, seed=3), Engine()
-    while draws := session.next_draws():
-        for draw in draws:
-            assert engine.answer(session, draw) == []
-    assert session.surplus == 0
-    alone = RolloutSession(range(7), rule, schedule, seed=3)
-    assert contents(session) == contents(one_at_a_time(alone))
 
 
 @given(

@@ -61,20 +61,6 @@ def test_a_rule_that_a_further_draw_can_break_is_not_decided_ahead():
     assert session.pools["a"].rewards.tolist() == [1.0]
 
 
-def test_a_recorded_or_cancelled_draw_is_refused():
-    session = RolloutSession(["a", "b"], PositiveFocused(1), Streamed(8, speculation=0.0))
-    draws = [draw for draw in session.next_draws(16) if draw.key == "a"]
-    session.record(draws[0], 1.0)
-    with pytest.raises(ValueError, match="recorded already"):
-        session.record(draws[0], 1.0)
-    with pytest.raises(ValueError, match="was to be cancelled"):
-        session.record(draws[1], 1.0)
-    with pytest.raises(ValueError, match="was to be cancelled"):
-        session.record_failure(draws[1])
-    with pytest.raises(ValueError, match="free_slots must be at least 1"):
-        session.next_draws(0)
-
-
 def test_slots_are_filled_by_those_furthest_behind():
     """One draw each first; then the prompt that nothing is in flight for."""
     session = RolloutSession("abc", Balanced(2, 2), Streamed(32, speculation=0.0))
@@ -107,33 +93,11 @@ def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random,
                 break
 
 
-def test_only_what_is_certain_is_handed_out_where_slots_are_not_counted():
-    session = RolloutSession("ab", Balanced(2, 2), Streamed(32))
-    assert [draw.key for draw in session.next_draws()].count("a") == 4
-    assert len(session.next_draws(100)) > 0, "with slots to fill, it speculates again"
-
-
 def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
     """One correct response is needed. Nothing is believed, so the n-th draw is with 1/n."""
     for speculation, handed_out in ((1.0, 1), (0.5, 2), (0.25, 4), (0.125, 8)):
         session = RolloutSession(["a"], PositiveFocused(1), Streamed(32, speculation))
         assert len(session.next_draws(32)) == handed_out
-
-
-def test_certain_draws_are_handed_out_as_slots_come_free():
-    """`speculation` 1: a prompt goes on as soon as its own draws are in, and nothing is surplus."""
-    schedule = Streamed(32, speculation=1.0)
-    assert schedule.streams
-    assert not schedule.draws_ahead
-    session = RolloutSession("abc", Balanced(1, 1), schedule)
-    first = session.next_draws(4)
-    assert [draw.key for draw in first] == ["a", "b", "c", "a"]
-    assert [draw.key for draw in session.next_draws(4)] == ["b", "c"], "two are certain of each"
-    assert session.next_draws(4) == []
-    session.record(first[0], 0.0)
-    session.record(first[3], 0.0)
-    (further,) = session.next_draws(4)
-    assert (further.key, further.index) == ("a", 2)
 
 
 def test_beliefs_order_the_draws():
@@ -165,14 +129,6 @@ def test_giving_up_ends_as_futile_and_beliefs_bring_it_forward():
 
         assert chance(drawn, left) < 0.3 <= chance(drawn - 1, left + 1)
     assert lengths[1] < lengths[0]
-
-
-def test_giving_up_in_rounds_is_decided_at_the_end_of_a_round():
-    session = RolloutSession(["a"], GiveUp(Balanced(2, 2), 0.3), Rounds(8, 4))
-    while draws := session.next_draws():
-        for draw in draws:
-            session.record(draw, 0.0)
-    assert (len(session.pools["a"]), session.pools["a"].exit_reason) == (16, "futile")
 
 
 @pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(32)])
@@ -225,13 +181,6 @@ def test_a_pool_that_is_cut_short_can_be_satisfied():
 def test_what_does_not_fit_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         RolloutSession("abc", Balanced(2, 2), Streamed(32), **arguments)
-
-
-def test_no_prompt_is_added_to_a_batch_whose_budget_is_spent():
-    session = RolloutSession("ab", FixedCount(2), Streamed(2), total_draws=4)
-    session.next_draws(4)
-    with pytest.raises(ValueError, match="total_draws must be at least 5"):
-        session.add("c")
 
 
 @pytest.mark.parametrize(("arguments", "message"), [((0,), "max_samples"), ((8, 1.5), "specul")])

@@ -4,19 +4,29 @@ import dataclasses
 
 import numpy as np
 import pytest
+from rolled import rolled
 
 import rollwise as rw
+from rollwise.beliefs import Constant
 from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.errors import PluginError
 from rollwise.sampling import OBJECTIVES
-from rollwise.step import RolloutCost, StepRecipe, take_step
+from rollwise.step import SINGLE_RESPONSES, RolloutCost, StepRecipe, take_step
 
 
 def test_by_default_a_prompt_needs_half_a_group_of_each_kind():
     recipe = StepRecipe(group_size=6)
     assert recipe.resolved_exit_rule == rw.Balanced(3, 3)
     assert recipe.resolved_schedule == rw.Rounds(8, 4)
+
+
+def test_a_rule_may_have_satisfied_alone():
+    class Two:
+        def satisfied(self, positives, negatives):
+            return positives + negatives >= 2
+
+    assert StepRecipe(exit_rule=Two()).resolved_exit_rule.satisfied(1, 1)
 
 
 def test_with_an_allocation_its_counts_are_drawn_in_one_round():
@@ -75,14 +85,7 @@ def test_each_setting_of_the_recipe_reaches_it_from_the_settings():
 def test_a_step_tells_the_sampler_all_that_was_drawn():
     """Rewards 1 0 1 0 … of each prompt: 4 of 8 are correct, and the group is balanced."""
     sampler = rw.Posterior(["a", "b"], batch_size=2)
-
-    def roll_out(session):
-        while draws := session.next_draws():
-            for draw in draws:
-                session.record(draw, float(draw.index % 2 == 0), Answer())
-        return RolloutCost(tokens=48)
-
-    step = take_step(StepRecipe(), sampler, roll_out, 1)
+    step = take_step(StepRecipe(), sampler, rolled(lambda draw: draw.index % 2 == 0), 1)
     assert [group.advantages.tolist() for group in step.groups] == [[0.5, -0.5, 0.5, -0.5]] * 2
     assert (step.metrics["draws"], step.metrics["tokens"]) == (16, 48)
     assert "entropy" not in step.metrics
@@ -91,15 +94,6 @@ def test_a_step_tells_the_sampler_all_that_was_drawn():
     assert sampler.expected_pass_rates(["a", "b"]) == pytest.approx(
         same.expected_pass_rates(["a", "b"])
     )
-
-
-@dataclasses.dataclass
-class Answer:
-    """A response whose log-probabilities are not known."""
-
-    tokens: tuple = (1, 2, 3)
-    logprobs: tuple = ()
-    truncated: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,13 +109,7 @@ class TwoOrFive:
 def test_an_allocation_of_ones_own_sets_the_counts():
     sampler = rw.Uniform(["easy", "hard"], batch_size=2)
     sampler.tell(["easy", "hard"], correct=[8, 0], drawn=[8, 8])
-
-    def roll_out(session):
-        while not session.done:
-            for draw in session.next_draws():
-                session.record(draw, draw.index % 2, Answer())
-        return RolloutCost()
-
+    roll_out = rolled(lambda draw: draw.index % 2)
     recipe = StepRecipe(allocation=TwoOrFive(), strategy="all")
     pools = take_step(recipe, sampler, roll_out, 1).rollouts.pools
     assert {pool.key: len(pool) for pool in pools} == {"easy": 2, "hard": 5}
@@ -155,14 +143,30 @@ def test_an_answer_that_is_no_list_of_keys_names_the_sampler(answer, said):
 
 
 def test_a_sampler_that_returns_excluded_prompts_is_named():
-    def roll_out(session):
-        while draws := session.next_draws():
-            for draw in draws:
-                session.record(draw, 0.0, Answer())
-        return RolloutCost()
-
-    recipe = StepRecipe(zero_variance="refill")
+    recipe, roll_out = StepRecipe(zero_variance="refill"), rolled(lambda draw: 0)
     with pytest.raises(
         PluginError, match=r"Answering: `ask` .* no key that is excluded, got str: 'a'"
     ):
         take_step(recipe, Answering(["a"]), roll_out, 1)
+
+
+KEYS = [f"q{i}" for i in range(40)]
+
+
+@pytest.mark.parametrize(("shifts", "total"), [(True, 0), (False, -10)])
+def test_beliefs_are_shifted_unless_the_recipe_says_otherwise(shifts, total):
+    """The pass rate is believed to be a half and is a quarter."""
+    recipe = StepRecipe(**SINGLE_RESPONSES | {"shift_beliefs": shifts, "response_cap": 0.0})
+    sampler = rw.Uniform(KEYS, 40, belief=Constant(40))
+    roll_out = rolled(lambda draw: KEYS.index(draw.key) % 4 == 0)
+    step = take_step(recipe, sampler, roll_out, 1)
+    found = sum(group.advantages[0] for group in step.groups)
+    assert found == pytest.approx(total, abs=2 if shifts else 1e-9)
+    assert {visit["expected"] for visit in step.visits} == {0.5}
+
+
+def test_a_response_that_lacks_what_a_step_needs_is_named():
+    lacks = r"a response must have .* \(rollwise.step.Response\); str lacks tokens, logprobs, trunc"
+    roll_out = rolled(lambda draw: 1, lambda draw: "text")
+    with pytest.raises(TypeError, match=lacks):
+        take_step(StepRecipe(**SINGLE_RESPONSES), rw.Uniform(KEYS, 40), roll_out, 1)

@@ -96,15 +96,6 @@ def expected():
     return {key: pool.rewards.tolist() for key, pool in session.pools.items()}
 
 
-def test_the_fakes_show_prompts_that_end_apart(expected):
-    assert {key: len(rewards) for key, rewards in expected.items()} == {
-        "easy": 12,
-        "even": 4,
-        "hard": 12,
-        "hopeless": 12,
-    }
-
-
 @pytest.mark.parametrize("portion", [1, 5, 1000])
 @pytest.mark.parametrize("seed", range(3))
 def test_pools_do_not_hang_on_the_order_of_completion(expected, seed, portion):

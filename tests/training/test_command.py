@@ -194,21 +194,6 @@ def test_a_policy_that_is_no_longer_finite_ends_the_run(tmp_path, train, capsys)
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_a_fixed_count_is_grpo(tmp_path, train, metrics_of):
-    folder = tmp_path / "run"
-    arguments = ["train", "--output", str(folder), "--steps", "2", "--exit.type", "fixed_count"]
-    arguments += ["--prompts.batch_size", "4", "--data.max_terms", "4", "--engine.max_new_tokens"]
-    arguments += ["16", "--evaluation.problems", "4", "--evaluation.samples", "2"]
-    assert main(arguments) == 0
-    steps = metrics_of(folder)[1:]
-    assert all(step["draws"] == 16 and step["draws_by_round"] == [4] for step in steps)
-    assert all(step["trained_groups"] == 4 for step in steps)
-    assert all(step["zero_variance_first"] == step["zero_variance_after"] for step in steps)
-    rows = [row for row in RunFolder(folder).read_samples() if row["step"] == 1]
-    for key in {row["key"] for row in rows}:
-        assert sum(row["advantage"] for row in rows if row["key"] == key) == pytest.approx(0)
-
-
 # Ctrl-C, by the display that hears it.
 
 

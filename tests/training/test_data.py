@@ -95,11 +95,6 @@ def test_a_tenth_of_a_file_is_held_out_the_same_for_every_seed_and_order(load, w
     assert not keys(forward.train) & keys(forward.heldout)
 
 
-def test_no_more_are_held_out_than_are_evaluated_on(load, write):
-    data = load(data={"train": write("a.jsonl", range(40))}, evaluation={"problems": 3})
-    assert (len(data.train), len(data.heldout)) == (37, 3)
-
-
 def test_a_file_of_fewer_than_ten_needs_a_held_out_file(load, write):
     with pytest.raises(DataError, match=r"9 problems are too few to hold some out.*data\.heldout"):
         load(data={"train": write("a.jsonl", range(9))})
@@ -167,15 +162,6 @@ def test_prompts_over_the_limit_are_left_out_and_counted(load, write, caplog):
     assert "3 training prompts are over 6 tokens" in caplog.text
     assert "1 held-out prompts are over 6 tokens" in caplog.text
     assert data.prompts.keys() == keys(data.train) | keys(data.heldout)
-
-
-def test_prompts_leave_room_for_their_response_in_the_context(load, write):
-    data = load(
-        context=55,
-        engine={"max_new_tokens": 50},
-        data={"train": write("a.jsonl", [*range(10), 1000]), "heldout": write("b.jsonl", [50])},
-    )
-    assert questions(data.train) == [f"{n}+1?" for n in range(10)]
 
 
 def test_a_batch_larger_than_the_data_is_refused(load, write):

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from closeness import assert_close
+from plain_learner import plain_logprobs, watch
 
 from rollwise.config import LearnerSettings
 from rollwise.step.groups import Example
@@ -26,18 +27,13 @@ FAR_OFF = 3
 """The response on which engine and learner disagree."""
 
 
-def logprobs_of(model, prompt, response):
-    logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
-    return logits.log_softmax(1).gather(1, torch.tensor(response)[:, None])[:, 0]
-
-
 def responses(model):
     """Prompt, response, and log-probabilities of an engine that differs a little, or a lot."""
     rng = np.random.default_rng(0)
     for i, length in enumerate(LENGTHS):
         prompt, response = rng.integers(2, 17, 3).tolist(), rng.integers(2, 17, length).tolist()
         with torch.no_grad():
-            own = logprobs_of(model, prompt, response).numpy()
+            own = plain_logprobs(model, Example(prompt, response, (), 0.0)).numpy()
         yield prompt, response, own + (1.5 if i == FAR_OFF else rng.normal(0, 0.02, length))
 
 
@@ -47,7 +43,7 @@ def test_the_gradient_is_that_of_the_formulas(make_model):
     advantages = np.array(REWARDS) - np.mean(REWARDS)
     loss, left_out = torch.zeros(()), []
     for i, (prompt, response, engine) in enumerate(drawn):
-        own = logprobs_of(plain, prompt, response)
+        own = plain_logprobs(plain, Example(prompt, response, (), 0.0))
         p, q = (np.clip(np.exp(x), 1e-6, 1 - 1e-6) for x in (engine, own.detach().numpy()))
         if np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))) > DELTA:
             left_out.append(i)
@@ -59,12 +55,9 @@ def test_the_gradient_is_that_of_the_formulas(make_model):
 
     settings = METHOD["learner"] | {"old_logprobs": "engine", "mini_batches": 1}
     learner = Learner(model, LearnerSettings(**settings, max_grad_norm=1e9))
-    found = []
-    learner.optimizer.register_step_pre_hook(
-        lambda *_: found.extend(p.grad.clone() for p in learner.parameters)
-    )
+    steps = watch(learner)
     examples = [
         Example(*each, advantage) for each, advantage in zip(drawn, advantages, strict=True)
     ]
     assert learner.learn(examples)["diverged_responses"] == 1
-    assert_close(found, [p.grad for p in plain.parameters()])
+    assert_close(steps[0][1], [p.grad for p in plain.parameters()])

@@ -63,22 +63,6 @@ def test_micro_batches_keep_within_the_budget_and_leave_out_what_teaches_nothing
     assert shapes == [(1, 20), (1, 18)]
 
 
-def test_responses_without_advantage_count_as_if_they_had_been_run(model):
-    """An entropy coefficient of almost 0 makes them run; the gradient stays what it was."""
-    examples = make_examples(model)
-    gradients, rows = [], []
-    for coefficient in (0.0, 1e-30):
-        other = copy.deepcopy(model)
-        shapes = watch_batches(other)
-        learner = make_learner(other, entropy_coefficient=coefficient, packed=False)
-        steps = watch(learner)
-        learner.learn(examples)
-        gradients.append(steps[0][1])
-        rows.append(sum(shape[0] for shape in shapes))
-    assert rows == [5, 6]
-    assert_close(gradients[0], gradients[1])
-
-
 def clipped_loss(model, old, examples):
     """PPO's loss with bounds [0.8, 1.28] for A ≥ 0 and [0.8, 10] for A < 0 (see test_loss)."""
     total = 0.0
@@ -136,29 +120,6 @@ def test_mini_batches_share_the_responses_evenly(model):
     make_learner(model, mini_batches=4).learn(examples)
     # First all, for the old log-probabilities, then ten in four parts; 5 tokens each.
     assert shapes == [(1, 50), (1, 15), (1, 15), (1, 10), (1, 10)]
-
-
-def test_more_mini_batches_than_responses_make_fewer_updates(model):
-    learner = make_learner(model, mini_batches=4)
-    learner.learn(make_examples(model, [(2, 3, 1.0)] * 2))
-    assert learner.updates == 2
-
-
-def test_only_the_mini_batches_that_teach_something_make_updates(model):
-    learner = make_learner(model, mini_batches=3)
-    examples = make_examples(model, [(2, 3, 0.0), (2, 3, 1.0), (2, 3, 0.0)])
-    learner.learn(examples)
-    assert learner.updates == 1
-
-
-def test_with_several_mini_batches_the_weights_are_of_those_that_drew(model):
-    """What the first update changes is the clip's affair, and none of the engine's gap."""
-    examples = make_examples(model, SIZES * 2)
-    learner = make_learner(model, mini_batches=2, learning_rate=2e-2)
-    metrics = learner.learn(examples)
-    assert metrics["clip_fraction"] > 0
-    assert metrics["sampler_gap"] < SAME
-    assert metrics["importance_weight"] == pytest.approx(1, rel=1e-4)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

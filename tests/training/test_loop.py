@@ -50,25 +50,6 @@ def whole(tmp_path_factory):
     return folder.path
 
 
-def test_what_a_run_writes(whole, metrics_of):
-    lines = metrics_of(whole)
-    assert sum(line["trained_groups"] for line in lines[1:]) > 4
-    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
-    assert [line["step"] for line in lines if "heldout" in line] == [0, 2, 4]
-    assert all(line["heldout"].keys() == {"avg@2", "pass@2"} for line in lines[::2])
-    assert [p.name for p in (whole / "checkpoints").iterdir()] == ["step-000004"]
-    rows = RunFolder(whole).read_samples()
-    assert {row["step"] for row in rows} == {1, 2, 3, 4}
-    assert all(len({r["key"] for r in rows if r["step"] == step}) == 4 for step in range(1, 5))
-
-
-def test_held_out_problems_can_be_left_to_the_ends(tmp_path, metrics_of):
-    settings = SETTINGS["evaluation"] | {"every": 0}
-    folder = RunFolder(tmp_path / "run")
-    train(start_run(config_of(evaluation=settings), folder), Observer())
-    assert [line["step"] for line in metrics_of(folder.path) if "heldout" in line] == [0, 4]
-
-
 def test_checkpoints_are_written_when_due_and_old_ones_go(tmp_path, whole, state_of):
     folder = RunFolder(tmp_path / "run")
     config = config_of(checkpoint={"every": 1, "keep": 2})

@@ -41,16 +41,6 @@ def test_every_region_by_hand(ratio, advantage, expected, held):
     assert logprobs.grad.item() == pytest.approx(0.0 if held else -ratio * advantage)
 
 
-@pytest.mark.parametrize("advantage", [1.0, -1.0])
-def test_the_first_update_is_the_plain_policy_gradient(advantage):
-    """At ρ = 1 the derivative is −A: REINFORCE."""
-    logprobs = torch.full((3,), -0.7, requires_grad=True)
-    loss, clipped = policy_loss(logprobs, logprobs.detach(), torch.full((3,), advantage))
-    loss.sum().backward()
-    assert logprobs.grad.tolist() == [-advantage] * 3
-    assert not clipped.any()
-
-
 @pytest.mark.parametrize("log_ratio", [20.0, 89.0, 1e4, -20.0, -1e4])
 @pytest.mark.parametrize("advantage", [2.0, -2.0, 0.0])
 def test_ratios_beyond_float32_have_a_finite_loss_and_no_gradient_from_a_bound(

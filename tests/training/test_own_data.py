@@ -1,19 +1,18 @@
-"""Runs on a user's problems, grader and model."""
+"""Runs on a user's problems, columns, grader and model, and on episodes."""
 
 import json
-from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.cli import main
-from rollwise.config import make_config
+from rollwise.config import make_config, read_toml
+from rollwise.errors import ConfigError
 from rollwise.models.loading import load_model
+from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
-
-MATH = Path(__file__).parents[3] / "shared" / "data" / "math_train.parquet"
 
 
 def write_problems(path, count=40):
@@ -139,45 +138,92 @@ def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
     assert max(built_in.all_special_ids) < len(built_in) == 17
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not MATH.exists(), reason=f"needs {MATH}")
-def test_a_step_on_real_problems_of_mathematics(tmp_path, metrics_of):
-    """A random Qwen2 on 64 MATH problems, graded by Math-Verify: it earns nothing, and all runs."""
-    import pyarrow.parquet as pq
+@pytest.fixture
+def train_columns(tmp_path, capsys):
+    """Train for two steps on sums of two sources, with an embedding each; return the folder."""
+    problems = make_running_sums(24, seed=0, max_terms=4)
+    rows = [
+        {
+            "problem": problem.messages[0]["content"],
+            "answer": problem.answer,
+            "data_source": f"set {number % 2}",
+            "embedding": [number / 24, 1.0, number**2 / 576],
+        }
+        for number, problem in enumerate(problems)
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    table = pq.read_table(MATH)
-    rows = [r for r in table.slice(0, 200).to_pylist() if r["reward_model"]["ground_truth"]][:80]
-    assert len(rows) == 80
-    problems = tmp_path / "problems.parquet"
-    pq.write_table(table.from_pylist(rows), problems)
-    questions = [row["prompt"][-1]["content"] for row in rows]
-    save_tiny_qwen(tmp_path / "model", questions)
-    folder = tmp_path / "run"
-    settings = {
-        "model.path": tmp_path / "model",
-        "data.train": problems,
-        "steps": 1,
-        "prompts.batch_size": 64,
-        "schedule.rounds": 2,
-        "engine.max_new_tokens": 32,
-        "group.zero_variance": "keep",
-        "learner.entropy_coefficient": 1e-4,
-        "learner.learning_rate": 1e-3,
-        "evaluation.samples": 2,
-        "records.prompts_per_step": 64,
-    }
-    options = [part for k, v in settings.items() for part in (f"--{k}", str(v))]
-    assert main(["train", "--output", str(folder), *options]) == 0
-    before, step = metrics_of(folder)
-    assert step["prompts"] == step["trained_groups"] == 64
-    assert 64 * 8 <= step["draws"] <= 64 * 16
-    assert 0 <= step["reward"] <= 0.1
-    assert step["grader_failures"] <= 0.05 * step["draws"]
-    assert step["entropy"] == pytest.approx(6.9, abs=0.2)  # ln 1000
-    assert step["grad_norm"] > 0
-    assert step["skipped_updates"] == 0
-    assert before["heldout"]["avg@2"]["value"] <= 0.1
-    kept = RunFolder(folder).read_samples()
-    assert len(kept) == step["draws"]
-    assert {row["question"] for row in kept} <= set(questions)
-    assert RunFolder(folder).read_config()["grading"]["type"] == "math"
+    def run(name, *options, code=0):
+        words = ["--data.train", str(data), "--grading.type", "exact", "--steps", "2"]
+        words += ["--prompts.batch_size", "8", "--evaluation.problems", "2"]
+        words += ["--evaluation.every", "0"]
+        words += ["--engine.max_new_tokens", "8", "--learner.micro_batch_tokens", "4096"]
+        folder = tmp_path / name
+        assert main(["train", "--output", str(folder), *words, *options]) == code
+        return folder
+
+    return run
+
+
+def names_of(folder):
+    """The features that the newest checkpoint has learned weights of."""
+    state = list_checkpoints(RunFolder(folder).checkpoints)[-1] / "state.json"
+    return json.loads(state.read_text())["sampler"]["belief.features"].split(",")
+
+
+def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(train_columns):
+    assert names_of(train_columns("default")) == ["source", "prompt_tokens"]
+    named = ("--belief.features", '["embedding", "source"]')
+    first = train_columns("named", *named)
+    assert names_of(first) == ["embedding", "source"]
+    assert train_columns("named", *named, "--steps", "3") == first
+    assert len((first / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(train_columns, capsys):
+    folder = train_columns("refused", "--belief.features", '["embeding"]', code=2)
+    assert "names embeding; the data has source, subject" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert not folder.exists()
+
+
+TOOL = {"data__train": "tool-sums", "data__max_terms": "6", "engine__max_new_tokens": "24"}
+SINGLE = {
+    "exit__type": "fixed_count",
+    "exit__samples": "1",
+    "advantage__baseline": "belief",
+    "prompts__type": "worth",
+}
+
+
+@pytest.mark.parametrize("method", [{}, SINGLE], ids=["groups", "single"])
+def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(
+    train, tmp_path, metrics_of, method
+):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert train(whole, **TOOL, **method) == 0
+    assert train(stopped, **TOOL, **method, steps="2") == 0
+    assert train(stopped, "--resume", **TOOL, **method) == 0
+    steps, resumed = metrics_of(whole)[1:], metrics_of(stopped)[1:]
+    assert resumed[-1] == steps[-1]
+    assert "heldout" in resumed[1].keys() - steps[1].keys(), "it ended there at first"
+    assert {k: v for k, v in resumed[1].items() if k in steps[1]} == steps[1]
+    assert max(step["turns"] for step in steps) > 1
+    assert sum(step["ends"]["done"] for step in steps) > 0
+    rows = RunFolder(whole).read_samples()
+    asked = [row for row in rows if row["turns"] > 1]
+    for row in asked:
+        said = row["response"].split("\n")[::2]  # the calculator says every second line
+        assert len(said) == row["turns"]
+        assert row["tokens"] == sum(map(len, said)) + row["turns"], "a newline ends each turn"
+    assert asked
+
+
+def test_the_example_says_what_it_plays(root):
+    config = make_config(read_toml(root / "examples/episodes.toml"))
+    assert (config.episode.type, config.model.path) == ("calculator", "tool-sums")
+    assert config.grading.type == "exact" and config.episode.max_turns == 16
+    with pytest.raises(ConfigError, match="max_turns"):
+        make_config({"episode": {"max_turns": 0}})

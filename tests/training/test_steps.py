@@ -14,7 +14,7 @@ from rollwise.errors import PluginError, RunError
 from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
-from rollwise.sampling import GVM, Estimated
+from rollwise.sampling import GVM
 from rollwise.sampling.session import draw_seed
 from rollwise.step import draw_rollouts
 from rollwise.training.loop import draw, evaluate, learn, train
@@ -184,18 +184,6 @@ def sharing(tmp_path, **allocation):
     return make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
 
 
-def test_draws_are_shared_out_by_what_is_expected(tmp_path):
-    run = sharing(tmp_path, type="estimated", mean_draws=5, maximum=16)
-    solved = [len(TRAINED) // 2 > i for i in range(len(TRAINED))]
-    run.sampler.tell(TRAINED, correct=[8 * s for s in solved], drawn=[8] * len(TRAINED))
-    batch = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1)
-    expected = run.sampler.expected_pass_rates(list(batch.session.pools))
-    drawn = [len(pool) for pool in batch.session.pools.values()]
-    assert drawn == Estimated(mean_draws=5, maximum=16).counts(expected).tolist()
-    assert sum(drawn) == 30
-    assert len(set(drawn)) > 1
-
-
 def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
     run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
     metrics = train_step(run, 1)
@@ -267,15 +255,6 @@ def test_refilling_ends_and_says_so(tmp_path, caplog):
     missing = 6 - metrics["trained_groups"]
     if missing:
         assert f"step 1: {missing} groups are missing" in caplog.text
-
-
-def test_refilling_ends_where_no_prompt_is_left(tmp_path, caplog):
-    run = refilling(tmp_path, refills=1000)
-    run.engine.is_right = lambda draw: False
-    metrics = train_step(run, 1)
-    assert metrics["prompts"] == len(TRAINED)
-    assert metrics["trained_groups"] == 0
-    assert "step 1: 6 groups are missing" in caplog.text
 
 
 class FailingGrader(FakeGrader):

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from rollwise.beliefs.state import Indices, State, load_into, refuse_or_warn, state_of
 from rollwise.plugins import wrong_result
+from rollwise.sampling.checks import array_from
 
 EXPECTATION_WEIGHT = 4.0
-"""How many responses an expected pass rate counts as, if its own strength is not known.
+"""How many responses an expected pass rate counts as, if its own strength is not known: a visit.
 
-It stands for at least one visit, a group of about 4; older visits are of an older policy. So small
-a weight gives way to the responses of one round, and rules no pass rate out: with an expected 0,
-the next response is still correct with probability 1/6.
+So small a weight rules no pass rate out: with an expected 0, the next response is still correct
+with probability 1/6.
 """
 
 
@@ -23,10 +23,10 @@ the next response is still correct with probability 1/6.
 class Belief(ABC):
     """What is known of the pass rate of each prompt of a fixed set.
 
-    Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. A
-    belief is made apart from the prompt sampler that chooses by it (`belief=...`); that sampler
-    teaches it, and anything else may ask it. Prompts are named by their indices in the order of the
-    sampler's keys. The fields of a subclass that have a `help` are its settings.
+    Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. The
+    prompt sampler that chooses by a belief (`belief=...`) teaches it, and anything else may ask it.
+    Prompts are named by their indices in the order of the sampler's keys. The fields of a subclass
+    that have a `help` are its settings.
 
     Example:
         >>> class AllTime(Belief):
@@ -58,22 +58,22 @@ class Belief(ABC):
     def believe(
         self, indices: Indices | slice
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Return the expected pass rate of some prompts, and how much it rests on.
+        """Return the expected pass rates of some prompts, and how much they rest on.
 
         Args:
             indices: Which prompts, shape (P,), or a slice of all.
 
         Returns:
-            The mean, shape (P,), NaN where nothing is expected; and the strength, shape (P,): for
-            how many responses the mean counts, 0 where nothing is known of the prompt itself.
+            The mean, NaN where nothing is expected, and the strength, shape (P,) each: for how many
+            responses the mean counts, 0 where nothing is known of the prompt itself.
         """
 
     @abstractmethod
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        """Take in how many of the responses of some prompts were correct.
+        """Take in how many of the responses of some prompts, each once, were correct.
 
         Args:
-            indices: Which prompts, each once, shape (P,).
+            indices: Which prompts, shape (P,).
             correct: Correct responses of each, shape (P,).
             drawn: All responses of each, at least 1, shape (P,).
         """
@@ -85,8 +85,7 @@ class Belief(ABC):
     def priors(self, indices: Indices | slice) -> NDArray[np.float64]:
         """Return α and β of a Beta distribution of each pass rate, shape (P, 2).
 
-        By default the mean counts as `strength` responses on top of a flat prior, so that no pass
-        rate is ruled out (`priors_around`).
+        By default the mean counts as `strength` responses on top of a flat prior.
         """
         return priors_around(*_believed(self, indices))
 
@@ -102,8 +101,8 @@ class Belief(ABC):
     def hardness(self, target: float) -> tuple[NDArray[np.float64], float]:
         """Return how hard every prompt is, shape (total,), and how hard pass rate `target` is.
 
-        On any scale where harder is higher. By default 1 − mean; where nothing is expected, the
-        target is.
+        On any scale where harder is higher; by default 1 − mean, the target's where nothing is
+        expected.
         """
         mean = np.asarray(self.mean(slice(None)), dtype=float)
         return 1.0 - np.where(np.isnan(mean), target, mean), 1.0 - target
@@ -146,6 +145,27 @@ def _believed(
     return mean, strength
 
 
+def rates_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
+    """Ask a plug-in for so many pass rates, shape (P,); a `PluginError` names a wrong answer."""
+    wanted = f"an array of shape ({count},) of pass rates, each 0 to 1 or NaN"
+
+    def fits(rates_P: NDArray[Any]) -> bool:
+        return rates_P.shape == (count,) and not np.any((rates_P < 0) | (rates_P > 1))
+
+    return array_from(plugin, method, wanted, fits, *given)
+
+
+def priors_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
+    """Ask a plug-in for so many priors, shape (P, 2); a `PluginError` names a wrong answer."""
+    wanted = f"an array of shape ({count}, 2) of α and β, finite and above 0"
+
+    def fits(priors_P2: NDArray[Any]) -> bool:
+        positive = np.all((priors_P2 > 0) & (priors_P2 < np.inf))
+        return priors_P2.shape == (count, 2) and bool(positive)
+
+    return array_from(plugin, method, wanted, fits, *given)
+
+
 def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return α and β of the Beta distribution of a mean and a strength, shape (P, 2)."""
     parameters: NDArray[np.float64] = strength[:, None] * np.stack([mean, 1.0 - mean], axis=1)
@@ -157,9 +177,7 @@ def priors_around(
 ) -> NDArray[np.float64]:
     """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), shape (P, 2); 1 and 1 where p̂ is NaN.
 
-    Args:
-        mean: p̂ of each prompt, shape (P,).
-        strength: w, for how many responses p̂ counts: one for all, or shape (P,).
+    `strength` is w, for how many responses p̂ counts: one for all, or shape (P,).
     """
     weight = np.broadcast_to(np.asarray(strength, dtype=float), mean.shape)
     responses = beta_of(np.asarray(mean, dtype=float), weight)

@@ -13,10 +13,7 @@ from rollwise.sampling.checks import finite_above_zero, setting, share
 Floats = NDArray[np.floating]
 Counts = NDArray[np.int64]
 
-DECAY_HELP = (
-    "What a visit keeps of a prompt's earlier counts (λ), from which its pass rate is expected; "
-    "1 never forgets."
-)
+DECAY_HELP = "Keep this share of a prompt's earlier counts at each visit (λ); 1 never forgets."
 
 
 @dataclass(eq=False, kw_only=True)
@@ -25,18 +22,14 @@ class DecayedBeta(Belief):
 
     A visit with n responses, k of them correct, makes the counts N ← λN + n and N₊ ← λN₊ + k; the
     pass rate is then Beta(N₊ + α₀, N − N₊ + β₀). A prompt decays only when it is visited. Counts
-    from pools that stopped because of their contents lean towards ½, and so does the belief. It
-    takes 8 bytes a prompt.
-
-    Raises:
-        ValueError: A setting out of its range.
+    from pools that stopped because of their contents lean towards ½, and so does the belief.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_correct", "_incorrect")
 
     decay: float = setting(0.5, DECAY_HELP)
-    prior_correct: float = setting(1.0, "α₀ of the prior Beta(α₀, β₀).")
-    prior_incorrect: float = setting(1.0, "β₀ of the prior Beta(α₀, β₀).")
+    prior_correct: float = setting(1.0, "Begin from Beta(α₀, β₀) with this α₀.")
+    prior_incorrect: float = setting(1.0, "Begin from Beta(α₀, β₀) with this β₀.")
 
     def __post_init__(self) -> None:
         share("decay", self.decay)
@@ -69,8 +62,8 @@ class DecayedBeta(Belief):
 class LatestPassRate(Belief):
     """Expects what was seen last (Kimi k1.5, arXiv 2501.12599); nothing before the first visit.
 
-    4 bytes a prompt. The latest pass rate of few responses is noisy: with 4, a prompt of true pass
-    rate 0.7 seems solved every fourth time.
+    The latest pass rate of few responses is noisy: with 4, a prompt of true pass rate 0.7 seems
+    solved every fourth time.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_pass_rates",)
@@ -94,17 +87,14 @@ class LatestPassRate(Belief):
 class Constant(Belief):
     """Expects of every prompt the share of correct responses so far; older steps count less.
 
-    Use it as a yardstick for other beliefs: it knows the policy's level and nothing about single
-    prompts. It needs no memory per prompt. Before anything is seen it expects ½.
-
-    Raises:
-        ValueError: A setting out of its range.
+    A yardstick for other beliefs: it knows the policy's level and nothing about single prompts.
+    Before anything is seen it expects ½.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("total", "_correct", "_drawn")
 
-    decay: float = setting(0.8, "The factor on earlier counts at each step; 1 never forgets.")
-    strength: float = setting(2.0, "How many responses the share counts as, for one prompt.")
+    decay: float = setting(0.8, "Keep this share of earlier counts at each step; 1 never forgets.")
+    strength: float = setting(2.0, "Count the share as this many responses to one prompt.")
 
     def __post_init__(self) -> None:
         share("decay", self.decay)

@@ -13,35 +13,20 @@ from rollwise.beliefs.state import Indices, State, from_state, load_into, state_
 
 Floats = NDArray[np.float64]
 
-MOST_LABELS = 128
-"""Labels of a column that have a weight of their own."""
-
-MOST_DIMENSIONS = 1024
-"""The longest vectors that are taken."""
-
+# Labels of a column that have a weight of their own, and the longest vectors that are taken.
+MOST_LABELS, MOST_DIMENSIONS = 128, 1024
+# Directions of a vector that have weights: those of the largest variance, over a sample.
 DIRECTIONS, SAMPLED = 32, 4096
-"""Directions of a vector that have weights: those of the largest variance, over a sample."""
-
+# Columns that are labels, whatever is in them.
 LABELS = ("source", "subject", "level")
-"""Columns that are labels, whatever is in them."""
-
+# Columns that say how hard a prompt was elsewhere. Their weight starts at ½.
 IN_LOGITS = ("pass_rate", "history")
-"""Columns that say how hard a prompt was elsewhere. Their weight starts at ½."""
-
+# What a step keeps of the information that earlier steps gave of the weights.
 MEMORY = 0.95
-"""What a step keeps of the information that earlier steps gave of the weights."""
-
-LONGEST_STEP = 1.0
-"""Of a weight, in logits."""
-
-VARIANCES = 0.01, 4.0
-"""Bounds of τ²."""
-
-SCALE_INFORMATION, SCALE_MEMORY = 20.0, 0.98
-"""How much information a scale of 1 counts as, and what a step keeps of that of earlier steps."""
-
-SCALES = 0.05, 3.0
-"""Bounds of the scale."""
+# How far a step moves a weight at most, in logits; and the bounds of τ².
+LONGEST_STEP, VARIANCES = 1.0, (0.01, 4.0)
+# How much information a scale of 1 counts as, what a step keeps of that of earlier steps, bounds.
+SCALE_INFORMATION, SCALE_MEMORY, SCALES = 20.0, 0.98, (0.05, 3.0)
 
 _KEPT = tuple(f"feature_{n}" for n in ("weights", "information", "evidence", "variances", "scale"))
 
@@ -80,10 +65,9 @@ class Labels(Column):
 
 
 class Numbers(Column):
-    """One weight for a number; 0 where it is missing.
+    """One weight for a number, 0 where it is missing.
 
-    Numbers are brought to one scale: differences of logits, or else logits of their ranks, which
-    make a weight mean the same for a length, a score and a year.
+    Numbers are brought to one scale: logits of pass rates, or else logits of ranks.
     """
 
     prior_variance = 1.0
@@ -137,9 +121,6 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
     """Read a column by what is in it: labels, numbers, or vectors; None if all are equal.
 
     Texts, booleans and integers of few values are labels, and so are those of `LABELS`.
-
-    Raises:
-        ValueError: It is empty, or its vectors are of several lengths, too long or not finite.
     """
     given = [None if value == "" else value for value in values] if _plain(values) else values
     known = [value for value in given if value is not None]
@@ -178,14 +159,13 @@ class Features:
 
     A Bayesian logistic regression, w ~ N(μ, τ²) with a τ for each column. Each step is one Newton
     step: with slope g and Fisher information I of the log-likelihood by the logit, Λ ← Λ + Σ φφᵀ·I,
-    h ← h + Σ φ·(I·φ·w + g), w = (Λ + 1/τ²)⁻¹(h + μ/τ²). Then τ² becomes the mean of
-    (w − μ)² and its variance over the column (EM), so that useless columns vanish. Λ and h
-    are forgotten slowly (`MEMORY`), because the policy learns and columns may mislead. A step costs
-    O(d²·P + d³) for d weights.
+    h ← h + Σ φ·(I·φ·w + g), w = (Λ + 1/τ²)⁻¹(h + μ/τ²). Then τ² becomes the mean of (w − μ)² and
+    its variance over the column (EM), so that useless columns vanish. Λ and h are forgotten slowly,
+    because the policy learns and columns may mislead. A step costs O(d²·P + d³) for d weights.
 
-    **Scale.** Weights say too much while they rest on few visits, and too little once they are
-    shrunk. A factor c on w·φ takes a Newton step at each step for the slope of the surprises on
-    c·w·φ, before the weights learn from them: so first visits are calibrated.
+    Weights say too much while they rest on few visits, and too little once they are shrunk. So a
+    factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ, before the weights
+    learn from them.
 
     Args:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
@@ -231,13 +211,7 @@ class Features:
         return float(self.feature_scale[0]) * found
 
     def learn(self, indices: Indices, surprise: Floats, information: Floats) -> None:
-        """Move the weights and their scale.
-
-        Args:
-            indices: Which prompts, shape (P,).
-            surprise: g of each, shape (P,).
-            information: I of each, shape (P,).
-        """
+        """Move the weights and their scale by g and I of some prompts, shape (P,) each."""
         if not self._columns:
             return
         self._rescale(self.dot(indices), surprise, information)
@@ -271,11 +245,7 @@ class Features:
         return {"features": ",".join(self.names), **state_of(self, _KEPT)}
 
     def load(self, state: State) -> None:
-        """Resume from a state.
-
-        Raises:
-            ValueError: It is of other columns, or lacks something.
-        """
+        """Resume from a state; a `ValueError` if it is of other columns, or lacks something."""
         if (found := str(from_state(state, "features"))) != ",".join(self.names):
             raise ValueError(f"the state is of the features {found!r}, these are {self.names}")
         load_into(self, _KEPT, state)

@@ -16,20 +16,15 @@ from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting
 
 Floats = NDArray[np.float64]
 
-NEWTON_STEPS = 8
-"""From the prior mean to the mode. Steps are bounded, so that it is found from far away too."""
-
-LONGEST_STEP = 2.0
-"""Of a Newton step, in logits."""
-
+# From the prior mean to the mode: steps and the longest one, in logits, so that it is found from
+# far away too.
+NEWTON_STEPS, LONGEST_STEP = 8, 2.0
+# Of the quadrature for a posterior's mean and variance.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
-"""Of the quadrature for a posterior's mean and variance."""
-
+# How much information `initial_variance` counts as, and what a step keeps of that of surprises.
 SPREAD_INFORMATION, SPREAD_MEMORY = 50.0, 0.99
-"""How much information `initial_variance` counts as, and what a step keeps of that of surprises."""
-
+# Bounds of the standard deviation of the set's logits, in units of the initial one.
 SCALES = 0.2, 5.0
-"""Bounds of the standard deviation of the set's logits, in units of the initial one."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -63,7 +58,6 @@ class LogitKalman(Belief):
     framework applied to classification networks", equation 10) and the strength 1/(v·p(1 − p)) with
     p = σ(m), that of the Beta distribution whose Laplace approximation in logits is N(m, v).
 
-
     Args:
         total: The number of prompts.
         features: What is known of each prompt before it is drawn; by default nothing.
@@ -84,21 +78,17 @@ class LogitKalman(Belief):
     )
 
     features: Features | None = field(default=None, repr=False)
-    initial_pass_rate: float = setting(
-        0.5, "What is expected of a prompt before anything is known."
-    )
+    initial_pass_rate: float = setting(0.5, "Expect this pass rate before any is seen.")
     initial_variance: float = setting(
-        1.5, "Variance of the pass rates' logits over the set, before any is seen."
+        1.5, "Expect logits of this variance over the set, before any is seen."
     )
-    learn_variance: bool = setting(
-        True, "Whether this variance is learned; otherwise it stays the initial one."
-    )
-    noise: float = setting(0.01, "Variance that a logit gains at each step.")
+    learn_variance: bool = setting(True, "Learn this variance (false: keep the initial one).")
+    noise: float = setting(0.01, "Add this variance to each logit at each step.")
     drift_gain: float = setting(
-        0.3, "Share of the drift seen in a step that is believed; 0 for no drift."
+        0.3, "Believe this share of the drift seen in a step (0: no drift)."
     )
     trend_gain: float = setting(
-        0.02, "Share of a step's drift that is expected again at each later one; 0 for none."
+        0.02, "Expect this share of a step's drift again at each later step (0: none)."
     )
 
     def __post_init__(self) -> None:
@@ -172,7 +162,7 @@ class LogitKalman(Belief):
             self.features.learn(indices, surprise / width, slope / width**2)
 
     def _move_level(self, surprise: float, slope: float) -> None:
-        """One smoothed Newton step towards the level that explains the surprises, and a trend."""
+        """Take a smoothed Newton step towards the level that explains the surprises."""
         gain = max(self.drift_gain, 1.0 / self._steps) if self.drift_gain else 0.0
         step = gain * surprise / slope if slope else 0.0
         self._drift = float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
@@ -181,7 +171,7 @@ class LogitKalman(Belief):
             self._trend += self.trend_gain * self._drift
 
     def _scale_by(self, surprise: Floats, slope: Floats, offset: Floats) -> None:
-        """One Newton step of the scale's logarithm; `offset` is what it stretches, shape (P,)."""
+        """Take a Newton step of the scale's logarithm; `offset` is what it stretches."""
         seen = SPREAD_MEMORY * self._information + (1.0 - SPREAD_MEMORY) * SPREAD_INFORMATION
         self._information = seen + float((slope * offset**2).sum())
         step = float((surprise * offset).sum()) / self._information
@@ -208,12 +198,9 @@ def offsets_after(
 ) -> Floats:
     """Return how many logits each prompt lay above the others in an earlier run, shape (total,).
 
-    NaN where it was not drawn. A `LogitKalman` takes in the recorded visits, step by step, so that
-    what the policy learned in the meantime is not mistaken for an easy prompt.
-
-    Args:
-        total: The number of prompts.
-        steps: Of each recorded step the prompts, their correct responses, and all.
+    NaN where it was not drawn. A `LogitKalman` takes in the prompts of each recorded step, their
+    correct responses, and all, so that what the policy learned in the meantime is not mistaken for
+    an easy prompt.
     """
     belief, seen = LogitKalman(total), np.zeros(total, dtype=bool)
     for indices, correct, drawn in steps:

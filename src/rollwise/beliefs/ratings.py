@@ -30,17 +30,17 @@ class RatingSettings:
 
     form: Form = setting(
         "paper",
-        "`paper`: as published; `released_code`: with half its first step; "
-        "`calibrated`: in logits.",
+        "Rate as published (`paper`), with half its first step (`released_code`), or in logits "
+        "(`calibrated`).",
     )
-    step: float = setting(4.0, "Calibrated form: first step of a difficulty, in logits.")
+    step: float = setting(4.0, "Move a difficulty by this at first, in logits (calibrated).")
     competence_step: float = setting(
-        2.0, "Calibrated form: first step of the competence, in logits."
+        2.0, "Move the competence by this at first, in logits (calibrated)."
     )
     step_floor: float | None = setting(
         None,
-        "What the step 1/t never falls below; 0 never forgets. By default 0 in the "
-        "published forms and 0.1 in the calibrated one.",
+        "Keep the step 1/t at this or above (0: never forget). By default 0 in the published "
+        "forms and 0.1 in the calibrated one.",
     )
 
     def ratings(self, total: int) -> "Ratings":
@@ -77,9 +77,8 @@ class Ratings(RatingSettings, Belief):
         finite_above_zero("competence_step", self.competence_step)
         share("step_floor", self.step_floor or 0.0)
         self._calibrated = self.form == "calibrated"
-        self._floor = (
-            (0.1 if self._calibrated else 0.0) if self.step_floor is None else self.step_floor
-        )
+        floor = 0.1 if self._calibrated else 0.0
+        self._floor = floor if self.step_floor is None else self.step_floor
         # Filled, not reserved by np.zeros: else the first visits wait for the memory to be given.
         self._difficulty = np.full(self.total, 0.0)
         self._visits = np.full(self.total, 0, dtype=np.uint32)
@@ -94,9 +93,9 @@ class Ratings(RatingSettings, Belief):
     def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         """Return the pass rates that the difficulties imply.
 
-        In the published forms that is the pass rate at which the update would leave D unchanged,
-        s = σ(C − D) − D, so it is accurate only once D has converged. Before its first visit a
-        prompt has the pass rate of the model's level, with strength 0.
+        In the published forms that is where the update would leave D unchanged, s = σ(C − D) − D,
+        accurate once D has converged. An unvisited prompt has that of the model's level, with
+        strength 0.
         """
         difficulty = self._difficulty[indices]
         mean = logistic(self._competence - difficulty)
@@ -105,7 +104,6 @@ class Ratings(RatingSettings, Belief):
         return mean, np.where(self._visits[indices] > 0, EXPECTATION_WEIGHT, 0.0)
 
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        """Move the difficulties of some prompts, and the competence."""
         self._tells += 1
         self._visits[indices] += np.uint32(1)
         difficulty, visits = self._difficulty[indices], self._visits[indices].astype(float)
@@ -122,7 +120,6 @@ class Ratings(RatingSettings, Belief):
             self._competence -= float(change.sum()) / self.total
 
     def difficulties(self, indices: Indices | slice) -> Floats:
-        """Return D of some prompts, shape (P,); a copy."""
         difficulties: Floats = self._difficulty[indices].copy()
         return difficulties
 
@@ -135,10 +132,7 @@ class Ratings(RatingSettings, Belief):
         return self._difficulty, self._competence - offset
 
     def metrics(self) -> dict[str, float]:
-        """Return the competence, quantiles of the difficulty, and the share of prompts seen.
-
-        Of many prompts the quantiles are those of an even sample of them.
-        """
+        """Return the competence, quantiles of the difficulty (of a sample), and the share seen."""
         sample = self._difficulty[:: -(-self.total // _SAMPLED)]
         low, middle, high = np.quantile(sample, (0.1, 0.5, 0.9)).tolist()
         return {
@@ -150,11 +144,6 @@ class Ratings(RatingSettings, Belief):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state of the same form and number of prompts.
-
-        Raises:
-            ValueError: It lacks something, or does not fit.
-        """
         form = str(from_state(state, "form"))
         if form != self.form:
             raise ValueError(f"the state is of the form {form!r}, these are of {self.form!r}")

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rollwise.plugins import wrong_result
+from rollwise.plugins import calling, wrong_result
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ def from_state(state: State, name: str) -> Any:
 def array_from_state(
     state: State, name: str, shape: tuple[int, ...], dtype: DTypeLike
 ) -> NDArray[Any]:
-    """Copy an array out of a state; a `ValueError` says if it is of another number of prompts."""
+    """Copy an array out of a state; a `ValueError` if it is of another number of prompts."""
     values = np.array(from_state(state, name), dtype=dtype)
     if values.shape != shape:
         raise ValueError(
@@ -39,15 +40,28 @@ def array_from_state(
 
 
 def saveable(owner: Any) -> State:
-    """Ask a sampler or a belief for its state, and refuse what is no dictionary."""
-    state: Any = owner.state_dict()
-    if not isinstance(state, dict):
+    """Ask a sampler or a belief for its state; a `PluginError` names one that cannot be saved."""
+    with calling(owner, "state_dict"):
+        state: Any = owner.state_dict()
+    kinds = (np.ndarray, np.generic, int, float, str)
+    if not isinstance(state, dict) or not all(isinstance(v, kinds) for v in state.values()):
         raise wrong_result(owner, "state_dict", "a dict of arrays, numbers and texts", state)
     return state
 
 
+def metrics_of(owner: Any) -> dict[str, float]:
+    """Ask a sampler or a belief for its metrics; a `PluginError` names one without figures."""
+    with calling(owner, "metrics"):
+        found: Any = owner.metrics()
+    if not isinstance(found, dict) or not all(isinstance(v, Real) for v in found.values()):
+        raise wrong_result(owner, "metrics", "a dict of numbers by their names", found)
+    return found
+
+
 def state_of(owner: Any, names: Iterable[str]) -> State:
     """Return attributes, by their names without a leading underscore; arrays as copies."""
+    if unknown := [name for name in names if not hasattr(owner, name)]:
+        raise wrong_result(owner, "kept", "names of attributes", unknown[0])
     values = {name.removeprefix("_"): getattr(owner, name) for name in names}
     return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in values.items()}
 

@@ -1,7 +1,6 @@
 """`rollwise doctor FILE`: a grader and an environment of the user's are called once."""
 
 import asyncio
-import math
 from collections.abc import Callable, Iterator
 from inspect import isawaitable
 from typing import Any
@@ -10,11 +9,10 @@ from rollwise.commands.check import Check
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, one_line
-from rollwise.grading.function import LoadFunction
-from rollwise.grading.settings import FunctionSettings, PluginGrader
-from rollwise.plugins import calling, is_plugin, plugin_folders
+from rollwise.grading.settings import FunctionSettings
+from rollwise.plugins import calling, is_plugin
 from rollwise.signals import raised_after
-from rollwise.tasks import Problem, make_built_in, read_source
+from rollwise.tasks import Problem, make_built_in, read_first
 from rollwise.tasks.tables import is_path
 
 SECONDS = 60.0
@@ -23,16 +21,13 @@ SECONDS = 60.0
 
 def try_plugins(config: TrainConfig) -> Iterator[Check]:
     """Call the user's grader and environment with the first problem, unless the hub has it."""
-    grader = config.grading.make()
-    own_grader = isinstance(grader, PluginGrader | FunctionSettings)
+    grader, data = config.grading.make(), config.data
+    own_grader = isinstance(grader, FunctionSettings)
     own_environment = is_plugin(config.episode.type)
-    data = config.data
     built_in = data.train in BUILT_IN_NAMES
     if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
         return
-    read = make_built_in(data, 1, 0) if built_in else read_source(data.train, data, "").problems
-    if not read:
-        return
+    read = make_built_in(data, 1, 0) if built_in else read_first(data.train, data).problems
     problem, seconds = read[0], config.grading.timeout
     if own_grader:
         yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))
@@ -50,16 +45,10 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
         return Check(part, name, "broken", why, "see docs/plugins.md")
 
 
-def _grade(grader: PluginGrader | FunctionSettings, folder: str | None, problem: Problem) -> str:
+def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
     """Grade the reference answer as a response."""
-    if isinstance(grader, PluginGrader):
-        load = LoadFunction(grader.name, plugin_folders(folder), False, {**grader.settings})
-    else:
-        load = LoadFunction(grader.function, plugin_folders(folder), grader.chat, {})
-    reward: Any = load()(problem.answer, problem.answer)
-    if not math.isfinite(reward):
-        raise ValueError(f"{load.name} must return a finite number, got {reward}")
-    return f"{load.name}: reward {float(reward):g}"
+    reward = grader.loader(folder)()(problem.answer, problem.answer)
+    return f"{grader.function}: reward {float(reward):g}"
 
 
 def _play(environment: Any, problem: Problem) -> str:

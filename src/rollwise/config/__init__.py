@@ -16,7 +16,7 @@ from rollwise.config.reading import (
     sections_of,
     setting_names,
 )
-from rollwise.config.sections import Chosen, Section
+from rollwise.config.sections import Section, Variant
 from rollwise.config.train import TrainConfig
 from rollwise.engines.settings import ServerSettings, VLLMSettings
 
@@ -26,7 +26,6 @@ __all__ = [
     "CHOICES",
     "ENVIRONMENT",
     "MICRO_BATCH_TOKENS",
-    "Chosen",
     "CommandConfig",
     "CompareConfig",
     "EvaluateConfig",
@@ -41,6 +40,7 @@ __all__ = [
     "ServerSettings",
     "TrainConfig",
     "VLLMSettings",
+    "Variant",
     "make_config",
     "make_settings",
     "plugins_in",

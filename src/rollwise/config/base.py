@@ -1,4 +1,4 @@
-"""What the settings of every command have in common."""
+"""What the settings of every command have in common, and how layers of them are merged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,16 +46,19 @@ def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> A
     return values.get(key, default) if isinstance(values, Mapping) else default
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `above` over `below`, section by section.
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay settings over each other, section by section; later layers win.
 
-    Where `above` names another kind of a section, the settings that only the kind below has go.
+    Where a layer names another kind of a section, the settings that only the kind below has go.
     """
-    merged = {**below, **above}
-    for name in below.keys() & above.keys():
-        lower, upper = below[name], above[name]
-        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
-            merged[name] = {**_kept(name, lower, upper), **upper}
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, upper in layer.items():
+            lower = merged.get(name)
+            if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+                merged[name] = {**_kept(name, lower, upper), **upper}
+            else:
+                merged[name] = upper
     return merged
 
 
@@ -65,7 +68,7 @@ def _kept(name: str, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Mapp
         return lower
     if upper[choice.tag] == lower.get(choice.tag, choice.default):
         return lower
-    kept = choice.kept_for(upper[choice.tag])
+    kept = choice.kept_for(str(upper[choice.tag]))
     return {key: value for key, value in lower.items() if key in kept}
 
 

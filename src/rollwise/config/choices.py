@@ -7,14 +7,13 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
 from rollwise.beliefs import BELIEFS, Belief, Features
-from rollwise.config.group import from_recipe
-from rollwise.config.sections import AT_A_TIME, Choice, Chosen, Typed
+from rollwise.config.sections import AT_A_TIME, Registry, Variant, VariantByType
+from rollwise.config.step import from_recipe
 from rollwise.engines import ENGINES
 from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
@@ -40,13 +39,29 @@ BACKENDS = {
 files are light: a backend's libraries are imported when it is opened."""
 
 
+class BackendSection(VariantByType):
+    """A backend: where the model is kept and updated."""
+
+    verbs = ("open",)
+    parent = "rollwise.training.settings:BackendSettings"
+
+
 @dataclass(frozen=True)
 class NoAllocation:
     """Counts are not fixed in advance: the exit rule decides."""
 
 
-class ExitSection(Typed):
+class AllocationSection(VariantByType):
+    """An allocation: how many responses each prompt gets, fixed in advance."""
+
+    verbs = ("counts",)
+
+
+class ExitSection(VariantByType):
     """An exit rule: when a prompt has been sampled enough."""
+
+    verbs = ("satisfied", "satisfied_by")
+    parent = "rollwise:ExitRule"
 
     give_up_below: float = Field(0.0, ge=0, le=1)
     """Give a prompt up once the probability that its rule is met within its budget is below this;
@@ -58,8 +73,11 @@ class ExitSection(Typed):
         return GiveUp(rule, self.give_up_below) if self.give_up_below else rule
 
 
-class ScheduleSection(Typed):
+class ScheduleSection(VariantByType):
     """A schedule: when responses are drawn."""
+
+    verbs = ("dispatcher",)
+    parent = "rollwise:Schedule"
 
     total_draws: int | None = from_recipe("schedule.total_draws")
 
@@ -69,8 +87,12 @@ class OwnBelief:
     """The belief that the prompt sampler brings."""
 
 
-class BeliefSection(Typed):
+class BeliefSection(VariantByType):
     """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
+
+    verbs = ("believe",)
+    parent = "rollwise.beliefs:Belief"
+    given = ("total", "features")
 
     features: list[str] | None = None
     """Tell pass rates before the first visit by these columns of the data; by default those of
@@ -81,10 +103,7 @@ class BeliefSection(Typed):
     same data."""
 
     def make(  # type: ignore[override]
-        self,
-        total: int,
-        columns: Mapping[str, Sequence[Any]] = MappingProxyType({}),
-        own: Any = None,
+        self, total: int, columns: Mapping[str, Sequence[Any]], own: Any = None
     ) -> Belief | None:
         """Build the belief about so many prompts; None stands for the sampler's own.
 
@@ -97,21 +116,27 @@ class BeliefSection(Typed):
             ValueError: This belief takes no features, or a column is unknown, empty or malformed.
         """
         kind = own if self.kind is OwnBelief else self.kind
-        self._check_takes(kind)
-        chosen = self._chosen(columns) if _takes_features(kind) else {}
+        chosen = self._chosen(columns) if self._takes_features(kind) else {}
         if kind is None or (self.kind is OwnBelief and not chosen):
             return None
         given = {"features": Features(chosen)} if chosen else {}
         belief: Belief = kind(total, **given, **self.own())
         return belief
 
-    def _check_takes(self, kind: Any) -> None:
-        if (self.features or self.history) and not _takes_features(kind):
+    def _takes_features(self, kind: Any) -> bool:
+        """Say whether a class of beliefs takes features; refuse any that are given if it does not.
+
+        None stands for a prompt sampler that has no belief.
+        """
+        if kind is not None and "features" in inspect.signature(kind).parameters:
+            return True
+        if self.features or self.history:
             name = getattr(kind, "__name__", "that of the prompt sampler")
             raise ValueError(
                 "`features` and `history` need a belief that takes them, such as `belief.type` = "
                 f"`logit_kalman`; it is {name}"
             )
+        return False
 
     def _chosen(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """Return the columns that are used as features."""
@@ -127,16 +152,16 @@ class BeliefSection(Typed):
 
     def _try(self) -> None:
         if self.kind is not OwnBelief:
-            self._check_takes(self.kind)
+            self._takes_features(self.kind)
             self.kind(1, **self.own())
 
 
-def _takes_features(kind: Any) -> bool:
-    return kind is not None and "features" in inspect.signature(kind).parameters
-
-
-class PromptSection(Typed):
+class PromptSection(VariantByType):
     """A prompt sampler: which prompts come next."""
+
+    verbs = ("ask",)
+    parent = "rollwise:PromptSampler"
+    given = ("keys", "batch_size", "seed", "levels", "belief")
 
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
     """Choose this many prompts a step."""
@@ -163,9 +188,8 @@ class PromptSection(Typed):
         """Build the sampler of these prompts, with their labelled levels and what it chooses by."""
         offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
         offered["belief"] = belief
-        taken = inspect.signature(self.kind).parameters
-        wanted = {name: value for name, value in offered.items() if name in taken}
-        sampler: PromptSampler = self.kind(**wanted, **self.own())
+        taken = inspect.signature(self.kind).parameters.keys() & offered
+        sampler: PromptSampler = self.kind(**{n: offered[n] for n in taken}, **self.own())
         if self.retire_at is None and self.visits is None:
             return sampler
         return Retiring(sampler, self.retire_at, self.retire_after, keys, self.visits)
@@ -174,15 +198,22 @@ class PromptSection(Typed):
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
 
 
-class AdvantageSection(Chosen):
+class AdvantageSection(Variant):
     """An objective: how much better than expected a response did."""
 
-    tag: ClassVar[str] = "objective"
+    tag = "objective"
+    verbs = ("advantages",)
+    parent = "rollwise:Objective"
+    carries = True
+
     objective: str
 
 
-class EngineSection(Typed):
+class EngineSection(VariantByType):
     """How responses are drawn."""
+
+    verbs = ("open",)
+    parent = "rollwise.engines:EngineSettings"
 
     max_new_tokens: int = Field(1024, ge=1, le=2**24)
     """Cut responses at this many tokens."""
@@ -192,8 +223,11 @@ class EngineSection(Typed):
     """Draw this many responses at a time."""
 
 
-class EpisodeSection(Typed):
+class EpisodeSection(VariantByType):
     """An environment of several turns, and where an episode is cut."""
+
+    verbs = ("begin",)
+    parent = "rollwise.environments:EpisodeEnvironment"
 
     max_turns: int = Field(16, ge=1)
     """Give the model at most this many turns in a draw."""
@@ -215,8 +249,10 @@ class EpisodeSection(Typed):
         return 0 if self.kind is SingleTurn else self.max_tokens
 
 
-class GradingSection(Typed):
+class GradingSection(VariantByType):
     """From a response to its reward."""
+
+    verbs = ("grade", "open")
 
     timeout: float = Field(2.0, gt=0)
     """Give up grading a response after this many seconds; it gets no reward (not `exact`)."""
@@ -230,87 +266,26 @@ class GradingSection(Typed):
         """Return the settings that open the grader."""
         made = super().make()
         # A user's grader is made again in each worker process.
-        return made if hasattr(made, "open") else PluginGrader(self.type, self.own())
+        return made if hasattr(made, "open") else PluginGrader(self.type, settings=self.own())
 
+
+_BACKENDS = {name: load_plugin(place, ()) for name, place in BACKENDS.items()}
+_BELIEFS = {"own": OwnBelief, **BELIEFS}
+_ALLOCATIONS = {"none": NoAllocation, **ALLOCATIONS}
 
 CHOICES = {
-    choice.name: choice
-    for choice in (
-        Choice(
-            "backend",
-            {name: load_plugin(place, ()) for name, place in BACKENDS.items()},
-            "local",
-            verbs=("open",),
-            parent="rollwise.training.settings:BackendSettings",
-        ),
-        Choice(
-            "prompts",
-            PROMPT_SAMPLERS,
-            "uniform",
-            PromptSection,
-            verbs=("ask",),
-            parent="rollwise:PromptSampler",
-            given=("keys", "batch_size", "seed", "levels", "belief"),
-        ),
-        Choice(
-            "belief",
-            {"own": OwnBelief} | BELIEFS,
-            "own",
-            BeliefSection,
-            verbs=("believe",),
-            parent="rollwise.beliefs:Belief",
-            given=("total", "features"),
-        ),
-        Choice(
-            "exit",
-            EXIT_RULES,
-            "balanced",
-            ExitSection,
-            verbs=("satisfied", "satisfied_by"),
-            parent="rollwise:ExitRule",
-        ),
-        Choice(
-            "schedule",
-            SCHEDULES,
-            "rounds",
-            ScheduleSection,
-            verbs=("dispatcher",),
-            parent="rollwise:Schedule",
-        ),
-        Choice("allocation", {"none": NoAllocation} | ALLOCATIONS, "none", verbs=("counts",)),
-        Choice(
-            "advantage",
-            OBJECTIVES,
-            "reference",
-            AdvantageSection,
-            verbs=("advantages",),
-            parent="rollwise:Objective",
-            carries=True,
-        ),
-        Choice(
-            "engine",
-            ENGINES,
-            "transformers",
-            EngineSection,
-            verbs=("open",),
-            parent="rollwise.engines:EngineSettings",
-        ),
-        Choice(
-            "episode",
-            ENVIRONMENTS,
-            "none",
-            EpisodeSection,
-            verbs=("begin",),
-            parent="rollwise.environments:EpisodeEnvironment",
-        ),
-        Choice(
-            "grading",
-            GRADERS,
-            "math",
-            GradingSection,
-            verbs=("grade", "open"),
-            of_function=function_settings,
-        ),
+    registry.name: registry
+    for registry in (
+        Registry("backend", _BACKENDS, "local", BackendSection),
+        Registry("prompts", PROMPT_SAMPLERS, "uniform", PromptSection),
+        Registry("belief", _BELIEFS, "own", BeliefSection),
+        Registry("exit", EXIT_RULES, "balanced", ExitSection),
+        Registry("schedule", SCHEDULES, "rounds", ScheduleSection),
+        Registry("allocation", _ALLOCATIONS, "none", AllocationSection),
+        Registry("advantage", OBJECTIVES, "reference", AdvantageSection),
+        Registry("engine", ENGINES, "transformers", EngineSection),
+        Registry("episode", ENVIRONMENTS, "none", EpisodeSection),
+        Registry("grading", GRADERS, "math", GradingSection, function_settings),
     )
 }
 """Section -> what it chooses from. Each section only looks up its own registry."""

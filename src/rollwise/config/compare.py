@@ -1,18 +1,15 @@
 """All settings of `rollwise compare`."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from itertools import product
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rollwise.config.base import CommandConfig, merge, nested
-from rollwise.config.reading import make_config
+from rollwise.config.base import nested
+from rollwise.config.methods import MethodsConfig
 from rollwise.config.sections import Section
 from rollwise.errors import ConfigError
-
-Settings = Mapping[str, Any]
 
 
 class ChoosingSettings(Section):
@@ -39,11 +36,9 @@ class ReplaySettings(Section):
     (`replace`)."""
 
 
-class CompareConfig(CommandConfig):
+class CompareConfig(MethodsConfig):
     """All settings of `rollwise compare`."""
 
-    base: dict[str, Any] = Field(default_factory=dict)
-    """Give all methods these settings of `rollwise train`."""
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Give each method, by its name, these settings over those of `base`. A method may also have
     `seeds` and `choose` of its own."""
@@ -90,6 +85,18 @@ class CompareConfig(CommandConfig):
             if self.rewards is not None:
                 raise ValueError("give either `rewards` to replay or `folders` of runs that exist")
             return self
+        self._check_length()
+        self._check_names("only", self.only, list(self.methods))
+        self._check_names("baseline", [self.baseline] if self.baseline else [], self.compared)
+        most = max(self.seeds_of(method) for method in self.compared)
+        if self.choosing.first_seed < most:
+            raise ValueError(
+                f"`choosing.first_seed` must be at least `seeds`, {most}, so that no seed "
+                f"is used for both; it is {self.choosing.first_seed}"
+            )
+        return self
+
+    def _check_length(self) -> None:
         given = [name for name in ("steps", "tokens", "seconds") if getattr(self, name) is not None]
         found = " and ".join(f"`{name}`" for name in given) or "none"
         if self.rewards is not None and set(given) - {"steps"}:
@@ -98,20 +105,11 @@ class CompareConfig(CommandConfig):
             )
         if self.rewards is None and len(given) != 1:
             raise ValueError(f"give one of `steps`, `tokens` and `seconds`; given is {found}")
-        for key, names, among in (
-            ("only", self.only, self.methods),
-            ("baseline", [self.baseline] if self.baseline else [], self.compared),
-        ):
-            for name in set(names) - set(among):
-                known = ", ".join(f"`{method}`" for method in among)
-                raise ValueError(f"`{key}` must be of the methods {known}; it is {name!r}")
-        most = max(self.seeds_of(method) for method in self.compared)
-        if self.choosing.first_seed < most:
-            raise ValueError(
-                f"`choosing.first_seed` must be at least `seeds`, {most}, so that no seed "
-                f"is used for both; it is {self.choosing.first_seed}"
-            )
-        return self
+
+    def _check_names(self, key: str, names: list[str], among: list[str]) -> None:
+        for name in set(names) - set(among):
+            known = ", ".join(f"`{method}`" for method in among)
+            raise ValueError(f"`{key}` must be of the methods {known}; it is {name!r}")
 
     @property
     def compared(self) -> list[str]:
@@ -122,7 +120,7 @@ class CompareConfig(CommandConfig):
         """Return how many runs a method has.
 
         Raises:
-            ValueError: Its own number of seeds is none.
+            ValueError: Its own number of seeds is not at least 1.
         """
         seeds = self.methods[method].get("seeds", self.seeds)
         if type(seeds) is not int or seeds < 1:
@@ -143,7 +141,7 @@ class CompareConfig(CommandConfig):
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
     def run_settings(
-        self, method: str, seed: int, chosen: Settings, choosing: bool = False
+        self, method: str, seed: int, chosen: Mapping[str, Any], choosing: bool = False
     ) -> dict[str, Any]:
         """Lay out what is given of the settings of one run.
 
@@ -156,13 +154,9 @@ class CompareConfig(CommandConfig):
         Returns:
             The settings, without defaults.
         """
-        own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
-        layers: list[Settings] = [self.base, own, *map(nested, chosen.items())]
         share = self.choosing.share if choosing else 1.0
-        limits = {"seed": seed, **self._length(share, 1 if choosing else self.evaluations)}
-        if self.plugin_folder is not None:
-            limits["plugin_folder"] = self.plugin_folder
-        return reduce(merge, (*layers, limits), {})
+        length = self._length(share, 1 if choosing else self.evaluations)
+        return self._given(method, *map(nested, chosen.items()), {"seed": seed, **length})
 
     def check_methods(self) -> None:
         """Check the settings of every method, with each of its candidates.
@@ -172,10 +166,7 @@ class CompareConfig(CommandConfig):
         """
         for method in self.compared:
             for chosen in self.candidates(method):
-                try:
-                    make_config(self.run_settings(method, 0, chosen))
-                except ConfigError as error:
-                    raise ConfigError(f"method `{method}`: {error}") from None
+                self._checked(method, self.run_settings(method, 0, chosen))
 
     def _length(self, share: float, evaluations: int) -> dict[str, Any]:
         """Say when a run ends, and when it is evaluated."""
@@ -184,8 +175,6 @@ class CompareConfig(CommandConfig):
             return {"steps": steps, "evaluation": {"every": max(1, steps // evaluations)}}
         if self.tokens is not None:
             tokens = max(1, round(share * self.tokens))
-            return {
-                "tokens": tokens,
-                "evaluation": {"every": 0, "every_tokens": max(1, tokens // evaluations)},
-            }
+            evaluated = {"every": 0, "every_tokens": max(1, tokens // evaluations)}
+            return {"tokens": tokens, "evaluation": evaluated}
         return {} if self.seconds is None else {"seconds": share * self.seconds}

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from rollwise.config.group import from_recipe
 from rollwise.config.sections import AT_A_TIME, Section
+from rollwise.config.step import from_recipe
 from rollwise.sampling.schedules import MOST_SAMPLES
 from rollwise.step.recipe import Average
 

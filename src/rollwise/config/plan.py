@@ -1,15 +1,12 @@
 """All settings of `rollwise plan`."""
 
-from functools import reduce
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from rollwise.config.base import CommandConfig, merge
-from rollwise.config.reading import make_config
+from rollwise.config.methods import MethodsConfig
 from rollwise.config.sections import AT_A_TIME, Section
 from rollwise.config.train import TrainConfig
-from rollwise.errors import ConfigError
 
 SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6
 """Seconds of a token, or before the first one, beyond these are a slip; the clock of a simulation
@@ -68,13 +65,9 @@ class PriceSettings(Section):
         return self
 
 
-class PlanConfig(CommandConfig):
+class PlanConfig(MethodsConfig):
     """All settings of `rollwise plan`."""
 
-    base: dict[str, Any] = Field(default_factory=dict)
-    """Give all methods these settings of `rollwise train`."""
-    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Give each method, by its name, these settings over those of `base`."""
     rewards: str | None = None
     """Take pass rates from these recorded rewards: the folder of `rollwise prepare`, or a file with
     the rewards of each prompt's responses, as `rollwise compare` takes it. Their lengths, if they
@@ -118,11 +111,4 @@ class PlanConfig(CommandConfig):
         Raises:
             ConfigError: They are not settings of a run; the message names the method.
         """
-        limits: dict[str, Any] = {"seed": self.seed}
-        if self.plugin_folder is not None:
-            limits["plugin_folder"] = self.plugin_folder
-        settings: dict[str, Any] = reduce(merge, (self.base, self.methods[name], limits), {})
-        try:
-            return make_config(settings)
-        except ConfigError as error:
-            raise ConfigError(f"method `{name}`: {error}") from None
+        return self._checked(name, self._given(name, {"seed": self.seed}))

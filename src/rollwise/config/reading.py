@@ -2,15 +2,17 @@
 
 import difflib
 import functools
+import json
+import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError, create_model
 
-from rollwise.config.base import CommandConfig, merge, setting
+from rollwise.config.base import CommandConfig, merge, nested, setting
 from rollwise.config.choices import CHOICES
 from rollwise.config.sections import NO_SOURCE, Section, chosen
 from rollwise.config.train import TrainConfig
@@ -18,6 +20,9 @@ from rollwise.errors import ConfigError
 from rollwise.plugins import is_plugin
 
 Config = TypeVar("Config", bound=CommandConfig)
+
+Given = list[tuple[str, str]]
+"""Settings and their texts, in the order of the command line."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -27,31 +32,123 @@ def read_toml(path: Path) -> dict[str, Any]:
         ConfigError: There is no such file, or it is not TOML.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from None
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: of a name that no file can have
+        said = getattr(error, "strerror", error)
+        raise ConfigError(f"cannot read the settings in {path}: {said}") from None
+    try:
+        given = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
-    if any(
-        plugins_in(table) or is_plugin(setting(table, "grading", "function", ""))
-        for table in _settings_of_runs(given)
-    ):
+    methods = given.get("methods")
+    runs = [given, given.get("base"), *(methods.values() if isinstance(methods, Mapping) else ())]
+    if any(isinstance(run, Mapping) and _names_own_code(run) for run in runs):
         given.setdefault("plugin_folder", str(path.parent.absolute()))
     return given
 
 
-def _settings_of_runs(given: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Yield each table with settings of a run: the whole, or those of a comparison's methods."""
-    yield given
-    methods = given.get("methods")
-    tables = [given.get("base"), *(methods.values() if isinstance(methods, Mapping) else ())]
-    yield from (table for table in tables if isinstance(table, Mapping))
+def _names_own_code(given: Mapping[str, Any]) -> bool:
+    return bool(plugins_in(given)) or is_plugin(setting(given, "grading", "function", ""))
 
 
 def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
     """List the sections for which settings name a plug-in: section -> `module:Class`."""
     named = {name: choice.plugin(given) for name, choice in CHOICES.items()}
     return {name: plugin for name, plugin in named.items() if plugin}
+
+
+def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], Given]:
+    """Take the settings out of the words of a command line: `--a.b VALUE`, `--a.b=VALUE`.
+
+    Args:
+        words: Those after the command's name.
+        options: The command's other options, and whether each takes a value.
+
+    Returns:
+        The other words, and the settings.
+
+    Raises:
+        ConfigError: A setting has no value.
+    """
+    others: list[str] = []
+    given: Given = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in options or not option.startswith("--") or option == "--":
+            others.append(word)
+            if options.get(option) and not equals:
+                others.extend(next(([value] for value in rest), []))
+            continue
+        name = option.removeprefix("--")
+        if not equals:
+            value = next(rest, "--")
+            if value == "--" or value.partition("=")[0] in options:
+                raise ConfigError(f"`--{name}` needs a value")
+        given.append((name, value))
+    return others, given
+
+
+def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the texts of settings on the command line as values.
+
+    Args:
+        kind: The settings of the command.
+        given: What the command line gives.
+        below: The settings of the file, which may name plug-ins.
+
+    Raises:
+        ConfigError: A list or a table cannot be read, or a plug-in is not found.
+    """
+    texts: dict[str, list[str]] = {}
+    for name, text in given:
+        texts.setdefault(name, []).append(text)
+    plain = (nested((name, told[-1])) for name, told in texts.items() if name not in CHOICES)
+    whole = with_plugins(kind, merge(below, *plain))
+    types = dict(setting_types(whole))
+    types |= {n: {dict} for n, field in kind.model_fields.items() if sections_of(field.annotation)}
+    return merge(*(nested((name, _value(name, told, types))) for name, told in texts.items()))
+
+
+def _value(name: str, texts: Sequence[str], types: Mapping[str, set[Any]]) -> Any:
+    """Read a setting, which was given once or more often: a list takes all, others the last."""
+    text, wanted = texts[-1], types.get(name, {Any})
+    if text == "none" and NoneType in wanted:
+        return None
+    if list in wanted:
+        return [member for text in texts for member in _members(name, text)]
+    if dict in wanted:
+        return _structure(name, text, dict)
+    if wanted & {int, float, bool, Any} and str not in wanted:
+        return _parsed(text)
+    return text
+
+
+def _members(name: str, text: str) -> list[Any]:
+    if text.startswith("["):
+        return list(_structure(name, text, list))
+    return text.split(",") if text else []
+
+
+def _structure(name: str, text: str, kind: type) -> Any:
+    value = _parsed(text)
+    if isinstance(value, kind):
+        return value
+    raise ConfigError(
+        f"`{name}`: on the command line a list is written as a,b and a table as JSON, such as "
+        f"'{{\"count\": 4}}'; it is {text!r}"
+    )
+
+
+def _parsed(text: str) -> Any:
+    """Read a value in TOML, or else in JSON; a text that is neither stays as it is."""
+    for read in (lambda: tomllib.loads(f"value = {text}"), lambda: {"value": json.loads(text)}):
+        try:
+            [value] = read().values()
+            return value
+        except (ValueError, RecursionError):
+            continue
+    return text
 
 
 def with_plugins(kind: type[Config], given: Mapping[str, Any]) -> type[Config]:
@@ -88,7 +185,7 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: Names each unknown key and each bad value, what it must be and what it got.
     """
-    merged: dict[str, Any] = functools.reduce(merge, layers, {})
+    merged = merge(*layers)
     whole = with_plugins(kind, merged)
     _refuse_truth_values(whole, merged)
     try:
@@ -115,7 +212,7 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     of_kind = place.pop(1) if len(place) > 1 and place[0] in CHOICES else ""
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":
-        return explain_unknown(key, of_kind, kind)
+        return _explain_unknown(key, of_kind, kind)
     if problem["type"] == "union_tag_invalid":
         kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
         tag = CHOICES[key].tag
@@ -130,7 +227,7 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     return f"{subject}{message}{got}"
 
 
-def explain_unknown(key: str, of_kind: str = "", kind: type[CommandConfig] = TrainConfig) -> str:
+def _explain_unknown(key: str, of_kind: str, kind: type[CommandConfig]) -> str:
     """Say that there is no such setting, or none of this kind, and what may have been meant."""
     names = setting_names(kind)
     section, _, own = key.partition(".")
@@ -156,7 +253,7 @@ def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:
 
 
 @functools.cache
-def setting_types(kind: type[CommandConfig]) -> dict[str, set[Any]]:
+def setting_types(kind: type[CommandConfig]) -> Mapping[str, set[Any]]:
     """Return the types that each setting may have: `section.key` -> types, without parameters."""
     types: dict[str, set[Any]] = {}
     for name, field in kind.model_fields.items():
@@ -182,5 +279,20 @@ def _plain_types(annotation: Any) -> set[Any]:
 
 def sections_of(annotation: Any) -> list[type[Section]]:
     """List the sections that a setting may be: one, or one for each kind."""
-    candidates = get_args(annotation) or (annotation,)
+    candidates: Iterable[Any] = get_args(annotation) or (annotation,)
     return [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]
+
+
+def settings_help(kind: type[CommandConfig]) -> str:
+    """List the settings of a command, by section."""
+    sections: dict[str, list[str]] = {}
+    for name in setting_types(kind):
+        section, _, key = name.rpartition(".")
+        sections.setdefault(section, []).append(key)
+    lines = ["settings, as --section.key VALUE (all are described in docs/settings.md):"]
+    for section, keys in sections.items():
+        start = f"  --{section}." if section else ""
+        names = keys if section else [f"--{key}" for key in keys]
+        listed = textwrap.wrap(", ".join(names), 56, break_on_hyphens=False)
+        lines += [f"{start:20}{listed[0]}", *(f"{'':20}{line}" for line in listed[1:])]
+    return "\n".join(lines)

@@ -1,8 +1,7 @@
-"""Sections of the settings, and those among them that choose one of several things by `type`.
+"""Sections of the settings, and those among them that choose one of several kinds by `type`.
 
-What can be chosen is a dataclass: one of ours, from the registry of its package, or one of the
-user's, by `module:Class`. Its fields are the settings of the section, so that they are declared
-once.
+A kind is a dataclass: one of ours, from the registry of its package, or one of the user's, by
+`module:Class`. Its fields are the settings of the section, so that they are declared once.
 """
 
 import dataclasses
@@ -21,6 +20,10 @@ from rollwise.plugins import is_plugin, load_plugin, plugin_folders, raised_in_p
 AT_A_TIME = 2**20
 """What nothing in memory at a time can be more of: a number above it is a slip."""
 
+NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
+"""Pydantic need not search for the source of a class that has none: it asks every module that is
+loaded, for seconds in all once transformers is."""
+
 
 class Section(BaseModel):
     """A part of the settings; an unknown key is an error."""
@@ -28,23 +31,31 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class Chosen(Section):
-    """One of the things that a section chooses from; a subclass adds settings that all share.
+class Variant(Section):
+    """One kind of a section; a subclass adds settings that all kinds share.
 
     Attributes:
-        tag: The setting that names the choice.
+        tag: The setting that names the kind.
+        verbs: The methods of which a class of the user's needs at least one.
+        parent: The `module:Class` that a class of the user's must inherit from; "" for any.
+        given: Fields that are no settings, for they are given to every kind.
+        carries: Where another kind is named on the command line, settings of the file stay that
+            this kind has too; otherwise only those that all kinds share.
         kind: What is made: a dataclass, whose fields are the settings of its own.
+        own_names: The names of these settings.
     """
 
     tag: ClassVar[str] = "type"
+    verbs: ClassVar[tuple[str, ...]] = ()
+    parent: ClassVar[str] = ""
+    given: ClassVar[tuple[str, ...]] = ()
+    carries: ClassVar[bool] = False
     kind: ClassVar[Any] = None
+    own_names: ClassVar[tuple[str, ...]] = ()
 
     def own(self) -> dict[str, Any]:
-        """Return the settings of the kind that is chosen, without those that all kinds share."""
-        shared = {self.tag}
-        for base in type(self).__bases__:
-            shared |= getattr(base, "model_fields", {}).keys()
-        return {name: getattr(self, name) for name in type(self).model_fields.keys() - shared}
+        """Return the settings of the kind, without those that all kinds share."""
+        return {name: getattr(self, name) for name in self.own_names}
 
     def make(self) -> Any:
         """Make what is chosen."""
@@ -69,38 +80,29 @@ class Chosen(Section):
         return self
 
 
-class Typed(Chosen):
-    """One that is chosen by the setting `type`."""
+class VariantByType(Variant):
+    """A kind that is named by the setting `type`."""
 
     type: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Choice:
-    """A section that is one of several kinds.
+class Registry:
+    """The kinds that a section can be of.
 
     Args:
         name: The section's.
-        registry: Name -> class, of ours.
+        kinds: Name -> class, of ours.
         default: The kind that is taken where nothing is said.
         base: What all kinds have in common.
-        verbs: The methods of which a class of the user's needs at least one.
-        parent: The `module:Class` that a class of the user's must inherit from; "" for any.
-        given: Fields that are no settings, for they are given to every kind.
         of_function: Makes a kind of the name of a function, where the user may name one.
-        carries: Where another kind is named on the command line, settings of the file stay that
-            this kind has too; otherwise only those that all kinds share.
     """
 
     name: str
-    registry: Mapping[str, type]
+    kinds: Mapping[str, type]
     default: str
-    base: type[Chosen] = Typed
-    verbs: tuple[str, ...] = ()
-    parent: str = ""
-    given: tuple[str, ...] = ()
+    base: type[Variant]
     of_function: Callable[[str], type] | None = None
-    carries: bool = False
 
     @property
     def tag(self) -> str:
@@ -113,12 +115,13 @@ class Choice:
         Raises:
             ConfigError: There is no such class, or it cannot be used here.
         """
-        kinds = dict(self.registry)
-        if plugin:
-            kinds[plugin] = self._load(plugin, folder)
-        sections = [_section(self, name, kind) for name, kind in kinds.items()]
-        union = functools.reduce(operator.or_, sections)
+        kinds = {**self.kinds, **({plugin: self._load(plugin, folder)} if plugin else {})}
+        union = functools.reduce(operator.or_, (_section(self, *item) for item in kinds.items()))
         return Annotated[union, Field(discriminator=self.tag)]
+
+    def variant(self, name: str) -> type[Variant]:
+        """Return the section for one of our kinds; a KeyError if it is none."""
+        return _section(self, name, self.kinds[name])
 
     def plugin(self, given: Mapping[str, Any]) -> str:
         """Return the `module:Class` that settings name for this section; "" if they name none."""
@@ -128,87 +131,77 @@ class Choice:
 
     def kept_for(self, kind: str) -> set[str]:
         """Name the settings that stay where another layer names this kind."""
-        shared = {*self.base.model_fields}
-        if self.carries and str(kind) in self.registry:
-            shared |= {field.name for field in settings_of(self, self.registry[kind])}
-        return shared
+        carries = self.base.carries and kind in self.kinds
+        carried = self._settings_of(self.kinds[kind]) if carries else ()
+        return {*self.base.model_fields, *(field.name for field in carried)}
+
+    def _settings_of(self, kind: type) -> list[dataclasses.Field[Any]]:
+        return [f for f in dataclasses.fields(kind) if f.init and f.name not in self.base.given]
 
     def _load(self, plugin: str, folder: str | None) -> Any:
+        what = "class or function" if self.of_function else "class"
         try:
-            what = "class or function" if self.of_function else "class"
             found = load_plugin(plugin, plugin_folders(folder), what)
         except ConfigError as error:
-            raise ConfigError(f"`{self.name}.{self.tag}`: {error}") from None
+            raise self._refusal(str(error)) from None
         except Exception as error:  # the module is the user's: whatever is wrong, say where
-            raise ConfigError(
-                f"`{self.name}.{self.tag}`: importing {plugin!r} failed: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            said = f"importing {plugin!r} failed: {type(error).__name__}: {error}"
+            raise self._refusal(said) from error
         if self.of_function and not inspect.isclass(found):
             return self.of_function(plugin)
         if lacks := self._lack(found):
-            verbs = " or ".join(f"`{verb}`" for verb in self.verbs)
-            parent = f" that inherits from `{self.parent.replace(':', '.')}`" if self.parent else ""
-            raise ConfigError(
-                f"`{self.name}.{self.tag}`: {plugin!r} should be a dataclass with {verbs}{parent}; "
-                f"it {lacks}"
+            verbs = " or ".join(f"`{verb}`" for verb in self.base.verbs)
+            parent = self.base.parent.replace(":", ".")
+            parent = f" that inherits from `{parent}`" if parent else ""
+            raise self._refusal(
+                f"{plugin!r} should be a dataclass with {verbs}{parent}; it {lacks}"
             )
-        taken = {*self.base.model_fields, self.tag} - {*self.given}
-        if clash := sorted(taken & {field.name for field in settings_of(self, found)}):
-            raise ConfigError(
-                f"`{self.name}.{self.tag}`: {plugin!r} has a field `{clash[0]}`, which every "
-                f"`{self.name}` has; give it another name"
+        taken = {*self.base.model_fields, self.tag} - {*self.base.given}
+        if clash := sorted(taken & {field.name for field in self._settings_of(found)}):
+            raise self._refusal(
+                f"{plugin!r} has a field `{clash[0]}`, which every `{self.name}` has; give it "
+                "another name"
             )
         return found
 
     def _lack(self, found: Any) -> str:
         """Say what a class of the user's lacks to be of this section; "" if nothing."""
+        verbs, parent = self.base.verbs, self.base.parent
         if not inspect.isclass(found):
             return f"is a {type(found).__name__}"
-        if not any(callable(getattr(found, verb, None)) for verb in self.verbs):
-            return f"has no {' or '.join(f'`{verb}`' for verb in self.verbs)}"
-        if self.parent and not issubclass(found, load_plugin(self.parent, ())):
+        if not any(callable(getattr(found, verb, None)) for verb in verbs):
+            return f"has no {' or '.join(f'`{verb}`' for verb in verbs)}"
+        if parent and not issubclass(found, load_plugin(parent, ())):
             return "does not inherit from it"
         if undefined := sorted(getattr(found, "__abstractmethods__", ())):
             return f"lacks {' and '.join(f'`{verb}`' for verb in undefined)}"
         return "" if dataclasses.is_dataclass(found) else "is no dataclass"
 
-
-def settings_of(choice: Choice, kind: type) -> list[dataclasses.Field[Any]]:
-    """List the fields of a class that are settings of the section."""
-    return [f for f in dataclasses.fields(kind) if f.init and f.name not in choice.given]
-
-
-NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
-"""Pydantic need not search for the source of a class that has none: it asks every module that is
-loaded, for seconds in all once transformers is."""
+    def _refusal(self, message: str) -> ConfigError:
+        return ConfigError(f"`{self.name}.{self.tag}`: {message}")
 
 
 @functools.cache
-def _section(choice: Choice, name: str, kind: type) -> type[Chosen]:
+def _section(registry: Registry, name: str, kind: type) -> type[Variant]:
     """Make the section for one kind; the same one for the same kind."""
-    own: dict[str, Any] = {}
+    fields = registry._settings_of(kind)
+    summary = next(iter((kind.__doc__ or "").strip().splitlines()), "")
+    create: Any = create_model  # whose result is known only when this runs
     try:
         hints = get_type_hints(kind)
-    except NameError as error:
-        raise ConfigError(
-            f"`{choice.name}.{choice.tag}`: the type of a field of {name!r} is unknown: {error}"
-        ) from None
-    for field in settings_of(choice, kind):
-        own[field.name] = hints[field.name], _field_info(field)
-    summary = next(iter((kind.__doc__ or "").strip().splitlines()), "")
-    own[choice.tag] = Literal[name], Field(name, description=summary)
-    try:
-        create: Any = create_model  # whose result is known only when this runs
-        made: type[Chosen] = create(
-            kind.__name__, __base__=choice.base, __doc__=summary, __cls_kwargs__=NO_SOURCE, **own
+        own = {field.name: (hints[field.name], _field_info(field)) for field in fields}
+        own[registry.tag] = Literal[name], Field(name, description=summary)
+        made: type[Variant] = create(
+            kind.__name__, __base__=registry.base, __doc__=summary, __cls_kwargs__=NO_SOURCE, **own
         )
+    except NameError as error:
+        raise registry._refusal(f"the type of a field of {name!r} is unknown: {error}") from None
     except PydanticSchemaGenerationError as error:
-        raise ConfigError(
-            f"`{choice.name}.{choice.tag}`: a field of {name!r} has a type that no setting can "
-            f"have: {error.message.splitlines()[0]}"
+        said = error.message.splitlines()[0]
+        raise registry._refusal(
+            f"a field of {name!r} has a type that no setting can have: {said}"
         ) from None
-    made.kind = kind
+    made.kind, made.own_names = kind, tuple(field.name for field in fields)
     return made
 
 
@@ -222,5 +215,5 @@ def _field_info(field: dataclasses.Field[Any]) -> Any:
 
 
 def chosen() -> Any:
-    """Make the default of a field that holds a `Choice`: its default kind, with its defaults."""
+    """Make the default of a field that holds a variant: its default kind, with its defaults."""
     return Field(default_factory=dict, validate_default=True)

@@ -9,7 +9,6 @@ from rollwise.config.base import SamplingConfig
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import DataSettings
 from rollwise.config.defaults import defaults_for
-from rollwise.config.group import GroupSettings, StepSettings, from_recipe, step_recipe
 from rollwise.config.learning import (
     CheckpointSettings,
     EvaluationSettings,
@@ -18,6 +17,7 @@ from rollwise.config.learning import (
 )
 from rollwise.config.model import ModelSettings
 from rollwise.config.sections import chosen
+from rollwise.config.step import GroupSettings, StepSettings, from_recipe, step_recipe
 
 
 class TrainConfig(SamplingConfig):

@@ -21,8 +21,7 @@ class EnvironmentGrader(WorkerGrader):
     Args:
         name: An installed environment, or a module in the current directory.
         arguments: The settings of the taskset.
-        timeout: Seconds for one response; one that takes longer fails.
-        workers: Processes; None means one for each CPU, at most 16.
+        timeout, workers: See `FunctionGrader`.
 
     Raises:
         ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.

@@ -1,15 +1,17 @@
 """Grading by a function or a class of the user's, in forms that verl and TRL call too."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
-from rollwise.errors import ConfigError
+from rollwise.errors import ConfigError, PluginError, one_line
 from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
-from rollwise.plugins import load_plugin, plugin_folders
+from rollwise.plugins import load_plugin, plugin_folders, raised_in_plugin
 
 
 class FunctionGrader(WorkerGrader):
@@ -67,13 +69,13 @@ class LoadFunction:
     settings: dict[str, Any]
 
     def __call__(self) -> GradeFunction:
-        """Return what grades a response with an answer."""
+        """Return what grades a response with an answer; raises as `FunctionGrader`."""
         found = load_plugin(self.name, self.folders, "grading function")
         if inspect.isclass(found):
             found = self._method(found)
         elif self.settings:
             raise ConfigError(f"{self.name!r} is a function, which takes no settings")
-        return of_a_pair(found, self.chat)
+        return functools.partial(_one_number, self.name, found, of_a_pair(found, self.chat))
 
     def _method(self, kind: type) -> Callable[..., Any]:
         try:
@@ -83,6 +85,25 @@ class LoadFunction:
         if not callable(grade):
             raise ConfigError(f"{self.name!r} has no method `grade(response, answer)`")
         return grade  # type: ignore[no-any-return]
+
+
+def _one_number(
+    name: str, function: Callable[..., Any], call: GradeFunction, response: str, answer: str
+) -> float:
+    """Grade with a user's function; the error for what is no finite number names its line."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+    described = f"{name}: `{getattr(function, '__name__', name)}`{where}"
+    try:
+        value: Any = call(response, answer)
+    except Exception as error:
+        said = raised_in_plugin(error) or f"{described} raised {one_line(error)}"
+        raise PluginError(said) from error
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if isinstance(value, SupportsFloat) and math.isfinite(reward := float(value)):
+            return reward
+    kind = type(value).__name__
+    raise PluginError(f"{described} must return one finite number, got {kind}: {value!r:.100}")
 
 
 COLUMNS = ("answer", "ground_truth", "solution")
@@ -108,7 +129,7 @@ def of_a_pair(function: Callable[..., Any], chat: bool = False) -> GradeFunction
 
 def _as_verl(function: Callable[..., Any], response: str, answer: str) -> Any:
     score = function(data_source="", solution_str=response, ground_truth=answer, extra_info={})
-    return score["score"] if isinstance(score, dict) else score
+    return score.get("score") if isinstance(score, dict) else score
 
 
 def _as_trl(
@@ -121,4 +142,5 @@ def _as_trl(
 ) -> Any:
     completion = [{"role": "assistant", "content": response}] if chat else response
     references = {name: [answer] for name in columns}
-    return function(**prompts, completions=[completion], **references)[0]
+    rewards = function(**prompts, completions=[completion], **references)
+    return rewards[0] if isinstance(rewards, Sized) and len(rewards) == 1 else rewards

@@ -1,5 +1,6 @@
 """What every grader does: give each response its reward."""
 
+import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, Self, runtime_checkable
@@ -7,13 +8,15 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.plugins import calling, wrong_result
+
 
 @runtime_checkable
 class Grader(Protocol):
     """Gives each response its reward; also a context manager that closes itself.
 
     A grader of one's own inherits from this and defines `grade` alone, if that cannot hang or
-    crash. `rollwise.grading.testing.check_grader` checks any grader.
+    crash. `rollwise.grading.testing.GraderContract` tests any grader.
 
     Attributes:
         failures: Responses that got no reward, over the grader's life, because grading them
@@ -38,8 +41,18 @@ class Grader(Protocol):
         """Begin what `grade` does; return futures of the rewards, in the order of `responses`.
 
         By default, which is for graders that are quick, they are graded at once. Raises as `grade`.
+
+        Raises:
+            PluginError: `grade` of a class of one's own raised an error, or returned something else
+                than finite rewards, one a response.
         """
-        return [finished(reward) for reward in self.grade(responses, answers).tolist()]
+        with calling(self, "grade"):
+            rewards = self.grade(responses, answers)
+        with contextlib.suppress(TypeError, ValueError):
+            values = np.asarray(rewards, dtype=np.float64)
+            if values.shape == (len(responses),) and np.isfinite(values).all():
+                return [finished(reward) for reward in values.tolist()]
+        raise wrong_result(self, "grade", f"{len(responses)} finite rewards", rewards)
 
     def close(self) -> None:
         """Release what the grader holds; a second call does nothing."""

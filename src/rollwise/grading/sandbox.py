@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from rollwise.grading.memory_group import joining, memory_group
 from rollwise.grading.system_calls import filter_file
@@ -147,19 +147,9 @@ class NoSandbox:
 
 
 def _popen(command: list[str], cwd: str, pass_fds: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command,
-        0,
-        None,
-        pipe,
-        pipe,
-        pipe,
-        cwd=cwd,
-        env={},
-        pass_fds=pass_fds,
-        start_new_session=True,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    session: dict[str, Any] = {"env": {}, "pass_fds": pass_fds, "start_new_session": True}
+    return subprocess.Popen(command, bufsize=0, cwd=cwd, **pipes, **session)
 
 
 _EXECUTABLE = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -167,10 +157,8 @@ _OPTIONS = ("-I", "-S", "-B", "-c")
 
 
 def _python(script: str) -> list[str]:
-    """Return the command that runs a script, by another user than root.
-
-    The limit on processes counts a user's, and does not bind root: each sandbox has its own user.
-    """
+    """Return the command that runs a script, by another user than root."""
+    # The limit on processes counts a user's, and does not bind root: each sandbox has its own user.
     if os.geteuid() == 0:
         user = 20000 + (os.getpid() * 1009 + next(_starts)) % 40000
         leave = f"os.setgroups([]); os.setgid({user}); os.setuid({user})"

@@ -8,9 +8,10 @@ from rollwise.errors import ConfigError
 from rollwise.grading.code import CodeGrader
 from rollwise.grading.environment import EnvironmentGrader
 from rollwise.grading.exact import ExactGrader
-from rollwise.grading.function import FunctionGrader
+from rollwise.grading.function import FunctionGrader, LoadFunction
 from rollwise.grading.grader import Grader
 from rollwise.grading.mathematics import Convention, MathGrader
+from rollwise.plugins import calling, plugin_folders, wrong_result
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,24 @@ class GraderInputs:
     folder: str | None = None
 
 
+def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
+    """Open the grader that the section `grading` names; modules may lie in `folder`, too.
+
+    Raises:
+        ConfigError: The user's function or environment cannot be found, or no sandbox works here.
+        PluginError: `open` of a class of one's own raised an error, or returned no grader.
+    """
+    inputs = GraderInputs(
+        section.timeout, section.workers, data.environment, data.environment_arguments, folder
+    )
+    settings = section.make()
+    with calling(settings, "open"):
+        grader = settings.open(inputs)
+    if not isinstance(grader, Grader):
+        raise wrong_result(settings, "open", "a rollwise.grading.Grader", grader)
+    return grader
+
+
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
 MINERVA_INSTRUCTION = (
@@ -41,15 +60,15 @@ MINERVA_INSTRUCTION = (
 
 
 class GraderSettings:
-    """A grader of ours to choose by `grading.type`: a frozen dataclass that inherits from this.
-
-    Its fields are its settings. Only `open` has to be written.
+    """A grader to choose by `grading.type`: a frozen dataclass, whose fields are its settings.
 
     Attributes:
         timeout: Seconds for one response, where `grading.timeout` does not say.
+        right_or_wrong: Rewards are 0 and 1, as a belief of pass rates needs them.
     """
 
     timeout: ClassVar[float] = 2.0
+    right_or_wrong: ClassVar[bool] = False
 
     @property
     def instruction(self) -> str:
@@ -69,14 +88,18 @@ class GraderSettings:
 class ExactSettings(GraderSettings):
     """The text after the last `=` is the answer."""
 
+    right_or_wrong: ClassVar[bool] = True
+
     def open(self, inputs: GraderInputs) -> Grader:
-        """Make the grader, which needs neither time nor processes."""
+        """See `GraderSettings`."""
         return ExactGrader()
 
 
 @dataclass(frozen=True)
 class MathSettings(GraderSettings):
     """Mathematics, by Math-Verify."""
+
+    right_or_wrong: ClassVar[bool] = True
 
     convention: Convention = field(
         default="last_box",
@@ -93,7 +116,7 @@ class MathSettings(GraderSettings):
         return MINERVA_INSTRUCTION if self.convention == "minerva" else INSTRUCTION
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """Make the grader."""
+        """See `GraderSettings`."""
         return MathGrader(inputs.timeout, inputs.workers, self.convention)
 
 
@@ -102,6 +125,7 @@ class CodeSettings(GraderSettings):
     """Code, by running it against the problem's tests."""
 
     timeout: ClassVar[float] = 10.0
+    right_or_wrong: ClassVar[bool] = True
 
     uncontained: bool = field(
         default=False,
@@ -111,7 +135,7 @@ class CodeSettings(GraderSettings):
     )
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """Make the grader."""
+        """See `GraderSettings`."""
         return CodeGrader(inputs.timeout, inputs.workers, uncontained=self.uncontained)
 
 
@@ -137,18 +161,24 @@ class FunctionSettings(GraderSettings):
         },
     )
 
+    settings: ClassVar[Mapping[str, Any]] = {}
+
     def __post_init__(self) -> None:
         if not self.function:
             raise ValueError("type 'function' needs function = 'module:function'")
 
+    def loader(self, folder: str | None) -> LoadFunction:
+        """Return what finds the function, which may be in `folder`."""
+        folders = plugin_folders(folder)
+        return LoadFunction(self.function, folders, self.chat, dict(self.settings))
+
     def open(self, inputs: GraderInputs) -> Grader:
-        """Find the function, and make the grader."""
+        """See `GraderSettings`."""
+        timeout, workers, folder = inputs.timeout, inputs.workers, inputs.folder
         try:
-            return FunctionGrader(
-                self.function, inputs.timeout, inputs.workers, self.chat, folder=inputs.folder
-            )
+            return FunctionGrader(self.function, timeout, workers, self.chat, self.settings, folder)
         except (ValueError, TypeError, ImportError, AttributeError) as error:
-            raise ConfigError(f"`grading.function`: {error}") from error
+            raise ConfigError(f"`grading`: {error}") from error
 
 
 def function_settings(name: str) -> type[FunctionSettings]:
@@ -164,38 +194,23 @@ def function_settings(name: str) -> type[FunctionSettings]:
 
 
 @dataclass(frozen=True)
+class PluginGrader(FunctionSettings):
+    """A class of your own: a dataclass with `grade(response, answer) -> float`.
+
+    An instance is made of `settings` in each worker process, where `grade` may hang or crash.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
 class EnvironmentGraderSettings(GraderSettings):
     """The environment of `data.environment`."""
 
     timeout: ClassVar[float] = 60.0
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """Open the environment once, to see that it is there, and make the grader."""
+        """See `GraderSettings`; opens the environment once, to see that it is there."""
         return EnvironmentGrader(
             inputs.environment, inputs.environment_arguments, inputs.timeout, inputs.workers
-        )
-
-
-@dataclass(frozen=True)
-class PluginGrader(GraderSettings):
-    """A grader of your own: a dataclass with `grade(response, answer) -> float`.
-
-    An instance is made in each worker process, where `grade` may hang or crash.
-
-    Attributes:
-        name: `module:Class`.
-        settings: What an instance is made with.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-
-    def open(self, inputs: GraderInputs) -> Grader:
-        """Find the class, and make the grader."""
-        return FunctionGrader(
-            self.name,
-            inputs.timeout,
-            inputs.workers,
-            settings=self.settings,
-            folder=inputs.folder,
         )

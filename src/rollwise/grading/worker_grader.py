@@ -1,6 +1,5 @@
 """`WorkerGrader`, the base of graders whose function may hang or crash: worker processes run it."""
 
-import atexit
 import hashlib
 import logging
 import os
@@ -69,8 +68,6 @@ class WorkerGrader(Grader):
         """See `Grader`.
 
         Raises:
-            ValueError: Not as many answers as responses.
-            TypeError: Something that is not text.
             RuntimeError: The grader is closed, or its workers cannot start.
         """
         futures = self.submit(responses, answers)
@@ -84,22 +81,19 @@ class WorkerGrader(Grader):
         """See `Grader`; futures that are cancelled in time are not graded.
 
         Raises:
-            ValueError: Not as many answers as responses.
-            TypeError: Something that is not text.
             RuntimeError: The grader is closed; if the workers cannot start, futures raise it.
         """
         check_pairs(responses, answers)
-        equal: dict[tuple[str, str], list[Future[float]]] = {}
-        futures: list[Future[float]] = []
-        for pair in zip(responses, answers, strict=True):
-            futures.append(Future())
-            equal.setdefault(pair, []).append(futures[-1])
-        for (response, answer), waiting in equal.items():
-            part = self._part(response, answer)
-            if isinstance(part, str):
-                self._grade_part(part, answer, waiting)
-            else:
-                _set(waiting, part)
+        futures: list[Future[float]] = [Future() for _ in responses]
+        with self._lock:  # so that no equal pair is done before all wait for it
+            if self._closed:
+                raise RuntimeError("the grader is closed")
+            for future, response, answer in zip(futures, responses, answers, strict=True):
+                part = self._part(response, answer)
+                if isinstance(part, str):
+                    self._grade_part(part, answer, future)
+                else:
+                    future.set_result(part)
         return futures
 
     def close(self) -> None:
@@ -107,28 +101,22 @@ class WorkerGrader(Grader):
         with self._lock:
             self._closed = True
         self._stop()
-        atexit.unregister(self._stop)
 
     def _part(self, response: str, answer: str) -> str | float:
         """Return the part of a response that decides its reward, or the reward if it is plain."""
         return response
 
-    def _grade_part(self, text: str, answer: str, futures: list[Future[float]]) -> None:
+    def _grade_part(self, text: str, answer: str, future: Future[float]) -> None:
         """Look the result up, wait for a running job, or begin a job."""
         key = hashlib.blake2b(repr((text, answer)).encode(), digest_size=16).digest()
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the grader is closed")
-            result = self._results.get(key)
-            if result is None:
-                if key in self._waiting:
-                    self._waiting[key] += futures
-                    return
-                self._waiting[key] = futures
-                wanted, finish = partial(self._is_wanted, key), partial(self._finish_job, key)
-                self._running_pool().put(Job(text, answer, wanted, finish))
-                return
-        self._finish(futures, result)
+        if (result := self._results.get(key)) is not None:
+            self._finish([future], result)
+        elif key in self._waiting:
+            self._waiting[key].append(future)
+        else:
+            self._waiting[key] = [future]
+            wanted, finish = partial(self._is_wanted, key), partial(self._finish_job, key)
+            self._running_pool().put(Job(text, answer, wanted, finish))
 
     def _is_wanted(self, key: bytes) -> bool:
         with self._lock:
@@ -165,9 +153,8 @@ class WorkerGrader(Grader):
 
     def _running_pool(self) -> WorkerPool:
         if self._pool is None:
-            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared, self._lock)
+            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared)
             self._stop = weakref.finalize(self, self._pool.stop)
-            atexit.register(self._stop)
         return self._pool
 
 

@@ -15,7 +15,7 @@ from rollwise.engines.settings import EngineInputs, EngineSettings
 from rollwise.environments import EpisodeEnvironment
 from rollwise.errors import ConfigError
 from rollwise.grading import Grader
-from rollwise.grading.factory import make_grader
+from rollwise.grading.settings import make_grader
 from rollwise.models.encoding import (
     EncodedPrompts,
     encode_conversation,

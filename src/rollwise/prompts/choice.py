@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from rollwise.beliefs.state import Indices
 from rollwise.prompts.keys import Mask
 
-CANDIDATES_HELP = "At most so many prompts, drawn uniformly, compete at a step."
+CANDIDATES_HELP = "Let at most this many prompts, drawn uniformly, compete at a step."
 
 
 def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = None) -> Indices:
@@ -32,8 +32,7 @@ def nearest_on_both_sides(
     """Find the indices, ascending, of the nearest values to `centre`, half of them above it.
 
     CDAS's symmetric choice (arXiv 2505.17652): if one side is short, the other fills up. Of an odd
-    count the larger part is at or below. Equal values are taken in the order of their indices. If
-    fewer than `count` are not excluded, fewer are returned.
+    count the larger part is at or below. Equal values are taken in the order of their indices.
     """
     above = values > centre
     higher = smallest(np.where(above, values, np.inf), count, exclude)
@@ -45,10 +44,7 @@ def nearest_on_both_sides(
 def draw_candidates(
     rng: np.random.Generator, total: int, count: int, most: int, exclude: Mask | None
 ) -> Indices:
-    """Draw the indices that compete for `count` places in a batch, none of them excluded.
-
-    All of `total`, or `most`, but at least `count`, if there are more.
-    """
+    """Draw the indices that compete for `count` places: all of `total`, or at most `most`."""
     wanted = max(count, most)
     if total > wanted:
         drawn = rng.choice(total, wanted, replace=False, shuffle=False)

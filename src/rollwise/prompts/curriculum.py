@@ -18,24 +18,23 @@ class Curriculum(CountingSampler):
     """Uniform over all prompts first, then only over those of a level of at least `min_level`.
 
     The baseline of CDAS's paper (arXiv 2505.17652: MATH's levels, from 4 on). Both parts are
-    shuffled epochs. A prompt without a level is never hard. Results change the expected pass rates,
-    never which prompts come.
+    shuffled epochs. Results change the expected pass rates, never which prompts come.
 
     Args:
         keys: The prompts, each once.
         batch_size: Prompts a step, at most as many as are hard.
         seed: Of the shuffling.
-        levels: The labelled level of each prompt, shape (P,), in key order; None for no level.
+        levels: The labelled level of each prompt, shape (P,), in key order; None is never hard.
 
     Raises:
         ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.
     """
 
     levels: InitVar[Sequence[int | None]]
-    min_level: int = setting(4, "Problems of this level or above are hard.")
-    uniform_epochs: float = setting(1.0, "Epochs over all problems before only hard ones come.")
+    min_level: int = setting(4, "Treat problems of this level or above as hard.")
+    uniform_epochs: float = setting(1.0, "Sample all problems for this many epochs first.")
     uniform_steps: int | None = setting(
-        None, "The same as a number of steps; where it is set, epochs do not count."
+        None, "Sample all problems for this many steps first, instead of epochs."
     )
 
     def __post_init__(self, levels: Sequence[int | None]) -> None:

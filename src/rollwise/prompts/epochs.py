@@ -13,12 +13,7 @@ _KEPT = ("epoch", "order", "position")
 
 
 class Epochs:
-    """Walks through 0 to `total` − 1 in an order that is shuffled for every epoch.
-
-    Args:
-        total: The number of members.
-        seed: It makes the order, together with the epoch's number.
-        epoch: The number of the first epoch.
+    """Walks through 0 to `total` − 1 in an order that seed and epoch shuffle.
 
     Attributes:
         epoch: The number of this epoch, from 0.
@@ -53,14 +48,13 @@ class Epochs:
         np.random.default_rng((self.seed, epoch)).shuffle(self.order)
 
     def take(self, count: int, skipped: Mask | None = None) -> NDArray[np.int32]:
-        """Take the next `count`, none twice, even across an epoch's end.
-
-        Members that the batch already has come last in the new epoch.
+        """Take the next `count`, none twice; across an epoch's end those already taken come last.
 
         Args:
             count: At most `total`.
             skipped: Members to skip, shape (total,). If too few remain within this epoch and the
-                next, fewer are returned.
+                next,
+                fewer are returned.
         """
         chosen = self.rest(count, skipped)
         missing = count - len(chosen)

@@ -11,11 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs import Belief, DecayedBeta
+from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.counts import DECAY_HELP
-from rollwise.beliefs.state import Indices, State, from_state, part_of_state, saveable
+from rollwise.beliefs.state import (
+    Indices,
+    State,
+    from_state,
+    metrics_of,
+    part_of_state,
+    saveable,
+)
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, mask_of, number
 from rollwise.prompts.sampler import PromptSampler
-from rollwise.sampling.checks import at_least, setting
+from rollwise.sampling.checks import array_from, at_least, setting
 from rollwise.sampling.draws import Key
 
 _BELIEF = "belief."
@@ -76,7 +84,15 @@ class FixedSetSampler(PromptSampler):
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
-        indices = self.choose(min(count, len(self.keys)), mask_of(self.index, exclude))
+        total = len(self.keys)
+        indices = array_from(
+            self,
+            "choose",
+            f"an array of indices, shape (P,), from 0 to {total - 1}",
+            lambda found: _are_indices(found, total),
+            min(count, total),
+            mask_of(self.index, exclude),
+        )
         self.asks += 1
         return [self.keys[index] for index in indices.tolist()]
 
@@ -86,13 +102,13 @@ class FixedSetSampler(PromptSampler):
             self.learn(indices, positives, draws)
 
     def metrics(self) -> dict[str, float]:
-        return self.belief.metrics()
+        return metrics_of(self.belief)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         return self.belief.mean(indices_of(self.index, keys)).astype(float)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        return self.belief.priors(indices_of(self.index, keys))
+        return priors_from(self.belief, "priors", len(keys), indices_of(self.index, keys))
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
         return self.belief.difficulties(indices_of(self.index, keys))
@@ -156,6 +172,12 @@ class CountingSampler(FixedSetSampler):
 
     def make_belief(self) -> Belief:
         return DecayedBeta(len(self.keys), decay=self.decay)
+
+
+def _are_indices(found: NDArray[Any], total: int) -> bool:
+    if found.ndim != 1 or not found.size:
+        return found.ndim == 1
+    return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < total)
 
 
 def check_same_prompts(state: State, sampler: Any) -> None:

@@ -69,12 +69,9 @@ def counts_by_index(
 ) -> tuple[Indices, NDArray[np.int64], NDArray[np.int64]]:
     """Check the arguments of `tell`, and leave out the prompts that have no draws.
 
-    Returns:
-        Indices, correct and drawn, shape (P,) each.
-
-    Raises:
-        TypeError: Counts that are not integers.
-        ValueError: Names the prompt and what is wrong.
+    Returns indices, correct and drawn, shape (P,) each. A TypeError or a ValueError names the
+        prompt
+    and what is wrong.
     """
     positives, draws = _integers("correct", correct), _integers("drawn", drawn)
     if not positives.shape == draws.shape == (len(keys),):

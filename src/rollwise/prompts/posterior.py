@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollwise.beliefs import Belief, DecayedBeta
+from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import CANDIDATES_HELP, draw_candidates
 from rollwise.prompts.fixed_set import CountingSampler
@@ -17,14 +18,13 @@ class Posterior(CountingSampler):
     """Thompson sampling on a posterior of each pass rate (MoPPS, arXiv 2507.04632).
 
     At each step a pass rate θ is drawn for every prompt from the Beta distribution of its belief,
-    and the prompts with the smallest (θ − target)² are taken. A prompt of which little is known has
-    a wide distribution and comes now and then. The belief is `DecayedBeta`, as published, or any
-    other.
+    and the prompts with the smallest (θ − target)² are taken, so that one of which little is known
+    comes now and then. The belief is `DecayedBeta`, as published, or any other.
     """
 
-    target: float = setting(0.5, "The pass rate that is aimed at.")
-    prior_correct: float = setting(1.0, "α₀ of the prior Beta(α₀, β₀).")
-    prior_incorrect: float = setting(1.0, "β₀ of the prior Beta(α₀, β₀).")
+    target: float = setting(0.5, "Aim at this pass rate.")
+    prior_correct: float = setting(1.0, "Begin from Beta(α₀, β₀) with this α₀.")
+    prior_incorrect: float = setting(1.0, "Begin from Beta(α₀, β₀) with this β₀.")
     candidates: int = setting(1 << 17, CANDIDATES_HELP)
 
     def __post_init__(self) -> None:
@@ -39,5 +39,5 @@ class Posterior(CountingSampler):
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         rng = self.rng()
         indices = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
-        theta = rng.beta(*self.belief.priors(indices).T)
+        theta = rng.beta(*priors_from(self.belief, "priors", len(indices), indices).T)
         return indices[np.argsort((theta - self.target) ** 2, kind="stable")[:count]]

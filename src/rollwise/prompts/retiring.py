@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.beliefs.state import State, array_from_state, part_of_state, saveable
+from rollwise.beliefs.state import State, array_from_state, metrics_of, part_of_state, saveable
 from rollwise.prompts.fixed_set import check_same_prompts
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, number
 from rollwise.prompts.sampler import PromptSampler
@@ -23,11 +23,8 @@ class Retiring(PromptSampler):
 
     A visit counts as solved if its pass rate is at least `pass_rate`. A retired prompt with a lower
     one later comes back. If fewer prompts are left than a batch takes, the wrapped sampler fills
-    the batch with retired ones: training continues on mastered prompts, and the metric `recalled`
-    counts them.
-
-    With few responses a visit, a prompt may be solved by chance: with a true pass rate of 0.7 and 4
-    responses, every fourth visit is. Two in a row happen by chance once in seventeen times.
+    the batch with retired ones, and the metric `recalled` counts them. With a true pass rate of
+    0.7, 4 responses are all correct at every fourth visit; two in a row at one in seventeen.
 
     With `max_visits`, a prompt is asked for so many visits and never again, mastered or not.
 
@@ -42,11 +39,11 @@ class Retiring(PromptSampler):
 
     sampler: PromptSampler
     pass_rate: float | None = setting(
-        0.9, "From this pass rate on a visit counts as solved; none: prompts are not mastered."
+        0.9, "Count a visit as solved from this pass rate on (none: retire no mastered prompt)."
     )
-    visits: int = setting(2, "Solved visits in a row that retire a prompt, at most 255.")
+    visits: int = setting(2, "Retire a prompt after this many solved visits in a row, at most 255.")
     keys: Sequence[Key] = field(default=(), repr=False)
-    max_visits: int | None = setting(None, "Visits after which a prompt is never asked again.")
+    max_visits: int | None = setting(None, "Never ask for a prompt again after this many visits.")
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampler, PromptSampler):
@@ -96,8 +93,7 @@ class Retiring(PromptSampler):
     def ask(self, count: int | None = None, exclude: Collection[Key] = ()) -> list[Key]:
         """Choose among the prompts that are not retired; fill up with retired ones.
 
-        If the size of a batch is unknown (no `count`, and no `batch_size` of the wrapped sampler),
-        retired ones come only when no others are left.
+        If the size of a batch is unknown, retired ones come only when no others are left.
         """
         count = self.batch_size if count is None else count
         left_out, retired = set(exclude), self._keys_of(self.retired)
@@ -115,7 +111,6 @@ class Retiring(PromptSampler):
         return {self.keys[index] for index in np.flatnonzero(mask).tolist()}
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-
         indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
         self.sampler.tell(keys, correct, drawn)
         self._visits[indices] += 1
@@ -126,19 +121,15 @@ class Retiring(PromptSampler):
         self._solved[indices] = np.where(solved, streak, 0)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-
         return self.sampler.expected_pass_rates(keys)
 
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-
         return self.sampler.difficulties(keys)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-
         return self.sampler.pass_rate_priors(keys)
 
     def state_dict(self) -> State:
-
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
@@ -149,7 +140,6 @@ class Retiring(PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-
         check_same_prompts(state, self)
         solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
         visits = array_from_state(state, "visits", self._visits.shape, np.int32)
@@ -159,7 +149,7 @@ class Retiring(PromptSampler):
     def metrics(self) -> dict[str, float]:
         """Return those of the wrapped sampler, the share retired, and how many were recalled."""
         return {
-            **self.sampler.metrics(),
+            **metrics_of(self.sampler),
             "retired": float(np.count_nonzero(self.retired)) / len(self.keys),
             "recalled": float(self._recalled),
         }

@@ -26,22 +26,20 @@ class Worth(FixedSetSampler):
 
     With a good baseline, that is the expected square of a response's advantage for Σ f(p), whatever
     group it is in. `linear` prefers pass rates near ½ and `log` hard prompts; `arcsine` values all
-    prompts alike. p is the mean of the belief, by default `LogitKalman`.
+    prompts alike. p is the mean of the belief, by default `LogitKalman`. A share `exploration` of
+    the probability is spread evenly, so that every belief is renewed now and then.
 
-    A batch is drawn without replacement: each prompt gets an exponential time whose rate is its
-    worth, and those with the shortest times are taken. A share `exploration` of the probability is
-    spread evenly, so that every belief is renewed now and then.
-
-    Prompts that are chosen more often also count more: they are not weighted down in return.
+    A batch is drawn without replacement. Prompts that are chosen more often also count more: they
+    are not weighted down in return.
     """
 
     belief_kind: ClassVar[type[Belief]] = LogitKalman
 
-    objective: str = setting("linear", "f: `linear`, `log`, `sqrt` or `arcsine`.")
-    power: float = setting(1.0, "The worth is raised to this power; 0 chooses uniformly.")
-    exploration: float = setting(
-        0.1, "The share of the probability that is spread evenly over all prompts."
+    objective: str = setting(
+        "linear", "Value responses by this f: `linear`, `log`, `sqrt`, `arcsine`."
     )
+    power: float = setting(1.0, "Raise the worth to this power (0: choose uniformly).")
+    exploration: float = setting(0.1, "Spread this share of the probability evenly over prompts.")
     candidates: int = setting(1 << 17, CANDIDATES_HELP)
 
     def __post_init__(self) -> None:

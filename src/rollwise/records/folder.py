@@ -13,14 +13,7 @@ from typing import Any
 
 from rollwise.errors import RunError
 from rollwise.files import CHECKSUMS, LOCK, write_text
-from rollwise.records.metrics import (
-    Row,
-    changed_steps,
-    metrics_line,
-    missing_steps,
-    parse_line,
-    read_lines,
-)
+from rollwise.records.metrics import Row, metrics_line, parse_line, read_lines
 from rollwise.records.samples import ROWS, StepFiles
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
@@ -123,7 +116,7 @@ class RunFolder:
 
     def read_config(self) -> dict[str, Any]:
         """Read the settings."""
-        recorded = self._read_json("config.json")
+        recorded: Any = self._read_json("config.json")
         if not isinstance(recorded, dict) or not isinstance(recorded.get("config"), dict):
             raise RunError(f"there is no run in {self.path}: its config.json is not of one")
         config: dict[str, Any] = recorded["config"]
@@ -131,13 +124,11 @@ class RunFolder:
 
     def read_versions(self) -> dict[str, str]:
         """Read the versions of the packages that the run was begun with, by name."""
-        versions: dict[str, str] = self._read_json("config.json").get("versions", {})
-        return versions
+        return dict(self._read_json("config.json").get("versions", {}))
 
     def read_started(self) -> dict[str, str]:
         """Read when and where the run started, see `describe_start`; {} if that is not recorded."""
-        started: dict[str, str] = self._read_json("config.json").get("started", {})
-        return started
+        return dict(self._read_json("config.json").get("started", {}))
 
     def log(self, metrics: Row) -> None:
         """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null."""
@@ -222,28 +213,19 @@ class RunFolder:
         return [self._metrics, self.path / "config.json"]
 
     def complete_metrics(self, step: int, saved: Path) -> None:
-        """Make sure that `metrics.jsonl` has one line for each step from 0 to `step`.
+        """Take the metrics up to `step` from the copy in its checkpoint, if they are not as in it.
 
-        Args:
-            step: Of the checkpoint to resume from.
-            saved: The copy in the checkpoint, which replaces metrics that are not as in it.
+        An evaluation may have been added to the last of them since.
         """
+        kept = read_lines(saved)
         try:
-            found = [line for line in self.read_metrics() if line["step"] <= step]
-            wrong = missing_steps([line["step"] for line in found], step)
-        except RunError as error:
-            found, wrong = [], str(error)
-        path = self._metrics
-        if wrong and not saved.exists():
-            raise RunError(
-                f"{path} is not complete ({wrong}), and the checkpoint of step {step} has no copy; "
-                "put back what was removed, or give another --output for a new run"
-            )
-        if not wrong and saved.exists():
-            wrong = changed_steps(found, read_lines(saved))
-        if wrong:
-            write_text(path, saved.read_text(encoding="utf-8"))
-            log.warning("%s was not complete (%s): it is taken from the checkpoint", path, wrong)
+            *before, last = (line for line in self.read_metrics() if line["step"] <= step)
+        except (RunError, ValueError):  # of nothing there is no last one
+            before, last = [], {}
+        if before == kept[:-1] and (last == kept[-1] or "heldout" in last.keys() - kept[-1]):
+            return
+        write_text(self._metrics, saved.read_text(encoding="utf-8"))
+        log.warning("%s was not complete: it is taken from the checkpoint", self._metrics)
 
     def discard_after(self, step: int) -> None:
         """Remove what was written after `step`, to resume from its checkpoint."""

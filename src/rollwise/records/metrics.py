@@ -1,9 +1,8 @@
-"""The lines of `metrics.jsonl`: how they are written, read, and checked against a checkpoint."""
+"""The lines of `metrics.jsonl`: how they are written and read."""
 
 import json
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,29 +34,6 @@ def parse_line(line: str, place: str) -> Row:
     if not isinstance(row, dict):
         raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")
     return row
-
-
-def missing_steps(found: Sequence[int], last: int) -> str:
-    """Say which steps from 0 to `last` are missing or there twice; "" if each is there once."""
-    counts = Counter(found)
-    if sorted(found) == list(range(last + 1)) != list(found):
-        return "its lines are not in order"
-    spans: list[list[int]] = []
-    for step in (step for step in range(last + 1) if counts[step] != 1):
-        if spans and spans[-1][1] == step - 1:
-            spans[-1][1] = step
-        else:
-            spans.append([step, step])
-    shown = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
-    return f"missing or more than once: steps {shown}" if spans else ""
-
-
-def changed_steps(found: Sequence[Row], saved: Sequence[Row]) -> str:
-    """Say which lines are not as in a checkpoint; an evaluation may have been made since."""
-    changed = [row["step"] for row, own in zip(found, saved, strict=False) if row != own]
-    if changed == [found[-1]["step"]] and "heldout" in found[-1] and "heldout" not in saved[-1]:
-        return ""
-    return f"changed since: steps {', '.join(map(str, changed))}" if changed else ""
 
 
 def _finite(value: Any) -> Any:

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from safetensors import SafetensorError
 
 from rollwise.beliefs.state import saveable
-from rollwise.errors import one_line
+from rollwise.errors import RunError, one_line
+from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.plugins import plugin_name
 from rollwise.prompts import PromptSampler
 
@@ -42,3 +44,30 @@ def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
             f"raised {one_line(error)}; the state has {', '.join(sorted(held)) or 'nothing'}"
         ) from error
     return state
+
+
+def save_state(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
+    """Do what `save_sampler` does, in a folder of its own, completely or not at all.
+
+    Raises:
+        RunError: It could not be written.
+    """
+    with written_whole(folder) as partial:
+        partial.mkdir(parents=True)
+        save_sampler(partial, sampler, **progress)
+        write_checksums(partial)
+
+
+def load_state(folder: Path, sampler: PromptSampler, *names: str) -> list[Any]:
+    """Restore a prompt sampler from what `save_state` wrote; returns its progress by these names.
+
+    Raises:
+        RunError: It is missing or damaged, or belongs to other prompts or another sampler.
+    """
+    if damaged := damaged_files(folder):
+        raise RunError(f"cannot resume from {folder}: {', '.join(damaged)} are damaged")
+    try:
+        state = load_sampler(folder, sampler)
+        return [state[name] for name in names]
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RunError(f"cannot resume from {folder}: {error}") from error

@@ -64,9 +64,11 @@ def write_evaluation_report(
         rows["all problems"] = summary["average"]
     ks, baseline = steps_of_k(summary["samples"]), summary.get("baseline", {})
     others = {name: row["figures"] for name, row in baseline.get("benchmarks", {}).items()}
-    charts: list[Chart] = []
-    for at, (name, row) in enumerate(rows.items()):
-        charts += _charts(at, row, others.get(name, {}), ks)
+    charts = [
+        each
+        for at, (name, row) in enumerate(rows.items())
+        for each in _charts(at, row, others.get(name, {}), ks)
+    ]
     threshold = settings["grading"]["positive_threshold"]
     return write_page(
         path,
@@ -123,9 +125,10 @@ def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:
     """Gather what the page's script shows: problems, and as many responses as there is room for."""
     kept = answered[:MOST_PROMPTS]
     room = RESPONSE_BYTES // max(1, len(kept))
+    prompts = [_problem(each, room, threshold) for each in kept]
     note = f"{len(kept):,} of {len(answered):,} problems are shown."
     return {
-        "prompts": [_problem(each, room, threshold) for each in kept],
+        "prompts": prompts,
         "note": note if len(kept) < len(answered) else "",
         "threshold": threshold,
     }
@@ -133,10 +136,9 @@ def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:
 
 def _problem(asked: Answered, room: int, threshold: float) -> Row:
     problem, result, answers = asked.problem, asked.result, asked.result.answers
-    about = [asked.benchmark, problem.subject]
-    about += [f"level {problem.level}"] if problem.level is not None else []
-    pairs = zip(asked.rows, answers or repeat(None), strict=False)
+    level = "" if problem.level is None else f"level {problem.level}"
     rows: list[list[Any]] = []
+    pairs = zip(asked.rows, answers or repeat(None), strict=False)
     for row, answer in sorted(pairs, key=lambda pair: pair[0]["reward"] > threshold):
         text = shown(row["response"], max(FEWEST_CHARACTERS, min(room, SHOWN_CHARACTERS)))
         room -= len(text)
@@ -150,7 +152,7 @@ def _problem(asked: Answered, room: int, threshold: float) -> Row:
         "question": shown(problem.messages[-1]["content"]),
         "answer": shown(problem.answer),
         "benchmark": shown(asked.benchmark),
-        "about": [shown(each) for each in about if each],
+        "about": [shown(each) for each in (asked.benchmark, problem.subject, level) if each],
         "baseline": asked.baseline,
         "correct": int(result.correct.sum()),
         "drawn": result.drawn,

@@ -76,13 +76,18 @@ def command(name: str, kind: type[CommandConfig], config: Settings) -> str:
     """
     recorded = {s: value for s, value in _by_name(kind, config).items() if value is not None}
     given = {s: recorded[s] for s in NEEDED.get(name, ()) if recorded.get(s)}
-    while more := _unlike_defaults(kind, recorded, given):
+    while not any(plugins_in(nested(item)) for item in given.items()):
+        try:
+            made = make_settings(kind, *map(nested, given.items())).model_dump(mode="json")
+        except ConfigError:
+            break
+        default = _by_name(kind, made)
+        more = {s: v for s, v in recorded.items() if s not in given and default.get(s) != v}
+        if not more:
+            break
         given |= more
-    words = ["rollwise", name]
-    for setting in recorded:
-        if setting in given:
-            words += [f"--{setting}", _on_command_line(given[setting])]
-    return shlex.join(words)
+    options = [(f"--{s}", _on_command_line(given[s])) for s in recorded if s in given]
+    return shlex.join(["rollwise", name, *(word for option in options for word in option)])
 
 
 def _by_name(kind: type[CommandConfig], config: Settings) -> dict[str, Any]:
@@ -91,18 +96,6 @@ def _by_name(kind: type[CommandConfig], config: Settings) -> dict[str, Any]:
     whole = {name for name in config if name in fields and not sections_of(fields[name].annotation)}
     sections = {name: value for name, value in config.items() if name not in whole}
     return flatten(sections, ".") | {name: config[name] for name in sorted(whole)}
-
-
-def _unlike_defaults(kind: type[CommandConfig], recorded: Settings, given: Settings) -> Settings:
-    """Return the recorded settings that differ from the defaults beside those that are given."""
-    layers = [nested(item) for item in given.items()]
-    if any(plugins_in(layer) for layer in layers):
-        return {}
-    try:
-        default = _by_name(kind, make_settings(kind, *layers).model_dump(mode="json"))
-    except ConfigError:
-        return {}
-    return {s: v for s, v in recorded.items() if s not in given and default.get(s) != v}
 
 
 def _on_command_line(value: Any) -> str:

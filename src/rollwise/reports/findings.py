@@ -20,29 +20,8 @@ START = FEWEST_STEPS - 1
 NOTHING_TRAINED = 3
 """Steps in a row without a trained group that are worth a warning."""
 
-COLLAPSED = 0.5
-"""The mean reward has collapsed where it is below this share of its best."""
-
-ENTROPY_FALLEN, ENTROPY_RISEN = 0.2, 3.0
-"""Shares of the entropy at the beginning."""
-
-CLIPPED, WEIGHTS_AT_CAP, GAP = 0.2, 0.05, 0.1
-"""Share of clipped tokens; share of importance weights at the cap; nats a token."""
-
-TRUNCATED, TRUNCATION_RISEN, MOSTLY = 0.1, 1.5, 0.5
-"""Share of truncated responses, how many times that at the beginning, and what is too much."""
-
-CLIP_JUMP, TIMES_CLIPPED = 0.05, 5.0
-"""Share of clipped tokens, and how many times that at the beginning, that come before a stall."""
-
-WITHOUT_SIGNAL = 0.5
-"""Share of groups."""
-
-VISITED = 0.99
-"""Share of the prompts from which on beliefs are judged."""
-
-FAILED = 0.01
-"""Share of draws."""
+FAILED = {"grader_failures": 0.01, "lost_draws": 0.01, "skipped_updates": 0.0}
+"""Shares of the draws from which on failures are worth a warning."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +99,7 @@ def _collapse(lines: Sequence[Row]) -> Iterator[Finding]:
 def _counts(steps: Sequence[Row]) -> Iterator[Finding]:
     """Failures, which count wherever they were."""
     draws = sum(line.get("draws", 0) for line in steps)
-    for name, share in (
-        ("grader_failures", FAILED),
-        ("lost_draws", FAILED),
-        ("skipped_updates", 0.0),
-    ):
+    for name, share in FAILED.items():
         failed = [line for line in steps if line.get(name)]
         total = sum(line[name] for line in failed)
         if failed and total >= share * draws:
@@ -150,17 +125,26 @@ def _more_variance(config: Mapping[str, Any]) -> str:
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
     """What has lasted to the newest step, since the step from which on it has."""
-    for name, bad_S, figures in _rules(steps, config):
+    for name, values_S, bad_S in _rules(steps, config):
         bad_S[:START] = False  # the first means are of few steps
         if bad_S[-1]:
-            variance = _more_variance(config)
-            yield _finding(name, steps[_begun(bad_S)], variance=variance, **figures)
+            now, begun = values_S[-1], values_S[START]
+            yield _finding(
+                name,
+                steps[_begun(bad_S)],
+                now=now,
+                begun=begun,
+                best=_best(values_S)[-1],
+                percent=100 * now,
+                percent_begun=100 * begun,
+                variance=_more_variance(config),
+            )
 
 
 def _rules(
     steps: Sequence[Row], config: Mapping[str, Any]
-) -> Iterator[tuple[str, NDArray[np.bool_], dict[str, float]]]:
-    """Say of each step whether it is bad, shape (S,), with the name and figures of the warning.
+) -> Iterator[tuple[str, Floats, NDArray[np.bool_]]]:
+    """Yield the name of a warning, a figure of each step, and whether it is bad, shape (S,) each.
 
     A figure that is not known is NaN, and so not bad.
     """
@@ -169,31 +153,30 @@ def _rules(
         known = np.array([line.get(name) for line in steps], dtype=float)
         return moving_mean(known, max(SMOOTHED, len(steps) // 100))
 
-    def percent(values_S: Floats) -> dict[str, float]:
-        return {"now": 100 * values_S[-1], "begun": 100 * values_S[START]}
-
     reward = figure("reward")
-    best = np.fmax.accumulate(np.nan_to_num(reward))
-    yield "reward", reward < COLLAPSED * best, {"now": reward[-1], "best": best[-1]}
-    entropy = figure("entropy")
-    nats = {"now": entropy[-1], "begun": entropy[START]}
-    yield "entropy_falls", entropy < ENTROPY_FALLEN * entropy[START], nats
-    yield "entropy_rises", entropy > ENTROPY_RISEN * entropy[START], nats
+    yield "reward", reward, reward < 0.5 * _best(reward)
+    entropy = figure("entropy")  # nats a token
+    yield "entropy_falls", entropy, entropy < 0.2 * entropy[START]
+    yield "entropy_rises", entropy, entropy > 3.0 * entropy[START]
     clipped = figure("clip_fraction")
-    yield "clipping", clipped > CLIPPED, percent(clipped)
-    jumped = clipped > np.fmax(CLIP_JUMP, TIMES_CLIPPED * clipped[START])
-    yield "clipping_jumps", jumped & (clipped <= CLIPPED), percent(clipped)
+    yield "clipping", clipped, clipped > 0.2
+    jumped = clipped > np.fmax(0.05, 5.0 * clipped[START])  # which comes before a stall
+    yield "clipping_jumps", clipped, jumped & (clipped <= 0.2)
     capped = figure("importance_truncated")
-    yield "off_policy", capped > WEIGHTS_AT_CAP, percent(capped)
-    gap = np.abs(figure("sampler_gap"))
-    yield "sampler_gap", gap > GAP, {"now": gap[-1]}
+    yield "off_policy", capped, capped > 0.05
+    gap = np.abs(figure("sampler_gap"))  # nats a token
+    yield "sampler_gap", gap, gap > 0.1
     cut = figure("truncated")
-    risen = np.fmax(TRUNCATED, TRUNCATION_RISEN * cut[START])
-    yield "truncated", cut > np.fmin(MOSTLY, risen), percent(cut)
+    yield "truncated", cut, cut > np.fmin(0.5, np.fmax(0.1, 1.5 * cut[START]))
     # Of prompts that were never visited nothing can be known.
-    unknown = np.array([(line.get("visited") or 1.0) < VISITED for line in steps])
+    unknown = np.array([(line.get("visited") or 1.0) < 0.99 for line in steps])
     skill = np.where(unknown, np.nan, figure("belief_skill"))
-    yield "belief", skill < 0, {"now": skill[-1]}
+    yield "belief", skill, skill < 0
     uniform = figure("zero_variance_after")
     if config["group"]["size"] > 1 and config["advantage"].get("baseline") != "belief":
-        yield "zero_variance", uniform > WITHOUT_SIGNAL, percent(uniform)
+        yield "zero_variance", uniform, uniform > 0.5
+
+
+def _best(values_S: Floats) -> Floats:
+    best: Floats = np.fmax.accumulate(np.nan_to_num(values_S))
+    return best

@@ -1,6 +1,7 @@
 """The report of a run that goes on."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,20 +29,19 @@ class LiveReport:
         self, path: Path, every: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._path, self._every, self._clock = path, every, clock
-        self._due: float | None = None
+        self._due = -math.inf
 
     def step_ended(self) -> None:
         """Write the report if it is due."""
         began = self._clock()
-        if self._due is not None and began < self._due:
-            return
-        self._write(goes_on=True, reload=self._every)
-        ended = self._clock()
-        self._due = ended + max(self._every, (ended - began) / SHARE)
+        if began >= self._due:
+            self._write(goes_on=True, reload=self._every)
+            ended = self._clock()
+            self._due = ended + max(self._every, (ended - began) / SHARE)
 
     def stopped(self) -> None:
         """Say in the report that the run does not go on, if it says that it does."""
-        if self._due is not None:
+        if self._due > -math.inf:
             self._write()
 
     def _write(self, **how: Any) -> None:

@@ -1,7 +1,6 @@
 """The charts of a run, by what its metrics have."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,39 +33,37 @@ OF_GROUPS = ("zero_variance", "exits", "draws")
 """Charts that say nothing of single responses."""
 
 
-@dataclass
 class RunCharts:
     """The charts of a run, and what was left out of them.
 
     Args:
         lines: Its metrics, at least one line.
         points: The most points of a line.
+
+    Attributes:
+        charts: The charts that there are figures for.
+        grids: What they are drawn over: name -> axes.
+        remarks: Sentences on how figures are drawn.
     """
 
-    lines: Sequence[Row]
-    points: int = MOST_POINTS
-    charts: list[Chart] = field(default_factory=list)
-    grids: dict[str, dict[str, Any]] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.steps = [row for row in self.lines if row["step"] > 0]
+    def __init__(self, lines: Sequence[Row], points: int = MOST_POINTS) -> None:
+        self.steps = [row for row in lines if row["step"] > 0]
+        self.charts: list[Chart] = []
+        self.grids: dict[str, dict[str, Any]] = {}
+        self.remarks: list[str] = []
         count = len(self.steps)
-        self._spans = np.array_split(np.arange(count), max(1, min(count, self.points)))
+        self._spans = np.array_split(np.arange(count), max(1, min(count, points)))
         self.smoothed = min(count, max(SMOOTHED, count // 100))
-        self._cost = _costs(self.lines)
-        self._add_evaluations()
-        if self.steps:
-            self._add_steps()
-            for name in described():
-                if not (self._single and name in OF_GROUPS):
-                    made = MAKERS.get(name, _of_figures)(self, name)
-                    self.charts += [] if made is None else [made]
-
-    @property
-    def _single(self) -> bool:
-        """Whether every prompt got a single response."""
-        return all(row["draws"] <= row["prompts"] for row in self.steps)
+        costs = _costs(lines)
+        self._add_evaluations(lines, costs)
+        if not self.steps:
+            return
+        self._add_steps({name: cost[-count:] for name, cost in costs.items()})
+        single = all(row["draws"] <= row["prompts"] for row in self.steps)
+        for name in described():
+            if not (single and name in OF_GROUPS):
+                made = MAKERS.get(name, _of_figures)(self, name)
+                self.charts += [] if made is None else [made]
 
     def values(self, name: str) -> Floats:
         """Return a figure of each step, shape (S,); NaN where a step has none."""
@@ -75,6 +72,11 @@ class RunCharts:
     def known(self, name: str) -> bool:
         """Whether any step has a figure."""
         return any(row.get(name) is not None for row in self.steps)
+
+    def per_prompt(self, counts: Sequence[int]) -> Floats:
+        """Divide a count of each step by its prompts."""
+        prompts: Floats = np.maximum([float(row["prompts"]) for row in self.steps], 1.0)
+        return np.array(counts) / prompts
 
     def averaged(self, found: ArrayLike) -> Floats:
         """Average a figure of each step over the spans of the grid; NaN where none is known."""
@@ -91,22 +93,31 @@ class RunCharts:
         own = {"label": "of the step", "style": "faint", "group": name}
         return [plain | own, line(name, smooth, colour=colour)]
 
-    def _add_steps(self) -> None:
+    def parts(
+        self, found: Mapping[str, ArrayLike], colours: Sequence[int] = ()
+    ) -> list[dict[str, Any]]:
+        """Draw several figures of each step, by their labels, which make up a whole."""
+        return [
+            line(label, self.averaged(values), colour=colours[at] if colours else at)
+            for at, (label, values) in enumerate(found.items())
+        ]
+
+    def _add_steps(self, costs: Mapping[str, Any]) -> None:
+        count, points = len(self.steps), len(self._spans)
         ends = [int(span[-1]) for span in self._spans]
-        first = len(self.lines) - len(self.steps)
-        if len(self.steps) > 2:
+        self.grids["steps"] = {name: cost[ends] for name, cost in costs.items()}
+        if count > 2:
             self.remarks.append(
                 f"Thick lines are means of {self.smoothed} steps, thin ones single steps."
             )
-        self.grids["steps"] = {name: cost[first:][ends] for name, cost in self._cost.items()}
-        if len(self.steps) > self.points:
+        if count > points:
             self.remarks.append(
-                f"Each point of a chart is the mean of about {len(self.steps) / self.points:.0f} "
-                f"steps: the run has {len(self.steps):,}, and {self.points} points are shown."
+                f"Each point of a chart is the mean of about {count / points:.0f} "
+                f"steps: the run has {count:,}, and {points} points are shown."
             )
 
-    def _add_evaluations(self) -> None:
-        places = [place for place, row in enumerate(self.lines) if "heldout" in row]
+    def _add_evaluations(self, lines: Sequence[Row], costs: Mapping[str, Any]) -> None:
+        places = [place for place, row in enumerate(lines) if "heldout" in row]
         if not places:
             return
         if len(places) > MOST_EVALUATIONS:
@@ -114,10 +125,10 @@ class RunCharts:
                 f"Of {len(places):,} evaluations, {MOST_EVALUATIONS} evenly spaced ones are shown."
             )
             places = [places[at] for at in evenly(len(places), MOST_EVALUATIONS)]
-        self.grids["evaluations"] = {name: cost[places] for name, cost in self._cost.items()}
-        figures = [self.lines[place]["heldout"] for place in places]
-        lines = [estimates(name, [each[name] for each in figures]) for name in figures[0]]
-        self.charts.append(chart("heldout", lines, "evaluations"))
+        self.grids["evaluations"] = {name: cost[places] for name, cost in costs.items()}
+        figures = [lines[place]["heldout"] for place in places]
+        drawn = [estimates(name, [each[name] for each in figures]) for name in figures[0]]
+        self.charts.append(chart("heldout", drawn, "evaluations"))
         self.remarks.append("Bands are 95 % intervals over problems.")
 
 
@@ -150,52 +161,39 @@ def _of_figures(run: RunCharts, name: str) -> Chart | None:
 def _draws(run: RunCharts, name: str) -> Chart:
     rounds = max((len(row["draws_by_round"]) for row in run.steps), default=0)
     if rounds > 1:
-        by_round = [[*row["draws_by_round"], *[None] * rounds] for row in run.steps]
-        lines = [
-            line(f"round {r + 1}", run.averaged([each[r] for each in by_round]))
-            for r in range(rounds)
-        ]
-        return chart(name, lines, **described()["rounds"])
-    surplus = _per_prompt(run, [row["surplus_draws"] for row in run.steps])
+        by_round = np.array(
+            [[*row["draws_by_round"], *[None] * rounds][:rounds] for row in run.steps], dtype=float
+        )
+        found = {f"round {r + 1}": values for r, values in enumerate(by_round.T)}
+        return chart(name, run.parts(found), **described()["rounds"])
+    surplus = run.per_prompt([row["surplus_draws"] for row in run.steps])
     lines = run.figure("all", run.values("draws_per_prompt"))
     return chart(name, lines + run.figure("surplus", surplus, colour=1))
 
 
-def _per_prompt(run: RunCharts, counts: Sequence[int]) -> Floats:
-    prompts: Floats = np.maximum([float(row["prompts"]) for row in run.steps], 1.0)
-    return np.array(counts) / prompts
-
-
 def _exits(run: RunCharts, name: str) -> Chart:
-    lines = [
-        line(
-            reason,
-            run.averaged(_per_prompt(run, [row["exits"][reason] for row in run.steps])),
-            colour=colour,
-        )
-        for reason, colour in (("satisfied", 2), ("exhausted", 1), ("futile", 7))
-    ]
-    return chart(name, lines)
+    reasons = ("satisfied", "exhausted", "futile")
+    found = {r: run.per_prompt([row["exits"][r] for row in run.steps]) for r in reasons}
+    return chart(name, run.parts(found, (2, 1, 7)))
 
 
 def _seconds(run: RunCharts, name: str) -> Chart:
-    phases = list(dict.fromkeys(phase for row in run.steps for phase in row["seconds"]))
-    lines = [
-        line(phase, run.averaged([row["seconds"].get(phase, 0) for row in run.steps]))
-        for phase in phases
-    ]
-    return chart(name, lines)
+    phases = dict.fromkeys(phase for row in run.steps for phase in row["seconds"])
+    found = {phase: [row["seconds"].get(phase, 0) for row in run.steps] for phase in phases}
+    return chart(name, run.parts(found))
 
 
 def _ledger(run: RunCharts, name: str) -> Chart | None:
     """Draw where the tokens of each step went, as shares; None where all went to one place."""
     tokens = [row["ledger"]["tokens"] for row in run.steps]
-    lines = []
-    for colour, place in zip((2, 6, 1, 3, 4, 7), PLACES, strict=True):
-        shares = [max(0, each.get(place, 0)) / max(1, sum(each.values())) for each in tokens]
-        if any(shares):
-            values = run.averaged(shares)
-            lines.append(line(place.replace("_", " "), values, colour=colour))
+    shares = {
+        place: [max(0, each.get(place, 0)) / max(1, sum(each.values())) for each in tokens]
+        for place in PLACES
+    }
+    colours = dict(zip(PLACES, (2, 6, 1, 3, 4, 7), strict=True))
+    went = [place for place in PLACES if any(shares[place])]
+    found = {place.replace("_", " "): shares[place] for place in went}
+    lines = run.parts(found, [colours[place] for place in went])
     return chart(name, lines) if len(lines) > 1 else None
 
 
@@ -205,7 +203,7 @@ def _competence(run: RunCharts, name: str) -> Chart | None:
     low, middle, high = (run.averaged(run.values(f"difficulty_p{q}")) for q in (10, 50, 90))
     lines = [
         line("difficulty: median, 10 to 90 %", middle, low=low, high=high, colour=1),
-        line("competence", run.averaged(run.values("competence"))),
+        line("competence", run.averaged(run.values("competence")), colour=0),
     ]
     return chart(name, lines)
 
@@ -214,13 +212,14 @@ def _calibration(run: RunCharts, name: str) -> Chart | None:
     """Pass rates against what was believed: of the first, middle and last third of the steps."""
     thirds = [third for third in np.array_split(np.arange(len(run.steps)), 3) if len(third)]
     pairs = [
-        np.array([pair for at in third for pair in run.steps[at].get(name) or ()], dtype=float)
+        np.array(
+            [pair for at in third for pair in run.steps[at].get(name) or ()], dtype=float
+        ).reshape(-1, 2)
         for third in thirds
     ]
-    found = [part.reshape(-1, 2)[:, 0] for part in pairs if part.size]
-    if not found:
+    believed = np.concatenate(pairs)[:, 0]
+    if not len(believed):
         return None
-    believed = np.concatenate(found)
     is_rate = name == "pass_rate_by_expected"
     low, high = (0.0, 1.0) if is_rate else (believed.min(), believed.max())
     ends = np.linspace(low, high, BINS + 1)
@@ -229,8 +228,8 @@ def _calibration(run: RunCharts, name: str) -> Chart | None:
     lines = [line("as expected", middles, style="dashed", colour=7)] if is_rate else []
     for colour, (third, part) in enumerate(zip(thirds, pairs, strict=True)):
         first, last = run.steps[third[0]]["step"], run.steps[third[-1]]["step"]
-        which = np.clip(np.digitize(part.reshape(-1, 2)[:, 0], ends) - 1, 0, BINS - 1)
-        rates = [_mean(part.reshape(-1, 2)[which == place, 1]) for place in range(BINS)]
+        which = np.clip(np.digitize(part[:, 0], ends) - 1, 0, BINS - 1)
+        rates = [_mean(part[which == place, 1]) for place in range(BINS)]
         span = f"steps {first} to {last}" if first != last else f"step {first}"
         lines.append(line(span, rates, colour=colour, points=True))
     return chart(name, lines, name)

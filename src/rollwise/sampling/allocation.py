@@ -7,6 +7,7 @@ unbiased, unlike those of pools that stop because of what they hold.
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,12 @@ class Allocation(ABC):
 
     With a `pilot`, pass rates are measured by so many draws of each prompt, discarded after
     counting; without, they are those that the prompt sampler expects.
+
+    Attributes:
+        objective: The name of the objective that settings take with it; "" for the default.
     """
+
+    objective: ClassVar[str] = ""
 
     mean_draws: float
     minimum: int
@@ -41,18 +47,17 @@ class Allocation(ABC):
 class Estimated(Allocation):
     """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
 
-    One round, from the pass rates that are expected before it, for instance by a prompt sampler.
-
-    Raises:
-        TypeError: A limit that is no integer.
-        ValueError: Limits that exclude each other or the mean, or an `epsilon` not above 0.
+    One round, from the pass rates that are expected before it. Limits that exclude each other or
+    the mean are a ValueError.
     """
 
-    mean_draws: float = setting(8.0, "Draws of a prompt, on average.")
-    minimum: int = setting(2, "Draws of a prompt, at least.")
-    maximum: int = setting(32, "Draws of a prompt, at most.")
+    objective: ClassVar[str] = "sqrt"
+
+    mean_draws: float = setting(8.0, "Draw this many responses per prompt on average.")
+    minimum: int = setting(2, "Draw at least this many per prompt.")
+    maximum: int = setting(32, "Draw at most this many per prompt.")
     epsilon: float = setting(
-        0.01, "Added to pass rates (ε): the less, the more the hardest prompts get."
+        0.01, "Add this to pass rates (ε): the less, the more draws the hardest prompts get."
     )
 
     def __post_init__(self) -> None:
@@ -78,22 +83,17 @@ class GVM(Allocation):
     """Least variance of the gradient: N_x ∝ G_x/√(p_x + α/p_x^(β−1)) (GVM, arXiv 2505.02391).
 
     p_x and the gradient norm G_x come from `pilot` draws of each prompt, which the caller makes and
-    discards: they are no part of the draws shared out here, and a pool that kept them would be
-    biased towards what they were. A prompt that no pilot draw solved (p_x = 0) gets none, and so
-    does one with G_x = 0. Of the others the harder ones get more, down to p_x = √α (with β = 2);
-    below that, α reduces it again. The published method has no limits.
-
-    Raises:
-        TypeError: A limit that is no integer.
-        ValueError: Limits that exclude each other or the mean, `alpha` below 0, or `beta` below 1.
+    discards: a pool that kept them would be biased towards what they were. A prompt with p_x = 0 or
+    G_x = 0 gets none. Of the others the harder ones get more, down to p_x = √α (with β = 2); below
+    that, α reduces it again. The published method has no limits.
     """
 
-    mean_draws: float = setting(8.0, "Draws of a prompt on average, those of the pilot apart.")
-    pilot: int = setting(8, "Pilot draws of each prompt, discarded after counting.")
-    alpha: float = setting(1e-3, "α, against spending too much on tiny pass rates.")
-    beta: float = setting(2.0, "β: the more, the sharper α cuts at tiny pass rates.")
-    minimum: int = setting(0, "Draws, at least, of a prompt that gets any share.")
-    maximum: int = setting(32, "Draws of a prompt, at most.")
+    mean_draws: float = setting(8.0, "Draw this many per prompt on average, besides the pilot.")
+    pilot: int = setting(8, "Draw a pilot of this many per prompt, discarded after counting.")
+    alpha: float = setting(1e-3, "Hold back draws at tiny pass rates (α).")
+    beta: float = setting(2.0, "Sharpen where α holds back (β).")
+    minimum: int = setting(0, "Draw at least this many for a prompt that gets any share.")
+    maximum: int = setting(32, "Draw at most this many per prompt.")
 
     def __post_init__(self) -> None:
         at_least("pilot", self.pilot, 1)
@@ -103,14 +103,10 @@ class GVM(Allocation):
         finite_at_least("beta", self.beta, 1)
 
     def counts(self, pass_rates: ArrayLike, gradient_norms: ArrayLike | None = None) -> Counts:
-        """Return N_x of each prompt, shape (P,); all 0 if no prompt has a share.
+        """Return N_x of each prompt, (P,), from p_x and G_x (by default 1), shape (P,) each.
 
         Their sum is the integer nearest to mean · P, or less if `maximum` for each prompt that has
         a share comes to less.
-
-        Args:
-            pass_rates: p_x, shape (P,); NaN, nothing known, counts as ½.
-            gradient_norms: G_x, shape (P,); by default 1 for all.
 
         Raises:
             ValueError: Arrays of another shape, or outside their ranges.
@@ -164,7 +160,7 @@ def _share_out(weights_P: Floats, limits: Allocation) -> Counts:
     """Share out the mean number of draws in proportion to weights; a weight of 0 gets none.
 
     The others get clip(c · w, minimum, maximum), with c such that the sum is right, or as near as
-    the limits allow; then whole numbers, by the largest remainders, of equal ones the first.
+    the limits allow; then whole numbers, by the largest remainders.
     """
     counts_P = np.zeros(len(weights_P), dtype=np.int64)
     some_P = weights_P > 0
@@ -185,8 +181,7 @@ def _share_out(weights_P: Floats, limits: Allocation) -> Counts:
 def _quotas(weights: Floats, total: int, minimum: int, maximum: int) -> Floats:
     """Return clip(c · w, minimum, maximum) for the c at which they sum to `total`, exactly.
 
-    The sum is piecewise linear in c, with a corner wherever a quota meets a limit: find the two
-    corners next to `total`, and c between them.
+    The sum is piecewise linear in c: find the two corners next to `total`, and c between them.
     """
 
     def total_at(scale: float) -> float:

@@ -20,10 +20,8 @@ LONGEST_SHIFT = 2.0
 def shift_beliefs(pools: Iterable[Pool], weights: ArrayLike | None = None) -> None:
     """Move the belief about each prompt by what all other prompts of a step show.
 
-    A policy that changed faster than was believed fails the expectations of all prompts alike. All
-    advantages of the step then have the same sign and push all its responses one way, which can
-    change the policy further. A loss that averages over tokens is balanced where the advantages of
-    all tokens are, for the incorrect responses are often the long ones.
+    A policy that changed faster than was believed fails the expectations of all prompts alike: all
+    advantages of the step then have one sign, which can change the policy further.
 
     With m_i the expected pass rate of prompt i, k_i correct of its N_i responses, and w_i its
     weight, logit m_i is moved by δ_i = Σ w_j·(k_j − N_j·m_j) / Σ w_j·(1/(P − 1) + N_j·m_j(1 −
@@ -34,9 +32,9 @@ def shift_beliefs(pools: Iterable[Pool], weights: ArrayLike | None = None) -> No
 
     Args:
         pools: Of a step, P of them, each with a prior. Sets `shift` of each.
-        weights: How much each counts, shape (P,), in proportion to a response's weight in the loss:
-            the mean number of tokens of its responses, where each token counts alike. By default
-            all count alike.
+        weights: In proportion to a response's weight in the loss, shape (P,): the mean number of
+            tokens
+            of its responses, where each token counts alike. By default all count alike.
     """
     pools = list(pools)
     weight_P = np.ones(len(pools)) if weights is None else np.asarray(weights, dtype=float)
@@ -60,14 +58,13 @@ def shifted_prior(pool: Pool) -> tuple[float, float]:
 
 
 def belief_baseline(pool: Pool) -> Floats:
-    """Expect each response of a pool from the belief and from the prompt's other draws.
+    """Expect each response of a pool from the belief and from the prompt's other draws, (N,).
 
     α and β are those of `shifted_prior`. Where the number of draws was fixed, from all others: b_i
     = (α + Σ_{j≠i} r_j)/(α + β + N − 1), the leave-one-out mean shrunk to the belief. Where sampling
     stopped because of what it had drawn, from the earlier ones alone: b_i = (α + Σ_{j<i} r_j)/(α +
-    β + i − 1), for the i-th draw. The terms (r_i − b_i)·∇log π_i − ∇p are then martingale
-    differences, so that their sum over a pool is E[N]·∇p in expectation, whatever the stopping rule
-    (Wald's identity). The result is in draw order, shape (N,).
+    β + i − 1). The terms (r_i − b_i)·∇log π_i − ∇p are then martingale differences, so that their
+    sum over a pool is E[N]·∇p in expectation, whatever the stopping rule (Wald's identity).
     """
     alpha, beta = shifted_prior(pool)
     correct = pool.correct.astype(float)

@@ -1,23 +1,30 @@
-"""Settings of plug-ins, and checks on arguments, made where an object is made.
+"""Settings of plug-ins, and checks on arguments and on what plug-ins answer.
 
-A check raises a `ValueError` that names the argument, what it must be and what it is.
+A check of an argument raises a `ValueError` that names it, what it must be and what it is.
 """
 
+from collections.abc import Callable
 from dataclasses import field
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from rollwise.plugins import calling, wrong_result
 
 
-def setting(default: Any, help: str) -> Any:
+def setting(default: Any, help: str, *, name: str = "", **limits: Any) -> Any:
     """Declare a field of a dataclass that settings files can set.
 
     Args:
         default: Its value where none is given.
-        help: What it means, for the documentation and `--help`.
+        help: What it does, for the documentation and `--help`; begins with a verb.
+        name: Its `section.name` in settings files, where that is not the field's section and name.
+        limits: Of its values there, as pydantic's `Field` takes them (`ge=1`).
     """
-    return field(default=default, metadata={"help": help})
+    named = {"setting": name, "limits": limits} if name else {}
+    return field(default=default, metadata={"help": help, **named})
 
 
 def at_least(name: str, value: int, minimum: int) -> None:
@@ -64,3 +71,28 @@ def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Refuse a `value` that is none of `choices`."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def check_flags(plugin: object, *names: str) -> None:
+    """Refuse (a `PluginError`) attributes that must be True or False, and are something else."""
+    for name in names:
+        with calling(plugin, name):
+            value = getattr(plugin, name, False)  # a rule may have `satisfied` alone
+        if not isinstance(value, bool):
+            raise wrong_result(plugin, name, "True or False", value)
+
+
+def array_from(
+    plugin: object, method: str, wanted: str, fits: Callable[[NDArray[Any]], bool], *given: Any
+) -> NDArray[Any]:
+    """Call a plug-in for an array of numbers; a `PluginError` names it where none `fits`."""
+    with calling(plugin, method):
+        answer = getattr(plugin, method)(*given)
+    try:
+        found = np.asarray(answer)
+        fine = found.dtype.kind in "biuf" and fits(found)
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise wrong_result(plugin, method, wanted, answer)
+    return found

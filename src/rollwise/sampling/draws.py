@@ -33,9 +33,8 @@ def as_key(given: Any) -> Key:
 def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
     """Hash a run's seed, the step, the prompt and the draw's index to 63 random bits.
 
-    Neighbouring draws get unrelated seeds: servers in use add a sample's index to the seed they
-    are given, so that consecutive seeds would share all but one of their samples. Equal keys get
-    equal seeds, whether they are Python's or NumPy's; 1 and "1" are different keys.
+    Neighbouring draws get unrelated seeds, for servers in use add a sample's index to the seed they
+    are given. 1 and "1" are different keys.
     """
     return hash_index(spell_seed(seed, step, key), index)
 

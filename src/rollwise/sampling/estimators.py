@@ -15,19 +15,15 @@ from rollwise.sampling.stopping import Bools, Floats, Stopping
 def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
     """Estimate the probability that at least one of `k` responses is correct.
 
-    1 − C(n − c, k)/C(n, k), unbiased for n responses whose number was fixed in advance (Chen et
-    al. 2021, arXiv 2107.03374, equation 1); not for a pool that stopped because of what it held.
+    1 − C(n − c, k)/C(n, k), unbiased for n responses whose number was fixed in advance (Chen et al.
+    2021, arXiv 2107.03374, equation 1); not for a pool that stopped because of what it held.
 
     Args:
         drawn: n, responses drawn; an integer or an array.
-        correct: c, those that are correct; of a shape that broadcasts with `drawn`.
+        correct: c, those that are correct; of a shape that broadcasts with `drawn`, as the result.
         k: At most the smallest `drawn`.
 
-    Returns:
-        A float, or an array of the broadcast shape.
-
     Raises:
-        TypeError: k is not an integer.
         ValueError: k below 1 or above `drawn`, or a count outside 0 to `drawn`.
     """
     n, c = np.broadcast_arrays(np.asarray(drawn), np.asarray(correct))
@@ -46,11 +42,13 @@ def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
 class Estimates:
     """Unbiased estimates by what a pool holds, arrays (B + 1, B + 1) over [positives, negatives].
 
+    NaN for counts that sampling never reaches.
+
     Attributes:
-        pass_rate: Of p. NaN for counts that sampling never reaches, and before the first draw.
-        variance: Of p(1 − p). NaN for counts that sampling never reaches, or where it is cut short
-            at fewer than two draws; NaN everywhere if every prompt stops at its first draw, for
-            then no unbiased estimate exists.
+        pass_rate: Of p; NaN before the first draw.
+        variance: Of p(1 − p); NaN where sampling is cut short at fewer than two draws, and
+            everywhere
+            if every prompt stops at its first draw, for then no unbiased estimate exists.
     """
 
     pass_rate: Floats
@@ -64,21 +62,20 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
     stopped before, P₁ those of them that begin with a correct draw, P₁₀ those that begin correct,
     incorrect. Given the counts, all P are equally likely, so P₁/P and P₁₀/P are the conditional
     expectations of unbiased estimates from the first one and two draws (Girshick, Mosteller and
-    Savage 1946; Rao-Blackwell). If a correct first draw ends the sampling, the sequences that
-    begin incorrect, correct serve as well.
+    Savage 1946; Rao-Blackwell).
 
-    The values hold for ended pools, and also for pools cut short at a number of draws that does not
-    depend on their own outcomes (at two or more, for p(1 − p)). They are exact: sequences are
-    counted in integers, only the ratio is rounded. Tables of equal `stopping.stops` are shared.
+    The values hold for ended pools, and for pools cut short at a number of draws that does not
+    depend on their own outcomes (at two or more, for p(1 − p)). Sequences are counted in integers,
+    only the ratio is rounded. Tables of equal `stopping.stops` are shared.
     """
     return _unbiased(stopping.stops.tobytes(), stopping.budget)
 
 
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
-    """Look up the unbiased estimates of p and p(1 − p) that a pool gives.
+    """Look up the unbiased estimates of p and p(1 − p); None at counts it cannot reach.
 
-    None at counts that its stopping cannot reach, as after a lost draw. A `ValueError` if the pool
-    does not know its stopping, has outgrown its budget, or stopped by a rule that looks at rewards.
+    A `ValueError` if the pool does not know its stopping, has outgrown its budget, or stopped by a
+    rule that looks at rewards.
     """
     stopping = pool.stopping
     if stopping is None:

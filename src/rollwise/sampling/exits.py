@@ -29,14 +29,16 @@ class ExitRule(ABC):
     Attributes:
         uses_priors: Whether `gives_up` depends on what is believed of a prompt's pass rate.
         looks_at_rewards: Whether `satisfied_by` decides, rather than `satisfied`.
+        count: The responses of every prompt, where the rule fixes them; None where it does not.
     """
 
     uses_priors: bool = False
     looks_at_rewards: bool = False
+    count: int | None = None
 
     @abstractmethod
     def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Say whether a pool with these counts is enough.
+        """Say whether a pool with these counts is enough: a bool, or a boolean array for arrays.
 
         A rule may be for single counts alone; one for arrays as well is faster with budgets of
         hundreds of draws.
@@ -44,9 +46,6 @@ class ExitRule(ABC):
         Args:
             positives: n₊, correct responses; an integer, or an array of integers.
             negatives: n₋, incorrect responses; of the same shape.
-
-        Returns:
-            A bool for integers, a boolean array of the same shape for arrays.
         """
 
     def gives_up(self, chance: Any) -> Any:
@@ -66,12 +65,10 @@ class ExitRule(ABC):
 class RewardRule(ExitRule):
     """Base class of exit rules that look at rewards, for rewards that are more than right or wrong.
 
-    Such a rule defines `satisfied_by`. What is still expected of a prompt cannot be computed from
-    rewards that have not been drawn, so it is computed from `satisfied`, a guess by counts. By
-    default the guess is that any response may satisfy the rule: no draw is then certain to be
-    needed but the next, and a streaming schedule has one response of a prompt in flight at a time.
-    Override `satisfied` with a better guess to have more in flight, or to make giving up possible.
-    The guess never ends a prompt as satisfied.
+    Write `satisfied_by`, which decides. What is still expected of a prompt is computed from a guess
+    by counts, `satisfied`, for rewards that have not been drawn are not known. By default any
+    response may satisfy the rule, so that a streaming schedule has one response of a prompt in
+    flight at a time; a better guess has more in flight, and makes giving up possible.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -100,7 +97,7 @@ class PositiveFocused(ExitRule):
     incorrect response at all: it saves draws on easy prompts, not their signal.
     """
 
-    positives: int = setting(1, "Correct responses wanted.")
+    positives: int = setting(1, "Draw until this many responses are correct.")
 
     def __post_init__(self) -> None:
         at_least("positives", self.positives, 1)
@@ -117,8 +114,8 @@ class Balanced(ExitRule):
     this rule the pass rate of a pool leans toward ½.
     """
 
-    positives: int = setting(2, "Correct responses wanted.")
-    negatives: int = setting(2, "Incorrect responses wanted.")
+    positives: int = setting(2, "Draw until this many responses are correct.")
+    negatives: int = setting(2, "Draw until this many responses are incorrect.")
 
     def __post_init__(self) -> None:
         at_least("positives", self.positives, 1)
@@ -132,10 +129,14 @@ class Balanced(ExitRule):
 class FixedCount(ExitRule):
     """Stop after `samples` responses, whatever they are: with one round of them, this is GRPO."""
 
-    samples: int = setting(4, "Responses drawn.")
+    samples: int = setting(4, "Draw this many responses per prompt.")
 
     def __post_init__(self) -> None:
         at_least("samples", self.samples, 1)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # this one fixes them
+        return self.samples
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         return positives + negatives >= self.samples
@@ -160,11 +161,7 @@ class _OnlySatisfied(ExitRule):
 
 
 def as_exit_rule(rule: Any) -> ExitRule:
-    """Return `rule`, or the exit rule made of an object that has `satisfied` alone.
-
-    Raises:
-        TypeError: It has no `satisfied`.
-    """
+    """Return `rule`, or the exit rule of an object with `satisfied` alone; else a TypeError."""
     if isinstance(rule, ExitRule):
         return rule
     if not callable(getattr(rule, "satisfied", None)):
@@ -184,10 +181,7 @@ class GiveUp(ExitRule):
 
     Args:
         rule: When a prompt has been sampled enough.
-        below: Give it up where the chance of that is below this.
-
-    Raises:
-        ValueError: `below` outside [0, 1].
+        below: Give it up where the chance of that is below this, in [0, 1].
     """
 
     rule: ExitRule
@@ -208,7 +202,7 @@ class GiveUp(ExitRule):
         return self.rule.satisfied(positives, negatives)
 
     def gives_up(self, chance: Any) -> Any:
-        return (chance < self.below) | self.rule.gives_up(chance)
+        return (chance < self.below) | where_given_up(self.rule, chance)
 
     def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
         return self.rule.satisfied_by(rewards)
@@ -217,13 +211,13 @@ class GiveUp(ExitRule):
 def where_satisfied(
     rule: ExitRule, positives: NDArray[np.int64], negatives: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Say of each pair of counts whether a rule is satisfied; arrays of one shape.
+    """Say of each pair of counts, arrays of one shape, whether a rule is satisfied.
 
     A rule that is for single counts alone is asked about one pair after another. A `PluginError`
     names a rule of the user's that raised an error, or did not return booleans.
     """
     try:
-        with calling(_inner(rule), "satisfied"):
+        with calling(named_rule(rule), "satisfied"):
             answer = rule.satisfied(positives, negatives)
     except (TypeError, ValueError, PluginError) as error:
         cause = error.__cause__ if isinstance(error, PluginError) else error
@@ -233,35 +227,48 @@ def where_satisfied(
         pairs = zip(positives.flat, negatives.flat, strict=True)
         answer = np.array([is_satisfied(rule, int(n), int(m)) for n, m in pairs])
         answer = answer.reshape(positives.shape)
-    met = np.asarray(answer) if isinstance(answer, (bool, np.bool_, np.ndarray)) else None
-    if met is None or met.dtype != bool or met.shape not in ((), positives.shape):
-        wanted = f"a boolean array of shape {positives.shape} for arrays, and a bool for integers"
-        raise wrong_result(_inner(rule), "satisfied", wanted, answer)
-    return np.broadcast_to(met, positives.shape)
+    return _booleans(rule, "satisfied", answer, positives.shape)
+
+
+def where_given_up(rule: ExitRule, chance: Any) -> Any:
+    """Say of chances of any shape whether a rule gives up; raises what `where_satisfied` does."""
+    with calling(named_rule(rule), "gives_up"):
+        answer = rule.gives_up(chance)
+    return _booleans(rule, "gives_up", answer, np.shape(chance))[()]
 
 
 def is_satisfied(rule: ExitRule, positives: int, negatives: int) -> bool:
     """Say whether a rule is satisfied by two counts; raises what `where_satisfied` does."""
-    with calling(_inner(rule), "satisfied"):
+    with calling(named_rule(rule), "satisfied"):
         answer = rule.satisfied(positives, negatives)
     return _as_bool(rule, "satisfied", answer)
 
 
 def is_satisfied_by(rule: ExitRule, rewards: NDArray[np.float64]) -> bool:
     """Say whether a rule is satisfied by rewards; raises what `where_satisfied` does."""
-    with calling(_inner(rule), "satisfied_by"):
+    with calling(named_rule(rule), "satisfied_by"):
         answer = rule.satisfied_by(rewards)
     return _as_bool(rule, "satisfied_by", answer)
 
 
-def _as_bool(rule: ExitRule, method: str, answer: object) -> bool:
-    if not isinstance(answer, (bool, np.bool_)):
-        raise wrong_result(_inner(rule), method, "True or False", answer)
-    return bool(answer)
-
-
-def _inner(rule: Any) -> Any:
+def named_rule(rule: Any) -> Any:
     """Return the rule that ours are wrapped around, which errors are to name."""
     while isinstance(rule, (GiveUp, _OnlySatisfied)):
         rule = rule.rule
     return rule
+
+
+def _as_bool(rule: ExitRule, method: str, answer: object) -> bool:
+    if not isinstance(answer, (bool, np.bool_)):
+        raise wrong_result(named_rule(rule), method, "True or False", answer)
+    return bool(answer)
+
+
+def _booleans(
+    rule: ExitRule, method: str, answer: object, shape: tuple[int, ...]
+) -> NDArray[np.bool_]:
+    met = np.asarray(answer) if isinstance(answer, (bool, np.bool_, np.ndarray)) else None
+    if met is None or met.dtype != bool or met.shape not in ((), shape):
+        wanted = f"a boolean array of shape {shape} for arrays, and a bool for single numbers"
+        raise wrong_result(named_rule(rule), method, wanted, answer)
+    return np.broadcast_to(met, shape)

@@ -51,14 +51,11 @@ class Objective(ABC):
 
     @abstractmethod
     def advantages(self, pool: Pool, group: Group) -> Floats:
-        """Say how much to reinforce each member of `group`.
+        """Say how much to reinforce each member of `group`, shape (k,), in its order.
 
         Args:
             pool: All responses drawn for a prompt.
             group: Those that are trained on.
-
-        Returns:
-            Shape (k,), in the order of `group.indices`.
         """
 
 
@@ -109,41 +106,41 @@ class PassRateObjective(Objective):
     """Base class of objectives that follow the gradient of a function f of the pass rate p.
 
     With `baseline="pool"`, A = f′(p)·p(1 − p)·k/k₊ for correct members and −f′(p)·p(1 − p)·k/k₋ for
-    incorrect ones. The mean of A·∇log π over the group is then f′(p)·∇p in expectation, whatever
-    the share of either side.
-    Of a group with one side only that side's part remains: (1 − p)·f′(p)·∇p for correct members,
-    p·f′(p)·∇p for incorrect ones. A pool of equal rewards, all correct or all incorrect gets zeros.
+    incorrect ones: the mean of A·∇log π over the group is f′(p)·∇p in expectation, whatever the
+    share of either side. A group with one side only has (1 − p)·f′(p)·∇p or p·f′(p)·∇p; a pool of
+    equal rewards, or of one side, gets zeros.
 
     `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
     that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then
-    exact whatever the exit rule, `Log` but for the probability that no response is correct; `Sqrt`
-    and `Arcsine` take square roots of the estimates and are exact under neither. A pool at counts
-    that its stopping cannot reach, as happens after a lost draw, has plug-in weights.
+    exact whatever the exit rule, `Log` but for the probability that no response is correct, `Sqrt`
+    and `Arcsine` under neither. A pool at counts that its stopping cannot reach has plug-in
+    weights.
 
     With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
-    otherwise, p̂ is the mean of what was believed of the pass rate before the step (`Pool.prior`,
-    moved by `Pool.shift`), and b_i adds what the prompt's other draws show. Every response teaches:
-    there are no zero-variance groups, and a group may have one member. See `belief_baseline`. Train
-    on all responses of the pool: a group chosen by outcome is not covered.
+    otherwise, p̂ is the mean of what was believed before the step (`Pool.prior`, moved by
+    `Pool.shift`), and b_i is `belief_baseline`. Every response teaches, even in a group of one.
+    Train on all responses of the pool: a group chosen by outcome is not covered.
 
     Raises:
         ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
-            pool that does not know its stopping, has outgrown its budget, or stopped by a rule that
-            looks at rewards; `belief` for a pool without a prior.
+            pool
+            that does not know its stopping, has outgrown its budget, or stopped by a rule that
+            looks at
+            rewards; `belief` for a pool without a prior.
     """
 
     looks_at_rewards = False
 
     estimates: EstimateMethod = setting(
         "plug_in",
-        "The pass rate as the pool shows it, or estimates (`unbiased`) that allow for "
-        "why its sampling stopped.",
+        "Take the pass rate as the pool shows it (`plug_in`), or allow for why its sampling "
+        "stopped (`unbiased`).",
     )
     baseline: Baseline = setting(
         "pool",
-        "Compare a response with what all responses drawn show (`pool`), or with what "
-        "was believed of the prompt before it was drawn (`belief`), so that every response "
-        "teaches, in groups of any size, even of one.",
+        "Compare each response with what all responses drawn show (`pool`), or with what was "
+        "believed of the prompt before it was drawn (`belief`), so that even a single response "
+        "teaches.",
     )
 
     def __post_init__(self) -> None:
@@ -154,10 +151,7 @@ class PassRateObjective(Objective):
 
     @abstractmethod
     def weight(self, pass_rate: Any, variance: Any) -> Any:
-        """f′(p)·p(1 − p) from estimates of p and of p(1 − p), with no division by either.
-
-        Numbers in, a number out; arrays of one shape in, an array of that shape out.
-        """
+        """f′(p)·p(1 − p) from estimates of p and of p(1 − p), with no division by either."""
 
     def advantages(self, pool: Pool, group: Group) -> Floats:
         if self.baseline == "belief":
@@ -259,42 +253,28 @@ OBJECTIVES: dict[str, type[Objective]] = {
 """The objectives that settings choose by name."""
 
 
-def make_objective(
-    objective: str | Objective,
-    scale_by_std: bool = False,
-    estimates: EstimateMethod = "plug_in",
-    baseline: Baseline = "pool",
-) -> Objective:
+def make_objective(objective: str | Objective, **settings: Any) -> Objective:
     """Make the objective of a name; an instance is returned as it is.
 
-    Raises:
-        ValueError: An unknown name, or a setting that the objective does not have; any beside an
-            instance, which has settings of its own.
+    Settings at their default may be given to any. Others are a ValueError where the objective does
+    not have them, or beside an instance.
     """
-    one_of("estimates", estimates, get_args(EstimateMethod))
-    one_of("baseline", baseline, get_args(Baseline))
-    given: dict[str, Any] = {"scale_by_std": True} if scale_by_std else {}
-    given |= {"estimates": estimates} if estimates != "plug_in" else {}
-    given |= {"baseline": baseline} if baseline != "pool" else {}
+    kinds = OBJECTIVES.values()
+    defaults = {name: [getattr(kind, name, None) for kind in kinds] for name in settings}
+    given = {name: value for name, value in settings.items() if value not in defaults[name]}
     if isinstance(objective, Objective):
         if given:
             raise ValueError(f"{' and '.join(given)} must be set in the objective, {objective!r}")
         return objective
     one_of("objective", objective, tuple(OBJECTIVES))
-    for name in given:
+    for name, value in given.items():
         having = [other for other, kind in OBJECTIVES.items() if hasattr(kind, name)]
         if objective not in having:
-            raise ValueError(_MISPLACED[name].format(", ".join(having), objective))
+            raise ValueError(
+                f"{name} = {value!r} is for objective {', '.join(having)}; objective "
+                f"{objective!r} has no such setting"
+            )
     return OBJECTIVES[objective](**given)
-
-
-_MISPLACED = {
-    "scale_by_std": "scale_by_std divides rewards that a mean was subtracted from (objective {}); "
-    "the scale of objective {!r} is part of what it optimises",
-    "estimates": "estimates = 'unbiased' is for objective {}; objective {!r} estimates no pass "
-    "rate",
-    "baseline": "baseline = 'belief' is for objective {}; objective {!r} has a baseline of its own",
-}
 
 
 def advantages(
@@ -323,7 +303,8 @@ def advantages(
         ValueError: Settings that do not go together (`make_objective`), or `unbiased` for a pool
             that cannot be estimated from (`PassRateObjective`).
     """
-    return advantages_by(make_objective(objective, scale_by_std, estimates, baseline), pool, group)
+    settings = {"scale_by_std": scale_by_std, "estimates": estimates, "baseline": baseline}
+    return advantages_by(make_objective(objective, **settings), pool, group)
 
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
@@ -331,12 +312,8 @@ def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
     with calling(objective, "advantages"):
         values: Any = objective.advantages(pool, group)
     shape = group.rewards.shape
-    if (
-        not isinstance(values, np.ndarray)
-        or values.shape != shape
-        or values.dtype.kind not in "fiu"
-        or not np.isfinite(values).all()
-    ):
+    fits = isinstance(values, np.ndarray) and values.shape == shape and values.dtype.kind in "fiu"
+    if not fits or not np.isfinite(values).all():
         wanted = f"a NumPy array of finite numbers of shape {shape}"
         raise wrong_result(objective, "advantages", wanted, values)
-    return values
+    return values  # type: ignore[no-any-return]

@@ -39,8 +39,7 @@ class Pool:
         positives: n₊, the number of correct responses.
         exit_reason: Why sampling ended; None while it continues.
         stopping: The rule and budget by which sampling stopped, if a session sampled it.
-        prior: α and β of the Beta distribution that the pass rate was believed to have before the
-            first draw, if a session was told.
+        prior: α and β of the Beta distribution that was believed before the first draw, if known.
         shift: Logits by which `shift_beliefs` moves that belief before it serves as a baseline.
     """
 

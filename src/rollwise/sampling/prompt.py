@@ -17,17 +17,12 @@ class SampledPrompt:
     """A prompt in a session, from its first draw to its exit.
 
     Attributes:
-        pool: Its responses so far, in draw order.
         tables: Where sampling stops, by the counts in the pool.
-        position: Its position in the session, from 0.
-        seed_prefix: What the seeds of its draws are hashed from, before the index.
         issued: Draws handed out.
-        in_flight: Draws handed out and not reported, by index.
         outstanding: The number of draws in flight, and of those that failed and will be repeated.
         processed: Draws that are in the pool or lost, with all draws before them.
         waiting: What came of draws that wait for an earlier one, by index.
-        known_correct: Correct responses, those that wait included.
-        known_incorrect: Incorrect responses, those that wait included.
+        known_correct: Correct responses, those that wait included; likewise `known_incorrect`.
         known_tables: As `tables`, with all losses so far, also those that wait.
         limit: Draws with this index or a higher one are known to be surplus.
     """
@@ -79,10 +74,7 @@ class SampledPrompt:
         return False
 
     def receive(self, index: int, recorded: Recorded, batch_spent: bool) -> list[Draw]:
-        """Take in what came of a draw; returns the draws in flight that are now surplus.
-
-        It enters the pool once that of all draws before it has.
-        """
+        """Take in what came of a draw, in draw order; returns the draws that are now surplus."""
         self.outstanding -= 1
         if recorded is None:
             self.known_tables = self.tables.after_losing(self.known_tables.stopping.lost + 1)
@@ -109,11 +101,7 @@ class SampledPrompt:
         self.waiting.clear()
 
     def exit_reason(self, last: bool) -> ExitReason | None:
-        """Say why sampling ends with the pool as it is; None if it continues.
-
-        Args:
-            last: Whether no more draws will come.
-        """
+        """Say why sampling ends with the pool as it is, or as the `last`; None if it continues."""
         tables, pool = self.tables, self.pool
         correct, incorrect = pool.positives, pool.negatives
         last = last or self.processed >= tables.budget
@@ -141,8 +129,8 @@ class SampledPrompt:
     def _lower_limit(self) -> None:
         """Find surplus before the exit, where the rule stays satisfied once it is.
 
-        Where the known responses satisfy it, the prompt ends at the last of them that it takes, or
-        before, whatever the responses between them turn out to be.
+        Where the known responses satisfy it, the prompt ends at the last of them, whatever those
+        between turn out to be.
         """
         tables = self.tables
         if tables.stays_satisfied and tables.satisfied[self.known_correct][self.known_incorrect]:

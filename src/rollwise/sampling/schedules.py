@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import wrong_result
+from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
 from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied
 from rollwise.sampling.prompt import SampledPrompt
@@ -34,23 +34,19 @@ class Dispatcher(Protocol):
     def next(self, left: int, ahead: bool) -> SampledPrompt | None:
         """Choose the prompt that the next draw is for; None to wait for what is in flight.
 
-        A prompt that has no draw yet must get one before `left` runs out.
-
         Args:
-            left: The draws left to the whole batch, at least 1.
+            left: The draws left to the whole batch; a prompt without one must get one before it
+                runs out.
             ahead: Whether draws may be handed out that might turn out surplus.
         """
 
 
 class Schedule(ABC):
-    """Base class of schedules.
-
-    One of your own is a frozen dataclass that defines `max_samples`, `asks` and `dispatcher`.
+    """Base class of schedules; yours is a frozen dataclass with its three abstract members.
 
     Attributes:
         streams: Whether draws are best handed out one by one, as an engine's slots come free.
-        draws_ahead: Whether draws are handed out before they are known to be needed; some are
-            cancelled.
+        draws_ahead: Whether draws are handed out before they are known to be needed.
         uses_priors: Whether the order of draws depends on what is believed of pass rates.
     """
 
@@ -75,11 +71,7 @@ class Schedule(ABC):
         """Make what chooses the prompts of a new session's draws."""
 
     def draws_by_round(self, drawn: NDArray[np.int64]) -> list[float]:
-        """Return the mean number of draws in each round; none without rounds.
-
-        Args:
-            drawn: The draws of each prompt, shape (P,).
-        """
+        """Return the mean draws in each round, from those of each prompt, shape (P,)."""
         return []
 
 
@@ -93,8 +85,8 @@ class Rounds(Schedule):
     batch waits for the longest response of each round.
     """
 
-    size: int = setting(8, "Draws of an unresolved prompt a round.")
-    rounds: int = setting(4, "Rounds, at most.")
+    size: int = setting(8, "Draw this many responses per unresolved prompt in a round.")
+    rounds: int = setting(4, "Draw at most this many rounds.")
 
     def __post_init__(self) -> None:
         at_least("size", self.size, 1)
@@ -158,10 +150,8 @@ class _RoundsDispatcher:
         wanted = [min(self._size, p.tables.budget - p.issued) for p in self._prompts]
         if sum(wanted) > left:
             each, rest = divmod(left, len(self._prompts))
-            without_draws_first = sorted(
-                range(len(wanted)), key=lambda i: self._prompts[i].issued > 0
-            )
-            for rank, i in enumerate(without_draws_first):
+            order = sorted(range(len(wanted)), key=lambda i: self._prompts[i].issued > 0)
+            for rank, i in enumerate(order):  # those without a draw first
                 wanted[i] = min(wanted[i], each + (rank < rest))
         for prompt, count in zip(self._prompts, wanted, strict=True):
             self._round.extend([prompt] * count)
@@ -175,19 +165,18 @@ class Streamed(Schedule):
     time would give, whatever the engine's timing. To keep slots full, draws are handed out before
     it is known that they are needed, and cancelled if they are not: as many ahead as are each
     needed with a probability of at least `speculation`, given the prompt's prior and its responses.
-    A `speculation` of 1 hands out only draws that are certain to be needed. Each slot goes to the
-    unresolved prompt with the fewest draws in flight relative to what it is still expected to
-    need; among equals, to the one that needs most.
+    Each slot goes to the unresolved prompt with the fewest draws in flight relative to what it is
+    still expected to need; among equals, to the one that needs most.
     """
 
     streams = True
     uses_priors = True
 
-    max_samples: int = setting(32, "Draws of a prompt, at most.")
+    max_samples: int = setting(32, "Draw at most this many responses per prompt.")
     speculation: float = setting(
         0.25,
-        "A draw is handed out ahead if it is needed with at least this probability; "
-        "less keeps more slots full and wastes more draws.",
+        "Draw ahead what is needed with at least this probability; less keeps more slots full and "
+        "wastes more draws.",
     )
 
     def __post_init__(self) -> None:
@@ -208,11 +197,10 @@ class Streamed(Schedule):
 
 
 class _StreamedDispatcher:
-    """The prompts that may get the next draw: a heap of priorities, and of positions for each.
+    """A heap of priorities, and of positions for each.
 
-    Many prompts share a priority; one heap of pairs would be slower. Entries that are out of date
-    stay until their turn comes; there are at most two a draw. Prompts whose next draw might turn
-    out surplus are parked while nothing is drawn ahead.
+    Many prompts share a priority. Entries that are out of date stay until their turn comes. Prompts
+    whose next draw might turn out surplus are parked while nothing is drawn ahead.
     """
 
     def __init__(self, speculation: float) -> None:
@@ -259,10 +247,7 @@ class _StreamedDispatcher:
         return None
 
     def _priority(self, prompt: SampledPrompt) -> float:
-        """Say when a prompt's turn is, the smallest first: who has least in flight for its need.
-
-        Those without any draw yet come before all others, and who needs most breaks ties.
-        """
+        """Say when the turn of a prompt is: the one with least in flight for its need first."""
         tables, outstanding = prompt.known_tables, prompt.outstanding
         correct, incorrect = prompt.known_correct, prompt.known_incorrect
         most = self._most_in_flight.get(tables)
@@ -281,6 +266,16 @@ def _is_certain(prompt: SampledPrompt) -> bool:
     """Say whether one more draw is needed, whatever the rewards of those in flight."""
     certain_need = prompt.known_tables.certain_need[prompt.known_correct][prompt.known_incorrect]
     return prompt.outstanding < certain_need
+
+
+def dispatcher_of(schedule: Schedule) -> Dispatcher:
+    """Make a session's dispatcher; a `PluginError` names a schedule whose `dispatcher` is wrong."""
+    with calling(schedule, "dispatcher"):
+        made = schedule.dispatcher()
+    if not all(callable(getattr(made, verb, None)) for verb in ("add", "changed", "next")):
+        wanted = "an object with the methods add, changed and next"
+        raise wrong_result(schedule, "dispatcher", wanted, made)
+    return made
 
 
 def check_reachable(rule: ExitRule, schedule: Schedule) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Draw, Key, as_key, draw_seed, spell_seed
 from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
 from rollwise.sampling.prompt import Recorded, SampledPrompt
-from rollwise.sampling.schedules import Rounds, Schedule
+from rollwise.sampling.schedules import Rounds, Schedule, dispatcher_of
 from rollwise.sampling.stopping import tables_of_prompts
 
 
@@ -93,7 +94,7 @@ class RolloutSession:
         self.total_draws = total_draws
         self.pools: dict[Key, Pool] = {}
         self._prompts: dict[Key, SampledPrompt] = {}
-        self._dispatcher = self.schedule.dispatcher()
+        self._dispatcher = dispatcher_of(self.schedule)
         self._repeats: deque[Draw] = deque()
         self._attempts: dict[Draw, int] = {}
         self._unresolved = 0
@@ -108,10 +109,9 @@ class RolloutSession:
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
     ) -> None:
-        """Sample more prompts, for instance in place of those that turned out to carry no signal.
+        """Sample more prompts; takes, and refuses, what the constructor does.
 
-        Takes, and refuses, what the constructor does, and a key that the session has already;
-        nothing is added then.
+        A key that the session has already is refused; nothing is added then.
         """
         added = self._new_keys(keys)
         if self.total_draws is not None:
@@ -182,10 +182,13 @@ class RolloutSession:
         return None
 
     def _next_new(self, ahead: bool) -> Draw | None:
-        left = self.draws_left
+        left = 0 if self.done else self.draws_left
         prompt = self._dispatcher.next(left, ahead) if left else None
         if prompt is None:
             return None
+        if not isinstance(prompt, SampledPrompt) or prompt.issued >= prompt.limit:
+            wanted = "a prompt of the session whose `issued` is below its `limit`, or None"
+            raise wrong_result(self._dispatcher, "next", wanted, prompt)
         draw = prompt.issue()
         self._issued += 1
         self._dispatcher.changed(prompt)
@@ -213,8 +216,8 @@ class RolloutSession:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
 
         It is handed out again with the same seed. After `max_attempts` it is lost: the pool does
-        without it, and is biased towards responses that are not lost; it has still used up a draw
-        of the prompt's budget.
+        without it, and is biased towards responses that are not lost; it has used up a draw of the
+        budget.
 
         Raises:
             ValueError: The draw is not in flight.
@@ -256,11 +259,11 @@ class RolloutSession:
         return surplus
 
     def end_all(self) -> list[Draw]:
-        """End every prompt that has not ended, with what is in its pool.
+        """End every prompt with what is in its pool; returns the draws in flight, to be cancelled.
 
-        Returns the draws in flight. Those are to be cancelled, and count as surplus, as do
-        responses that wait for an earlier draw. Where draws end for a reason outside of them, such
-        as their age, the pool is biased towards responses that come soon.
+        They count as surplus, as do responses that wait for an earlier draw. Where draws end for a
+        reason outside of them, such as their age, the pool is biased towards responses that come
+        soon.
         """
         surplus: list[Draw] = []
         for prompt in self._prompts.values():

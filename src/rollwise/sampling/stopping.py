@@ -6,20 +6,19 @@ budget (n₊ + n₋ > B) count as stopped. `StoppingTables` are the same for a s
 up draw by draw.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.exits import ExitRule, as_exit_rule, where_satisfied
+from rollwise.sampling.exits import ExitRule, as_exit_rule, where_given_up, where_satisfied
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Combine = Callable[[Floats, Floats, Floats], Floats]
 
 MEANS = 32
 """Means of priors are rounded to multiples of 1 / this, within (0, 1); strengths to powers of 2."""
@@ -36,13 +35,13 @@ class Stopping:
     """An exit rule, asked at certain counts, within a budget.
 
     Args:
-        rule: When a prompt has been sampled enough, or is given up. For a rule that looks at
-            rewards the tables are computed from its guess by counts, and one draw more, at least,
-            is expected wherever the budget is not spent.
+        rule: When a prompt has been sampled enough, or is given up. For one that looks at rewards
+            the
+            tables are computed from its guess by counts, and at least one draw more is expected
+            wherever the budget is not spent.
         schedule: After how many draws the rule is asked.
         budget: The most draws, B.
-        prior: α and β of the Beta distribution that the pass rate is believed to have before the
-            first draw. It gives the probability that a draw is correct.
+        prior: α and β of the pass rate's Beta distribution before the first draw.
         lost: Draws that are in no pool because they were lost; they use up the budget all the same.
     """
 
@@ -59,10 +58,11 @@ class Stopping:
     def asked(self) -> Bools:
         """Whether the rule is asked, by n₊ + n₋, shape (B + 1,); always after the last draw."""
         processed = range(self.lost, self.lost + self.budget + 1)
+        within = (0 < n <= self.budget for n in processed)
         asked = np.array(
             [
-                0 < n <= self.budget and (n == self.budget or self.schedule.asks(n))
-                for n in processed
+                fits and (n == self.budget or self.schedule.asks(n))
+                for n, fits in zip(processed, within, strict=True)
             ]
         )
         if asked.dtype != bool:
@@ -77,18 +77,18 @@ class Stopping:
     @cached_property
     def satisfied(self) -> Bools:
         """Where the rule is satisfied, whether or not it is asked there."""
-        return where_satisfied(self.rule, self._positives, self._negatives)
+        return where_satisfied(self.rule, self._positives, self._positives.T)
 
     @cached_property
     def chance(self) -> Floats:
         """The probability that the rule will be satisfied within the budget; 1 where it is."""
         met = self.satisfied & self._asked
-        return self._backward(np.where(met, 1.0, 0.0), met | self._spent, _average)
+        return self._backward(np.where(met, 1.0, 0.0), met | self._spent)
 
     @cached_property
     def futile(self) -> Bools:
         """Where the rule gives the prompt up; nowhere for a rule that does not give up."""
-        given_up = np.asarray(self.rule.gives_up(self.chance), dtype=bool)
+        given_up: Bools = where_given_up(self.rule, self.chance)
         return given_up & self._asked & ~self.satisfied & ~self._spent
 
     @cached_property
@@ -99,13 +99,13 @@ class Stopping:
     @cached_property
     def expected_need(self) -> Floats:
         """How many more draws are expected until sampling stops; 0 where it has."""
-        need = self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_average)
+        need = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1)
         return np.maximum(need, self._may_go_on)
 
     @cached_property
     def certain_need(self) -> NDArray[np.int64]:
         """How many more draws are made at least until sampling stops, whatever their rewards."""
-        least = self._backward(np.zeros(self._drawn.shape), self.stops, _one_and_least)
+        least = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1, least=True)
         return np.maximum(least, self._may_go_on).astype(int)
 
     def worthwhile(self, probability: float) -> NDArray[np.int64]:
@@ -138,15 +138,11 @@ class Stopping:
 
     @cached_property
     def _positives(self) -> NDArray[np.int64]:
-        return np.arange(self.budget + 1)[:, None] + np.zeros(self.budget + 1, dtype=int)
-
-    @property
-    def _negatives(self) -> NDArray[np.int64]:
-        return self._positives.T
+        return np.repeat(np.arange(self.budget + 1)[:, None], self.budget + 1, axis=1)
 
     @cached_property
     def _drawn(self) -> NDArray[np.int64]:
-        return self._positives + self._negatives
+        return self._positives + self._positives.T
 
     @property
     def _asked(self) -> Bools:
@@ -171,52 +167,50 @@ class Stopping:
         alpha, beta = self.prior
         return (alpha + self._positives) / (alpha + beta + self._drawn)
 
-    def _backward(self, values: Floats, known: Bools, combine: Combine) -> Floats:
-        """Fill in what is not `known`, from the budget's end, by the values after one more draw."""
+    def _backward(
+        self, values: Floats, known: Bools, draws: int = 0, least: bool = False
+    ) -> Floats:
+        """Fill in what is not `known`, from the budget's end.
+
+        It is `draws` more than the values after one more response: on average, or the `least`.
+        """
         values = values.copy()
         for drawn in range(self.budget - 1, -1, -1):
             up = np.arange(drawn + 1)
             down = drawn - up
-            found = combine(self._correct[up, down], values[up + 1, down], values[up, down + 1])
+            correct, incorrect = values[up + 1, down], values[up, down + 1]
+            chance = self._correct[up, down]
+            average = chance * correct + (1 - chance) * incorrect
+            found = draws + (np.minimum(correct, incorrect) if least else average)
             values[up, down] = np.where(known[up, down], values[up, down], found)
         return values
 
 
-def _average(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
-    return correct * after_correct + (1 - correct) * after_incorrect
-
-
-def _one_and_average(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
-    return 1 + _average(correct, after_correct, after_incorrect)
-
-
-def _one_and_least(correct: Floats, after_correct: Floats, after_incorrect: Floats) -> Any:
-    return 1 + np.minimum(after_correct, after_incorrect)
-
-
-@dataclass(frozen=True, eq=False)
 class StoppingTables:
     """What `Stopping` says, as lists: a list answers ten times as fast as an array.
 
     Attributes:
-        stays_satisfied: Whether the counts decide, and a satisfied rule ends the prompt at once,
-            whatever is drawn later.
+        stays_satisfied: Whether a satisfied rule ends the prompt at once, whatever is drawn later.
         rewards_rule: The exit rule, if it looks at rewards; `satisfied` is then its guess.
     """
 
-    stopping: Stopping
-    budget: int
-    asked: list[bool]
-    satisfied: list[list[bool]]
-    futile: list[list[bool]]
-    expected_need: list[list[float]]
-    certain_need: list[list[int]]
-    stays_satisfied: bool
-    rewards_rule: ExitRule | None
+    def __init__(self, stopping: Stopping) -> None:
+        self.stopping, self.budget, rule = stopping, stopping.budget, stopping.rule
+        self.asked: list[bool] = stopping.asked.tolist()
+        self.satisfied: list[list[bool]] = stopping.satisfied.tolist()
+        self.futile: list[list[bool]] = stopping.futile.tolist()
+        self.expected_need: list[list[float]] = stopping.expected_need.tolist()
+        self.certain_need: list[list[int]] = stopping.certain_need.tolist()
+        asked_always = all(self.asked[1 : self.budget - stopping.lost + 1])
+        self.stays_satisfied = asked_always and stopping.monotone and not rule.looks_at_rewards
+        self.rewards_rule = rule if rule.looks_at_rewards else None
 
     def after_losing(self, lost: int) -> "StoppingTables":
         """Return the tables of the same prompt once so many of its draws were lost."""
         return stopping_tables(replace(self.stopping, lost=lost))
+
+
+_built = lru_cache(maxsize=1024)(StoppingTables)
 
 
 def stopping_tables(stopping: Stopping) -> StoppingTables:
@@ -224,24 +218,7 @@ def stopping_tables(stopping: Stopping) -> StoppingTables:
     try:
         return _built(stopping)
     except TypeError:
-        return _built.__wrapped__(stopping)
-
-
-@lru_cache(maxsize=1024)
-def _built(stopping: Stopping) -> StoppingTables:
-    rule = stopping.rule
-    asked_always = bool(stopping.asked[1 : stopping.budget - stopping.lost + 1].all())
-    return StoppingTables(
-        stopping=stopping,
-        budget=stopping.budget,
-        asked=stopping.asked.tolist(),
-        satisfied=stopping.satisfied.tolist(),
-        futile=stopping.futile.tolist(),
-        expected_need=stopping.expected_need.tolist(),
-        certain_need=stopping.certain_need.tolist(),
-        stays_satisfied=asked_always and stopping.monotone and not rule.looks_at_rewards,
-        rewards_rule=rule if rule.looks_at_rewards else None,
-    )
+        return StoppingTables(stopping)
 
 
 @lru_cache(maxsize=1024)
@@ -259,10 +236,7 @@ def tables_of_prompts(
     priors: ArrayLike | None = None,
     budgets: ArrayLike | None = None,
 ) -> Iterable[StoppingTables]:
-    """Make the tables of `count` prompts; those of equal budgets and rounded priors are shared.
-
-    Priors are 1 and 1 by default, budgets `most`; a `ValueError` if either does not fit.
-    """
+    """Make the tables of `count` prompts; those of equal budgets and rounded priors are shared."""
     budgets_P = _checked_budgets(budgets, count, most)
     priors_P2 = _checked_priors(priors, count)
     made: dict[tuple[int, float, float], StoppingTables] = {}

@@ -25,13 +25,10 @@ __all__ = ["check_allocation", "check_exit_rule", "check_objective", "check_sche
 
 
 def check_exit_rule(rule: Any) -> None:
-    """Check an exit rule: its answers, for single counts and arrays, and its pools.
+    """Check an exit rule (or an object with `satisfied`): its answers, and its pools.
 
     It warns of a rule that one more response of either kind makes unsatisfied again, as with
     `positives + negatives == 5`: a schedule of rounds may draw past such counts.
-
-    Args:
-        rule: An `ExitRule`, or an object that has `satisfied` alone.
     """
     check_value(rule)
     _check_answers(as_exit_rule(rule))
@@ -56,11 +53,7 @@ def check_objective(objective: Objective) -> None:
 
 
 def check_allocation(allocation: Any) -> None:
-    """Check an allocation: whole counts between its limits, near its mean, the same each time.
-
-    Args:
-        allocation: With `counts(pass_rates)`, `mean_draws`, `minimum` and `maximum`.
-    """
+    """Check an allocation: whole counts between its limits, near its mean, the same each time."""
     check_value(allocation)
     rates_P = np.array([0.05, 0.2, 0.5, 0.8, 0.95, np.nan])
     counts_P = allocation.counts(rates_P)

@@ -14,11 +14,7 @@ PROMPTS = 7
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check a schedule: its budget, that all prompts end, and that timing changes no pool.
-
-    Args:
-        schedule: One with at most a few hundred draws of a prompt.
-    """
+    """Check a schedule of at most a few hundred draws: its budget, and that timing is nothing."""
     check_value(schedule)
     most = schedule.max_samples
     assert isinstance(most, int) and most >= 1, f"max_samples must be an integer, got {most!r}"

@@ -68,11 +68,7 @@ class Curve:
 
     @classmethod
     def of_metrics(cls, metrics: Iterable[Row]) -> "Curve":
-        """Read the curve of a run from its metrics.
-
-        Raises:
-            ValueError: The run was never evaluated.
-        """
+        """Read the curve of a run from its metrics; a ValueError if it was never evaluated."""
         lines = list(metrics)
         names = [*COSTS]
         if all(PROCESSOR in line for line in lines if line["step"] > 0):
@@ -120,7 +116,7 @@ class Curve:
         """Find what reaching `target` cost; None if it was not reached.
 
         The curve is replaced by the non-decreasing one nearest to it, so that one lucky evaluation
-        does not count as having got there, and is linear between evaluations.
+        does not count, and is linear between evaluations.
         """
         spent = self.costs[cost]
         fitted = optimize.isotonic_regression(self.accuracy).x
@@ -145,8 +141,9 @@ class Reached:
     """What it cost a method to reach the target.
 
     Attributes:
-        share: Of what the baseline spent in all: geometric mean over seeds. A run that never got
-            there counts with all that it spent, so that the share is then a lower bound.
+        share: Of what the baseline spent in all: geometric mean over seeds; a lower bound where
+            runs
+            never got there, which count with all that they spent.
         runs: How many runs got there.
     """
 
@@ -238,15 +235,10 @@ def compare_methods(
     target: float | None = None,
     chosen: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Comparison:
-    """Compare methods with a baseline, seed by seed.
+    """Compare methods with a baseline, seed by seed; see `Comparison` for the arguments.
 
-    Intervals are 95 % over seeds, by Student's t.
-
-    Args:
-        curves: Of each method, by seed.
-        baseline: The method that the others are compared with.
-        target: The accuracy whose cost is compared; by default the baseline's mean at the end.
-        chosen: The settings that each method was given of those that it could choose from.
+    Intervals are 95 % over seeds, by Student's t. The target is by default the baseline's mean
+    accuracy at the end.
     """
     base = curves[baseline]
     own_target = target is None
@@ -268,22 +260,7 @@ def _result(
     own: Curves, others: Curves | None, base: Curves, target: float, costs: Sequence[str]
 ) -> MethodResult:
     ends = np.array([curve.end for curve in own.values()])
-    difference = needed = None
-    common = sorted(own.keys() & others.keys()) if others else []
-    differences = np.array([own[seed].end - others[seed].end for seed in common] if others else [])
-    if len(differences) > 1 and np.ptp(differences) > 0:
-        difference = mean_over_seeds(differences)
-        if difference.low <= 0 <= difference.high:
-            needed = seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
-    whole = {cost: np.mean([c.costs[cost][-1] for c in base.values()]) for cost in costs}
-    reached = {}
-    for cost in costs:
-        found = [curve.cost_of(target, cost) for curve in own.values()]
-        shares = [
-            (curve.costs[cost][-1] if spent is None else spent) / whole[cost]
-            for spent, curve in zip(found, own.values(), strict=True)
-        ]
-        reached[cost] = Reached(_geometric_mean(shares), sum(f is not None for f in found))
+    difference, needed = _difference(own, others or {})
     return MethodResult(
         seeds=sorted(own),
         accuracy=mean_over_seeds(ends),
@@ -291,9 +268,31 @@ def _result(
         worst=float(ends.min()),
         difference=difference,
         seeds_needed=needed,
-        reached=reached,
+        reached={cost: _reached(own, base, target, cost) for cost in costs},
         collapsed=[seed for seed, curve in own.items() if curve.collapsed],
     )
+
+
+def _difference(own: Curves, others: Curves) -> tuple[Estimate | None, int | None]:
+    """Estimate the mean difference over common seeds, and the seeds that would show it."""
+    differences = np.array([own[s].end - others[s].end for s in sorted(own.keys() & others.keys())])
+    if len(differences) < 2 or np.ptp(differences) == 0:
+        return None, None
+    found = mean_over_seeds(differences)
+    if found.low > 0 or found.high < 0:
+        return found, None
+    return found, seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
+
+
+def _reached(own: Curves, base: Curves, target: float, cost: str) -> Reached:
+    """Say what reaching the target cost, as shares of what the baseline spent in all."""
+    whole = np.mean([curve.costs[cost][-1] for curve in base.values()])
+    found = [curve.cost_of(target, cost) for curve in own.values()]
+    shares = [
+        (curve.costs[cost][-1] if spent is None else spent) / whole
+        for spent, curve in zip(found, own.values(), strict=True)
+    ]
+    return Reached(_geometric_mean(shares), sum(spent is not None for spent in found))
 
 
 def _geometric_mean(shares: Sequence[float]) -> Estimate:
@@ -317,14 +316,8 @@ def mean_over_seeds(values: Iterable[float]) -> Estimate:
 def seeds_needed(difference: float, deviation: float) -> int | None:
     """Say how many seeds a paired t-test needs to show a difference, with a probability of 80 %.
 
-    The test is two-sided at 5 %; its power comes from the noncentral t distribution.
-
-    Args:
-        difference: The mean difference.
-        deviation: The standard deviation of differences over seeds.
-
-    Returns:
-        The number; None if it is above `MOST_SEEDS`.
+    The test is two-sided at 5 %; its power comes from the noncentral t distribution. None if it is
+    above `MOST_SEEDS`. `deviation` is the standard deviation of differences over seeds.
     """
     if not difference:
         return None

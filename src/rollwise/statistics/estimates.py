@@ -30,15 +30,11 @@ class Estimate:
 
 
 def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
-    """Average a value in [0, 1] over problems, with the 95 % interval over random problems.
+    """Average a value in [0, 1] over problems, shape (P,), with its 95 % interval.
 
     The interval is a percentile bootstrap over problems, because the responses to one problem are
     not independent. If all problems have the same value, a bootstrap has no spread; the interval is
     then the exact binomial one (Clopper and Pearson 1934) with one trial for each problem.
-
-    Args:
-        values: One value for each problem, shape (P,), P ≥ 1.
-        seed: Seed of the bootstrap.
     """
     values_P = np.asarray(values, dtype=float)
     mean, count = float(values_P.mean()), len(values_P)
@@ -59,14 +55,10 @@ def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
 def paired_difference(first: ArrayLike, second: ArrayLike, seed: int = 0) -> Estimate:
     """Average the difference of a value in [0, 1] over the same problems, with its interval.
 
-    Problems are resampled with both of their values, so the interval does not include how problems
-    differ in difficulty. If all differences are equal, a bootstrap has no spread; then at most the
-    share u of problems has another difference, by the exact binomial bound for none in P.
-
-    Args:
-        first: One value for each problem, shape (P,), P ≥ 1.
-        second: The other value of each problem, shape (P,).
-        seed: Of the bootstrap.
+    Problems are resampled with both of their values, shape (P,) each, so the interval does not
+    include how problems differ in difficulty. If all differences are equal, a bootstrap has no
+    spread; then at most the share u of problems has another difference, by the exact binomial bound
+    for none in P.
     """
     differences_P = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     mean = float(differences_P.mean())
@@ -82,12 +74,7 @@ def binomial_intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact 95 % intervals of pass rates (Clopper and Pearson 1934), NaN where n = 0.
 
-    Args:
-        correct: c, correct responses to each problem, shape (P,).
-        drawn: n, all responses to it, shape (P,).
-
-    Returns:
-        The lower and the upper ends, shape (P,) each.
+    c of n responses are correct, shape (P,) each; so have the lower and the upper ends.
     """
     c, n = np.asarray(correct), np.asarray(drawn)
     low = np.where(c == 0, 0.0, stats.beta.ppf(0.025, np.maximum(c, 1), n - c + 1))

@@ -57,9 +57,8 @@ def steps_of_k(samples: int) -> list[int]:
 def figures_at(results: Sequence[ProblemResult], k: int) -> dict[str, NDArray[np.float64]]:
     """Estimate, for each problem, what k responses would show; unbiased for n ≥ k responses.
 
-    Returns:
-        `pass`: at least one is correct. `all_correct`, `all_wrong`: the group has zero variance.
-        `maj`, where answers are known: the most frequent answer is correct. Shape (P,) each.
+    `pass`: at least one is correct. `all_correct`, `all_wrong`: the group has zero variance. `maj`,
+    where answers are known: the most frequent answer is correct. Shape (P,) each.
     """
     drawn_P = np.array([result.drawn for result in results])
     correct_P = np.array([result.correct.sum() for result in results])

@@ -6,10 +6,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from rollwise.beliefs.belief import priors_from, rates_from
 from rollwise.plugins import wrong_result
 from rollwise.prompts import PromptSampler
+from rollwise.sampling import Allocation
+from rollwise.sampling.checks import array_from
 from rollwise.sampling.draws import Key
 from rollwise.step.recipe import StepRecipe
 
@@ -46,6 +49,33 @@ def ask(
     return keys
 
 
+def expected_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
+    """Ask a sampler for expected pass rates, shape (P,); a `PluginError` names wrong ones."""
+    return rates_from(sampler.chooser, "expected_pass_rates", len(keys), keys)
+
+
+def priors_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
+    """Ask a sampler for priors, shape (P, 2); a `PluginError` names wrong ones."""
+    return priors_from(sampler.chooser, "pass_rate_priors", len(keys), keys)
+
+
+def shared_out(
+    allocation: Allocation, pass_rates: NDArray[np.float64], least: int = 0
+) -> NDArray[np.int64]:
+    """Ask an allocation for the draws of each prompt, shape (P,), `least` or more.
+
+    A `PluginError` names a wrong answer.
+    """
+    most = allocation.maximum
+    wanted = f"an array of integers from {least} to {most}, shape {pass_rates.shape}"
+
+    def fits(counts_P: NDArray[Any]) -> bool:
+        whole = counts_P.shape == pass_rates.shape and counts_P.dtype.kind in "iu"
+        return whole and bool(np.all((counts_P >= least) & (counts_P <= most)))
+
+    return array_from(allocation, "counts", wanted, fits, pass_rates)
+
+
 def session_arguments(
     recipe: StepRecipe,
     sampler: PromptSampler,
@@ -54,17 +84,13 @@ def session_arguments(
 ) -> dict[str, Any]:
     """Return the `priors` and `budgets` of a session, as far as the recipe has any.
 
-    Args:
-        recipe: Of the step.
-        sampler: Is asked what it believes of the prompts.
-        keys: The prompts, P of them.
-        budgets: The most draws of each, shape (P,), where a pilot has set them.
+    `budgets`, the most draws of each prompt, shape (P,), are those that a pilot has set.
     """
     found: dict[str, Any] = {}
     if recipe.uses_priors:
-        found["priors"] = sampler.pass_rate_priors(keys)
+        found["priors"] = priors_of(sampler, keys)
     if recipe.allocation is not None and not recipe.pilot:
-        budgets = recipe.allocation.counts(sampler.expected_pass_rates(keys))
+        budgets = shared_out(recipe.allocation, expected_of(sampler, keys), least=1)
     if recipe.most_draws is not None:
         most = recipe.resolved_schedule.max_samples if budgets is None else budgets
         budgets = np.minimum(most, [recipe.most_draws[key] for key in keys])

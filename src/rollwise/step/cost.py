@@ -9,8 +9,7 @@ class RolloutCost:
 
     Attributes:
         sampling: Seconds of generation, without those of grading.
-        grading: Seconds spent waiting for rewards while nothing was generated. Grading that runs
-            in worker processes beside generation costs none.
+        grading: Seconds spent waiting for rewards while nothing was generated.
         tokens: Tokens of all responses, including surplus and cancelled ones and failed attempts.
         failed_tokens: Those of failed attempts.
         cancelled: Episodes that were cancelled while they were played.

@@ -31,8 +31,8 @@ class Usage:
     """What an episode has cost.
 
     Attributes:
-        tokens: Drawn by the model, also in a turn that was broken off. Budgets, the prices of
-            prompts and `tokens` in the metrics count these.
+        tokens: Drawn by the model, also in a turn that was broken off or begun again. Budgets, the
+            prices of prompts and `tokens` in the metrics count these.
         turns: Of the model.
         seconds: From its first turn to its end; 0 where nobody measured.
     """
@@ -84,11 +84,8 @@ class Episode:
     def of(cls, response: Any) -> "Episode":
         """Return a response as an episode: as it is, or as one span of the model's.
 
-        Args:
-            response: An episode, or anything that is a `rollwise.step.Response`.
-
         Raises:
-            TypeError: It lacks what a response must have; names that.
+            TypeError: It lacks what a `rollwise.step.Response` must have; names that.
         """
         if isinstance(response, Episode):
             return response
@@ -114,19 +111,14 @@ class Episode:
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
-        """The log-probability of each of these tokens, 0 for the environment's, shape (T,).
-
-        Empty where that of any token of the model's is not known.
-        """
+        """The log-probability of each token, 0 for the environment's; empty if one is unknown."""
         return _logprobs(self.spans)
 
     def rows(self, prompt: Sequence[int]) -> list[TrainingRow]:
-        """Return what is learned from; one row, unless it went on from other prompts.
+        """Return what is learned from, after the token ids of the draw's prompt.
 
-        A further row of which the model drew nothing is left out.
-
-        Args:
-            prompt: Token ids of the draw's prompt.
+        That is one row, unless it went on from other prompts; those of which the model drew nothing
+        are left out.
         """
         branches = [(p, spans) for p, spans in self.branches if _loss_mask(spans).any()]
         return [

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.step.episodes import Episode
+from rollwise.step.episodes import End, Episode
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,12 @@ class ResponseFigures:
 
     Attributes:
         tokens: How many the model drew.
-        surprisal: The sum of −log π over the D tokens that are learned from, in nats; NaN where it
-            is not known.
+        surprisal: The sum of −log π over the tokens that are learned from, in nats; NaN if unknown.
         truncated: Whether it was cut at the limit of new tokens, or another.
         turns: Of the model.
-        learned: D.
-        improbability: √Σ(1 − π)² over these tokens; NaN where it is not known.
+        learned: How many tokens are learned from.
+        improbability: √Σ(1 − π)² over these tokens; NaN if unknown.
+        end: How it ended.
     """
 
     tokens: int
@@ -28,6 +28,7 @@ class ResponseFigures:
     turns: int = 1
     learned: int = 0
     improbability: float = 0.0
+    end: End = "done"
 
     @classmethod
     def of(cls, response: Any) -> "ResponseFigures":
@@ -50,4 +51,5 @@ class ResponseFigures:
             turns=episode.usage.turns,
             learned=sum(length for length, _ in own),
             improbability=improbability,
+            end=episode.end,
         )

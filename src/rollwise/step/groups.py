@@ -100,9 +100,7 @@ class TrainedGroup:
         """Turn the members into what the learner takes; nothing if the group is dropped.
 
         A member is one example, or, if it is an episode of several rows, as many as these.
-
-        Args:
-            prompts: The token ids of each prompt.
+        `prompts` holds the token ids of each prompt.
         """
         if self.dropped:
             return
@@ -139,13 +137,7 @@ class TrainedGroup:
 
 
 def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> TrainedGroup:
-    """Choose a pool's group, and compute its advantages.
-
-    Args:
-        recipe: How to choose, and which advantages.
-        pool: All responses to one prompt.
-        rng: Chooses the members with `order="random"`.
-    """
+    """Choose a pool's group (by `rng` with `order="random"`), and compute its advantages."""
     chosen_by = rng if recipe.order == "random" else None
     return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy, chosen_by))
 
@@ -166,8 +158,7 @@ def normalize_advantages(
 
     A ← A − mean over all members that are learned from, which makes the batch's mean the baseline
     of raw rewards (FlashREINFORCE); with `standardize`, A ← (A − mean)/(std + 1e-4) (REINFORCE++,
-    arXiv 2501.03262; SPO, arXiv 2509.13232, section 3.2). Dropped groups stay as they are. Where
-    all are equal they become 0.
+    arXiv 2501.03262; SPO, arXiv 2509.13232, section 3.2). Dropped groups stay as they are.
     """
     if by == "none":
         return list(groups)

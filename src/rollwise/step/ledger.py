@@ -1,11 +1,11 @@
 """The ledger of a step: where every draw and every token went."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
+from rollwise.step.rollouts import Rollouts
 
 Ledger = dict[str, dict[str, int]]
 """`draws` and `tokens` by where they went, and `truncated`: how many draws, and tokens, of those
@@ -35,39 +35,29 @@ def group_ledger(group: TrainedGroup) -> Ledger:
     }
 
 
-def step_ledger(
-    groups: Iterable[Mapping[str, Mapping[str, int]]],
-    *,
-    tokens: int,
-    surplus: int,
-    failures: int,
-    failed_tokens: int = 0,
-    piloted: int = 0,
-    pilot_tokens: int = 0,
-) -> dict[str, Any]:
-    """Add up the ledgers of a step's groups, and what is in no pool.
+def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
+    """Add up the ledgers of a step's groups (`group_ledger`), and what is in no pool.
 
     The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
     those in no pool are of surplus draws.
-
-    Args:
-        groups: `group_ledger` of each.
-        tokens: Of all responses of the step.
-        surplus: Draws beyond a prompt's exit.
-        failures: Failed attempts at draws.
-        failed_tokens: Their tokens, as far as they are known.
-        piloted: Draws of pilots.
-        pilot_tokens: Their tokens.
     """
-    kinds: Ledger = {
-        "draws": dict.fromkeys(PLACES, 0) | {"surplus": surplus, "failed": failures},
-        "tokens": dict.fromkeys(PLACES, 0) | {"failed": failed_tokens},
+    session, cost = rollouts.session, rollouts.cost
+    piloted = [
+        ResponseFigures.of(response).tokens
+        for pilot in rollouts.pilots
+        for pool in pilot.pools.values()
+        for response in pool.responses
+    ]
+    draws = {"surplus": session.surplus, "failed": session.failures, "pilot": len(piloted)}
+    tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}
+    ledger: Ledger = {
+        "draws": dict.fromkeys(PLACES, 0) | draws,
+        "tokens": dict.fromkeys(PLACES, 0) | tokens,
         "truncated": {"draws": 0, "tokens": 0},
     }
-    kinds["draws"]["pilot"], kinds["tokens"]["pilot"] = piloted, pilot_tokens
-    for group in groups:
-        for kind, counts in kinds.items():
-            for name, count in group[kind].items():
+    for of_group in map(group_ledger, groups):
+        for kind, counts in ledger.items():
+            for name, count in of_group[kind].items():
                 counts[name] += count
-    kinds["tokens"]["surplus"] = tokens - sum(kinds["tokens"].values())
-    return {"ledger": kinds}
+    ledger["tokens"]["surplus"] = cost.tokens - sum(ledger["tokens"].values())
+    return ledger

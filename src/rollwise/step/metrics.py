@@ -1,19 +1,19 @@
 """Figures of a step: how good the policy is, how much signal there was, what it cost."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import Pool, Schedule, has_zero_variance
+from rollwise.sampling import has_zero_variance
 from rollwise.sampling.draws import Key
-from rollwise.step.episodes import Episode
+from rollwise.step.asking import expected_of
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
-from rollwise.step.ledger import group_ledger, step_ledger
+from rollwise.step.ledger import step_ledger
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
@@ -23,105 +23,49 @@ PARTS = 8
 def rollout_metrics(
     rollouts: Rollouts, groups: Sequence[TrainedGroup], first: int
 ) -> dict[str, Any]:
-    """Summarise the rollouts of a step and their groups (see `pool_metrics` and `step_ledger`)."""
-    session, pools = rollouts.session, rollouts.pools
-    piloted = [
-        Episode.of(response).usage.tokens
-        for pilot in rollouts.pilots
-        for pool in pilot.pools.values()
-        for response in pool.responses
-    ]
-    ends = Counter[str](r.end for pool in pools for r in pool.responses if isinstance(r, Episode))
-    if ends:
-        ends["cancelled"] = rollouts.cost.cancelled
-    return pool_metrics(
-        pools,
-        [ResponseFigures.of(response) for pool in pools for response in pool.responses[:first]],
-        zero_variance_groups=[group.members.zero_variance for group in groups],
-        trained_groups=sum(not group.dropped for group in groups),
-        first=first,
-        schedule=session.schedule,
-        surplus=session.surplus,
-        piloted=len(piloted),
-        failures=session.failures,
-        lost=session.lost,
-        tokens=rollouts.cost.tokens,
-        ends=ends,
-    ) | step_ledger(
-        [group_ledger(group) for group in groups],
-        tokens=rollouts.cost.tokens,
-        surplus=session.surplus,
-        failures=session.failures,
-        failed_tokens=rollouts.cost.failed_tokens,
-        piloted=len(piloted),
-        pilot_tokens=sum(piloted),
-    )
-
-
-def pool_metrics(
-    pools: Sequence[Pool],
-    first_draws: Sequence[ResponseFigures],
-    *,
-    zero_variance_groups: Sequence[bool],
-    trained_groups: int,
-    first: int,
-    schedule: Schedule,
-    surplus: int,
-    piloted: int = 0,
-    failures: int = 0,
-    lost: int = 0,
-    tokens: int,
-    ends: Mapping[str, int],
-) -> dict[str, Any]:
-    """Summarise the pools of a step.
+    """Summarise the rollouts of a step and their groups, dropped ones included.
 
     How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is measured on the
-    first draws of each prompt alone. They are an ordinary sample; a pool that stopped because of
+    `first` draws of each prompt alone. They are an ordinary sample; a pool that stopped because of
     what it held is not.
-
-    Args:
-        pools: One for each prompt.
-        first_draws: The first responses of each.
-        zero_variance_groups: For each prompt, whether all members of its group have one reward.
-        trained_groups: Groups that are trained on.
-        first: The draws of a prompt that count as first.
-        schedule: By which they were drawn.
-        surplus: Draws beyond a prompt's exit.
-        piloted: Draws of pilots, which are in no pool.
-        failures: Failed attempts at draws.
-        lost: Draws that were given up after repeated failures.
-        tokens: Of all responses, surplus included.
-        ends: How many episodes ended in which way; none if all draws are single responses.
     """
-    draws = sum(len(pool) for pool in pools) + surplus + piloted
+    session, pools = rollouts.session, rollouts.pools
+    drawn_P = np.array([len(pool) for pool in pools], dtype=int)
+    piloted = sum(len(pool) for pilot in rollouts.pilots for pool in pilot.pools.values())
+    draws = int(drawn_P.sum()) + session.surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
+    responses = [ResponseFigures.of(r) for pool in pools for r in pool.responses[:first]]
     return {
         "reward": _mean([reward for pool in pools for reward in pool.rewards[:first]]),
         "zero_variance_first": _mean([has_zero_variance(pool.rewards[:first]) for pool in pools]),
-        "zero_variance_after": _mean(zero_variance_groups),
+        "zero_variance_after": _mean([group.members.zero_variance for group in groups]),
         "prompts": len(pools),
-        "trained_groups": trained_groups,
+        "trained_groups": sum(not group.dropped for group in groups),
         "draws": draws,
         "draws_per_prompt": draws / max(len(pools), 1),
-        "draws_by_round": schedule.draws_by_round(np.array([len(pool) for pool in pools])),
-        "surplus_draws": surplus,
-        "tokens": tokens,
+        "draws_by_round": session.schedule.draws_by_round(drawn_P),
+        "surplus_draws": session.surplus,
+        "tokens": rollouts.cost.tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
-        "failed_draws": failures,
-        "lost_draws": lost,
-        **_entropy(first_draws),
-        "response_tokens": _mean([response.tokens for response in first_draws]),
-        "truncated": _mean([response.truncated for response in first_draws]),
-        **_episodes(ends, first_draws),
+        "failed_draws": session.failures,
+        "lost_draws": session.lost,
+        **_entropy(responses),
+        "response_tokens": _mean([response.tokens for response in responses]),
+        "truncated": _mean([response.truncated for response in responses]),
+        **_episodes(rollouts, responses),
+        "ledger": step_ledger(rollouts, groups),
     }
 
 
 def _episodes(
-    ends: Mapping[str, int], first_draws: Sequence[ResponseFigures]
+    rollouts: Rollouts, first_draws: Sequence[ResponseFigures]
 ) -> dict[str, float | dict[str, int]]:
     """Say how many turns the first draws took, and how all ended; nothing of single responses."""
+    responses = [response for pool in rollouts.pools for response in pool.responses]
+    ends = Counter[str](response.end for response in responses if hasattr(response, "end"))
     if not ends:
         return {}
+    ends["cancelled"] = rollouts.cost.cancelled
     turns = _mean([response.turns for response in first_draws])
     return {"turns": turns, "ends": {"done": 0, "truncated": 0, "failed": 0, **ends}}
 
@@ -143,12 +87,11 @@ def belief_metrics(
 ) -> dict[str, Any]:
     """Compare what a sampler believed of a step's prompts, before it is told, with their results.
 
-    Averages over up to 8 equal parts of the prompts, in order of what was believed: the expected
-    pass rate, and the difficulty where the sampler has one. `belief_skill` is the Brier skill score
-    of the expected pass rates (`brier_skill`), where it is defined.
+    Averages of the expected pass rate, and of the difficulty where there is one, over up to 8 equal
+    parts of the prompts, in order of what was believed; and `belief_skill` (`brier_skill`).
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
-    expected_P = sampler.expected_pass_rates(keys)
+    expected_P = expected_of(sampler, keys)
     figures: dict[str, Any] = {"pass_rate_by_expected": _by(expected_P, correct_P, drawn_P)}
     skill = brier_skill(expected_P, correct_P, drawn_P)
     if not np.isnan(skill):
@@ -166,13 +109,8 @@ def brier_skill(expected_P: ArrayLike, correct_P: ArrayLike, drawn_P: ArrayLike)
     all: the share of correct ones. So 1 is perfect, 0 no better than knowing the mean, and less is
     worse. Chance limits it: pass rates that are known exactly score 1 − E[p(1 − p)]/(p̄(1 − p̄)).
 
-    Args:
-        expected_P: Expected pass rates, shape (P,); NaN where nothing is expected.
-        correct_P: Correct responses of each prompt, shape (P,).
-        drawn_P: All responses of each, shape (P,).
-
-    Returns:
-        The score; NaN where nothing was expected, or all responses are correct, or none.
+    Arrays of shape (P,), NaN where nothing is expected. The score is NaN where nothing was
+    expected, or all responses are correct, or none.
     """
     expected, correct, drawn = (np.asarray(x, float) for x in (expected_P, correct_P, drawn_P))
     known = (drawn > 0) & ~np.isnan(expected)

@@ -1,8 +1,7 @@
 """The recipe of a training step, declared once for every trainer."""
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -18,9 +17,9 @@ from rollwise.sampling import (
     Schedule,
     as_exit_rule,
 )
-from rollwise.sampling.checks import at_least, one_of
+from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting
 from rollwise.sampling.draws import Key
-from rollwise.sampling.exits import is_satisfied
+from rollwise.sampling.exits import is_satisfied, named_rule
 from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
@@ -30,11 +29,6 @@ MemberOrder = Literal["draw", "random"]
 ZeroVariance = Literal["drop", "keep", "refill"]
 Average = Literal["tokens", "responses"]
 Normalization = Literal["none", "center", "standardize"]
-
-
-def _setting(name: str, help: str, **limits: Any) -> dict[str, Any]:
-    """Say what a field's name is in a settings file, what it means, and its limits (`ge=1`)."""
-    return {"setting": name, "help": help, "limits": limits}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,100 +54,80 @@ class StepRecipe:
     exit_rule: ExitRule | None = None
     schedule: Schedule | None = None
     allocation: Allocation | None = None
-    group_size: int = field(
-        default=4, metadata=_setting("group.size", "Members of a group, k.", ge=1)
+    group_size: int = setting(
+        4, "Train on this many responses per prompt (k).", name="group.size", ge=1
     )
-    strategy: Strategy = field(
-        default="balanced",
-        metadata=_setting(
-            "group.strategy",
-            "`balanced`: half correct, half incorrect, where there are enough; `max_variance`: "
-            "those whose rewards differ most; `positives`: correct ones alone; `all`: every "
-            "response.",
-        ),
+    strategy: Strategy = setting(
+        "balanced",
+        "Choose half correct, half incorrect ones where there are enough (`balanced`), those whose "
+        "rewards differ most (`max_variance`), correct ones alone (`positives`), or every "
+        "response (`all`).",
+        name="group.strategy",
     )
-    order: MemberOrder = field(
-        default="draw",
-        metadata=_setting(
-            "group.order", "Which members of each kind: the first drawn (`draw`), or `random` ones."
-        ),
+    order: MemberOrder = setting(
+        "draw",
+        "Choose the first drawn of each kind (`draw`), or `random` ones.",
+        name="group.order",
     )
-    zero_variance: ZeroVariance = field(
-        default="drop",
-        metadata=_setting(
-            "group.zero_variance",
-            "What becomes of a prompt whose responses all have one reward: left out (`drop`), kept "
-            "at advantage 0 (`keep`), or left out and replaced by further prompts (`refill`, "
-            "DAPO's dynamic sampling).",
-        ),
+    zero_variance: ZeroVariance = setting(
+        "drop",
+        "Leave out a prompt whose responses all have one reward (`drop`), keep it at advantage 0 "
+        "(`keep`), or replace it by further prompts (`refill`, DAPO's dynamic sampling).",
+        name="group.zero_variance",
     )
-    refills: int = field(
-        default=3,
-        metadata=_setting(
-            "group.refills", "For `refill`: how often a step draws further prompts, at most.", ge=1
-        ),
+    refills: int = setting(
+        3,
+        "Draw further prompts at most this often in a step, for `refill`.",
+        name="group.refills",
+        ge=1,
     )
     objective: str | Objective = "reference"
     estimates: EstimateMethod = "plug_in"
     scale_by_std: bool = False
     baseline: Baseline = "pool"
-    total_draws: int | None = field(
-        default=None,
-        metadata=_setting(
-            "schedule.total_draws",
-            "The most draws of a step, all prompts together; those of a pilot (`gvm`) come on top.",
-            ge=1,
-        ),
+    total_draws: int | None = setting(
+        None,
+        "Draw at most this many responses in a step, besides a pilot's (`gvm`).",
+        name="schedule.total_draws",
+        ge=1,
     )
-    shift_beliefs: bool = field(
-        default=True,
-        metadata=_setting(
-            "step.shift_beliefs",
-            "For `advantage.baseline` = `belief`: move the belief about each prompt by what all "
-            "other prompts of the step show, so that a policy that changed faster than was "
-            "believed does not give all responses advantages of one sign.",
-        ),
+    shift_beliefs: bool = setting(
+        True,
+        "Move the belief about each prompt by what all other prompts of the step show, so that a "
+        "policy that changed faster than was believed does not give all responses advantages of "
+        "one sign (`advantage.baseline` = `belief`).",
+        name="step.shift_beliefs",
     )
-    normalize_advantages: Normalization = field(
-        default="none",
-        metadata=_setting(
-            "step.normalize_advantages",
-            "`center`: subtract the mean of all advantages of a step; with `advantage.objective` = "
-            "`reward` that mean is the baseline (FlashREINFORCE). `standardize`: also divide by "
-            "their standard deviation (REINFORCE++, SPO).",
-        ),
+    normalize_advantages: Normalization = setting(
+        "none",
+        "Subtract the mean of all advantages of a step (`center`; with `advantage.objective` = "
+        "`reward` that mean is FlashREINFORCE's baseline), and divide by their standard deviation "
+        "as well (`standardize`: REINFORCE++, SPO).",
+        name="step.normalize_advantages",
     )
-    response_cap: float = field(
-        default=0.0,
-        metadata=_setting(
-            "step.response_cap",
-            "Scale down the advantage of a response whose gradient, estimated from the engine's "
-            "log-probabilities, exceeds this multiple of the step's median (0: off).",
-            ge=0,
-            allow_inf_nan=False,
-        ),
+    response_cap: float = setting(
+        0.0,
+        "Scale down the advantage of a response whose gradient, estimated from the engine's "
+        "log-probabilities, exceeds this multiple of the step's median (0: off).",
+        name="step.response_cap",
+        ge=0,
+        allow_inf_nan=False,
     )
-    average: Average = field(
-        default="tokens",
-        metadata=_setting(
-            "learner.average",
-            "Average the loss over all tokens of an update (`tokens`, DAPO's), or over each "
-            "response's tokens and then over responses (`responses`), so that all responses count "
-            "alike, however long.",
-        ),
+    average: Average = setting(
+        "tokens",
+        "Average the loss over all tokens of an update (`tokens`, DAPO's), or over each response's "
+        "tokens and then over responses (`responses`), so that all responses count alike, however "
+        "long.",
+        name="learner.average",
     )
-    positive_threshold: float = field(
-        default=POSITIVE_THRESHOLD,
-        metadata=_setting(
-            "grading.positive_threshold",
-            "A response is correct where its reward is above this.",
-            allow_inf_nan=False,
-        ),
+    positive_threshold: float = setting(
+        POSITIVE_THRESHOLD,
+        "Count a response as correct where its reward is above this.",
+        name="grading.positive_threshold",
+        allow_inf_nan=False,
     )
     most_draws: Mapping[Key, int] | None = None
-    seed: int = field(
-        default=0, metadata=_setting("seed", "Seed of everything random.", ge=0, lt=2**63)
-    )
+    seed: int = setting(0, "Seed everything random.", name="seed", ge=0, lt=2**63)
 
     def __post_init__(self) -> None:
         self.check_choices()
@@ -171,20 +145,21 @@ class StepRecipe:
         one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
-        if not 0 <= self.response_cap < math.inf:
-            raise ValueError(f"response_cap must be finite and at least 0, got {self.response_cap}")
+        finite_at_least("response_cap", self.response_cap, 0)
         at_least("refills", self.refills, 1)
+        check_flags(self.resolved_objective, "uses_priors", "needs_variance", "looks_at_rewards")
+        refills = self.zero_variance == "refill"
         if self.resolved_objective.uses_priors and self.strategy != "all":
             raise ValueError(
                 "`strategy` must be 'all' where responses are compared with a belief (`baseline`): "
                 f"a group chosen by outcome would bias it; got {self.strategy!r}"
             )
-        if self.resolved_objective.uses_priors and self.zero_variance == "refill":
+        if self.resolved_objective.uses_priors and refills:
             raise ValueError(
                 "`zero_variance` must be 'drop' or 'keep' where responses are compared with a "
                 "belief (`baseline`): every prompt has a signal; got 'refill'"
             )
-        if self.pilot and self.zero_variance == "refill":
+        if self.pilot and refills:
             raise ValueError(
                 "`zero_variance` must be 'drop' or 'keep' with "
                 f"{type(self.allocation).__name__}: prompts added later have no pilot to share out "
@@ -193,27 +168,27 @@ class StepRecipe:
 
     def _check_draws(self) -> None:
         """Check that rule, schedule and allocation fit each other and the objective."""
-        rule, schedule = self.resolved_exit_rule, self.resolved_schedule
-        objective, most = self.resolved_objective, schedule.max_samples
+        rule, objective = self.resolved_exit_rule, self.resolved_objective
+        schedule, allocation = self.resolved_schedule, self.allocation
+        check_flags(named_rule(rule), "uses_priors", "looks_at_rewards")
+        check_flags(schedule, "uses_priors", "streams", "draws_ahead")
+        most = schedule.max_samples
         try:
             check_reachable(rule, schedule)
         except ValueError as error:
             raise ValueError(f"`exit_rule` does not fit `schedule`: {error}") from None
-        if self.allocation is not None and self.allocation.maximum > most:
+        if allocation is not None and allocation.maximum > most:
             raise ValueError(
                 f"`allocation.maximum` must be at most the {most} draws of a prompt that "
-                f"`schedule` allows, got {self.allocation.maximum}"
+                f"`schedule` allows, got {allocation.maximum}"
             )
-        if rule.looks_at_rewards:
-            if getattr(objective, "estimates", "") == "unbiased":
-                raise ValueError(
-                    f"`estimates` must be 'plug_in' with `exit_rule` {rule}, which looks at "
-                    "rewards: unbiased estimates are known for rules of counts alone; got "
-                    "'unbiased'"
-                )
-            return
-        ends = schedule.asks(1) and all(is_satisfied(rule, right, 1 - right) for right in (0, 1))
-        if self.allocation is None and (ends or most == 1) and objective.needs_variance:
+        unbiased = getattr(objective, "estimates", "") == "unbiased"
+        if rule.looks_at_rewards and unbiased:
+            raise ValueError(
+                f"`estimates` must be 'plug_in' with `exit_rule` {rule}, which looks at rewards: "
+                "unbiased estimates are known for rules of counts alone; got 'unbiased'"
+            )
+        if allocation is None and objective.needs_variance and _draws_one(rule, schedule):
             raise ValueError(
                 f"`exit_rule` must draw at least 2 responses with `objective` {objective}, which "
                 f"compares a response with others to the same prompt, got {rule}; to learn from "
@@ -240,7 +215,12 @@ class StepRecipe:
     @cached_property
     def resolved_objective(self) -> Objective:
         """The objective, made if it is given by name."""
-        return make_objective(self.objective, self.scale_by_std, self.estimates, self.baseline)
+        return make_objective(
+            self.objective,
+            scale_by_std=self.scale_by_std,
+            estimates=self.estimates,
+            baseline=self.baseline,
+        )
 
     @property
     def pilot(self) -> int:
@@ -276,6 +256,14 @@ class StepRecipe:
             budgets=budgets,
             total_draws=self.total_draws,
         )
+
+
+def _draws_one(rule: ExitRule, schedule: Schedule) -> bool:
+    """Say whether every prompt ends at its first draw, as far as counts tell."""
+    if rule.looks_at_rewards:
+        return False
+    ends = schedule.asks(1) and all(is_satisfied(rule, right, 1 - right) for right in (0, 1))
+    return ends or schedule.max_samples == 1
 
 
 SINGLE_RESPONSES: Mapping[str, Any] = {

@@ -4,10 +4,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Allocation, FixedCount, Pool, RolloutSession, Rounds, draw_seed
 from rollwise.sampling.draws import Key
-from rollwise.step.asking import ask, session_arguments
+from rollwise.step.asking import ask, session_arguments, shared_out
 from rollwise.step.cost import RolloutCost
 from rollwise.step.recipe import StepRecipe
 
@@ -53,9 +55,8 @@ def draw_rollouts(
 ) -> Rollouts:
     """Ask for a step's prompts, and sample them.
 
-    With `zero_variance="refill"`, prompts without signal are replaced by further ones until the
-    batch is full, at most `refills` times; a batch that is still not full is trained on as it is
-    (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
+    With `zero_variance="refill"`, prompts without signal are replaced by further ones, at most
+    `refills` times (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2).
     """
     keys = ask(sampler)
     if recipe.allocation is not None and recipe.pilot:
@@ -111,7 +112,7 @@ def _draw_after_pilot(
     )
     cost = roll_out(pilot)
     pass_rates = [pool.positives / max(len(pool), 1) for pool in pilot.pools.values()]
-    counts = allocation.counts(pass_rates)
+    counts = shared_out(allocation, np.array(pass_rates))
     chosen = [key for key, count in zip(keys, counts, strict=True) if count]
     if not chosen:
         return Rollouts(pilot, cost=cost)

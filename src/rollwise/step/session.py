@@ -82,13 +82,13 @@ def run_session(
         session: What to draw.
         engine: Draws the responses.
         prompts: Token ids of each prompt.
-        grade: Starts grading completions; `grade_with` makes one from a grader and answers.
+        grade: Starts grading completions (`grade_with`).
         stall_limit: Seconds without a response and a reward after which engine or grader count as
-            hung. Looked at in the main thread alone.
+            hung.
+            Looked at in the main thread alone.
 
     Raises:
-        EngineError: The engine has nothing in flight although draws are due, or `stall_limit` has
-            passed.
+        EngineError: The engine has nothing in flight although draws are due, or hangs.
     """
     began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade)
     run.until_done(stall_limit)

@@ -45,15 +45,9 @@ def take_step(
     roll_out: RollOut,
     number: int,
 ) -> Step:
-    """Ask, draw, choose groups, compute advantages, tell.
+    """Ask, draw, choose groups, compute advantages, tell; `number` is the step's, from 1.
 
     The sampler gets the results before this returns, so its beliefs are never a step behind.
-
-    Args:
-        recipe: How to sample, and what to learn from.
-        sampler: Chooses the prompts.
-        roll_out: Draws and grades until every prompt of a session has ended.
-        number: The number of the step, from 1.
     """
     return learn_from(recipe, sampler, draw_rollouts(recipe, sampler, roll_out, number), number)
 
@@ -62,8 +56,18 @@ def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, n
     """Do what `take_step` does once the responses are drawn."""
     rng = np.random.default_rng((recipe.seed, number))
     groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool, rng))
-    trained = [group.trained for group in groups]
-    visits = visit_rows(sampler, rollouts.pools, trained)
+    return conclude(recipe, sampler, rollouts, groups, capped)
+
+
+def conclude(
+    recipe: StepRecipe,
+    sampler: PromptSampler,
+    rollouts: Rollouts,
+    groups: list[TrainedGroup],
+    capped: Mapping[str, int],
+) -> Step:
+    """Tell the sampler what was drawn, and measure the step, once `make_groups` has its groups."""
+    visits = visit_rows(sampler, rollouts.pools, [group.trained for group in groups])
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),
         **tell(sampler, *rollouts.counts()),
@@ -78,13 +82,8 @@ def make_groups(
 ) -> tuple[list[TrainedGroup], dict[str, int]]:
     """Make the groups of a step, with advantages that take the step's other prompts into account.
 
-    Args:
-        recipe: Whether to move beliefs, normalize advantages, and cap responses.
-        pools: All responses of the step.
-        make: Makes a pool's group.
-
-    Returns:
-        The groups, and `capped_responses` where the recipe has a cap.
+    `make` makes a pool's group. Returns the groups, and `capped_responses` where the recipe has a
+    cap.
     """
     if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
         by_tokens = recipe.average == "tokens"

@@ -6,23 +6,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.beliefs.state import metrics_of
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
+from rollwise.step.asking import expected_of, priors_of
 from rollwise.step.metrics import belief_metrics
 
 
 def tell(
     sampler: PromptSampler, keys: Sequence[Key], correct: Sequence[int], drawn: Sequence[int]
 ) -> dict[str, Any]:
-    """Tell a sampler how many of the responses to a step's prompts were correct.
+    """Tell a sampler how many responses to a step's prompts were correct; returns its metrics.
 
-    Returns:
-        What it had believed of the prompts (`belief_metrics`), and its own metrics after.
+    Those are what it had believed of the prompts (`belief_metrics`), and its own after.
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
     sampler.tell(keys, correct=correct, drawn=drawn)
-    return believed | sampler.metrics()
+    return believed | metrics_of(sampler)
 
 
 def visit_rows(
@@ -30,15 +31,12 @@ def visit_rows(
 ) -> list[dict[str, Any]]:
     """Describe each prompt of a step in a row, before the sampler is told the results.
 
-    Args:
-        sampler: Says what it `expected`, and with what `strength` in pseudo-counts; None where it
-            expects nothing.
-        pools: One for each prompt.
-        trained: How many responses of each are trained on.
+    `expected` and its `strength` in pseudo-counts are the sampler's, None where it expects nothing;
+    `trained` holds how many responses of each are trained on.
     """
     keys: list[Key] = [pool.key for pool in pools]
-    expected_P = sampler.expected_pass_rates(keys)
-    strength_P: NDArray[np.float64] = np.sum(sampler.pass_rate_priors(keys), axis=1)
+    expected_P = expected_of(sampler, keys)
+    strength_P: NDArray[np.float64] = np.sum(priors_of(sampler, keys), axis=1)
     return [
         {
             "key": str(pool.key),

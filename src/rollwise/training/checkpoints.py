@@ -33,13 +33,7 @@ def save_checkpoint(
 ) -> Path:
     """Write the checkpoint of a step into `folder`, completely or not at all.
 
-    Args:
-        folder: Of the run's checkpoints.
-        step: The steps done.
-        learner: Writes its model and optimizer.
-        tokenizer: Of the model.
-        sampler: Its state is written.
-        records: Files of the run that are copied into `run/`.
+    `records` are files of the run that are copied into `run/`.
 
     Raises:
         RunError: It could not be written.
@@ -60,12 +54,8 @@ def save_checkpoint(
 def check_checkpoint(path: Path, before: Path | None) -> None:
     """Refuse a checkpoint whose files are not as they were written.
 
-    Args:
-        path: The checkpoint.
-        before: The one before it, if there is one.
-
     Raises:
-        RunError: It is damaged; names the files, and the checkpoint before.
+        RunError: It is damaged; names the files, and the checkpoint `before`, if there is one.
     """
     damaged = damaged_files(path)
     if damaged is None:

@@ -31,9 +31,6 @@ class RunData:
 def load_data(parts: Parts[TrainConfig]) -> RunData:
     """Read the problems of a run, hold some out, and encode them; log what is left out.
 
-    Args:
-        parts: The run's settings and its model.
-
     Raises:
         DataError: A file cannot be read, or no problem is left.
         ConfigError: The lengths do not fit the model, or a batch is larger than the data.

@@ -77,19 +77,20 @@ class Learner:
 
         With one mini-batch the weights being trained are those that drew the responses, so the old
         log-probabilities are the current ones; with several they are computed first, or the
-        engine's are taken (`old_logprobs`). The engine's log-probabilities may differ from the
-        learner's, because it computes in another way or precision. Importance weights correct for
-        that.
+        engine's are taken (`old_logprobs`). Importance weights correct for an engine that computes
+        otherwise than the learner.
 
-        A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes
-        no update, and neither does a gradient that is not finite.
+        A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes no
+        update, and neither does a gradient that is not finite.
 
         Returns:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
-            between the learner's log-probability and the engine's), `importance_weight` and
-            `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
-            and the number of `skipped_updates`; with `response_cap`, also that of
-            `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
+                between
+            the learner's log-probability and the engine's), `importance_weight` and
+                `importance_truncated`
+            (the share of weights at the cap). Over updates: `grad_norm`, and the number of
+            `skipped_updates`; with `response_cap`, also that of `capped_gradients`, and with
+            `max_divergence` that of `diverged_responses`.
         """
         capped_before = self._cap.capped if self._cap else 0
         count = min(self.settings.mini_batches, max(1, len(examples)))
@@ -197,30 +198,19 @@ class Learner:
     ) -> tuple[Tensor, Totals]:
         """Compute the loss of a micro-batch, summed over its tokens.
 
-        Args:
-            examples: The micro-batch.
-            old: Old log-probabilities of each; None where they are the current ones.
-            mean_length: Tokens of a response of the update, on average.
+        `old` holds log-probabilities, None where they are the current ones; `mean_length` is the
+        mean number of tokens of the update's responses.
         """
         settings, lengths = self.settings, [example.drawn for example in examples]
         logprobs, entropy = self._forward(examples)
-        before = (
-            logprobs.detach()
-            if old[0] is None
-            else torch.cat([row for row in old if row is not None])
-        )
+        known = [row for row in old if row is not None]
+        before = torch.cat(known) if known else logprobs.detach()
         sampler = logprobs.new_tensor(np.concatenate([e.drawn_logprobs for e in examples]))
+        advantages = logprobs.new_tensor(np.repeat([e.advantage for e in examples], lengths))
+        bounds = {n: getattr(settings, n) for n in ("clip_low", "clip_high", "dual_clip")}
+        loss, clipped = policy_loss(logprobs, before, advantages, **bounds)
         weights = importance_weights(before, sampler, settings.importance_cap)
-        loss, clipped = policy_loss(
-            logprobs,
-            before,
-            logprobs.new_tensor(np.repeat([e.advantage for e in examples], lengths)),
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
-        )
-        loss = weights * loss
-        left_out = 0
+        loss, left_out = weights * loss, 0
         if settings.max_divergence:
             diverged = diverged_responses(sampler, logprobs, lengths, settings.max_divergence)
             left_out = int(diverged.sum())
@@ -230,15 +220,15 @@ class Learner:
             weight_of_each = [mean_length / max(1, length) for length in lengths]
             per_token = loss.new_tensor(np.repeat(weight_of_each, lengths))
             loss, entropy = per_token * loss, per_token * entropy
-        totals: Totals = dict(
-            loss=loss.sum().item(),
-            clipped=clipped.sum().item(),
-            gap=(before - sampler).abs().sum().item(),
-            weight=weights.sum().item(),
-            truncated=int((weights == settings.importance_cap).sum()),
-            tokens_run=len(loss),
-            left_out=left_out,
-        )
+        totals: Totals = {
+            "loss": loss.sum().item(),
+            "clipped": clipped.sum().item(),
+            "gap": (before - sampler).abs().sum().item(),
+            "weight": weights.sum().item(),
+            "truncated": int((weights == settings.importance_cap).sum()),
+            "tokens_run": len(loss),
+            "left_out": left_out,
+        }
         return (loss - settings.entropy_coefficient * entropy).sum(), totals
 
     def _step(self) -> float:
@@ -303,8 +293,8 @@ class Learner:
 def _recomputing(model: PreTrainedModel) -> Iterator[None]:
     """Recompute activations in the backward pass, where gradient checkpointing is enabled.
 
-    `transformers` recomputes only in modules in training mode. The modules inside them, which hold
-    the dropout, stay in evaluation mode.
+    `transformers` recomputes only in modules in training mode. Those inside them, which hold the
+    dropout, stay in evaluation mode.
     """
     modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
     try:

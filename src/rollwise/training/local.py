@@ -15,9 +15,7 @@ from rollwise.training.learner import Learner
 class LocalBackend:
     """Trains with the built-in learner in this process, with an engine beside it.
 
-    Args:
-        config: The settings.
-        checkpoint: The checkpoint to load the model from, if the run is resumed.
+    The model comes from the checkpoint, if the run is resumed.
 
     Raises:
         ConfigError: The settings name an engine that cannot train.

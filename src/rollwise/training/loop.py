@@ -3,7 +3,6 @@
 import copy
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from rollwise.beliefs.state import saveable
@@ -39,10 +38,7 @@ def train(run: Run, observer: Observer) -> bool:
     """Train from `run.step` to the last step, or until its tokens or seconds are spent.
 
     A run that is asked to stop finishes its step, or drops what it draws if `run.droppable` says
-    so, and can be resumed from a checkpoint. An evaluation that was dropped is made on resuming.
-
-    Returns:
-        Whether the run has come to its end.
+    so, and can be resumed from a checkpoint. Returns whether the run has come to its end.
 
     Raises:
         Dropped: The evaluation before training was dropped, so that there is nothing to save.
@@ -67,11 +63,11 @@ def train(run: Run, observer: Observer) -> bool:
             break
         before_step = copy.deepcopy(saveable(run.sampler))
         try:
-            drawn = draw(run, number)
+            step = draw(run, number)
         except Dropped:
             run.sampler.load_state_dict(before_step)
             break
-        saved = _end_step(run, observer, learn(run, drawn), began, processor)
+        saved = _end_step(run, observer, learn(run, step), began, processor)
     if not saved:
         save(run)
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
@@ -93,22 +89,7 @@ def evaluate(run: Run) -> Evaluation:
     return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A step that is drawn and graded.
-
-    Attributes:
-        number: The number of the step.
-        step: Its responses and metrics.
-        failures: Responses that the grader failed on.
-    """
-
-    number: int
-    step: Step
-    failures: int
-
-
-def draw(run: Run, number: int) -> Drawn:
+def draw(run: Run, number: int) -> Step:
     """Draw and grade a step, and record its responses.
 
     Raises:
@@ -116,41 +97,35 @@ def draw(run: Run, number: int) -> Drawn:
     """
     failed_before = run.grader.failures
     step = take_step(run.recipe, run.sampler, run.roll_out, number)
-    drawn = Drawn(number, step, run.grader.failures - failed_before)
-    _keep_samples(run, drawn)
+    step.metrics.update(step=number, grader_failures=run.grader.failures - failed_before)
+    _keep_samples(run, step)
     if run.config.grading.stop_if_all_fail:
-        _refuse_all_failed(drawn)
-    return drawn
+        _refuse_all_failed(step.metrics)
+    return step
 
 
-def _refuse_all_failed(drawn: Drawn) -> None:
-    metrics = drawn.step.metrics
+def _refuse_all_failed(metrics: Row) -> None:
     failed = {
-        "the grader failed on": drawn.failures,
+        "the grader failed on": metrics["grader_failures"],
         "the environment failed in": metrics.get("ends", {}).get("failed", 0),
     }
     for what, count in failed.items():
         if count and count >= metrics["draws"]:
             raise RunError(
-                f"{what} all {count:,} responses of step {drawn.number}, so there is nothing to "
+                f"{what} all {count:,} responses of step {metrics['step']}, so there is nothing to "
                 "learn; the log has the first reason. Mend it and repeat the command, or set "
                 "`grading.stop_if_all_fail = false`"
             )
 
 
-def learn(run: Run, drawn: Drawn) -> Row:
+def learn(run: Run, step: Step) -> Row:
     """Learn from a step, and load the new weights; returns the metrics of the whole step."""
-    began, metrics = time.perf_counter(), drawn.step.metrics
+    began, metrics = time.perf_counter(), step.metrics
     run.engine.sleep()
-    learned = run.learner.learn(drawn.step.examples(run.prompts))
+    learned = run.learner.learn(step.examples(run.prompts))
     run.engine.load_weights(run.learner.weights())
-    return {
-        "step": drawn.number,
-        **metrics,
-        **learned,
-        "grader_failures": drawn.failures,
-        "seconds": metrics["seconds"] | {"learning": time.perf_counter() - began},
-    }
+    seconds = metrics["seconds"] | {"learning": time.perf_counter() - began}
+    return {"step": metrics["step"], **metrics, **learned, "seconds": seconds}
 
 
 def save(run: Run) -> None:
@@ -161,9 +136,9 @@ def save(run: Run) -> None:
     prune_checkpoints(folder, run.config.checkpoint.keep)
 
 
-def _keep_samples(run: Run, drawn: Drawn) -> None:
+def _keep_samples(run: Run, step: Step) -> None:
     """Record a row of every prompt of a step, and the responses of the first ones."""
-    step, number = drawn.step, drawn.number
+    number = step.metrics["step"]
     for row, group in zip(step.visits, step.groups, strict=True):
         run.folder.keep_visit(number, row, run.questions[group.pool.key])
     for group in step.groups[: run.config.records.prompts_per_step]:

@@ -32,14 +32,7 @@ def micro_batches(
 ) -> Iterator[list[int]]:
     """Split rows into batches of at most `max_tokens`, padding included, the longest rows first.
 
-    Args:
-        examples: The responses of an update.
-        rows: Indices of those to run.
-        max_tokens: The most tokens of a batch; a single row may have more.
-        packed: There is no padding.
-
-    Yields:
-        The indices of a batch.
+    A single row may have more. Yields the indices of each batch; `packed` ones have no padding.
     """
     batch: list[int] = []
     prompt = response = total = 0
@@ -80,9 +73,7 @@ def pad(examples: Sequence[Example], device: torch.device) -> Batch:
 def drawn_indices(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
     """Return the indices of all tokens that the model drew, shape (D,), one response after another.
 
-    Args:
-        examples: The responses.
-        begins: The index of the first token of each.
+    `begins` are the indices of the first token of each.
     """
     indices = [
         begin + (np.arange(len(e.response)) if e.loss_mask is None else np.flatnonzero(e.loss_mask))

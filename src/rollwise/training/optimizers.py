@@ -19,9 +19,9 @@ def make_optimizer(
     """Make the optimizer that `learner.optimizer` names.
 
     In 8 bits AdamW's two moments are quantized in blocks of 256 values (Dettmers et al. 2021,
-    *8-bit Optimizers via Block-wise Quantization*, section 2), those of tensors of fewer than 4,096
-    values are not. Paged ones are in memory that the driver moves between GPU and machine, so that
-    they leave the GPU where something else needs the room; on a CPU they are ordinary memory.
+    *8-bit Optimizers via Block-wise Quantization*, section 2), except in tensors of fewer than
+    4,096 values. Paged ones leave the GPU where something else needs the room; on a CPU they are
+    ordinary memory.
 
     Raises:
         ConfigError: bitsandbytes is needed and not installed.

@@ -21,31 +21,26 @@ GROWTH = 1.05
 class ResponseCap:
     """Bounds the gradient of each response while it flows back through the model.
 
-    Gradients of responses have heavy tails: at times one response out of a hundred has a gradient
-    tens of times larger than the median one. It then decides the direction of the whole update, and
-    scaling the update to a fixed norm (`learner.max_grad_norm`) leaves nothing of the others.
-    Small batches of single responses suffer most, because nothing in them balances it.
+    Gradients of responses have heavy tails: at times one out of a hundred is tens of times larger
+    than the median one, and decides the direction of the whole update; scaling the update to a
+    fixed norm (`learner.max_grad_norm`) then leaves nothing of the others.
 
     At the input of each layer of the model, and at the output of the last one, the gradient of a
-    response whose norm exceeds the bound there is scaled down to it, before it flows on. That
-    happens within the one backward pass and costs next to nothing.
+    response whose norm exceeds the bound there is scaled down to it, before it flows on, within the
+    one backward pass.
 
     A bound is `ratio` times the median norm of the update before, so that it does not depend on how
-    responses are split into micro-batches; it falls at once, but grows by at most 5 % an update, so
-    that an update in which many responses are extreme is bounded by those before it. The first
-    update takes the median of each micro-batch.
+    responses are split into micro-batches; it falls at once, but grows by at most 5 % an update.
+    The first update takes the median of each micro-batch.
 
     A backward pass has one row for each response, or a single one of `Segments`. A learner makes
     each update within `bounding`.
 
-    Args:
-        model: A causal language model of `transformers`.
-        ratio: The bound, in gradients of the median response.
-
     Attributes:
         tokens: What the loss of a backward pass has been divided by.
         bounds: At each place, shape (layers + 1,): on the norm of the gradient of one response's
-            loss times `tokens`; infinite until something was measured there.
+            loss
+            times `tokens`; infinite until something was measured there.
         capped: Responses scaled down so far, at the place where most were in each update.
 
     Raises:
@@ -60,11 +55,7 @@ class ResponseCap:
 
     @contextmanager
     def bounding(self, tokens: float) -> Iterator[None]:
-        """Bound the gradients of an update's passes, forward and backward; then move the bounds.
-
-        Args:
-            tokens: Of the whole update, over which the loss is averaged.
-        """
+        """Bound the gradients of an update of so many tokens, in total; then move the bounds."""
         self.tokens = tokens
         handles = [
             layer.register_forward_pre_hook(partial(self._see_input, place), with_kwargs=True)
@@ -127,9 +118,7 @@ def _median(norms: Tensor) -> Tensor:
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
-    """Find the layers of a causal language model, in order.
-
-    They are the modules that `transformers` never splits over devices.
+    """Find the layers of a causal language model: the modules that are never split over devices.
 
     Raises:
         ModelError: The model does not say which these are.

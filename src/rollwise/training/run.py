@@ -26,20 +26,12 @@ log = logging.getLogger(__name__)
 
 
 def start_run(config: TrainConfig, folder: RunFolder) -> Run:
-    """Set up a new run. Its folder is created last, when everything else has worked.
-
-    Raises:
-        RollwiseError: The settings, the model, the data or the folder cannot be used.
-    """
+    """Set up a new run. Its folder is created last, when everything else has worked."""
     return _assemble(config, folder, checkpoint=None)
 
 
 def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
-    """Set up a run to resume from its newest checkpoint.
-
-    Raises:
-        RollwiseError: There is no checkpoint, or it does not fit the settings.
-    """
+    """Set up a run to resume from its newest checkpoint; a RunError if there is none."""
     found = list_checkpoints(folder.checkpoints)
     if not found:
         raise RunError(
@@ -52,26 +44,18 @@ def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
 
 def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
     backend: Backend = config.backend.make().open(config, checkpoint)
-    learner = backend.learner
     parts = build(config, backend)
     data = load_data(parts)
     keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)
     sampler = make_sampler(config, keys, with_history(columns, config.belief.history, keys))
     grader = parts.grader  # before a folder is made, for it may not start
-    problems = [*data.train, *data.heldout]
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
     step, spent = 0, Spent()
     if checkpoint is not None:
-        step = load_checkpoint(checkpoint, learner, sampler)
-        if what := ", ".join(damaged(folder)):
-            log.warning("%s: %s is missing, or is not what was written", folder.path, what)
-        folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
-        folder.discard_after(step)
-        for metrics in folder.read_metrics():
-            spent.add(metrics)
-        _check_end(config, step, folder)
+        step = load_checkpoint(checkpoint, backend.learner, sampler)
+        spent = _resumed(config, folder, checkpoint, step)
     engine = parts.engine
     if checkpoint is None:
         folder.create(settings, describe_start(_device_in_words(config)))
@@ -79,6 +63,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         folder.remove_summary()
         folder.write_config(settings)
     trackers.start(folder.path, settings)
+    problems = [*data.train, *data.heldout]
     return Run(
         config=config,
         folder=folder,
@@ -86,7 +71,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
         sampler=sampler,
         engine=engine,
         grader=grader,
-        learner=learner,
+        learner=backend.learner,
         tokenizer=backend.tokenizer,
         prompts=data.prompts,
         answers={problem.key: problem.answer for problem in problems},
@@ -98,6 +83,23 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     )
 
 
+def _resumed(config: TrainConfig, folder: RunFolder, checkpoint: Path, step: int) -> Spent:
+    """Take a run's records back to the step of its checkpoint; returns what it has spent."""
+    if what := ", ".join(damaged(folder)):
+        log.warning("%s: %s is missing, or is not what was written", folder.path, what)
+    folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
+    folder.discard_after(step)
+    spent = Spent()
+    for metrics in folder.read_metrics():
+        spent.add(metrics)
+    if config.steps < step:
+        raise ConfigError(
+            f"`steps` must be at least {step}, for the run in {folder.path} has done {step}; "
+            f"it is {config.steps}"
+        )
+    return spent
+
+
 def _device_in_words(config: TrainConfig) -> str:
     if config.backend.type != "local":
         return str(config.backend.type)
@@ -105,12 +107,3 @@ def _device_in_words(config: TrainConfig) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type.upper()} ({os.cpu_count()} cores)"
-
-
-def _check_end(config: TrainConfig, done: int, folder: RunFolder) -> None:
-    """Refuse a last step that is past."""
-    if config.steps < done:
-        raise ConfigError(
-            f"`steps` must be at least {done}, for the run in {folder.path} has done {done}; "
-            f"it is {config.steps}"
-        )

@@ -59,8 +59,8 @@ def test_settings_that_slime_decides_are_refused_by_name(text, named, tmp_path):
     ("changed", "message"),
     [
         ({"custom_reward_post_process_path": None}, f"must be '{HOOKS}.post_process_rewards'"),
-        ({"custom_convert_samples_to_train_data_path": "a.b"}, "must be None.*it is 'a.b'"),
-        ({"custom_advantage_function_path": "a.b"}, "must be None.*it is 'a.b'"),
+        ({"custom_convert_samples_to_train_data_path": "a.b"}, "must be unset.*it is 'a.b'"),
+        ({"custom_advantage_function_path": "a.b"}, "must be unset.*it is 'a.b'"),
         ({"advantage_estimator": "reinforce_plus_plus"}, "'grpo' or 'gspo' or 'cispo'"),
         ({"normalize_advantages": True}, "`step.normalize_advantages` does that; it is True"),
         ({"rollout_global_dataset": False}, "neither saves nor loads; it is False"),

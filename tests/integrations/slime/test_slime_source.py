@@ -319,7 +319,7 @@ def test_samples_that_cannot_be_placed_are_refused():
     ("damage", "message"),
     [
         (lambda folder: folder.rename(folder.with_name("gone")), "--start-rollout-id 0"),
-        (lambda folder: (folder / "state.json").write_text("{}"), r"\['state.json'\] are damaged"),
+        (lambda folder: (folder / "state.json").write_text("{}"), "state.json are damaged"),
         (lambda folder: (folder / "checksums.txt").unlink(), "over 64 prompts, this one has 65"),
     ],
 )

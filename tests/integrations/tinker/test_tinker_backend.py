@@ -241,7 +241,7 @@ def test_no_access_is_told_without_the_key(tinker_url, tmp_path, train, monkeypa
     ("changed", "said"),
     [
         ({"engine__temperature": "0.7"}, "`engine.temperature` must be 1"),
-        ({"engine__type": "vllm"}, "`engine.type` must be `transformers`"),
+        ({"engine__type": "vllm"}, "`engine.type` must be 'transformers'"),
         ({"model__lora_rank": "0"}, "`model.lora_rank` must be at least 1"),
         ({"learner__entropy_coefficient": "0.1"}, "`learner.entropy_coefficient`"),
         ({"learner__max_divergence": "0.004"}, "`learner.max_divergence`"),

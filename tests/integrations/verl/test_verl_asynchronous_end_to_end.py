@@ -105,11 +105,11 @@ def check(folder, settings):
         alone.tell(told, correct=correct, drawn=[counts[key] for key in told])
         if step % 2 == 0:
             checkpoint = folder / f"checkpoints/global_step_{step}/rollwise"
-            assert load_sampler(checkpoint, saved)["step"] == step
+            state = load_sampler(checkpoint, saved)
+            assert state["step"] == step
+            assert sorted(state["under_way"].values()) == sorted(waiting)
             for name, value in alone.state_dict().items():
                 np.testing.assert_array_equal(saved.state_dict()[name], value)
-            under_way = json.loads((checkpoint / "under_way.json").read_text())
-            assert sorted(under_way.values()) == sorted(waiting)
 
 
 def check_figures(line, rewards, trained, waiting):

@@ -19,21 +19,16 @@ from rollwise.errors import RunError
 from rollwise.integrations.verl import asynchronous as asynchronous_module
 from rollwise.integrations.verl import replay_buffer
 from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
-from rollwise.integrations.verl.records import Recorder, step_metrics
+from rollwise.integrations.verl.data import columns_of, places_of_prompts
+from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.replay_buffer import (
     AsyncPoolReplayBuffer,
     PoolReplayBuffer,
     rows_in_order,
 )
-from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
+from rollwise.integrations.verl.reports import Order, PromptReport, session_of
 from rollwise.integrations.verl.settings import train_config
-from rollwise.integrations.verl.trainer import (
-    RollwiseTrainer,
-    columns_of,
-    heldout_figures,
-    numbers,
-    places_of_prompts,
-)
+from rollwise.integrations.verl.trainer import RollwiseTrainer, heldout_figures, numbers
 from rollwise.sampling import shift_beliefs
 from rollwise.sampling.baselines import belief_baseline
 
@@ -43,7 +38,7 @@ pytestmark = pytest.mark.verl
 def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
     """A prompt whose responses have 3, 1, 3, 1, … tokens; the first two are its members."""
     rewards = list(rewards)
-    figures = [[3, 1.5, False, 1, 3, 0.6], [1, 0.5, True, 1, 1, 0.2]]
+    figures = [[3, 1.5, False, 1, 3, 0.6, "done"], [1, 0.5, True, 1, 1, 0.2, "truncated"]]
     fields = {
         "key": key,
         "prior": [1.0, 1.0],
@@ -55,7 +50,6 @@ def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
         "exit_reason": "satisfied",
         "members": [0, 1],
         "dropped": dropped,
-        "ends": {"done": len(rewards)},
         "tokens": 10,
         "failed_tokens": 0,
         "surplus": 1,
@@ -380,7 +374,7 @@ def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monk
             uid,
             [reward],
             members=[0],
-            figures=[[1, 0.7, False, 1, 1, sizes[uid]]],
+            figures=[[1, 0.7, False, 1, 1, sizes[uid], "done"]],
             records=[{"index": 0, "advantage": 9.9}],
         )
         for uid, reward in rewards.items()
@@ -388,10 +382,11 @@ def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monk
     trainer._under_way = dict.fromkeys(rewards, "")
     trainer.places = dict.fromkeys(rewards, 0)
     kept = []
-    monkeypatch.setattr(trainer.recorder, "keep", lambda step, rows, *visits: kept.extend(rows))
+    monkeypatch.setattr(trainer.recorder.folder, "keep_samples", kept.extend)
     trainer.sampler = trainer.settings.prompts.make(list(rewards), 0, [None] * 4)
     take_step(trainer, monkeypatch)
-    pools = pools_of(trainer.recipe, list(trainer.replay_buffer.reports.values()))
+    reports = trainer.replay_buffer.reports.values()
+    pools = list(session_of(trainer.recipe, reports).pools.values())
     shift_beliefs(pools)
     raw = np.array([pool.rewards[0] - belief_baseline(pool)[0] for pool in pools])
     estimated = np.abs(raw) * list(sizes.values())
@@ -443,16 +438,13 @@ def test_held_out_figures_are_the_built_in_trainers():
 def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
     settings = train_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
-    recipe, report = step_recipe(settings), make_report("a", [1.0], members=[0])
-    [pool] = pools_of(recipe, [report])
-    line = step_metrics([report], [report.group(recipe, pool)], [], recipe)
 
     def run(done, steps):
         recorder = Recorder(settings, str(tmp_path))
         recorder.begin(done, heldout)
         for step in steps:
-            recorder.keep(step, [{"step": 0}], [], [])
-            recorder.step({"step": step, **line})
+            recorder.folder.keep_samples([{"step": step}])
+            recorder.step({"step": step})
         recorder.folder.flush_samples()
         return recorder.folder
 

@@ -334,7 +334,7 @@ def test_remarks_on_the_data_do_not_get_among_the_overrides(tmp_path):
 def test_what_verl_cannot_do_is_said_before_it_starts(tmp_path, capsys):
     refill = ["--group.zero_variance", "refill"]
     assert main(["verl", "--output", str(tmp_path / "run"), "--print", *refill]) == 2
-    assert "`group.zero_variance` must be `drop` or `keep` in verl" in capsys.readouterr().err
+    assert "`group.zero_variance` must be 'drop' or 'keep'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

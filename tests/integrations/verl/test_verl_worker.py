@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop, client
 from rollwise.integrations.verl.agent_loop import SessionWorker
-from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
+from rollwise.integrations.verl.reports import Order, PromptReport, session_of
 from rollwise.integrations.verl.settings import train_config
 from rollwise.sampling import advantages, draw_seed, select_group
 
@@ -117,10 +117,15 @@ def sample(worker, queue, order=None, step=3):
     return PromptReport(**tag["rollwise"]) if tag["status"] == "finished" else tag
 
 
+def pool_of(recipe, report):
+    """The prompt's pool, as the driver rebuilds it."""
+    return session_of(recipe, [report]).pools["p"]
+
+
 def learnt(report, **changed):
     """The advantage of each of its draws that is trained on, as the driver computes it alone."""
     recipe = recipe_of(**changed)
-    [pool] = pools_of(recipe, [report])
+    pool = pool_of(recipe, report)
     return report.advantages(report.group(recipe, pool))
 
 
@@ -195,7 +200,7 @@ def test_what_the_sampler_believes_reaches_the_worker_and_comes_back(queue):
     worker = make_worker(graded=lambda correct: (0.0, None), **give_up)
     hopeless = sample(worker, queue, Order("p", 3, prior=[1.0, 60.0]))
     assert (hopeless.exit_reason, len(hopeless.rewards)) == ("futile", 4)
-    [pool] = pools_of(recipe_of(**give_up), [hopeless])
+    pool = pool_of(recipe_of(**give_up), hopeless)
     assert pool.prior == (1.0, 60.0)
     assert pool.stopping.prior != (1.0, 1.0)
     assert (pool.exit_reason, pool.rewards.tolist()) == ("futile", [0.0] * 4)
@@ -207,7 +212,7 @@ def test_responses_are_recorded_where_they_are_asked_for(queue):
     assert [row["index"] for row in report.records] == list(range(len(report.rewards)))
     first = report.records[2]
     assert (first["question"], first["answer"], first["response"]) == ("1+1?", "2", "7 7 1")
-    [pool] = pools_of(recipe_of(), [report])
+    pool = pool_of(recipe_of(), report)
     rows = report.samples(report.group(recipe_of(), pool))
     trained = {row["index"]: row["advantage"] for row in rows if row["advantage"] is not None}
     assert trained == learnt(report)
@@ -243,7 +248,7 @@ def test_orders_and_reports_survive_the_journey(queue):
     assert PromptReport(**json.loads(json.dumps(asdict(report)))) == report
     order = Order("p", 3, prior=[1.5, 2.5], recorded=True)
     assert Order(**json.loads(json.dumps(asdict(order)))) == order
-    [pool] = pools_of(recipe_of(), [report])
+    pool = pool_of(recipe_of(), report)
     assert pool.positives == sum(report.rewards)
 
 
@@ -334,7 +339,7 @@ def test_a_response_of_several_turns_is_one_draw_with_its_price(queue):
     assert report.tokens == 4 * 5  # the tool's two tokens were not drawn
     assert [figures[:5] for figures in report.figures] == [[5, 2.5, False, 2, 5]] * 4
     assert report.weights == [[1, 4]] * 4
-    assert report.ends == {"done": 4}
+    assert [figures[6] for figures in report.figures] == ["done"] * 4
 
 
 class Served:

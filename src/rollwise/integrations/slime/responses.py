@@ -1,8 +1,7 @@
 """The responses of a rollout, out of slime's samples."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,7 @@ PROMPT = "rollwise_prompt"
 """Names, in a sample's `metadata`, the place of its prompt in the data set."""
 
 
-@dataclass(frozen=True)
-class SampledResponse:
+class SampledResponse(NamedTuple):
     """A response: one of slime's samples, or those that one rollout was split into.
 
     Attributes:
@@ -33,11 +31,7 @@ class SampledResponse:
 
 
 def responses_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[SampledResponse]]:
-    """Sort samples by their prompts, and join those that one rollout was split into.
-
-    Args:
-        args: slime's arguments; `reward_key` says which reward counts.
-        samples: slime's `Sample`s.
+    """Sort slime's samples by their prompts, and join those that one rollout was split into.
 
     Raises:
         RunError: A sample has lost its prompt, its reward is no number, or the samples of one
@@ -54,11 +48,7 @@ def responses_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[Sam
 
 
 def prompt_of(sample: Any) -> int:
-    """Return the place of a sample's prompt in the data set.
-
-    Raises:
-        RunError: It is not known.
-    """
+    """Return the place of a sample's prompt in the data set."""
     place = (sample.metadata or {}).get(PROMPT)
     if not isinstance(place, int):
         raise RunError(
@@ -71,10 +61,7 @@ def prompt_of(sample: Any) -> int:
 def flat(nested: Any) -> Iterator[Any]:
     """Yield the samples of lists of lists of any depth."""
     for item in nested:
-        if isinstance(item, list):
-            yield from flat(item)
-        else:
-            yield item
+        yield from flat(item) if isinstance(item, list) else (item,)
 
 
 def _response(args: Any, parts: Sequence[Any]) -> SampledResponse:
@@ -84,19 +71,19 @@ def _response(args: Any, parts: Sequence[Any]) -> SampledResponse:
             f"the samples of rollout {parts[0].rollout_id} must have one reward, that of the "
             f"whole; they have {sorted(reward for reward in rewards if reward is not None)}"
         )
-    masks = [np.asarray(s.loss_mask or [1] * s.response_length, dtype=bool) for s in parts]
-    ends = [np.asarray(s.tokens[len(s.tokens) - s.response_length :]) for s in parts]
-    tokens = [end[mask] for end, mask in zip(ends, masks, strict=True)]
-    known = all(len(s.rollout_log_probs or ()) == s.response_length for s in parts)
-    logprobs = [
-        np.asarray(s.rollout_log_probs or (), np.float32)[mask]
-        for s, mask in zip(parts if known else (), masks, strict=False)
-    ]
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    for sample in parts:
+        length = sample.response_length
+        mask = np.asarray(sample.loss_mask or [1] * length, dtype=bool)
+        tokens += np.asarray(sample.tokens[len(sample.tokens) - length :])[mask].tolist()
+        if len(sample.rollout_log_probs or ()) == length:
+            logprobs += np.asarray(sample.rollout_log_probs or ())[mask].tolist()
     return SampledResponse(
         samples=parts,
         reward=None if None in rewards else rewards.pop(),
-        tokens=np.concatenate(tokens).tolist(),
-        logprobs=np.concatenate([np.zeros(0, np.float32), *logprobs]),
+        tokens=tokens,
+        logprobs=np.array(logprobs if len(logprobs) == len(tokens) else (), np.float32),
         truncated=any(sample.status.value == "truncated" for sample in parts),
     )
 

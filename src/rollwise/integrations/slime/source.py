@@ -5,17 +5,14 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from safetensors import SafetensorError
-
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.slime.responses import (
     PROMPT,
     SampledResponse,
@@ -25,7 +22,7 @@ from rollwise.integrations.slime.responses import (
 )
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
 from rollwise.records.history import with_history
-from rollwise.records.states import load_sampler, save_sampler
+from rollwise.records.states import load_state, save_state
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Rollouts, learn_from
@@ -59,8 +56,7 @@ class PromptSource:
 
     def __init__(self, args: Any) -> None:
         settings = read_settings(args)
-        self.args = args
-        self.recipe = step_recipe(settings)
+        self.args, self.recipe = args, step_recipe(settings)
         self._own = _own_source(args)
         self._rows: Sequence[Any] = self._own.dataset.origin_samples
         notes = [sample.metadata for sample in self._rows]
@@ -68,12 +64,10 @@ class PromptSource:
         columns = _columns(notes, settings.belief.features or ())
         known = with_history(columns, settings.belief.history, keys)
         self.sampler = make_sampler(settings, range(len(notes)), known)
-        self.rollouts = 0
+        self.rollouts = self._groups = 0
         self.metrics: dict[str, Any] = {}
-        self._groups = 0
-        self._samples = 0
         self._under_way: set[Key] = set()
-        self._all_samples: list[Any] = []
+        self._finished: list[Any] = []
         self._lock = threading.Lock()
         _SOURCES[id(args)] = self
 
@@ -84,7 +78,8 @@ class PromptSource:
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         """Return groups to draw: first those of the buffer, then new ones."""
         with self._lock:
-            groups = self._from_buffer(num_samples)
+            buffer = self._own.buffer
+            groups = self._own.buffer_filter(self.args, None, buffer, num_samples) if buffer else []
             return groups + [self._group(key) for key in self._ask(num_samples - len(groups))]
 
     def add_samples(self, samples: list[list[Any]]) -> None:
@@ -97,17 +92,11 @@ class PromptSource:
         return len(self._own.buffer)
 
     def save(self, rollout_id: int) -> None:
-        """Write the state beside slime's checkpoint, to `rollout/rollwise_ID/` in `--save`.
-
-        Raises:
-            RunError: It could not be written.
-        """
-        with self._lock, written_whole(_folder(self.args.save, rollout_id)) as partial:
-            partial.mkdir(parents=True)
-            waiting = self._waiting()
-            progress = {"rollouts": self.rollouts, "groups": self._groups, "samples": self._samples}
-            save_sampler(partial, self.sampler, waiting=waiting, **progress)
-            write_checksums(partial)
+        """Write the state beside slime's checkpoint, to `rollout/rollwise_ID/` in `--save`."""
+        with self._lock:
+            folder, waiting = _folder(self.args.save, rollout_id), self._waiting()
+            progress = {"rollouts": self.rollouts, "groups": self._groups, "waiting": waiting}
+            save_state(folder, self.sampler, **progress)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load what `save` wrote, from `--load`; before the first rollout there is nothing.
@@ -123,22 +112,16 @@ class PromptSource:
                 f"cannot resume: there is no {folder}, so rollwise did not choose the prompts of "
                 "that run; to begin from its weights, give --start-rollout-id 0"
             )
-        if damaged := damaged_files(folder):
-            raise RunError(f"cannot resume from {folder}: {damaged} are damaged")
         with self._lock:
-            try:
-                state = load_sampler(folder, self.sampler)
-                self.rollouts, self._groups = int(state["rollouts"]), int(state["groups"])
-                self._samples, waiting = int(state["samples"]), [int(p) for p in state["waiting"]]
-            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-                raise RunError(f"cannot resume from {folder}: {error}") from error
+            names = ("rollouts", "groups", "waiting")
+            self.rollouts, self._groups, waiting = load_state(folder, self.sampler, *names)
             self._own.buffer[:] = [self._group(key) for key in waiting]
             self._under_way = set(waiting)
 
-    def keep(self, samples: Iterable[Any]) -> None:
+    def keep(self, samples: Sequence[Any]) -> None:
         """Remember all samples of a rollout, so that the sampler learns of those left out too."""
         with self._lock:
-            self._all_samples += samples
+            self._finished += samples
 
     def learn(self, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
         """Tell the sampler the results of a rollout, and compute the advantages.
@@ -152,17 +135,13 @@ class PromptSource:
             The reward and the advantage of each sample.
         """
         with self._lock:
-            found = responses_by_prompt(self.args, samples)
-            trained = {sample.group_index for sample in samples}
-            rest = [s for s in self._all_samples if s.group_index not in trained]
-            others = responses_by_prompt(self.args, rest)
             self.rollouts += 1
-            drawn = [r for own in (*found.values(), *others.values()) for r in own]
-            tokens = sum(len(response.tokens) for response in drawn)
-            left_out = [self._session(others)] if others else []
-            rollouts = Rollouts(self._session(found), left_out, RolloutCost(tokens=tokens))
-            step = learn_from(self.recipe, self.sampler, rollouts, self.rollouts)
-            self._under_way, self._all_samples = set(self._waiting()), []
+            trained = {sample.group_index for sample in samples}
+            left_out = [s for s in self._finished if s.group_index not in trained]
+            step = learn_from(
+                self.recipe, self.sampler, self._drawn(samples, left_out), self.rollouts
+            )
+            self._under_way, self._finished = set(self._waiting()), []
         self.metrics = step.metrics
         log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))
         known = {
@@ -176,12 +155,18 @@ class PromptSource:
         pairs = [known.get(id(sample), (0.0, 0.0)) for sample in samples]
         return [reward for reward, _ in pairs], [advantage for _, advantage in pairs]
 
+    def _drawn(self, samples: Sequence[Any], left_out: Sequence[Any]) -> Rollouts:
+        found = [responses_by_prompt(self.args, part) for part in (samples, left_out) if part]
+        everything = (r for part in found for own in part.values() for r in own)
+        cost = RolloutCost(tokens=sum(len(response.tokens) for response in everything))
+        session, *pilots = map(self._session, found)
+        return Rollouts(session, pilots, cost)
+
     def _session(self, found: Mapping[int, Sequence[SampledResponse]]) -> RolloutSession:
         """Return a session whose pools hold these responses."""
         keys: list[Key] = list(found)
-        session = self.recipe.session(
-            keys, self.rollouts, **session_arguments(self.recipe, self.sampler, keys)
-        )
+        arguments = session_arguments(self.recipe, self.sampler, keys)
+        session = self.recipe.session(keys, self.rollouts, **arguments)
         for key, responses in found.items():
             pool = session.pools[key]
             for response in responses:
@@ -203,20 +188,13 @@ class PromptSource:
 
     def _group(self, place: int) -> list[Any]:
         """Return the samples of a prompt that slime is to draw."""
-        group = [copy.deepcopy(self._rows[place]) for _ in range(self.args.n_samples_per_prompt)]
-        for sample in group:
-            sample.group_index, sample.index = self._groups, self._samples
+        size = self.args.n_samples_per_prompt
+        group = [copy.deepcopy(self._rows[place]) for _ in range(size)]
+        for number, sample in enumerate(group, self._groups * size):
+            sample.group_index, sample.index = self._groups, number
             sample.metadata[PROMPT] = place
-            self._samples += 1
         self._groups += 1
         return group
-
-    def _from_buffer(self, count: int) -> list[list[Any]]:
-        buffer = self._own.buffer
-        if not buffer or not count:
-            return []
-        groups: list[list[Any]] = self._own.buffer_filter(self.args, None, buffer, count)
-        return groups
 
     def _waiting(self) -> list[int]:
         """Return the prompts of the groups in the buffer."""
@@ -248,7 +226,7 @@ def keep_all_samples(args: Any, all_samples: list[Any], data_source: Any) -> Non
         all_samples: All groups of the rollout that were finished.
         data_source: Not used.
     """
-    _source(args).keep(flat(all_samples))
+    _source(args).keep(list(flat(all_samples)))
 
 
 def _source(args: Any) -> PromptSource:
@@ -258,15 +236,11 @@ def _source(args: Any) -> PromptSource:
 
 
 def _own_source(args: Any) -> Any:
-    """Make slime's own source, which reads the data set.
-
-    Raises:
-        ConfigError: slime is not running, or there is no data set.
-    """
-    running = [name for name in TRAINERS if name in sys.modules]
-    if not running:
+    """Make slime's own source, which reads the data set."""
+    running = next((name for name in TRAINERS if name in sys.modules), None)
+    if running is None:
         raise ConfigError(f"{PACKAGE} is for {', '.join(TRAINERS)}, of which none is loaded")
-    source = import_module(f"{running[0]}.rollout.data_source").RolloutDataSourceWithBuffer(args)
+    source = import_module(f"{running}.rollout.data_source").RolloutDataSourceWithBuffer(args)
     if source.dataset is None:
         raise ConfigError("slime's `prompt_data` must name the data set; it is None")
     return source
@@ -283,8 +257,5 @@ def _columns(
     rates = [(note.get("pass_rate") or 0.0, note.get("drawn") or 0.0) for note in notes]
     columns = {"pass_rate": [smoothed(rate * drawn, drawn) for rate, drawn in rates]}
     names = dict.fromkeys(("source", "subject", "level", *named))
-    return columns | {
-        name: [note.get(name) for note in notes]
-        for name in names
-        if any(name in note for note in notes)
-    }
+    present = [name for name in names if any(name in note for note in notes)]
+    return columns | {name: [note.get(name) for note in notes] for name in present}

@@ -1,9 +1,10 @@
 """Tinker as the backend of `rollwise train`: all but the model is in this process."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformers import AutoConfig, GenerationConfig
+from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from rollwise.config import TrainConfig
 from rollwise.engines.ends import end_tokens
@@ -56,17 +57,13 @@ class TinkerBackend:
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
     def make_engine(self) -> "TinkerEngine":
-        """Make the engine, which draws from the learner's model as it is now; close it.
-
-        Raises:
-            EngineError: Tinker has no such model, or failed at passing its weights on.
-        """
+        """Make the engine, which draws from the learner's model as it is now; close it."""
         from rollwise.integrations.tinker.engine import TinkerEngine
 
         settings = self._config.engine
         engine = TinkerEngine(
             self.tokenizer,
-            end_tokens(_generation(model_path(self._config.model.path)), self.tokenizer),
+            _ends(model_path(self._config.model.path), self.tokenizer),
             self.context,
             settings.max_new_tokens,
             settings.batch_size,
@@ -85,9 +82,9 @@ def _context(path: str) -> int | None:
     return getattr(shape, "max_position_embeddings", None)
 
 
-def _generation(path: str) -> GenerationConfig | None:
-    """Read a model's generation settings; None if it has no file of them."""
-    try:
-        return GenerationConfig.from_pretrained(path)
-    except OSError:
-        return None
+def _ends(path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Return the tokens that end a response; the model may have no file of generation settings."""
+    generation = None
+    with suppress(OSError):
+        generation = GenerationConfig.from_pretrained(path)
+    return end_tokens(generation, tokenizer)

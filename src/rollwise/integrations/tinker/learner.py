@@ -56,20 +56,11 @@ class TinkerLearner:
 
         A mini-batch that teaches nothing (no response, or none with an advantage) makes no update.
 
-        Args:
-            examples: Prompts, responses and advantages of the step; consecutive ones form a
-                mini-batch.
-
         Returns:
             `loss`: the mean over updates of the loss per response token. If Tinker reports
             log-probabilities, also `clip_fraction`, the share of the step's tokens whose loss has
-            no gradient because of the clip, and, over the tokens learned from, `sampler_gap`, the
-            mean absolute difference of the trainer's log-probabilities from the sampler's, in
-            nats, and `importance_weight`, the mean ratio of the probabilities. If no update was
-            made, they are 0, but for a ratio of 1.
-
-        Raises:
-            EngineError: Tinker failed.
+            no gradient because of the clip, and, over the tokens learned from, `sampler_gap` and
+            `importance_weight`, as the built-in learner has them.
         """
         parts = np.array_split(np.arange(len(examples)), self._settings.mini_batches)
         updates = [self._update([examples[i] for i in part]) for part in parts if len(part)]
@@ -77,11 +68,7 @@ class TinkerLearner:
         return _metrics([update for update in updates if update], tokens, self._clips)
 
     def weights(self) -> Mapping[str, Any]:
-        """Return a sampling client of the current weights, which stay at Tinker.
-
-        Raises:
-            EngineError: Tinker failed at it, or has no such model.
-        """
+        """Return a sampling client of the current weights, which stay at Tinker."""
         if self._sampling is None or self._sampling[0] != self.updates:
             with as_engine_errors("passing the weights to the sampler"):
                 client = resolved(self._client.save_weights_and_get_sampling_client())
@@ -89,11 +76,7 @@ class TinkerLearner:
         return {"client": self._sampling[1]}
 
     def save(self, folder: Path) -> None:
-        """Have Tinker keep weights and optimizer, and record where.
-
-        Raises:
-            EngineError: Tinker failed.
-        """
+        """Have Tinker keep weights and optimizer, and record where."""
         if self._saved is None or self._saved[0] != self.updates:
             with as_engine_errors("saving a checkpoint"):
                 path = self._client.save_state(f"rollwise-{self.updates:06d}").result().path
@@ -157,14 +140,8 @@ def make_datum(example: Example, tokens: float) -> Any:
     """Turn an example of P prompt and T response tokens into Tinker's form.
 
     Tinker predicts each token from those before it, so that all arrays have shape (P + T - 1,). It
-    sums the loss over tokens, and we average: advantages are divided by the mini-batch's tokens.
-
-    Args:
-        example: Its advantage counts at the tokens that the model drew; at the prompt's and an
-            environment's, advantage and log-probability are 0. The prompt has at least one token.
-        tokens: What each token's loss is divided by: the tokens that the model drew, of the whole
-            mini-batch, those of examples without advantage included; or, averaged by response, the
-            example's own times the number of examples.
+    sums the loss over tokens, and we average: advantages are divided by `tokens`. At the tokens of
+    the prompt and of an environment, advantage and log-probability are 0.
     """
     whole = [*example.prompt, *example.response]
     before = np.zeros(len(example.prompt) - 1, np.float32)

@@ -1,11 +1,22 @@
 """Which settings Tinker cannot follow, and what it needs installed."""
 
 import os
+from operator import attrgetter
 
-from rollwise.config import LearnerSettings, ModelSettings, TrainConfig
+from rollwise.config import TrainConfig
+from rollwise.config.refusals import Rule, refusals
 from rollwise.releases import unmet
 
 KEY = "TINKER_API_KEY"
+
+UNCHANGED = {
+    "model": ("lora_alpha", "lora_modules", "gradient_checkpointing"),
+    "learner": (
+        *("optimizer", "dual_clip", "importance_cap", "entropy_coefficient"),
+        *("response_cap", "max_divergence"),
+    ),
+}
+"""Section -> settings that Tinker cannot follow."""
 
 
 def missing() -> str | None:
@@ -19,37 +30,16 @@ def missing() -> str | None:
 
 def unsupported(config: TrainConfig) -> list[str]:
     """Say what each setting that Tinker cannot follow must be."""
-    model, learner, engine = config.model, config.learner, config.engine
-    wrong = {
-        "`engine.type` must be `transformers`, its default, because Tinker draws; it is "
-        f"`{engine.type}`": engine.type != "transformers",
-        "`engine.temperature` must be 1, because Tinker learns at temperature 1; it is "
-        f"{engine.temperature:g}": engine.temperature != 1,
-        "`model.lora_rank` must be at least 1, because Tinker trains adapters; it is "
-        f"{model.lora_rank}": model.lora_rank < 1,
-    }
-    told = [sentence for sentence, is_so in wrong.items() if is_so]
-    own: tuple[tuple[str, ModelSettings | LearnerSettings, tuple[str, ...]], ...] = (
-        ("model", model, ("lora_alpha", "lora_modules", "gradient_checkpointing")),
-        (
-            "learner",
-            learner,
-            (
-                "optimizer",
-                "dual_clip",
-                "importance_cap",
-                "entropy_coefficient",
-                "response_cap",
-                "max_divergence",
-            ),
-        ),
-    )
-    for section, settings, names in own:
-        for name in names:
-            given, default = getattr(settings, name), type(settings).model_fields[name].default
-            if given != default:
-                told.append(
-                    f"Tinker cannot follow `{section}.{name}`; leave it at {default!r}, it is "
-                    f"{given!r}"
-                )
-    return told
+    rules: list[Rule] = [
+        ("engine.type", ("transformers",), "Tinker draws, so leave it at its default"),
+        ("engine.temperature", (1,), "Tinker learns at temperature 1"),
+    ]
+    for section, names in UNCHANGED.items():
+        fields = type(getattr(config, section)).model_fields
+        rules += [
+            (f"{section}.{n}", (fields[n].default,), "Tinker cannot follow it") for n in names
+        ]
+    wrong = refusals(rules, lambda name: attrgetter(name)(config))
+    if config.model.lora_rank < 1:
+        wrong.append("`model.lora_rank` must be at least 1: Tinker trains adapters; it is 0")
+    return wrong

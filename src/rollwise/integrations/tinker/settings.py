@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TinkerSettings(BackendSettings):
-    """At Tinker, which draws too; address and key come from the environment.
-
-    Raises:
-        ValueError: A value out of its range.
-    """
+    """At Tinker, which draws too; address and key come from the environment."""
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"model": {"lora_rank": 32}}
 
@@ -45,14 +41,7 @@ class TinkerSettings(BackendSettings):
         above_zero("draw_timeout", self.draw_timeout)
 
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
-        """Sign in to Tinker.
-
-        Raises:
-            ConfigError: Tinker cannot follow a setting, its SDK is not installed, or there is no
-                key.
-            ModelError: The tokenizer cannot be loaded.
-            EngineError: Tinker refuses access.
-        """
+        """Sign in to Tinker; see `TinkerBackend`."""
         from rollwise.integrations.tinker.backend import TinkerBackend
 
         return TinkerBackend(config, checkpoint)

@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from rollwise.errors import RunError
-from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.prompts import PromptSampler
-from rollwise.records.states import load_sampler, save_sampler
+from rollwise.records.states import load_state, save_state
 
 FOLDER = "rollwise"
 
@@ -30,7 +28,8 @@ class StateKeeper(TrainerCallback):
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             own = self._trainer
             own.folder.flush_samples()
-            save_state(checkpoint, own.prompt_sampler, own.sampling_steps)
+            progress = {"sampling_steps": own.sampling_steps}
+            save_state(checkpoint / FOLDER, own.prompt_sampler, **progress)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Write the visits since the last checkpoint, from one process."""
@@ -38,20 +37,8 @@ class StateKeeper(TrainerCallback):
             self._trainer.folder.flush_samples()
 
 
-def save_state(checkpoint: Path, sampler: PromptSampler, steps: int) -> None:
-    """Write into a checkpoint's folder what is resumed from, after so many steps.
-
-    Raises:
-        RunError: It could not be written.
-    """
-    with written_whole(checkpoint / FOLDER) as partial:
-        partial.mkdir(parents=True)
-        save_sampler(partial, sampler, sampling_steps=steps)
-        write_checksums(partial)
-
-
-def load_state(checkpoint: str | Path, sampler: PromptSampler) -> int:
-    """Load what `save_state` wrote; returns how many steps were sampled.
+def load_checkpoint(checkpoint: str, sampler: PromptSampler) -> int:
+    """Load the sampler's state from one of the trainer's checkpoints; returns the steps sampled.
 
     Raises:
         RunError: It is missing or broken, or belongs to other prompts or another sampler.
@@ -62,9 +49,4 @@ def load_state(checkpoint: str | Path, sampler: PromptSampler) -> int:
             f"cannot resume from {checkpoint}: it has no folder {FOLDER}/, so AdaptiveGRPOTrainer "
             "did not write it; to begin from its weights, pass its folder as `model`"
         )
-    if damaged := damaged_files(folder):
-        raise RunError(f"cannot load the prompt sampler from {folder}: {damaged} are damaged")
-    try:
-        return int(load_sampler(folder, sampler)["sampling_steps"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise RunError(f"cannot load the prompt sampler from {folder}: {error}") from error
+    return int(load_state(folder, sampler, "sampling_steps")[0])

@@ -69,13 +69,7 @@ class AdaptiveSampling(StepRecipe):
     def recipe(
         self, num_generations: int, scale_rewards: Any, loss_type: str, seed: int
     ) -> StepRecipe:
-        """Return the recipe of a step, completed by TRL's settings.
-
-        Args:
-            num_generations: TRL's setting of that name.
-            scale_rewards: TRL's setting of that name.
-            loss_type: TRL's setting of that name, which says how the loss is averaged.
-            seed: TRL's `seed`.
+        """Return the recipe of a step, completed by TRL's settings of these names.
 
         Raises:
             ValueError: Settings that exclude each other; names them, and what would do.
@@ -110,7 +104,7 @@ class AdaptiveSampling(StepRecipe):
             )
         scale_by_std: bool = scale_rewards == "group"
         try:
-            make_objective(self.objective, scale_by_std, self.estimates)
+            make_objective(self.objective, scale_by_std=scale_by_std, estimates=self.estimates)
         except ValueError as error:
             raise ValueError(f"{error}: set scale_rewards='none' in GRPOConfig") from None
         return scale_by_std

@@ -15,16 +15,12 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     Raises:
         ValueError: One cannot be combined with adaptive sampling; names it.
     """
-    if arguments.get("rollout_func"):
-        raise ValueError(
-            "rollout_func does not go with AdaptiveGRPOTrainer, which draws the responses itself"
-        )
-    for name in ("tools", "environment_factory"):
+    for name in ("rollout_func", "tools", "environment_factory"):
         if arguments.get(name):
             raise ValueError(
-                f"{name} does not go with AdaptiveGRPOTrainer, whose draws are single responses; "
-                "for several turns use `episode.type` of `rollwise train`, or verl's agent loops "
-                "by `rollwise verl`"
+                f"{name} does not go with AdaptiveGRPOTrainer, which draws single responses "
+                "itself; for several turns use `episode.type` of `rollwise train`, or verl's agent "
+                "loops by `rollwise verl`"
             )
     if isinstance(arguments.get("processing_class"), ProcessorMixin):
         raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
@@ -93,7 +89,7 @@ def beyond_own_engine(trainer: Any) -> list[str]:
     asked = {
         "use_vllm": args.use_vllm,
         "continuous batching": args.use_transformers_continuous_batching,
-        "a sharded model": is_sharded(trainer),
+        "a sharded model": trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled,
         "top_p": args.top_p != 1.0,
         "top_k": args.top_k not in (0, None),
         "min_p": bool(args.min_p),
@@ -102,8 +98,3 @@ def beyond_own_engine(trainer: Any) -> list[str]:
         "generation_kwargs": bool(args.generation_kwargs),
     }
     return [name for name, is_asked in asked.items() if is_asked]
-
-
-def is_sharded(trainer: Any) -> bool:
-    """Say whether the model is split over devices."""
-    return bool(trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled)

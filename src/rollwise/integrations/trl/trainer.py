@@ -18,7 +18,7 @@ from trl import GRPOTrainer
 from rollwise.engines import Engine
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.grading.grader import finished
-from rollwise.integrations.trl.checkpoints import StateKeeper, load_state
+from rollwise.integrations.trl.checkpoints import StateKeeper, load_checkpoint
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling, single_responses
 from rollwise.integrations.trl.requirements import (
@@ -229,7 +229,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.sampling_steps = load_state(checkpoint, self.prompt_sampler)
+            self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler)
         if self.args.should_save:
             self.folder.discard_visits_after(self.sampling_steps)
 

@@ -1,9 +1,8 @@
 """verl's rollout workers, with a session for each prompt."""
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -14,14 +13,12 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from rollwise.config.step import step_recipe
-from rollwise.integrations.verl.client import SEEDED, Attempt, Spending
+from rollwise.integrations.verl.client import SEEDED, Attempt, attempting
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
-from rollwise.records import Row
-from rollwise.sampling import Draw, RolloutSession, draw_seed
-from rollwise.step import Episode, Span, StepRecipe, TrainedGroup, Usage, make_group
-from rollwise.step.figures import ResponseFigures
+from rollwise.sampling import Draw, draw_seed
+from rollwise.step import Episode, Span, StepRecipe, Usage, make_group
 
 log = logging.getLogger(__name__)
 
@@ -91,30 +88,25 @@ class SessionWorker:
         """Sample a prompt and store its group's rows; returns the prompt's tag."""
         priors = None if order.prior is None else [order.prior]
         session = self.recipe.session([order.key], order.step, priors=priors)
-        spent = Spending()
-        seen: list[tuple[int, int]] = []
+        pool, attempts, versions = session.pools[order.key], list[Attempt](), list[int]()
 
         def too_old() -> bool:
             """Whether a new draw would wait for weights that are too new for the oldest one."""
-            if not len(session.pools[order.key]):
-                return False
-            versions = [version for pair in seen for version in pair]
-            return max(versions) - min(versions) >= self.most_off_policy
+            return len(pool) > 0 and max(versions) - min(versions) >= self.most_off_policy
 
         async def respond(draw: Draw) -> tuple[float, Graded]:
             params = dict(sampling_params)
             if self.config.actor_rollout_ref.rollout.name in SEEDED:
                 params["seed"] = draw.seed
-            with spent.attempt() as attempt:
+            with attempting(attempts) as attempt:
                 outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
                     params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
                 )
                 graded = self._graded(draw, outputs, fields, order.recorded, attempt)
-            seen.append(graded.weights)
+            versions.extend(graded.weights)
             return correctness(graded), graded
 
         stale = await run_session(session, respond, None if self.mode == "sync" else too_old)
-        pool = session.pools[order.key]
         if not len(pool):
             log.error("prompt %s failed: none of its draws could be completed", prompt["uid"])
             return {"status": "failure", LOST: session.lost}
@@ -122,13 +114,11 @@ class SessionWorker:
         group = make_group(self.recipe, pool, rng)
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
-        records = []
-        if order.recorded:
-            answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
-            question = str(prompt["raw_prompt"][-1]["content"])
-            records = list(group.records(session.step, question, answer))
-        found = report(session, group, spent, stale, records)
-        return {"status": "finished", NAME: asdict(found)}
+        answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
+        question = str(prompt["raw_prompt"][-1]["content"])
+        records = group.records(session.step, question, answer) if order.recorded else ()
+        report = PromptReport.of(session, group, attempts, stale, list(records))
+        return {"status": "finished", NAME: asdict(report)}
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
@@ -205,12 +195,7 @@ def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:
 
 
 def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
-    """Say what is missing in what an agent loop returned; None if it can be trained on.
-
-    Args:
-        outputs: verl's `AgentLoopOutput`s, one for each row.
-        needs_logprobs: Whether the log-probability of each token must be known.
-    """
+    """Say what is missing in what an agent loop returned; None if it can be trained on."""
     if not outputs or not outputs[-1].response_ids:
         return "returned no response"
     for output in outputs:
@@ -246,45 +231,6 @@ def correctness(response: Graded) -> float:
     """
     accuracy = response.outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
     return response.reward if accuracy is None else float(accuracy)
-
-
-def report(
-    session: RolloutSession,
-    group: TrainedGroup,
-    spent: Spending,
-    stale: int,
-    records: list[Row],
-) -> PromptReport:
-    """Summarise the sampling of a prompt for the driver.
-
-    Args:
-        session: Of this prompt alone.
-        group: The prompt's group; its advantages are the driver's to compute.
-        spent: What its draws have cost.
-        stale: Draws that were cancelled because the prompt's oldest response was too old.
-        records: Its responses as rows, if they are to be recorded.
-    """
-    pool = group.pool
-    return PromptReport(
-        key=pool.key,
-        prior=pool.prior,
-        rewards=pool.rewards.tolist(),
-        scores=[response.reward for response in pool.responses],
-        indices=[response.draw.index for response in pool.responses],
-        figures=[list(astuple(ResponseFigures.of(response))) for response in pool.responses],
-        weights=[list(response.weights) for response in pool.responses],
-        exit_reason=pool.exit_reason or "exhausted",
-        members=group.members.indices.tolist(),
-        dropped=group.dropped,
-        ends=dict(Counter(response.end for response in pool.responses)),
-        tokens=spent.tokens,
-        failed_tokens=spent.failed_tokens,
-        surplus=session.surplus - stale,
-        stale=stale,
-        failures=session.failures,
-        lost=session.lost,
-        records=records,
-    )
 
 
 def worker_class() -> Any:

@@ -17,7 +17,6 @@ from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from rollwise.errors import RunError
 from rollwise.integrations.verl.client import ResumingClient
-from rollwise.integrations.verl.records import age_metrics
 from rollwise.integrations.verl.reports import PromptReport
 from rollwise.integrations.verl.settings import TRAINERS
 from rollwise.integrations.verl.trainer import PoolTrainer
@@ -27,9 +26,20 @@ from rollwise.records import Row
 class AsyncPoolTrainer(PoolTrainer):
     """What both asynchronous trainers have in common."""
 
-    def _age_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
-        left_out = list(self.replay_buffer.stale.values())
-        return age_metrics(reports, left_out, figures, self.global_steps, len(self._under_way))
+    def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
+        """Say how old the responses of the step are (docs/verl.md)."""
+        left_out = self.replay_buffer.stale.values()
+        ages = [age for report in reports for age in report.ages(self.global_steps)]
+        cancelled = sum(report.stale for report in (*reports, *left_out))
+        return {
+            "steps_off_policy": max(ages, default=0),
+            "steps_off_policy_mean": sum(ages) / max(len(ages), 1),
+            "interrupted_draws": sum(first != last for r in reports for first, last in r.weights),
+            "stale_draws": cancelled + sum(len(report.rewards) for report in left_out),
+            "stale_prompts": len(left_out),
+            "prompts_under_way": len(self._under_way),
+            "draws": self._figures["draws"] + cancelled,
+        }
 
     def _load_checkpoint(self) -> None:
         """Compare what verl's queue has under way with what the sampler was asked for.
@@ -59,7 +69,7 @@ class ColocateAsyncTrainer(AsyncPoolTrainer, PPOTrainerColocateAsync):
     mode = "colocate_async"
 
     def get_llm_client(self) -> Any:
-        """Return a client of verl's rollout engines that can cancel and resume responses."""
+        """Return a client that can cancel and resume responses."""
         return self.llm_server_manager.get_client(client_cls=ResumingClient)
 
 
@@ -70,5 +80,5 @@ class SeparateAsyncTrainer(AsyncPoolTrainer, PPOTrainerSeparateAsync):
     mode = "separate_async"
 
     def get_llm_client(self) -> Any:
-        """Return a client of verl's separate engines that can cancel and resume responses."""
+        """Return a client that can cancel and resume responses, of the separate engines."""
         return self.standalone_server_manager.get_client(client_cls=ResumingClient)

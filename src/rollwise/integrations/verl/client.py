@@ -23,42 +23,28 @@ class Attempt:
     Attributes:
         tokens: That engines have handed over for it. Of a request that is cancelled they hand over
             none.
+        failed: Whether it raised; not of one that was cancelled.
     """
 
     tokens: int = 0
+    failed: bool = False
 
 
 _UNDER_WAY: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 
 
-class Spending:
-    """What the attempts at a prompt's draws have cost.
-
-    Attributes:
-        failed_tokens: Of those that raised; not of those that were cancelled.
-    """
-
-    def __init__(self) -> None:
-        self._attempts: list[Attempt] = []
-        self.failed_tokens = 0
-
-    @property
-    def tokens(self) -> int:
-        """Of all attempts."""
-        return sum(attempt.tokens for attempt in self._attempts)
-
-    @contextmanager
-    def attempt(self) -> Iterator[Attempt]:
-        """Count the tokens of all requests from here, and from the tasks that are begun here."""
-        self._attempts.append(attempt := Attempt())
-        before = _UNDER_WAY.set(attempt)
-        try:
-            yield attempt
-        except Exception:
-            self.failed_tokens += attempt.tokens
-            raise
-        finally:
-            _UNDER_WAY.reset(before)
+@contextmanager
+def attempting(attempts: list[Attempt]) -> Iterator[Attempt]:
+    """Count the tokens of all requests from here, and from the tasks that are begun here."""
+    attempts.append(attempt := Attempt())
+    before = _UNDER_WAY.set(attempt)
+    try:
+        yield attempt
+    except Exception:
+        attempt.failed = True
+        raise
+    finally:
+        _UNDER_WAY.reset(before)
 
 
 class CancellingClient(LLMServerClient):

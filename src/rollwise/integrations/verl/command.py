@@ -16,14 +16,9 @@ MAIN = "verl.trainer.main_ppo"
 
 
 def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
-    """Write the problems for verl, and return its overrides.
+    """Write the problems for verl into the run's folder, and return verl's overrides.
 
-    Args:
-        layers: Settings, later ones win; a table `verl` holds verl's own.
-        folder: The run's.
-
-    Raises:
-        RollwiseError: The settings or the data are wrong; says how.
+    Later layers of settings win; a table `verl` holds verl's own.
     """
     folder = folder.absolute()
     config, given, verl = read_settings(layers)
@@ -34,11 +29,7 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
 
 
 def run(layers: Sequence[Mapping[str, Any]], folder: Path, resume: bool, print_only: bool) -> int:
-    """Run verl, or print its overrides, one a line; returns the exit code.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
-    """
+    """Run verl, or print its overrides, one a line; returns the exit code."""
     if not resume and (folder / "metrics.jsonl").exists():
         raise RunError(f"{folder} holds a run; give another --output, or --resume to continue it")
     if not print_only and (reason := missing()):

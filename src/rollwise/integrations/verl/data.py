@@ -1,8 +1,10 @@
-"""Problems as files that verl reads."""
+"""Problems as files that verl reads, and what such files say of prompts."""
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,23 +13,16 @@ from rollwise.config import TrainConfig
 from rollwise.files import written_whole
 from rollwise.tasks import Problem
 from rollwise.tasks.columns import feature_columns
+from rollwise.tasks.problem import problem_key
 from rollwise.training.data import read_both
 
-EXTRA = pa.struct(
-    [
-        ("index", pa.int64()),
-        ("key", pa.string()),
-        ("features", pa.string()),
-    ]
-)
+log = logging.getLogger(__name__)
+
+EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("features", pa.string())])
 
 
 def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
-    """Write `train.parquet` and `heldout.parquet` in verl's schema, no problem in both.
-
-    Raises:
-        DataError: The problems cannot be read, or none is left.
-    """
+    """Write `train.parquet` and `heldout.parquet` in verl's schema, no problem in both."""
     train, heldout = read_both(config)
     return (
         _write(train, folder / "train.parquet"),
@@ -38,19 +33,50 @@ def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
 def _write(problems: Sequence[Problem], path: Path) -> Path:
     columns = feature_columns(problems)
     features = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    extra = [
+        {"index": i, "key": problem.key, "features": json.dumps(features[i])}
+        for i, problem in enumerate(problems)
+    ]
     rows = {
         "data_source": [problem.source or "rollwise" for problem in problems],
         "prompt": [list(problem.messages) for problem in problems],
         "reward_model": [{"style": "rule", "ground_truth": p.answer} for p in problems],
-        "extra_info": pa.array(
-            [
-                {"index": i, "key": p.key, "features": json.dumps(features[i])}
-                for i, p in enumerate(problems)
-            ],
-            EXTRA,
-        ),
+        "extra_info": pa.array(extra, EXTRA),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         pq.write_table(pa.table(rows), partial)
     return path
+
+
+def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, int]:
+    """Name each prompt of a data set of verl's: key -> its place.
+
+    Files that `rollwise verl` wrote have keys in `extra_info`; in other files the key is a hash of
+    the prompt. Of equal prompts the first is used.
+    """
+    places: dict[str, int] = {}
+    for place, (messages, extra) in enumerate(zip(rows[prompt_key], _extras(rows), strict=True)):
+        places.setdefault(extra.get("key") or problem_key(tuple(messages)), place)
+    if len(places) < len(rows):
+        log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
+    return places
+
+
+def columns_of(rows: Any, places: Iterable[int]) -> dict[str, list[Any]]:
+    """Return what a data set of verl's says of its prompts: name -> a value for each of `places`.
+
+    Files that `rollwise verl` wrote have all columns in `extra_info`; others perhaps a level.
+    """
+    extras = _extras(rows)
+    features = [
+        json.loads(extras[place].get("features") or "null") or {"level": extras[place].get("level")}
+        for place in places
+    ]
+    names = dict.fromkeys(name for row in features for name in row)
+    return {name: [row.get(name) for row in features] for name in names}
+
+
+def _extras(rows: Any) -> list[dict[str, Any]]:
+    found = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
+    return [extra or {} for extra in found]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rollwise.integrations.verl.settings import (
     MODE,
     NAME,
     OLDEST,
+    ROLLOUT,
     TRAINERS,
     buffer_of,
     mode_of,
@@ -27,7 +28,6 @@ PLAIN_TEXT = re.compile(r"(pkg://)?/?[A-Za-z_][\w./-]*")
 
 NOT_TEXT = {"true", "false", "null", "inf", "nan"}
 
-ROLLOUT = "actor_rollout_ref.rollout"
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
 
@@ -44,16 +44,11 @@ def overrides(
 ) -> list[str]:
     """Write verl's configuration as Hydra overrides, one for each setting.
 
-    Args:
-        config: rollwise's settings, with all defaults.
-        given: The settings that the user gave; verl's processes fill in the defaults.
-        verl: verl's own settings, under its own names; they take precedence.
-        folder: The run's.
-        data: The training and the held-out file.
+    `given` are the settings that the user gave; verl's processes fill in the defaults, as in
+    `config`. Those in `verl`, verl's own, take precedence. `data` are training and held-out file.
     """
     own = flatten(verl, ".")
     mode = mode_of(own.pop(MODE, "sync"))
-    settings = {f"+{NAME}.settings.{key}": value for key, value in flatten(given, ".").items()}
     derived = {
         **_data(config, data),
         **_model(config),
@@ -65,14 +60,10 @@ def overrides(
         f"+{NAME}.output": str(folder),
         "hydra.run.dir": str(folder / "hydra"),
     }
-    kept = {key: value for key, value in derived.items() if key.lstrip("+") not in own}
-    forced = {f"++{key}": value for key, value in own.items()}
-    return [f"{key}={_text(value)}" for key, value in _joined(kept, settings, forced)]
-
-
-def _joined(*parts: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    for part in parts:
-        yield from part.items()
+    chosen = [(key, value) for key, value in derived.items() if key.lstrip("+") not in own]
+    chosen += [(f"+{NAME}.settings.{key}", value) for key, value in flatten(given, ".").items()]
+    chosen += [(f"++{key}", value) for key, value in own.items()]
+    return [f"{key}={_text(value)}" for key, value in chosen]
 
 
 def _data(config: TrainConfig, files: tuple[Path, Path]) -> dict[str, Any]:
@@ -155,18 +146,10 @@ def _algorithm(config: TrainConfig) -> dict[str, Any]:
 
 def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
     """Which of verl's trainers, and how old its responses may be."""
-    path, name = buffer_of(mode)
-    chosen: dict[str, Any] = {
-        MODE: TRAINERS[mode],
-        "trainer.v1.sampler.custom_sampler.path": path,
-        "trainer.v1.sampler.custom_sampler.name": name,
-    }
+    chosen: dict[str, Any] = {MODE: TRAINERS[mode], **buffer_of(mode)}
     if mode == "sync":
         return chosen
-    chosen |= {
-        OLDEST: 5,
-        "trainer.v1.sampler.max_off_policy_strategy": "wait",
-    }
+    chosen |= {OLDEST: 5, "trainer.v1.sampler.max_off_policy_strategy": "wait"}
     if config.learner.old_logprobs == "learner":
         chosen |= {
             "algorithm.rollout_correction.rollout_is": "token",

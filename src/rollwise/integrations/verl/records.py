@@ -1,17 +1,10 @@
 """The run's folder, as verl's driver writes it."""
 
 import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rollwise.config import TrainConfig
-from rollwise.integrations.verl.reports import PromptReport
 from rollwise.records import Row, RunFolder
-from rollwise.step import StepRecipe, TrainedGroup
-from rollwise.step.ledger import group_ledger, step_ledger
-from rollwise.step.metrics import pool_metrics
 
 PHASES = {
     "sampling": ("gen",),
@@ -23,12 +16,7 @@ PHASES = {
 
 
 class Recorder:
-    """Writes the files that `rollwise report` reads.
-
-    Args:
-        config: rollwise's settings.
-        path: The run's folder.
-    """
+    """Writes the files that `rollwise report` reads."""
 
     def __init__(self, config: TrainConfig, path: str) -> None:
         self.folder = RunFolder(Path(path))
@@ -36,12 +24,9 @@ class Recorder:
         self._began = time.perf_counter()
 
     def begin(self, step: int, heldout: Row | None, last: Row | None = None) -> None:
-        """Start a run, or resume one after `step`.
+        """Start a run, with the figures before training, or resume one after `step`.
 
-        Args:
-            step: The steps done so far.
-            heldout: The figures before training, if they were measured.
-            last: The metrics of `step` from its checkpoint, which a killed run may lack.
+        `last` are the metrics of that step from its checkpoint, which a killed run may lack.
         """
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.discard_after(step if step else -1)
@@ -57,90 +42,6 @@ class Recorder:
     def step(self, metrics: Row) -> None:
         """Log a step."""
         self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
-
-    def keep(
-        self, step: int, samples: Iterable[Row], visits: Iterable[Row], questions: Iterable[str]
-    ) -> None:
-        """Keep the responses to be recorded, and what a step found of each of its prompts.
-
-        They are written by `folder.flush_samples`.
-        """
-        self.folder.keep_samples(row | {"step": step} for row in samples)
-        for row, question in zip(visits, questions, strict=True):
-            self.folder.keep_visit(step, row, question)
-
-
-def step_metrics(
-    reports: Sequence[PromptReport],
-    groups: Sequence[TrainedGroup],
-    failed: Collection[int],
-    recipe: StepRecipe,
-) -> dict[str, Any]:
-    """Summarise a step's groups as the other trainers do.
-
-    Args:
-        reports: One for each prompt that was sampled.
-        groups: Of these prompts, in the same order.
-        failed: The lost draws of each prompt whose sampling failed.
-        recipe: Of the step.
-    """
-    pools = [group.pool for group in groups]
-    metrics = pool_metrics(
-        pools,
-        [figures for pool in pools for figures in pool.responses[: recipe.group_size]],
-        zero_variance_groups=[group.members.zero_variance for group in groups],
-        trained_groups=sum(not group.dropped for group in groups),
-        first=recipe.group_size,
-        schedule=recipe.resolved_schedule,
-        surplus=sum(report.surplus for report in reports),
-        failures=sum(report.failures for report in reports),
-        lost=sum(report.lost for report in reports) + sum(failed),
-        tokens=sum(report.tokens for report in reports),
-        ends=sum((Counter(report.ends) for report in reports), Counter()),
-    )
-    ledger = step_ledger(
-        [group_ledger(group) for group in groups],
-        tokens=metrics["tokens"],
-        surplus=metrics["surplus_draws"],
-        failures=metrics["failed_draws"],
-        failed_tokens=sum(report.failed_tokens for report in reports),
-    )
-    return metrics | ledger | {"failed_prompts": len(failed)}
-
-
-def age_metrics(
-    reports: Sequence[PromptReport],
-    left_out: Sequence[PromptReport],
-    metrics: Row,
-    step: int,
-    under_way: int,
-) -> Row:
-    """Say how old the responses of a step of an asynchronous trainer are (docs/verl.md).
-
-    Args:
-        reports: One for each prompt that the step has used.
-        left_out: Of prompts that were left out because they were too old.
-        metrics: Of `step_metrics`, for `reports`; what was left out is added to its counts.
-        step: The number of the step.
-        under_way: Prompts that are asked, and that no step has used yet.
-    """
-    ages = [age for report in reports for age in report.ages(step)]
-    weights = [pair for report in reports for pair in report.weights]
-    wasted = sum(len(report.rewards) + report.stale for report in left_out)
-    wasted += sum(report.stale for report in reports)
-    surplus = sum(report.surplus for report in left_out)
-    return {
-        "steps_off_policy": max(ages, default=0),
-        "steps_off_policy_mean": sum(ages) / max(len(ages), 1),
-        "interrupted_draws": sum(first != last for first, last in weights),
-        "stale_draws": wasted,
-        "stale_prompts": len(left_out),
-        "prompts_under_way": under_way,
-        "draws": metrics["draws"] + wasted + surplus,
-        "surplus_draws": metrics["surplus_draws"] + surplus,
-        "lost_draws": metrics["lost_draws"] + sum(report.lost for report in left_out),
-        "tokens": metrics["tokens"] + sum(report.tokens for report in left_out),
-    }
 
 
 def seconds(timing: dict[str, float]) -> Row:

@@ -13,6 +13,8 @@ from rollwise.integrations.verl.settings import LOST, NAME
 FAILURES = 100
 """After so many failed prompts in a row an asynchronous run ends, instead of asking for others."""
 
+WHERE = "the log of verl's agent loop workers says why"
+
 
 class _Pools:
     """Also collects the report of each prompt, and leaves out groups without signal.
@@ -45,6 +47,8 @@ class _Pools:
         reports = [(uid, PromptReport(**tag)) for uid, tag in found.items() if tag is not None]
         self.reports = dict(sorted(reports, key=lambda item: str(item[1].key)))
         self.failed |= {uid: tags[uid].get(LOST, 0) for uid, tag in found.items() if tag is None}
+        if not reports:
+            raise RunError(f"all {len(found)} prompts failed; {WHERE}")
         batch = super()._materialize_batch(  # type: ignore[misc]
             partition_id, selected_prompt_uids, partition_snapshot
         )
@@ -82,10 +86,7 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
             self.failed |= {uid: tags[uid].get(LOST, 0) for uid in failed}
             self._failed_in_a_row += len(failed)
             if self._failed_in_a_row >= FAILURES:
-                raise RunError(
-                    f"{self._failed_in_a_row} prompts failed in a row; the log of verl's agent "
-                    "loop workers says why"
-                )
+                raise RunError(f"{self._failed_in_a_row} prompts failed in a row; {WHERE}")
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
 
     def _materialize_batch(
@@ -98,17 +99,10 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
 def rows_in_order(
     names: list[str], reports: dict[str, PromptReport]
 ) -> tuple[list[int], list[int]]:
-    """Sort rows by prompt and draw, and separate those that are trained on from those left out.
+    """Sort rows, named `UID_INDEX_PART`, by prompt and draw; returns the places of those kept.
 
-    verl cannot train on nothing: if no group carries signal, the first one stays, with advantages
-    of 0.
-
-    Args:
-        names: verl's name of each row, `UID_INDEX_PART`.
-        reports: In the order that the prompts are to have.
-
-    Returns:
-        The places in `names` of the rows kept, and of those left out.
+    Also those of the rows left out. verl cannot train on nothing: if no group carries signal, the
+    first one stays, with advantages of 0.
     """
     position = {uid: place for place, uid in enumerate(reports)}
 

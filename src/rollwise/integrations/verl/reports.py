@@ -4,17 +4,18 @@ Both travel as numbers, lists and text (`dataclasses.asdict`), which verl's queu
 also in a checkpoint.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from rollwise.integrations.verl.client import Attempt
 from rollwise.records import Row
-from rollwise.sampling import Group, Pool
+from rollwise.sampling import Group, Pool, RolloutSession
 from rollwise.sampling.draws import ExitReason, Key
 from rollwise.sampling.objectives import advantages_by
-from rollwise.step import StepRecipe, TrainedGroup
+from rollwise.step import RolloutCost, StepRecipe, TrainedGroup
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import compare
 
@@ -47,13 +48,12 @@ class PromptReport:
             order.
         scores: What advantages look at where the size of a reward counts, shape (N,).
         indices: The draw that each response is of, shape (N,).
-        figures: The fields of each response's `ResponseFigures`, shape (N, 6).
+        figures: The fields of each response's `ResponseFigures`, shape (N, 7).
         weights: The versions of the weights that drew the first and the last token of each
             response: the steps after whose updates they were loaded; shape (N, 2).
         exit_reason: Why sampling ended.
         members: The places in the pool of the responses that are trained on.
         dropped: Whether the group is left out because it carries no signal.
-        ends: How many responses in the pool ended in which way.
         tokens: Of all draws, those included that are in no pool.
         failed_tokens: Those of failed attempts.
         surplus: Draws beyond the exit.
@@ -73,7 +73,6 @@ class PromptReport:
     exit_reason: ExitReason
     members: list[int]
     dropped: bool
-    ends: dict[str, int]
     tokens: int
     failed_tokens: int
     surplus: int
@@ -81,6 +80,37 @@ class PromptReport:
     failures: int
     lost: int
     records: list[Row]
+
+    @classmethod
+    def of(
+        cls,
+        session: RolloutSession,
+        group: TrainedGroup,
+        attempts: Sequence[Attempt],
+        stale: int = 0,
+        records: Sequence[Row] = (),
+    ) -> "PromptReport":
+        """Summarise a session of one prompt, whose responses are `Graded`, and its group."""
+        pool = group.pool
+        return cls(
+            key=pool.key,
+            prior=pool.prior,
+            rewards=pool.rewards.tolist(),
+            scores=[response.reward for response in pool.responses],
+            indices=[response.draw.index for response in pool.responses],
+            figures=[list(astuple(ResponseFigures.of(response))) for response in pool.responses],
+            weights=[list(response.weights) for response in pool.responses],
+            exit_reason=pool.exit_reason or "exhausted",
+            members=group.members.indices.tolist(),
+            dropped=group.dropped,
+            tokens=sum(attempt.tokens for attempt in attempts),
+            failed_tokens=sum(attempt.tokens for attempt in attempts if attempt.failed),
+            surplus=session.surplus - stale,
+            stale=stale,
+            failures=session.failures,
+            lost=session.lost,
+            records=list(records),
+        )
 
     def group(self, recipe: StepRecipe, pool: Pool) -> TrainedGroup:
         """Compare the members of the pool, by their scores where an objective looks at these."""
@@ -96,9 +126,7 @@ class PromptReport:
     def advantages(self, group: TrainedGroup) -> dict[int, float]:
         """Map the draw of each member to its advantage; 0 if the group is left out."""
         values = (group.advantages * (not group.dropped)).tolist()
-        return {
-            self.indices[place]: value for place, value in zip(self.members, values, strict=True)
-        }
+        return {self.indices[p]: value for p, value in zip(self.members, values, strict=True)}
 
     def samples(self, group: TrainedGroup) -> list[Row]:
         """Return its rows for `samples/`, with the advantages that are trained on."""
@@ -110,15 +138,24 @@ class PromptReport:
         return [step - 1 - first for first, _ in self.weights]
 
 
-def pools_of(recipe: StepRecipe, reports: Sequence[PromptReport]) -> list[Pool]:
-    """Rebuild the pools of prompts, with what was believed of them and figures as responses."""
-    if not reports:
-        return []
+def session_of(
+    recipe: StepRecipe, reports: Collection[PromptReport], step: int = 0
+) -> RolloutSession:
+    """Rebuild the session of prompts: pools with figures as responses, beliefs, and counts."""
     priors: Any = [report.prior for report in reports] if recipe.uses_priors else None
-    pools = recipe.session([report.key for report in reports], 0, priors=priors).pools
+    session = recipe.session([report.key for report in reports], step, priors=priors)
     for report in reports:
-        pool = pools[report.key]
+        pool = session.pools[report.key]
         for reward, figures in zip(report.rewards, report.figures, strict=True):
             pool.take(reward, ResponseFigures(*figures))
         pool.exit_reason = report.exit_reason
-    return list(pools.values())
+        session.surplus += report.surplus
+        session.failures += report.failures
+        session.lost += report.lost
+    return session
+
+
+def cost_of(reports: Collection[PromptReport]) -> RolloutCost:
+    """Add up what prompts have cost; verl measures the time."""
+    tokens = sum(report.tokens for report in reports)
+    return RolloutCost(tokens=tokens, failed_tokens=sum(r.failed_tokens for r in reports))

@@ -4,7 +4,7 @@ from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from rollwise.grading.factory import make_grader
+from rollwise.grading.settings import make_grader
 from rollwise.integrations.verl.settings import LAST_TURN, settings_of
 
 

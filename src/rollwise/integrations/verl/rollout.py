@@ -16,18 +16,10 @@ Respond = Callable[[Draw], Awaitable[tuple[float, Any]]]
 async def run_session(
     session: RolloutSession, respond: Respond, too_old: Callable[[], bool] | None = None
 ) -> int:
-    """Draw and grade until every prompt of `session` has ended.
+    """Draw and grade until every prompt of `session` has ended; nothing is in flight then.
 
-    Draws that are no longer needed are cancelled. Nothing is in flight any more when this returns
-    or raises.
-
-    Args:
-        session: What to draw.
-        respond: Draws and grades one response.
-        too_old: Asked after each response; where it is true, prompts end with what they have.
-
-    Returns:
-        The number of draws that were given up because of `too_old`.
+    Draws that are no longer needed are cancelled. Where `too_old`, which is asked after each
+    response, is true, prompts end with what they have; returns how many draws that gave up.
     """
     given_up = 0
     in_flight: dict[Draw, asyncio.Future[tuple[float, Any]]] = {}
@@ -59,7 +51,7 @@ async def run_session(
 def _record(
     session: RolloutSession, draw: Draw, task: "asyncio.Future[tuple[float, Any]]"
 ) -> list[Draw]:
-    """Record a draw that ended or failed; returns the draws that are no longer needed."""
+    """Record a draw that ended or failed; returns the surplus."""
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
         return session.record(draw, *task.result())

@@ -1,13 +1,14 @@
 """rollwise's settings inside verl's configuration, and verl's settings that exclude them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any
 
 from rollwise.config import TrainConfig, make_config
 from rollwise.config.base import merge
+from rollwise.config.refusals import Rule, refusals
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
 from rollwise.releases import unmet
@@ -16,7 +17,8 @@ NAME = "rollwise"
 """Names our trainer, our advantages, our settings in verl's configuration, and our metrics."""
 
 MANAGER = "rollwise.integrations.verl.agent_loop.SessionLoopManager"
-BUFFERS = "pkg://rollwise.integrations.verl.replay_buffer"
+SAMPLER = "trainer.v1.sampler.custom_sampler"
+ROLLOUT = "actor_rollout_ref.rollout"
 
 MODE = "trainer.v1.trainer_mode"
 """verl's setting that names its trainer."""
@@ -44,9 +46,12 @@ def mode_of(trainer: str) -> str:
     return next((mode for mode, name in TRAINERS.items() if name == trainer), trainer)
 
 
-def buffer_of(mode: str) -> tuple[str, str]:
-    """Return module and name of the replay buffer for a trainer, given by verl's name."""
-    return BUFFERS, "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer"
+def buffer_of(mode: str) -> dict[str, str]:
+    """Return verl's settings that name the replay buffer for a trainer, given by verl's name."""
+    return {
+        f"{SAMPLER}.path": "pkg://rollwise.integrations.verl.replay_buffer",
+        f"{SAMPLER}.name": "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer",
+    }
 
 
 DEFAULTS = {"learner": {"old_logprobs": "learner"}}
@@ -61,10 +66,7 @@ def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
 def read_settings(
     layers: Sequence[Mapping[str, Any]],
 ) -> tuple[TrainConfig, dict[str, Any], dict[str, Any]]:
-    """Read settings, later ones win; a table `verl` holds verl's own.
-
-    Returns:
-        rollwise's settings with all defaults, those that were given, and verl's own by their names.
+    """Read settings: ours with all defaults, those of ours that were given, and verl's own.
 
     Raises:
         ConfigError: A setting is wrong, or verl's trainer cannot follow it.
@@ -77,11 +79,7 @@ def read_settings(
 
 
 def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate rollwise's settings from verl's own, which are flattened to dotted names.
-
-    Raises:
-        ConfigError: `verl` is not a table.
-    """
+    """Separate our settings, of which later ones win, from verl's, in dotted names."""
     given: dict[str, Any] = {}
     verl: dict[str, Any] = {}
     for layer in layers:
@@ -94,11 +92,7 @@ def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str
 
 
 def settings_of(config: Any) -> TrainConfig:
-    """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`).
-
-    Raises:
-        ConfigError: There are none, or they are wrong.
-    """
+    """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`)."""
     from omegaconf import OmegaConf
 
     if config.get(NAME) is None:
@@ -128,22 +122,20 @@ def missing() -> str | None:
 
 
 def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
-    """Check the settings against each other.
-
-    Args:
-        config: verl's whole configuration.
-        settings: rollwise's.
-        mode: verl's name of the trainer.
+    """Check verl's whole configuration and our settings against each other.
 
     Raises:
         ConfigError: One line for each setting: what it must be, what it is, and why.
     """
-    wrong = [
-        *unsupported(settings, mode),
-        *_mismatched(config, settings, mode),
-        *(_too_old(config, mode) if mode != "sync" else []),
-    ]
-    if not _get(config, f"{NAME}.output"):
+    from omegaconf import OmegaConf
+
+    def get(key: str) -> Any:
+        return OmegaConf.select(config, key)
+
+    wrong = unsupported(settings, mode) + refusals(_rules_for_verl(get, settings, mode), get)
+    if mode != "sync":
+        wrong += _too_old(get, mode)
+    if not get(f"{NAME}.output"):
         wrong.append(f"`{NAME}.output` must be the run's folder; it is not given")
     if wrong:
         raise ConfigError("\n".join(wrong))
@@ -152,13 +144,8 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
 def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
     """Say which settings a trainer of verl's, given by verl's name, cannot follow."""
     if mode not in TRAINERS:
-        return [f"`trainer.v1.trainer_mode` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
-    wrong = [
-        f"`{key}` must be {' or '.join(map(_shown, allowed))} in verl, whose {reason}; it is "
-        f"{given!r}"
-        for key, (allowed, reason) in _followed(settings).items()
-        if (given := attrgetter(key)(settings)) not in allowed
-    ]
+        return [f"`{MODE}` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
+    wrong = refusals(_rules_for_ours(settings), lambda name: attrgetter(name)(settings))
     learner, size = settings.learner, settings.prompts.batch_size
     if mode != "sync" and learner.old_logprobs == "learner" and not learner.importance_cap:
         wrong.append(
@@ -174,80 +161,51 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
     return wrong
 
 
-def _followed(settings: TrainConfig) -> dict[str, tuple[tuple[Any, ...], str]]:
-    """Name settings that verl follows in part: which values, and why no others."""
-    trainer = "trainer ends by steps"
-    workers = "workers sample prompts separately"
-    limits = "agent loops have limits of their own (`multi_turn.max_assistant_turns`, say)"
+def _rules_for_ours(settings: TrainConfig) -> list[Rule]:
+    """Say which values of our settings verl follows."""
+    by_steps = "verl's trainer ends by steps"
+    separately = "verl's workers sample prompts separately"
+    limits = "verl's agent loops have their own limits (`multi_turn.max_assistant_turns`, say)"
     default = type(settings.episode).model_fields
-    return {
-        "backend.type": (("local",), workers),
-        "group.zero_variance": (("drop", "keep"), workers),
-        "allocation.type": (("none",), workers),
-        "schedule.total_draws": ((None,), workers),
-        "tokens": ((None,), trainer),
-        "seconds": ((None,), trainer),
-        "evaluation.every_tokens": ((0,), trainer),
-        "episode.type": (("none",), "agent loops play episodes"),
-        "episode.max_turns": ((default["max_turns"].default,), limits),
-        "episode.max_tokens": ((default["max_tokens"].default,), limits),
-        "episode.max_seconds": ((None,), limits),
-        "learner.optimizer": (("adamw",), "own settings name the optimizer (`actor.optim`)"),
-        "learner.response_cap": ((0,), "learners pack responses into one row"),
-        "learner.max_divergence": ((0,), "loss has no such bound"),
+    return [
+        ("backend.type", ("local",), "verl trains the model"),
+        ("group.zero_variance", ("drop", "keep"), separately),
+        ("allocation.type", ("none",), separately),
+        ("schedule.total_draws", (None,), separately),
+        ("tokens", (None,), by_steps),
+        ("seconds", (None,), by_steps),
+        ("evaluation.every_tokens", (0,), by_steps),
+        ("episode.type", ("none",), "verl's agent loops play episodes"),
+        *(
+            (f"episode.{name}", (default[name].default,), limits)
+            for name in ("max_turns", "max_tokens", "max_seconds")
+        ),
+        ("learner.optimizer", ("adamw",), "verl's own settings name the optimizer (`actor.optim`)"),
+        ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
+        ("learner.max_divergence", (0,), "verl's loss has no such bound"),
+    ]
+
+
+def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str) -> list[Rule]:
+    """Say which values of verl's settings go with ours, and with what is drawn and graded."""
+    size = settings.prompts.batch_size
+    same = {
+        "algorithm.adv_estimator": NAME,
+        f"{ROLLOUT}.agent.agent_loop_manager_class": MANAGER,
+        **buffer_of(mode),
+        "data.train_batch_size": size,
+        f"{ROLLOUT}.n": settings.group.size,
+        f"{ROLLOUT}.temperature": settings.engine.temperature,
+        f"{ROLLOUT}.response_length": settings.engine.max_new_tokens,
     }
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "`unset`"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _too_old(config: Any, mode: str) -> list[str]:
-    """Settings by which responses would be older than they may be, or not corrected for it."""
-    threshold, warm_up = _get(config, OLDEST) or 0, f"trainer.v1.{mode}.num_warmup_batches"
-    correction, wrong = "algorithm.rollout_correction", []
-    if threshold < 2:
-        wrong.append(
-            f"`{OLDEST}` must be at least 2, which allows the updates of one step to be missing; "
-            f"it is {threshold!r}"
-        )
-    if (_get(config, warm_up) or 0) >= threshold:
-        wrong.append(
-            f"`{warm_up}` must be below `{OLDEST}`, {threshold}: what is asked so far ahead would "
-            f"be too old; it is {_get(config, warm_up)!r}"
-        )
-    if not _get(config, f"{correction}.bypass_mode") and not _get(
-        config, f"{correction}.rollout_is"
-    ):
-        wrong.append(
-            f"`{correction}.rollout_is` must be `token` or `sequence`, or `bypass_mode` be true: "
-            "responses are drawn by older weights than those that learn from them"
-        )
-    return wrong
-
-
-def _mismatched(config: Any, settings: TrainConfig, mode: str) -> list[str]:
-    """Say which of verl's settings contradict rollwise's, or what was drawn and graded."""
-    path, name = buffer_of(mode)
-    rollout, size = "actor_rollout_ref.rollout", settings.prompts.batch_size
-    same = "as rollwise's settings have it"
     distribution = "the learner's probabilities are of the whole distribution"
-    rules: list[tuple[str, tuple[Any, ...], str]] = [
-        ("algorithm.adv_estimator", (NAME,), same),
-        (f"{rollout}.agent.agent_loop_manager_class", (MANAGER,), same),
-        ("trainer.v1.sampler.custom_sampler.path", (path,), same),
-        ("trainer.v1.sampler.custom_sampler.name", (name,), same),
-        ("data.train_batch_size", (size,), same),
-        (f"{rollout}.n", (settings.group.size,), same),
-        (f"{rollout}.temperature", (settings.engine.temperature,), same),
-        (f"{rollout}.response_length", (settings.engine.max_new_tokens,), same),
-        (f"{rollout}.top_p", (1,), distribution),
-        (f"{rollout}.top_k", (-1,), distribution),
-        (f"{rollout}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
-        (f"{rollout}.full_determinism", (False,), "it gives the responses to a prompt one name"),
-        (f"{rollout}.over_sample_rate", (0,), "it favours responses that are finished first"),
+    rules: list[Rule] = [
+        *((name, (value,), "as rollwise's settings have it") for name, value in same.items()),
+        (f"{ROLLOUT}.top_p", (1,), distribution),
+        (f"{ROLLOUT}.top_k", (-1,), distribution),
+        (f"{ROLLOUT}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
+        (f"{ROLLOUT}.full_determinism", (False,), "it gives the responses to a prompt one name"),
+        (f"{ROLLOUT}.over_sample_rate", (0,), "it favours responses that are finished first"),
         ("algorithm.use_kl_in_reward", (False,), "advantages come from the rewards as graded"),
         ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
         ("trainer.v1.sampler.sync_refill_failed_groups", (None, False), "prompts are asked once"),
@@ -256,18 +214,24 @@ def _mismatched(config: Any, settings: TrainConfig, mode: str) -> list[str]:
     ]
     if settings.step.response_cap:
         reason = "`step.response_cap` estimates gradients from them"
-        rules.append((f"{rollout}.calculate_log_probs", (True,), reason))
-    if _get(config, "reward.reward_model.enable"):
+        rules.append((f"{ROLLOUT}.calculate_log_probs", (True,), reason))
+    if get("reward.reward_model.enable"):
         reason = "a colocated reward model grades after sampling, which rewards have to steer"
         rules.append(("reward.reward_model.enable_resource_pool", (True,), reason))
-    return [
-        f"`{key}` must be {allowed[-1]!r}: {why}; it is {_get(config, key)!r}"
-        for key, allowed, why in rules
-        if _get(config, key) not in allowed
-    ]
+    return rules
 
 
-def _get(config: Any, key: str) -> Any:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.select(config, key)
+def _too_old(get: Callable[[str], Any], mode: str) -> list[str]:
+    """Say by which of verl's settings responses would be too old, or not corrected for it."""
+    oldest, warm_up = get(OLDEST) or 0, f"trainer.v1.{mode}.num_warmup_batches"
+    correction = "algorithm.rollout_correction"
+    corrected = get(f"{correction}.bypass_mode") or get(f"{correction}.rollout_is")
+    wrong = {
+        f"`{OLDEST}` must be at least 2, which allows the updates of one step to be missing; it is "
+        f"{oldest!r}": oldest < 2,
+        f"`{warm_up}` must be below `{OLDEST}`, {oldest}: what is asked so far ahead would be too "
+        f"old; it is {get(warm_up)!r}": (get(warm_up) or 0) >= oldest,
+        f"`{correction}.rollout_is` must be `token` or `sequence`, or `bypass_mode` be true: "
+        "responses are drawn by older weights than those that learn from them": not corrected,
+    }
+    return [line for line, is_so in wrong.items() if is_so]

@@ -1,6 +1,5 @@
 """verl's trainers, with prompts from a sampler and advantages from whole pools."""
 
-import json
 import logging
 import os
 import uuid
@@ -13,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from omegaconf import open_dict
-from safetensors import SafetensorError
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -22,29 +20,22 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.files import damaged_files, write_checksums, written_whole
 from rollwise.integrations.verl.client import CancellingClient
-from rollwise.integrations.verl.records import Recorder, seconds, step_metrics
-from rollwise.integrations.verl.reports import Order, PromptReport, pools_of
+from rollwise.integrations.verl.data import columns_of, places_of_prompts
+from rollwise.integrations.verl.records import Recorder, seconds
+from rollwise.integrations.verl.reports import Order, PromptReport, cost_of, session_of
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
-from rollwise.records.states import load_sampler, save_sampler
+from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
-from rollwise.step import TrainedGroup
+from rollwise.step import Rollouts, TrainedGroup
 from rollwise.step.asking import ask, session_arguments
-from rollwise.step.step import make_groups
-from rollwise.step.visits import tell, visit_rows
-from rollwise.tasks.problem import problem_key
+from rollwise.step.step import conclude, make_groups
+from rollwise.step.visits import visit_rows
 
 log = logging.getLogger(__name__)
-
-LINE = "metrics.json"
-"""In a checkpoint: the metrics of its step, which are logged only after it is written."""
-
-UNDER_WAY = "under_way.json"
-"""In a checkpoint: the prompts that are asked and that no step has used: verl's name -> key."""
 
 
 class PoolTrainer:
@@ -77,7 +68,7 @@ class PoolTrainer:
         super().__init__(config)  # type: ignore[call-arg]
         ADV_ESTIMATOR_REGISTRY[NAME] = self._advantages
         self._row_advantages: list[float] = []
-        self._under_way: dict[str, Key] = {}
+        self._under_way: dict[str, Key] = {}  # verl's name -> key, of prompts that no step has used
         self._used: dict[str, tuple[PromptReport, TrainedGroup]] = {}
         self._capped: Counter[str] = Counter()
         self._figures: Row = {}
@@ -91,16 +82,12 @@ class PoolTrainer:
         super()._init_dataloader()  # type: ignore[misc]
         self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
         keys = list(self.places)
-        columns = columns_of(self.train_dataset.dataframe, list(self.places.values()))
+        columns = columns_of(self.train_dataset.dataframe, self.places.values())
         known = with_history(columns, self.settings.belief.history, keys)
         self.sampler = make_sampler(self.settings, keys, known)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
-        """Ask for prompts that are not under way; verl's own data loader is not used.
-
-        Raises:
-            RunError: There are too few.
-        """
+        """Ask for prompts that are not under way; verl's own data loader is not used."""
         wanted = num_prompts or self.settings.prompts.batch_size
         busy = set(self._under_way.values())
         keys: list[Any] = ask(self.sampler, wanted, busy)
@@ -140,28 +127,40 @@ class PoolTrainer:
         return batch
 
     def _tell(self) -> None:
+        """Tell the sampler what came of all prompts that the step has used or left out."""
         stale, failed = self.replay_buffer.stale, self.replay_buffer.failed
         reports = [report for report, _ in self._used.values()]
         groups = [group for _, group in self._used.values()]
-        left_out = list(stale.values())
-        pools = [*(group.pool for group in groups), *pools_of(self.recipe, left_out)]
-        keys = [pool.key for pool in pools]
-        trained = [group.trained for group in groups] + [0] * len(left_out)
-        visits = visit_rows(self.sampler, pools, trained)
+        session = session_of(self.recipe, reports, self.global_steps)
+        session.pools |= {group.pool.key: group.pool for group in groups}
+        session.lost += sum(failed.values())
+        left_out, visits = [], []
+        if stale:
+            left_out = [left := session_of(self.recipe, stale.values())]
+            for name in ("surplus", "failures", "lost"):
+                setattr(session, name, getattr(session, name) + getattr(left, name))
+            visits = visit_rows(self.sampler, list(left.pools.values()), [0] * len(stale))
+        rollouts = Rollouts(session, left_out, cost_of([*reports, *stale.values()]))
+        step = conclude(self.recipe, self.sampler, rollouts, groups, self._capped)
         for uid in (*self._used, *stale, *failed):
             self._under_way.pop(uid)
-        correct, drawn = [pool.positives for pool in pools], [len(pool) for pool in pools]
-        figures = step_metrics(reports, groups, list(failed.values()), self.recipe) | self._capped
-        self._figures = (
-            figures | self._age_figures(reports, figures) | tell(self.sampler, keys, correct, drawn)
-        )
-        samples = [row for report, group in self._used.values() for row in report.samples(group)]
-        samples += [row for report in left_out for row in report.records]
-        self.recorder.keep(self.global_steps, samples, visits, map(self._question, keys))
+        self._figures = step.metrics | {"failed_prompts": len(failed)}
+        del self._figures["seconds"]  # verl measures them
+        self._figures |= self._age_figures(reports)
+        self._record(step.visits + visits)
         stale.clear()
         failed.clear()
 
-    def _age_figures(self, reports: Sequence[PromptReport], figures: Row) -> Row:
+    def _record(self, visits: Sequence[Row]) -> None:
+        """Keep the responses to be recorded, and what the step found of each of its prompts."""
+        folder, step = self.recorder.folder, self.global_steps
+        samples = [row for report, group in self._used.values() for row in report.samples(group)]
+        samples += [row for r in self.replay_buffer.stale.values() for row in r.records]
+        folder.keep_samples(row | {"step": step} for row in samples)
+        for row in visits:
+            folder.keep_visit(step, row, self._question(row["key"]))
+
+    def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
         return {}
 
     def _question(self, key: Any) -> str:
@@ -175,7 +174,7 @@ class PoolTrainer:
         """Compare the responses of a batch: of a step, or of one of its mini-batches."""
         reports = self.replay_buffer.reports
         by_key = {report.key: report for report in reports.values()}
-        pools = pools_of(self.recipe, list(reports.values()))
+        pools = list(session_of(self.recipe, reports.values()).pools.values())
         groups, capped = make_groups(
             self.recipe, pools, lambda pool: by_key[pool.key].group(self.recipe, pool)
         )
@@ -194,13 +193,7 @@ class PoolTrainer:
     def _advantages(
         self, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **others: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give each token its row's advantage; verl calls this from `_compute_advantage`.
-
-        Args:
-            token_level_rewards: Shape (rows, T).
-            response_mask: Shape (rows, T); 1 for the policy's own tokens.
-            others: What verl passes to every estimator.
-        """
+        """Give each token its row's advantage, shape (rows, T); for verl's `_compute_advantage`."""
         row_advantages = token_level_rewards.new_tensor(self._row_advantages)
         values = row_advantages[:, None] * response_mask
         return values, values
@@ -208,15 +201,14 @@ class PoolTrainer:
     # Checkpoints.
 
     def _save_checkpoint(self) -> None:
-        """Write the sampler's state first, because verl marks a checkpoint as complete last."""
+        """Write the sampler's state first, because verl marks a checkpoint as complete last.
+
+        With it go the step's metrics, which are logged only after it, and the prompts under way.
+        """
         self.recorder.folder.flush_samples()
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        with written_whole(folder / NAME) as partial:
-            partial.mkdir(parents=True)
-            save_sampler(partial, self.sampler, step=self.global_steps)
-            (partial / LINE).write_text(json.dumps(self._line()), encoding="utf-8")
-            (partial / UNDER_WAY).write_text(json.dumps(self._under_way), encoding="utf-8")
-            write_checksums(partial)
+        progress = {"metrics": self._line(), "under_way": self._under_way}
+        save_state(folder / NAME, self.sampler, step=self.global_steps, **progress)
         super()._save_checkpoint()  # type: ignore[misc]
 
     def _load_checkpoint(self) -> None:
@@ -228,14 +220,7 @@ class PoolTrainer:
         if trainer.resume_mode == "resume_path":
             folder = trainer.resume_from_path
         path = Path(os.path.abspath(folder)) / NAME
-        if damaged := damaged_files(path):
-            raise RunError(f"cannot resume from the checkpoint {path}: {damaged} are damaged")
-        try:
-            load_sampler(path, self.sampler)
-            self._last = json.loads((path / LINE).read_text(encoding="utf-8"))
-            self._under_way = json.loads((path / UNDER_WAY).read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise RunError(f"cannot resume from the checkpoint {path}: {error}") from error
+        self._last, self._under_way = load_state(path, self.sampler, "metrics", "under_way")
 
     # Records.
 
@@ -282,39 +267,6 @@ class RollwiseTrainer(PoolTrainer, PPOTrainerSync):
     """verl's synchronous trainer."""
 
     mode = "sync"
-
-
-def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, int]:
-    """Name each prompt of a data set: key -> its place.
-
-    Files that `rollwise verl` wrote have keys in `extra_info`; in other files the key is a hash of
-    the prompt. Of equal prompts the first is used.
-    """
-    places: dict[str, int] = {}
-    for place, (messages, extra) in enumerate(zip(rows[prompt_key], _extras(rows), strict=True)):
-        places.setdefault((extra or {}).get("key") or problem_key(tuple(messages)), place)
-    if len(places) < len(rows):
-        log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
-    return places
-
-
-def columns_of(rows: Any, places: Sequence[int]) -> dict[str, list[Any]]:
-    """Return what a data set says of its prompts: name -> a value for each of `places`.
-
-    Files that `rollwise verl` wrote have all columns in `extra_info`; others perhaps a level.
-    """
-    extras = _extras(rows)
-    found = [extras[place] or {} for place in places]
-    features = [
-        json.loads(extra["features"]) if extra.get("features") else {"level": extra.get("level")}
-        for extra in found
-    ]
-    names = dict.fromkeys(name for row in features for name in row)
-    return {name: [row.get(name) for row in features] for name in names}
-
-
-def _extras(rows: Any) -> Sequence[dict[str, Any] | None]:
-    return rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
 
 
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
