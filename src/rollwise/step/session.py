@@ -116,7 +116,7 @@ def _misfit(result: Result) -> str:
 
 
 def _is_token(token: object) -> bool:
-    return isinstance(token, int | np.integer) and token >= 0
+    return isinstance(token, int | np.integer) and bool(token >= 0)
 
 
 class _SessionRun:
