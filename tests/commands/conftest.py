@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.cli import main
-from rollwise.commands import compare_runs, responses
+from rollwise.commands import compare_runs, drawing
 from rollwise.engines import Completion, Engine, LostDraw
 
 # The models here are so small that a second thread for a matrix product only waits.
@@ -133,21 +133,21 @@ class Killed(BaseException):
 @pytest.fixture
 def kill_after(monkeypatch):
     """Has the run die in the midst of writing a portion: `kill_after(portions)`."""
-    write = responses._write
+    write = drawing._write
 
     def arm(portions):
         left = [portions]
 
         def write_or_die(path, *content):
             if left[0] == 0:
-                monkeypatch.setattr(responses, "_write", write)
+                monkeypatch.setattr(drawing, "_write", write)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.with_name(f".{path.name}.partial").write_text("half of it")
                 raise Killed
             left[0] -= 1
             write(path, *content)
 
-        monkeypatch.setattr(responses, "_write", write_or_die)
+        monkeypatch.setattr(drawing, "_write", write_or_die)
 
     arm.error = Killed
     return arm

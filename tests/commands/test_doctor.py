@@ -156,6 +156,27 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
     assert code == bool(wanted)
 
 
+@pytest.mark.parametrize(
+    ("rows", "state", "detail"),
+    [
+        ('{"problem": "1+1", "answer": "2"}\n' * 2, "works", "first rows: 2 read, 1 duplicate; 1"),
+        ('{"question": "1+1", "answer": "2"}\n', "broken", "(question, answer) fit neither schema"),
+        ('{"level": 1}\n' * 99 + '{"problem": "1+1", "answer": "2"}\n', "works", "1 kept"),
+        ('{"problem": "", "answer": ""}\n', "broken", "no problem to use: 1 read, 1 empty"),
+        ('{"problem": \n', "broken", "line 1: broken JSON"),
+    ],
+)
+def test_the_first_rows_of_a_file_are_read_as_a_run_reads_them(
+    capsys, tmp_path, rows, state, detail
+):
+    data, settings = tmp_path / "sums.jsonl", tmp_path / "settings.toml"
+    data.write_text(rows)
+    settings.write_text(f"[data]\ntrain = '{data}'\n[grading]\ntype = 'exact'")
+    found = json.loads(run(capsys, settings, "--json")[1])["checks"]
+    [one] = [each for each in found if each["part"] == "data"]
+    assert one["state"] == state and detail in one["detail"]
+
+
 PLUGINS = """
 from dataclasses import dataclass
 from rollwise.environments import EpisodeEnvironment, Turn

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollwise.cli import main
+from rollwise.commands.drawing import Responses
 from rollwise.commands.evaluate import results_of
-from rollwise.commands.responses import Responses
 from rollwise.config import EvaluateConfig, make_config, make_settings
 from rollwise.records import RunFolder
 from rollwise.tasks import find_benchmarks, read_benchmark, read_problems
@@ -114,7 +114,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rollwise.commands.responses._write", interrupt)
+    monkeypatch.setattr("rollwise.commands.drawing._write", interrupt)
     code, shown = say("evaluate", tmp_path / "run", *TINY)
     assert code == 130
     assert "to resume: rollwise evaluate --output" in shown and "--resume" in shown

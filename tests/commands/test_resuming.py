@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from forked import Command
 
-from rollwise.commands import responses
+from rollwise.commands import drawing
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
 FIRST_LAST = {
@@ -114,14 +114,14 @@ def test_a_portion_of_other_problems_is_noticed(tmp_path, kill_after, say, comma
 
 @pytest.mark.parametrize("command", FIRST_LAST)
 def test_a_folder_that_is_removed_meanwhile_is_an_error(tmp_path, monkeypatch, say, command):
-    folder, write = tmp_path / "run", responses._write
+    folder, write = tmp_path / "run", drawing._write
 
     def remove_then_write(path, *content):
         if path.name == "part-00001.parquet":
             shutil.rmtree(folder)
         write(path, *content)
 
-    monkeypatch.setattr(responses, "_write", remove_then_write)
+    monkeypatch.setattr(drawing, "_write", remove_then_write)
     code, shown = say(command, folder, *TINY)
     assert code == 2 and "part-00000.parquet was removed while the command ran" in shown
 

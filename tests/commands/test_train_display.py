@@ -1,7 +1,9 @@
-"""What a run shows for each step."""
+"""What a run shows: what is wrong with its data, and each step."""
 
 import io
 import signal
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -20,6 +22,19 @@ METRICS = {
     "seconds": {"sampling": 2.0},
     "grader_failures": 0,
 }
+
+
+def test_wrong_columns_are_named_before_torch_is_loaded(tmp_path):
+    data = tmp_path / "sums.jsonl"
+    data.write_text('{"question": "1+1", "answer": "2"}\n')
+    options = ["train", "--data.heldout", str(data), "--output", str(tmp_path / "run")]
+    code = (
+        f"import sys; from rollwise.cli import main; code = main({options}); "
+        "sys.exit(code + 100 * ('torch' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, "fit neither schema" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "run/config.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -60,8 +75,14 @@ def test_held_out_accuracy_and_belief_quality_stand_beside_the_reward():
     accuracy = {"value": 0.61, "low": 0.5, "high": 0.7}
     display.on_step({"step": 0, "heldout": {"avg@8": accuracy, "pass@8": accuracy}})
     display.on_step(METRICS | {"draws_per_prompt": 1.0, "belief_skill": 0.312})
-    line = shown.getvalue().splitlines()[-1]
-    assert line == "step    1  reward 0.25  held-out 0.61  belief 0.31  64 draws  1.5k tok/s"
+    line = "step    1  reward 0.25  held-out 0.61  belief 0.31  64 draws  1.5k tok/s"
+    assert shown.getvalue().splitlines()[-1] == line
+    again = {"step": 2, "draws_per_prompt": 1.0, "heldout": {"avg@8": accuracy}}
+    display.on_step(METRICS | again)
+    assert shown.getvalue().splitlines()[-2:] == [
+        "step    2  reward 0.25  held-out 0.61  64 draws  1.5k tok/s",
+        "step    2  held-out avg@8 0.610 [0.500, 0.700]",
+    ]
 
 
 class Interrupted(io.RawIOBase):

@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
@@ -37,7 +37,6 @@ class Check:
 
 
 TINKER_KEY = "TINKER_API_KEY"
-PARTS = ("train", "engines", "graders", "trainers", "containment")
 
 EXTRAS = (
     ("train", "built-in model and learner", "train", ("torch", "transformers")),
@@ -67,67 +66,64 @@ def checks() -> list[Check]:
     """Look at everything."""
     containment = list(_containment())
     code = containment[0]
-    found = [
-        *(_extra(*entry) for entry in EXTRAS),
+    return [
+        *(_extra(*entry) for entry in EXTRAS if entry[0] != "trainers"),
         Check("graders", "exact", "works", "the text after the last ="),
         Check("graders", "function", "works", "your own function, in worker processes"),
         Check("graders", "code", code.state, "runs programs in the sandbox", code.fix),
+        *(_extra(*entry) for entry in EXTRAS if entry[0] == "trainers"),
         *containment,
     ]
-    return sorted(found, key=lambda check: PARTS.index(check.part))
 
 
 def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check:
     wanted = {each.name: each.specifier for each in requirements(extra)}
-    here, absent, wrong = [], [], []
+    install = f"pip install 'rollwise[{extra}]'"
+    here, wrong = [], []
     for package in packages:
         try:
             found = version(package)
         except PackageNotFoundError:
-            absent.append(package)
-            continue
+            fix = install + OWN_ENVIRONMENT.get(extra, "")
+            return Check(part, name, "missing", f"no {package}", fix)
         here.append(f"{package} {found}")
         if package in wanted and not wanted[package].contains(found, prereleases=True):
             wrong.append(f"{package} {found} is not {wanted[package]}")
-    install = f"pip install 'rollwise[{extra}]'"
-    if absent:
-        fix = install + OWN_ENVIRONMENT.get(extra, "")
-        return Check(part, name, "missing", f"no {', no '.join(absent)}", fix)
     if wrong:
         return Check(part, name, "broken", "; ".join(wrong), install)
-    check = Check(part, name, "works", ", ".join(here))
+    detail = ", ".join(here)
     if extra == "tinker" and not os.environ.get(TINKER_KEY):
-        detail = f"{check.detail}, but no key in {TINKER_KEY}"
-        return replace(check, state="missing", detail=detail, fix=f"export {TINKER_KEY}=...")
-    return check
+        detail += f", but no key in {TINKER_KEY}"
+        return Check(part, name, "missing", detail, f"export {TINKER_KEY}=...")
+    return Check(part, name, "works", detail)
 
 
 def _containment() -> Iterator[Check]:
     """Try what holds in programs that nobody trusts."""
-    yield Check("containment", "sandbox", *_sandbox())
-    filtered = filter_program() is not None
-    detail = "filtered" if filtered else f"no filter for {platform.machine()}"
-    state: State = "works" if filtered else "missing"
-    yield Check("containment", "system calls (seccomp)", state, detail)
+    yield _sandbox()
+    found, name = filter_program() is not None, "system calls (seccomp)"
+    detail = "filtered" if found else f"no filter for {platform.machine()}"
+    yield Check("containment", name, "works" if found else "missing", detail)
     with memory_group(64 * 1024**2) as group:
-        bounded = group is not None
-    detail = f"bounded for {'all processes of a program' if bounded else 'each process alone'}"
-    fix = "" if bounded else "run where control groups can be made, if programs may be hostile"
-    state = "works" if bounded else "missing"
-    yield Check("containment", "memory (control group)", state, detail, fix)
+        found, name = group is not None, "memory (control group)"
+    detail = f"bounded for {'all processes of a program' if found else 'each process alone'}"
+    fix = "" if found else "run where control groups can be made, if programs may be hostile"
+    yield Check("containment", name, "works" if found else "missing", detail, fix)
 
 
-def _sandbox() -> tuple[State, str, str]:
-    """Run a program in the sandbox; returns state, detail and fix."""
+def _sandbox() -> Check:
+    """Run a program in the sandbox."""
+    name = ("containment", "sandbox")
     limits = ProgramLimits(seconds=20, memory=512 * 1024**2, processes=16)
     try:
         with Bubblewrap().start("print(6 * 7)", limits) as process:
             out, said = process.communicate(timeout=60)
     except FileNotFoundError as error:
-        return "missing", str(error), "install bubblewrap (Linux)"
+        return Check(*name, "missing", str(error), "install bubblewrap (Linux)")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return "broken", str(error), "see docs/grading.md"
+        return Check(*name, "broken", str(error), "see docs/grading.md")
     if out.strip() == b"42":
-        return "works", "bubblewrap runs a program", ""
+        return Check(*name, "works", "bubblewrap runs a program")
     why = (said.decode(errors="replace").strip().splitlines() or ["no reply"])[-1]
-    return "broken", why, "allow user namespaces, or name another sandbox (docs/grading.md)"
+    fix = "allow user namespaces, or name another sandbox (docs/grading.md)"
+    return Check(*name, "broken", why, fix)

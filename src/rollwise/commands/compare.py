@@ -1,15 +1,16 @@
 """`rollwise compare`: train methods with several seeds, and say what the differences are worth."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 
 from rollwise.commands.compare_rewards import compare_rewards
 from rollwise.commands.compare_runs import (
@@ -22,16 +23,8 @@ from rollwise.commands.compare_runs import (
 )
 from rollwise.commands.compare_tables import comparison_tables, in_words
 from rollwise.commands.folder import settle, stopped, write_settings
-from rollwise.commands.show import (
-    methods_in_words,
-    progress,
-    say,
-    show,
-    write_csv,
-    write_json,
-    write_markdown,
-)
-from rollwise.config import CompareConfig, make_config, make_settings
+from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
+from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
 from rollwise.records import RunFolder
 from rollwise.records.final import refuse_damage, seal
@@ -39,10 +32,11 @@ from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
 
-Name = TypeVar("Name", bound=tuple[Any, ...])
+Values = Mapping[str, Any]
+"""Settings of a method, by their full names, and what they are."""
 
-Chosen = Mapping[str, Mapping[str, Any]]
-"""The values that each method was given of those that it could choose from."""
+Train = Callable[[str, Mapping[tuple[Any, ...], PlannedRun]], dict[Any, Curve]]
+"""Says what it trains, and returns the curve of each run."""
 
 _SEED_FOLDER = re.compile(r"seed-(\d+)")
 
@@ -65,7 +59,7 @@ def compare(
     if config.rewards is not None:
         compare_rewards(config, config.rewards, path, console)
         return True
-    chosen: Chosen = {}
+    chosen: Mapping[str, Values] = {}
     if config.folders:
         curves = _read_curves(config.folders)
         if config.baseline is not None and config.baseline not in curves:
@@ -74,13 +68,12 @@ def compare(
             )
         write_settings(path, config)
     else:
-        records = Records(path)
+        train = partial(_train, config, Records(path), console)
         write_settings(path, config)
-        methods = {name: make_config(config.run_settings(name, 0, {})) for name in config.compared}
-        say(console, methods_in_words(methods))
+        say(console, methods_in_words(own_settings(config)))
         try:
-            chosen = _choose_settings(config, records, console)
-            curves = _train_all(config, records, chosen, console)
+            chosen = _choose_settings(config, train)
+            curves = _train_all(config, chosen, train)
         except KeyboardInterrupt as stop:
             return stopped("compare", path, console, stop)
     baseline = config.baseline or next(iter(curves))
@@ -101,71 +94,64 @@ def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> 
     return config
 
 
-def _choose_settings(config: CompareConfig, records: Records, console: Console) -> Chosen:
+def _choose_settings(config: CompareConfig, train: Train) -> dict[str, Values]:
     """Find the values with which each method is best, by successive halving on seeds of their own.
 
     Every candidate is tried with the first seed; the better half of each method's with the next
     one, and so on. The best mean held-out accuracy decides.
     """
     alive = {method: config.candidates(method) for method in config.compared}
-    scores: dict[tuple[str, str], list[float]] = {}
-    for number in range(config.choosing.seeds):
-        seed = config.choosing.first_seed + number
-        tried = {method: values for method, values in alive.items() if len(values) > 1}
+    ends: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for number in range(1, config.choosing.seeds + 1):
+        seed = config.choosing.first_seed + number - 1
         runs = {
             (method, str(values)): PlannedRun(
-                f"choosing/{file_name(_in_short(method, values))}/seed-{seed}",
+                f"choosing/{_folder(method, values)}/seed-{seed}",
                 config.run_settings(method, seed, values, choosing=True),
             )
-            for method, candidates in tried.items()
-            for values in candidates
+            for method, candidates in alive.items()
+            for values in (candidates if len(candidates) > 1 else ())
         }
-        found = _train(runs, config, records, f"Choosing settings, seed {number + 1}", console)
-        for candidate, curve in found.items():
-            scores.setdefault(candidate, []).append(curve.end)
-        for method, candidates in tried.items():
-            means = [float(np.mean(scores[method, str(values)])) for values in candidates]
-            best = [candidates[place] for place in np.argsort(means)[::-1]]
-            last = number + 1 == config.choosing.seeds
-            alive[method] = best[: 1 if last else (len(best) + 1) // 2]
+        for name, curve in train(f"Choosing settings, seed {number}", runs).items():
+            ends[name].append(curve.end)
+        for method, candidates in alive.items():
+            sums = [sum(ends[method, str(values)]) for values in candidates]
+            best = [candidates[place] for place in np.argsort(sums)[::-1]]
+            alive[method] = best[: 1 if number == config.choosing.seeds else (len(best) + 1) // 2]
     return {method: candidates[0] for method, candidates in alive.items()}
 
 
-def _in_short(method: str, values: Mapping[str, Any]) -> str:
-    """Name a method with the values that it was given: `GRPO,learning_rate=0.0002`."""
-    return ",".join([method, *(f"{name.split('.')[-1]}={v}" for name, v in values.items())])
-
-
 def _train_all(
-    config: CompareConfig, records: Records, chosen: Chosen, console: Console
-) -> Mapping[str, Curves]:
+    config: CompareConfig, chosen: Mapping[str, Values], train: Train
+) -> dict[str, Curves]:
     runs = {
         (method, seed): PlannedRun(
-            f"{RUNS}{file_name(_in_short(method, chosen[method]))}/seed-{seed}",
+            f"{RUNS}{_folder(method, chosen[method])}/seed-{seed}",
             config.run_settings(method, seed, chosen[method]),
         )
         for seed in range(max(map(config.seeds_of, config.compared)))
         for method in config.compared
         if seed < config.seeds_of(method)
     }
-    found = _train(runs, config, records, "Training", console)
+    found = train("Training", runs)
     return {m: {s: found[m, s] for s in range(config.seeds_of(m))} for m in config.compared}
 
 
 def _train(
-    runs: Mapping[Name, PlannedRun],
     config: CompareConfig,
     records: Records,
-    what: str,
     console: Console,
-) -> dict[Name, Curve]:
+    what: str,
+    runs: Mapping[tuple[Any, ...], PlannedRun],
+) -> dict[Any, Curve]:
     """Train what is missing, and return the curve of each run."""
     planned = list(runs.values())
     if missing := sum(records.curve(run) is None for run in planned):
         workers = config.workers or runs_at_a_time(make_config(planned[0].settings))
         workers = min(workers, len(planned))
-        at_a_time = min(workers, missing)
-        console.print(f"{what}: {missing} of {len(planned)} runs, {at_a_time} at a time")
+        console.print(
+            f"{what}: {missing} of {len(planned)} runs, {min(workers, missing)} at a time"
+        )
         with (
             progress(console, what, len(planned)) as advance,
             closing(train_missing(planned, records, workers)) as states,
@@ -175,22 +161,15 @@ def _train(
                 advance(done - before)
                 before = done
     curves = {name: (records.curve(run), records.path / run.name) for name, run in runs.items()}
-    return {
-        name: replace(curve, folder=path)
-        for name, (curve, path) in curves.items()
-        if curve is not None
-    }
+    return {name: replace(found, folder=path) for name, (found, path) in curves.items() if found}
 
 
-def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
+def _read_curves(folders: Sequence[str]) -> dict[str, Curves]:
     """Read runs that exist: those in `NAME/seed-N` are of the method NAME, others one each.
 
     The folder of a comparison stands for all runs that are recorded there.
-
-    Raises:
-        RunError: A run cannot be read, or there are two of a method with the same seed.
     """
-    curves: dict[str, dict[int, Curve]] = {}
+    curves: dict[str, dict[int, Curve]] = defaultdict(dict)
     for folder in map(Path, folders):
         refuse_damage(RunFolder(folder))
         found: list[tuple[Path, Curve | None]] = [(folder, None)]
@@ -203,15 +182,14 @@ def _read_curves(folders: Sequence[str]) -> Mapping[str, Curves]:
             seed = _SEED_FOLDER.fullmatch(path.name)
             name = path.parent.name if seed else path.name
             number = int(seed[1]) if seed else int(RunFolder(run).read_config().get("seed", 0))
-            of_method = curves.setdefault(name, {})
-            if number in of_method:
+            if number in curves[name]:
                 raise RunError(f"{run}: there is another run of `{name}` with seed {number}")
             try:
                 curve = recorded or Curve.of_metrics(RunFolder(run).read_metrics())
             except ValueError as error:
                 raise RunError(f"{run}: {error}") from None
-            of_method[number] = replace(curve, folder=run)
-    return curves
+            curves[name][number] = replace(curve, folder=run)
+    return {**curves}
 
 
 def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Console) -> None:
@@ -228,23 +206,22 @@ def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Co
             for name, result in comparison.results.items()
         },
     }
-    write_json(path / "comparison.json", content)
+    write_figures(path / "comparison", content, tables, words)
     _write_runs(path / "runs.csv", comparison)
-    write_markdown(path / "comparison.md", tables, words)
     seal(RunFolder(path))
     repeats = command("compare", CompareConfig, config.model_dump(mode="json"))
     configs = _configs(config, comparison)
     report = write_comparison_report(path, comparison, words, tables, configs, repeats)
-    console.print(f"report: {escape(str(report))}")
+    say(console, [f"report: {report}"])
 
 
 def _write_runs(path: Path, comparison: Comparison) -> None:
     """Write a line for each run: its accuracy, what it cost, and what the target cost."""
-    target, costs, rows = comparison.target, comparison.costs, []
+    costs, rows = comparison.costs, []
     for name, of_seeds in comparison.curves.items():
         for seed, curve in sorted(of_seeds.items()):
             spent = [curve.costs[cost][-1] for cost in costs]
-            needed = [curve.cost_of(target, cost) for cost in costs]
+            needed = [curve.cost_of(comparison.target, cost) for cost in costs]
             rows.append([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
     header = ["method", "seed", "accuracy", "collapsed", *costs]
     write_csv(path, [*header, *(f"{cost}_to_target" for cost in costs)], rows)
@@ -252,12 +229,26 @@ def _write_runs(path: Path, comparison: Comparison) -> None:
 
 def _configs(config: CompareConfig, comparison: Comparison) -> dict[str, Mapping[str, Any]]:
     """Return the settings of the runs of each method, defaults included."""
-    if config.folders:
-        runs = {name: next(iter(curves.values())) for name, curves in comparison.curves.items()}
-        folders = {name: RunFolder(curve.folder) for name, curve in runs.items() if curve.folder}
-        return {name: each.read_config() for name, each in folders.items() if each.has_config}
-    made = {n: make_config(config.run_settings(n, 0, c)) for n, c in comparison.chosen.items()}
-    return {name: each.model_dump(mode="json") for name, each in made.items()}
+    if not config.folders:
+        made = own_settings(config, comparison.chosen)
+        return {name: each.model_dump(mode="json") for name, each in made.items()}
+    runs = {name: next(iter(curves.values())) for name, curves in comparison.curves.items()}
+    folders = {name: RunFolder(curve.folder) for name, curve in runs.items() if curve.folder}
+    return {name: each.read_config() for name, each in folders.items() if each.has_config}
+
+
+def own_settings(
+    config: CompareConfig, chosen: Mapping[str, Values] | None = None
+) -> dict[str, TrainConfig]:
+    """Return the settings of each method's runs, with the values that it chose."""
+    given = chosen or {}
+    return {m: make_config(config.run_settings(m, 0, given.get(m, {}))) for m in config.compared}
+
+
+def _folder(method: str, values: Values) -> str:
+    """Name a method's folder with the values it was given: `GRPO,learning_rate=0.0002`."""
+    named = (f"{name.split('.')[-1]}={value}" for name, value in values.items())
+    return file_name(",".join([method, *named]))
 
 
 def file_name(text: str) -> str:

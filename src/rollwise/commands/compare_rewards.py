@@ -4,20 +4,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from rollwise.commands.folder import write_settings
-from rollwise.commands.show import (
-    methods_in_words,
-    progress,
-    say,
-    show,
-    write_csv,
-    write_json,
-    write_markdown,
-)
+from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
 from rollwise.config import CompareConfig, make_config
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
@@ -46,8 +38,8 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     show(console, tables)
     say(console, words)
     write_settings(path, config)
-    write_json(path / "comparison.json", _figures(methods, baseline))
-    write_markdown(path / "comparison.md", tables, words, [described])
+    figures = {"baseline": baseline, "methods": {n: _figures(m) for n, m in methods.items()}}
+    write_figures(path / "comparison", figures, tables, words, [described])
     _write_replays(path / "replays.csv", methods)
     seal(RunFolder(path))
     report = write_simulation_report(
@@ -58,7 +50,7 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
         [described, *words],
         tables,
     )
-    console.print(f"report: {escape(str(report))}")
+    say(console, [f"report: {report}"])
 
 
 def _replayed(
@@ -74,16 +66,12 @@ def _replayed(
         log.setLevel(before)
 
 
-def _figures(methods: Mapping[str, ReplayedMethod], baseline: str) -> dict[str, object]:
-    figures = {
-        name: {
-            "means": {figure: asdict(mean) for figure, mean in method.means.items()},
-            "differences": {n: asdict(each) for n, each in (method.differences or {}).items()},
-            "verdict": method.verdict,
-        }
-        for name, method in methods.items()
+def _figures(method: ReplayedMethod) -> dict[str, Any]:
+    return {
+        "means": {figure: asdict(mean) for figure, mean in method.means.items()},
+        "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
+        "verdict": method.verdict,
     }
-    return {"baseline": baseline, "methods": figures}
 
 
 def _write_replays(path: Path, methods: Mapping[str, ReplayedMethod]) -> None:

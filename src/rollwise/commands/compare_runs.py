@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,9 +19,8 @@ from typing import Any
 from rich.console import Console
 
 from rollwise.config import TrainConfig, make_config
-from rollwise.errors import RollwiseError, RunError
+from rollwise.errors import RunError
 from rollwise.files import write_text
-from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 from rollwise.signals import held_back, release
 from rollwise.statistics.curves import COSTS, Curve, spent_until_each
@@ -41,9 +39,6 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
-
-_STOPPED = threading.Event()
-"""Whether a run was stopped in this process."""
 
 BUDGETS = ("steps", "tokens", "seconds")
 """Settings of which one says how long a run is."""
@@ -78,18 +73,17 @@ class Records:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = path / RECORDS
+        self.path, self._file = path, path / RECORDS
         self._lines: dict[str, dict[str, Any]] = {}
-        if self._file.exists():
-            for number, line in enumerate(read_lines(self._file), 1):
-                if not _is_whole(line):
-                    raise RunError(
-                        f"{self._file}, line {number}, is broken: it should have the `run`, "
-                        "`settings` and `curve` of a run that is done, as they were written; "
-                        "remove the line to train that run again"
-                    )
-                self._lines[line["run"]] = line
+        lines = read_lines(self._file) if self._file.exists() else []
+        for number, line in enumerate(lines, 1):
+            if not _is_whole(line):
+                raise RunError(
+                    f"{self._file}, line {number}, is broken: it should have the `run`, "
+                    "`settings` and `curve` of a run that is done, as they were written; "
+                    "remove the line to train that run again"
+                )
+            self._lines[line["run"]] = line
 
     def curve(self, run: PlannedRun) -> Curve | None:
         """Return the curve of a run; None if it is not recorded, or was of another length.
@@ -141,11 +135,11 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
 
     Yields from time to time how many runs are done; those under way count in part.
 
-    Each run has a process of its own, on its share of the processor's cores. Ctrl-C stops each
-    after its step, with a checkpoint.
+    Each run has a process of its own, on its share of the processor's cores. Where one fails, or a
+    signal comes, the others stop after their step, with a checkpoint.
 
     Raises:
-        RollwiseError: A run failed, or its process died. Other runs under way finish first.
+        RollwiseError: A run failed, or its process died.
         KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP.
     """
     missing = [run for run in runs if records.curve(run) is None]
@@ -155,47 +149,42 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
         return
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+    context = multiprocessing.get_context(START)
     try:
-        with ProcessPoolExecutor(
-            workers,
-            mp_context=multiprocessing.get_context(START),
-            initializer=_end_with_parent,
-            initargs=(os.getpid(),),
-        ) as pool:
-            yield from _train_in(pool, missing, records, recorded)
+        with ProcessPoolExecutor(workers, context, _end_with_parent, (os.getpid(),)) as pool:
+            try:
+                for done in _train_in(pool, missing, records, workers):
+                    yield recorded + done
+            except BrokenProcessPool:
+                raise RunError(
+                    "the process of a run died, perhaps for want of memory; the same command "
+                    "trains what is missing (fewer at a time with --workers)"
+                ) from None
+            except BaseException:  # also where a signal ends who asks for these figures
+                _stop_runs(pool)
+                raise
     finally:
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
 
 
 def _train_in(
-    pool: ProcessPoolExecutor, runs: Sequence[PlannedRun], records: Records, done: int
-) -> Generator[float]:
-    stop = True  # also where a signal ends who asks for these figures
-    left: dict[Future[bool], PlannedRun] = {}
-    try:
-        with held_back():  # processes start here
-            for run in runs:
+    pool: ProcessPoolExecutor, runs: Sequence[PlannedRun], records: Records, workers: int
+) -> Iterator[float]:
+    """Train runs, no more begun than there are workers; yield how many are done."""
+    waiting, left = list(runs), dict[Future[bool], PlannedRun]()
+    while waiting or left:
+        while waiting and len(left) < workers:
+            run = waiting.pop(0)
+            with held_back():  # a process may start here
                 left[pool.submit(_train, records.path / run.name, run.settings)] = run
-        while left:
-            ended, _ = wait(left, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
-            for future in ended:
-                if not future.result():
-                    raise KeyboardInterrupt
-                records.add(left.pop(future))
-            under_way = sum(share_done(records.path, run) for run in left.values())
-            yield done + len(runs) - len(left) + under_way
-        stop = False
-    except RollwiseError:
-        stop = False
-        raise
-    except BrokenProcessPool:
-        raise RunError(
-            "the process of a run died, perhaps for want of memory; the same command trains what "
-            "is missing (fewer at a time with --workers)"
-        ) from None
-    finally:
-        _wait_for_runs(pool, stop)
+        ended, _ = wait(left, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+        for future in ended:
+            if not future.result():
+                raise KeyboardInterrupt
+            records.add(left.pop(future))
+        under_way = sum(share_done(records.path, run) for run in left.values())
+        yield len(runs) - len(waiting) - len(left) + under_way
 
 
 def share_done(path: Path, run: PlannedRun) -> float:
@@ -206,19 +195,6 @@ def share_done(path: Path, run: PlannedRun) -> float:
         return 0.0
     budget = next(name for name in BUDGETS if run.settings.get(name))
     return float(min(1.0, spent[budget] / run.settings[budget]))
-
-
-def _wait_for_runs(pool: ProcessPoolExecutor, stop: bool) -> None:
-    """Wait until the runs under way are done, or, at Ctrl-C or if `stop`, have stopped."""
-    try:
-        if not stop:
-            pool.shutdown(cancel_futures=True)
-    except KeyboardInterrupt:
-        stop = True
-        raise
-    finally:
-        if stop:
-            _stop_runs(pool)
 
 
 def _stop_runs(pool: ProcessPoolExecutor) -> None:
@@ -240,14 +216,10 @@ def _stop_runs(pool: ProcessPoolExecutor) -> None:
 
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Train one run from the start or its checkpoint, or go on where it is longer now.
-
-    Once a run was stopped here, no other begins: the pool has handed out the next one already.
-    """
+    """Train one run from the start or its checkpoint, or go on where it is longer now."""
     from rollwise.commands.train import train_in
+    from rollwise.models.saved import list_checkpoints
 
-    if _STOPPED.is_set():
-        return False
     logging.getLogger("rollwise").setLevel(logging.WARNING)
     folder, config = RunFolder(path), make_config(settings)
     resume = bool(list_checkpoints(folder.checkpoints))
@@ -257,12 +229,9 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     elif path.exists():
         shutil.rmtree(path)  # it was killed before its first checkpoint
     try:
-        complete = train_in(folder, config, resume, Console(quiet=True))
+        return train_in(folder, config, resume, Console(quiet=True))
     except KeyboardInterrupt:
-        complete = False
-    if not complete:
-        _STOPPED.set()
-    return complete
+        return False
 
 
 def _end_with_parent(parent: int) -> None:

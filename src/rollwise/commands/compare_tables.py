@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rollwise.commands.show import interval
+from rollwise.commands.show import interval, rounded
 from rollwise.reports.page import PlainTable
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
@@ -45,10 +45,8 @@ def _without_interval(comparison: Comparison, name: str) -> str:
     shared = sorted(own.keys() & base.keys())
     if len(shared) < 2:
         return f"one seed cannot show a difference to {comparison.baseline}"
-    difference = own[shared[0]].end - base[shared[0]].end
-    return (
-        f"{difference:+.3f} to {comparison.baseline} with every seed: without spread, no interval"
-    )
+    difference = rounded(own[shared[0]].end - base[shared[0]].end, sign="+")
+    return f"{difference} to {comparison.baseline} with every seed: without spread, no interval"
 
 
 def _of_seconds(comparison: Comparison) -> str:
@@ -69,17 +67,11 @@ def _accuracy(comparison: Comparison) -> PlainTable:
     seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     seeds += " seed" if seeds == "1" else " seeds"
     title = f"Held-out accuracy at the end, {seeds}, and its difference to {comparison.baseline}"
-    rows = [
-        [
-            name,
-            _shown(result.accuracy),
-            f"{result.middle:.3f}",
-            f"{result.worst:.3f}",
-            "" if result.difference is None else interval(result.difference, sign="+"),
-            result.verdict,
-        ]
-        for name, result in comparison.results.items()
-    ]
+    rows = []
+    for name, result in comparison.results.items():
+        difference = "" if result.difference is None else interval(result.difference, sign="+")
+        figures = [_shown(result.accuracy), rounded(result.middle), rounded(result.worst)]
+        rows.append([name, *figures, difference, result.verdict])
     return title, ["method", "mean", "IQM", "worst", "difference", "verdict"], rows
 
 
@@ -91,14 +83,11 @@ def _cost(comparison: Comparison, narrow: bool) -> PlainTable:
     title = (
         f"Cost of {comparison.target:.3f}, as a share of what {comparison.baseline} spent in all"
     )
-    rows = [
-        [
-            name,
-            f"{result.reached['tokens'].runs}/{len(result.seeds)}",
-            *(_cost_cell(result.reached[cost], len(result.seeds)) for cost in costs),
-        ]
-        for name, result in comparison.results.items()
-    ]
+    rows = []
+    for name, result in comparison.results.items():
+        seeds = len(result.seeds)
+        cells = [_cost_cell(result.reached[cost], seeds) for cost in costs]
+        rows.append([name, f"{result.reached['tokens'].runs}/{seeds}", *cells])
     return title, ["method", "reached", *map(label_of, costs)], rows
 
 
@@ -121,4 +110,4 @@ def _chosen(chosen: Mapping[str, Mapping[str, Any]]) -> PlainTable:
 
 def _shown(estimate: Estimate, digits: int = 3) -> str:
     has_width = estimate.low != estimate.high
-    return interval(estimate, digits) if has_width else f"{estimate.value:.{digits}f}"
+    return interval(estimate, digits) if has_width else rounded(estimate.value, digits)

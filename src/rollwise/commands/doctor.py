@@ -8,12 +8,16 @@ and with `--try` a step of a run.
 import json
 import os
 import platform
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from rollwise.commands.check import EXTRAS, Check, State, checks
 from rollwise.commands.doctor_plugins import try_plugins
@@ -30,9 +34,9 @@ from rollwise.config import (
 )
 from rollwise.errors import ConfigError, RollwiseError
 from rollwise.records import flatten
+from rollwise.tasks import read_first
 from rollwise.tasks.tables import is_path
 
-WIDTH = 80
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
 
 KINDS: dict[str, type[CommandConfig]] = {
@@ -45,9 +49,6 @@ KINDS: dict[str, type[CommandConfig]] = {
 
 TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
 SOURCES = ("data.train", "data.heldout", "data.sources")
-
-Settings = Mapping[str, Any]
-"""Settings by their full names, such as `model.lora_rank`."""
 
 ReadForVerl = Callable[[Mapping[str, Any]], TrainConfig]
 
@@ -65,54 +66,47 @@ def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadF
     Raises:
         ConfigError: A step is to be tried without a settings file.
     """
-    if path is None and try_it:
-        raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
     if path is None:
+        if try_it:
+            raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
         found = checks()
-        well = is_well(found)
+        well = _is_well(found)
     else:
         try:
-            found = of_file(path, try_it, read_for_verl)
+            found = _of_file(path, try_it, read_for_verl)
         except RollwiseError as error:
             found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
         well = all(check.state == "works" for check in found)
-    about = machine()
-    data = {**about, "checks": [asdict(check) for check in found], "ok": well}
-    print(json.dumps(data, indent=2) if as_json else as_text(about, found))
+    about = _machine()
+    if as_json:
+        data = {**about, "checks": [asdict(check) for check in found], "ok": well}
+        print(json.dumps(data, indent=2))
+    else:
+        _show(about, found)
     return 0 if well else 1
 
 
-def of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check]:
-    """Check a settings file, and what its settings need; see `examine`.
-
-    Raises:
-        ConfigError: The file cannot be read, a setting is wrong, or its run cannot be tried.
-    """
+def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check]:
+    """Check a settings file, and what its settings need; see `examine`."""
     given = read_toml(path)
     if "verl" in given:
-        runs: list[Any] = [read_for_verl(given)]
-        command, detail = (
-            "verl",
-            "valid for `rollwise verl`; the table [verl] itself is not checked",
-        )
+        command, runs = "verl", [read_for_verl(given)]
+        detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
     else:
-        fits = [n for n, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
+        fits = [name for name, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
         command = fits[0] if fits else "train"
         detail, runs = _runs(command, given)
     if try_it and command != "train":
         of = "verl" if command == "verl" else f"`{command}`"
         raise ConfigError(f"--try takes a step of `rollwise train`; the file is for {of}")
     found = [Check("settings", path.name, "works", detail), *_needed(command, runs)]
-    if not try_it:
-        return found
-    [run] = runs
-    if run.backend.type == "tinker":
+    if try_it and runs[0].backend.type == "tinker":
         raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
-    if any(check.state != "works" for check in found):
-        return found
-    from rollwise.commands.doctor_try import try_step
+    if try_it and all(check.state == "works" for check in found):
+        from rollwise.commands.doctor_try import try_step
 
-    return [*found, try_step(run)]
+        found.append(try_step(runs[0]))
+    return found
 
 
 def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
@@ -135,31 +129,31 @@ def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
     return detail, runs
 
 
-def _needed(command: str, runs: Sequence[CommandConfig]) -> list[Check]:
+def _needed(command: str, runs: Sequence[Any]) -> list[Check]:
     """Check what runs need, and the files and the classes of the user's that they name."""
-    needed = {each for run in runs for each in needs(run)}
+    needed = {each for run in runs for each in _needs(run)}
     if command == "verl":  # which brings its own engines and learners
         kept = ("graders", "containment", *TRACKERS.values())
         needed = {each for each in needed if {*each} & {*kept}} | {("trainers", "verl")}
     found = [check for check in checks() if (check.part, check.name) in needed]
     for run in runs:
-        for source in _sources(_flat(run)):
-            if is_path(source):
-                exists = Path(source).exists()
-                state: State = "works" if exists else "missing"
-                found.append(Check("data", source, state, "found" if exists else "no such file"))
-        if isinstance(run, TrainConfig):
+        sources = _sources(flatten(run.model_dump(), "."))
+        found += [_check_file(run, source) for source in sources if is_path(source)]
+        readable = all(check.state == "works" for check in found if check.part == "data")
+        if isinstance(run, TrainConfig) and readable:
             found += try_plugins(run)
     return list(dict.fromkeys(found))
 
 
-def needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
+def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
     """Yield part and name of each check that a run's settings depend on."""
-    settings = _flat(config)
+    settings = flatten(config.model_dump(), ".")
     hosted = settings.get("backend.type") == "tinker"
     optimizer = settings.get("learner.optimizer", "adamw")
     grading = settings["grading.type"]
     runs_code = grading == "code" and not settings["grading.uncontained"]
+    trackers = [TRACKERS.get(name, name) for name in settings.get("records.trackers", ())]
+    of_hub = ("/" in s and not is_path(s) and not Path(s).exists() for s in _sources(settings))
     table = (
         ("train", "built-in model and learner", True),
         ("trainers", "Tinker", hosted),
@@ -168,71 +162,69 @@ def needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
         ("train", "optimizers in 8 bits", not hosted and optimizer != "adamw"),
         ("graders", grading, grading != "code" or runs_code),
         ("containment", "sandbox", runs_code),
-        ("train", "data sets of the hub", any(map(_is_of_hub, _sources(settings)))),
-        *(("train", name, True) for name in _trackers(settings)),
+        ("train", "data sets of the hub", any(of_hub)),
+        *(("train", name, True) for name in trackers),
     )
     yield from ((part, name) for part, name, needed in table if needed)
 
 
-def _flat(config: CommandConfig) -> Settings:
-    return flatten(config.model_dump(), ".")
-
-
-def _trackers(settings: Settings) -> list[str]:
-    return [TRACKERS.get(name, name) for name in settings.get("records.trackers", ())]
-
-
-def _sources(settings: Settings) -> list[str]:
+def _sources(settings: Mapping[str, Any]) -> list[str]:
     named = [settings.get(name) or [] for name in SOURCES]
     return [s for each in named for s in ([each] if isinstance(each, str) else each)]
 
 
-def _is_of_hub(source: str) -> bool:
-    return "/" in source and not is_path(source) and not Path(source).exists()
+def _check_file(config: Any, source: str) -> Check:
+    """Read the first problems of a file as the command would."""
+    if not Path(source).expanduser().exists():
+        return Check("data", source, "missing", "no such file")
+    try:
+        found = read_first(source, config.data)
+    except RollwiseError as error:
+        return Check("data", source, "broken", str(error))
+    if not found.problems:
+        return Check("data", source, "broken", f"no problem to use: {found.describe()}")
+    return Check("data", source, "works", f"first rows: {found.describe()}")
 
 
-def machine() -> dict[str, Any]:
+def _machine() -> dict[str, Any]:
     """Say what this machine is, and where our pages lie, without loading anything."""
     package = Path(__file__).parents[1]
     in_wheel = package / "share"
-    devices = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     return {
         "rollwise": version("rollwise"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "gpus": len(devices),
+        "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
         "pages": str(in_wheel if in_wheel.exists() else package.parents[1]),
     }
 
 
-def is_well(found: Sequence[Check]) -> bool:
+def _is_well(found: Sequence[Check]) -> bool:
     """Say whether training is possible, and all that is installed is of an admitted release."""
     releases = {(part, name) for part, name, _, _ in EXTRAS}
     broken = {(check.part, check.name) for check in found if check.state == "broken"}
     return found[0].state == "works" and not releases & broken
 
 
-def as_text(about: Mapping[str, Any], found: Iterable[Check]) -> str:
-    """Return the findings in lines of at most 80 columns."""
+def _show(about: Mapping[str, Any], found: Iterable[Check]) -> None:
+    """Print the findings in lines of at most 80 columns."""
     gpus = f"{about['gpus']} NVIDIA GPU{'s' if about['gpus'] != 1 else ''}"
-    lines = [
+    console = Console(width=80, highlight=False, markup=False)
+    console.print(
         f"rollwise {about['rollwise']}, Python {about['python']}, {about['system']}, "
-        f"{about['cores']} cores, {gpus if about['gpus'] else 'no NVIDIA GPU'}",
-        "docs/ and examples/ are in",
-        f"  {about['pages']}",
-    ]
-    part, indent = "", " " * 34
-    for check in found:
-        if check.part != part:
-            part = check.part
-            lines += ["", part]
-        start = f"  {MARKS[check.state]}  {check.name:<27} "
-        if len(start) > len(indent):
-            lines.append(start.rstrip())
-            start = indent
-        text = check.detail + (f"\n{check.fix}" if check.fix and check.state != "works" else "")
-        for paragraph in text.splitlines():
-            lines += textwrap.wrap(paragraph, WIDTH, initial_indent=start, subsequent_indent=indent)
-            start = indent
-    return "\n".join(lines)
+        f"{about['cores']} cores, {gpus if about['gpus'] else 'no NVIDIA GPU'}\n"
+        f"docs/ and examples/ are in\n  {about['pages']}",
+        soft_wrap=True,
+    )
+    for part, of_part in groupby(found, lambda check: check.part):
+        table = Table.grid(padding=(0, 2), pad_edge=False)
+        table.add_column(width=4)
+        table.add_column(width=26, overflow="fold")
+        table.add_column(overflow="fold")
+        for check in of_part:
+            fix = f"\n{check.fix}" if check.fix and check.state != "works" else ""
+            mark = f"  {MARKS[check.state]}"
+            table.add_row(mark, Text(check.name), Text(check.detail + fix))
+        console.print(f"\n{part}")
+        console.print(table)

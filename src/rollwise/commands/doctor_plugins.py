@@ -12,7 +12,7 @@ from rollwise.errors import RollwiseError, one_line
 from rollwise.grading.settings import FunctionSettings
 from rollwise.plugins import calling, is_plugin
 from rollwise.signals import raised_after
-from rollwise.tasks import Problem, make_built_in, read_source
+from rollwise.tasks import Problem, make_built_in, read_first
 from rollwise.tasks.tables import is_path
 
 SECONDS = 60.0
@@ -21,16 +21,13 @@ SECONDS = 60.0
 
 def try_plugins(config: TrainConfig) -> Iterator[Check]:
     """Call the user's grader and environment with the first problem, unless the hub has it."""
-    grader = config.grading.make()
+    grader, data = config.grading.make(), config.data
     own_grader = isinstance(grader, FunctionSettings)
     own_environment = is_plugin(config.episode.type)
-    data = config.data
     built_in = data.train in BUILT_IN_NAMES
     if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
         return
-    read = make_built_in(data, 1, 0) if built_in else read_source(data.train, data, "").problems
-    if not read:
-        return
+    read = make_built_in(data, 1, 0) if built_in else read_first(data.train, data).problems
     problem, seconds = read[0], config.grading.timeout
     if own_grader:
         yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))

@@ -16,9 +16,10 @@ import torch
 from rollwise.commands.check import Check
 from rollwise.config import TrainConfig
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
+from rollwise.grading.grader import finished
 from rollwise.models.loading import pick_device
 from rollwise.records import Row, RunFolder
-from rollwise.sampling import FixedCount, Rounds
+from rollwise.sampling import ExitRule, Rounds
 from rollwise.training.loop import draw, learn
 from rollwise.training.run import start_run
 from rollwise.training.state import Run
@@ -42,56 +43,50 @@ class EveryOther:
 
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
         """Grade responses to the prompts whose keys are given as answers."""
-        rewards: list[Future[float]] = [Future() for _ in responses]
-        for reward, key in zip(rewards, answers, strict=True):
+        rewards = []
+        for key in answers:
             self._graded[key] += 1
-            reward.set_result(float(self._graded[key] % 2))
+            rewards.append(finished(float(self._graded[key] % 2)))
         return rewards
 
 
 def try_step(config: TrainConfig) -> Check:
     """Take the largest step of a run, in a folder that is removed, and say what it took."""
-    part, name = "memory", "one step"
-    quiet = config.records.model_copy(update={"trackers": []})
+    name = ("memory", "one step")
+    quiet = config.model_copy(
+        update={"records": config.records.model_copy(update={"trackers": []})}
+    )
     try:
         device = pick_device(config.model.device)
         with tempfile.TemporaryDirectory() as folder:
-            settings = config.model_copy(update={"records": quiet})
-            run = start_run(settings, RunFolder(Path(folder) / "run"))
+            run = start_run(quiet, RunFolder(Path(folder) / "run"))
             with run.parts:
                 metrics = largest_step(run)
     except (RollwiseError, MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
             detail = f"there is not enough memory: {one_line(error)}"
-            return Check(part, name, "broken", detail, FIX)
+            return Check(*name, "broken", detail, FIX)
         if not isinstance(error, RollwiseError):
             raise
-        return Check(part, name, "broken", str(error))
+        return Check(*name, "broken", str(error))
     seconds, draws = metrics["seconds"], metrics["draws"]
     detail = (
         f"{_peak(device)}; {metrics['prompts']:,} prompts, {draws:,} responses of "
         f"{metrics['tokens'] / draws:,.0f} tokens: {seconds['sampling']:.1f} s drawing, "
         f"{seconds['learning']:.1f} s learning"
     )
-    return Check(part, name, "works", detail)
+    return Check(*name, "works", detail)
 
 
 def largest_step(run: Run) -> Row:
     """Take a step with as many draws as it can have, all as long as they can be.
 
     Every prompt gets as many tokens as the longest, and as many draws as its rule and schedule
-    allow. The engine ignores what ends a response, if it can.
+    allow, in one round. The engine ignores what ends a response, if it can.
     """
-    rule, schedule = run.recipe.resolved_exit_rule, run.recipe.resolved_schedule
-    draws = schedule.max_samples
-    if isinstance(rule, FixedCount):
-        draws = min(draws, rule.samples)
-    run.recipe = dataclasses.replace(
-        run.recipe,
-        exit_rule=FixedCount(draws),
-        schedule=Rounds(size=draws, rounds=1),
-        allocation=None,
-    )
+    draws = _most_draws(run.recipe.resolved_exit_rule, run.recipe.resolved_schedule.max_samples)
+    schedule = Rounds(size=draws, rounds=1)
+    run.recipe = dataclasses.replace(run.recipe, schedule=schedule, allocation=None)
     longest = max(map(len, run.prompts.values()))
     run.prompts = {
         key: list(itertools.islice(itertools.cycle(tokens), longest))
@@ -101,6 +96,15 @@ def largest_step(run: Run) -> Row:
     run.grader, run.answers = grader, {key: str(key) for key in run.prompts}
     run.engine.ignore_ends()
     return learn(run, draw(run, 1))
+
+
+def _most_draws(rule: ExitRule, most: int) -> int:
+    """Return how many draws, `most` or fewer, satisfy a rule whatever their rewards are."""
+    if rule.looks_at_rewards:
+        return most
+    numbers = range(1, most)
+    every = (n for n in numbers if all(rule.satisfied(p, n - p) for p in range(n + 1)))
+    return next(every, most)
 
 
 def _peak(device: torch.device) -> str:

@@ -7,22 +7,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 
 from rollwise.commands.folder import settle
-from rollwise.commands.show import (
-    methods_in_words,
-    progress,
-    say,
-    show,
-    write_json,
-    write_markdown,
-)
+from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import PlanConfig, make_settings
 from rollwise.records import RunFolder
 from rollwise.reports.methods import write_simulation_report
 from rollwise.simulate.planning import cuts_in_words, plan_method, prices_of, read_prompts
-from rollwise.simulate.steps import Figures
 from rollwise.simulate.tables import plan_tables
 
 SIGNAL = (
@@ -52,7 +43,7 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     plans, steps = {}, config.warmup + config.steps
     for name in methods:
         if not console.is_terminal:
-            console.print(f"{escape(name)}: simulating {steps} steps")
+            say(console, [f"{name}: simulating {steps} steps"])
         with progress(console, name, steps) as advance:
             plans[name] = plan_method(config, name, prompts, prices[name], advance)
     mean = float(np.mean([prompt.pass_rate for prompt in prompts]))
@@ -60,27 +51,20 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         f"{len(prompts):,} prompts, mean pass rate {mean:.3f}; means over {config.steps} simulated "
         f"steps after {config.warmup} of warm-up"
     )
-    show(console, plan_tables(plans))
-    say(console, [SIGNAL])
-    if path is not None:
-        _write(path, config, plans, given)
-        console.print(f"report: {escape(str(path / 'report.html'))}")
-
-
-def _write(
-    path: Path, config: PlanConfig, plans: Mapping[str, Figures], words: Sequence[str]
-) -> None:
-    """Write the settings, the figures, the tables and the report."""
     tables = plan_tables(plans)
+    show(console, tables)
+    say(console, [SIGNAL])
+    if path is None:
+        return
     RunFolder(path).write_config(config.model_dump(mode="json"))
     figures = {
-        name: {figure: asdict(mean) for figure, mean in own.items()} for name, own in plans.items()
+        n: {figure: asdict(mean) for figure, mean in own.items()} for n, own in plans.items()
     }
-    write_json(path / "plan.json", figures)
-    write_markdown(path / "plan.md", tables, [*words, SIGNAL])
+    write_figures(path / "plan", figures, tables, [*given, SIGNAL])
     bars = {name: {figure: mean.bar for figure, mean in own.items()} for name, own in plans.items()}
     about = (
         f"means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
         "standard error over steps"
     )
-    write_simulation_report(path, bars, ("tokens", "seconds"), {"figures": about}, words, tables)
+    write_simulation_report(path, bars, ("tokens", "seconds"), {"figures": about}, given, tables)
+    say(console, [f"report: {path / 'report.html'}"])

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from rollwise.commands.folder import settle, stopped, write_settings
-from rollwise.commands.responses import (
-    Responses,
-    draw_responses,
-    keep_problems,
-    kept_problems,
-    read_responses,
-)
-from rollwise.commands.show import progress
+from rollwise.commands.drawing import Found, Responses, draw_all, read_responses
+from rollwise.commands.folder import settle, stopped
 from rollwise.config import BUILT_IN_NAMES, PassRateRange, PrepareConfig
 from rollwise.config.drawing import RANGES
 from rollwise.errors import DataError
-from rollwise.models.building import Parts, build
-from rollwise.records import Row, RunFolder
+from rollwise.models.building import Parts
+from rollwise.records import RunFolder
 from rollwise.records.final import seal
 from rollwise.reports import write_data_card
 from rollwise.statistics import as_json, binomial_intervals, mean_over_problems
@@ -41,6 +35,8 @@ CHANGEABLE = ("selection.range", "plugin_folder", "stall_limit")
 MEASURED = ("key", "reward", "tokens", "truncated")
 """Columns of the responses that are needed for pass rates."""
 
+Columns = Mapping[str, NDArray[Any]]
+
 
 def prepare(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
@@ -54,24 +50,16 @@ def prepare(
         Terminated: SIGTERM or SIGHUP stopped it; all portions but the last are written.
     """
     config = settle(PrepareConfig, layers, path, resume, CHANGEABLE)
-    known = path / "problems.parquet"
+    sources = {"": partial(_clean, console=console)}
     try:
-        with build(config) as parts:
-            if not known.exists():
-                cleaned, left_out = clean(parts, console)
-                write_settings(path, config)
-                keep_problems(known, cleaned, config, left_out)
-            problems, counts = kept_problems(known, config, CHANGEABLE)
-            write_settings(path, config)
-            with progress(console, "pass rates", len(problems), "problems") as on_portion:
-                draw_responses(path / "responses", problems, parts, on_portion)
+        [(problems, counts)] = draw_all(config, path, sources, CHANGEABLE, console).values()
     except KeyboardInterrupt as stop:
         return stopped("prepare", path, console, stop)
     responses = read_responses(path / "responses", MEASURED)
-    rates = pass_rates(problems, responses, config.grading.positive_threshold)
+    rates = _pass_rates(problems, responses, config.grading.positive_threshold)
     within = PassRateRange.parse(config.selection.range).holds(rates["pass_rate"])
     chosen = within & (rates["drawn"] > 0)
-    summary = _summarise(config, counts, rates, chosen, responses)
+    summary = counts | _summarise(config, rates, chosen) | responses.lengths() | responses.counts
     RunFolder(path).write_summary(summary)
     card = write_data_card(path, summary, config.model_dump(mode="json"))
     _write_chosen(path / "prepared.parquet", config, problems, rates, chosen)
@@ -84,12 +72,8 @@ def prepare(
     return True
 
 
-def clean(parts: Parts[PrepareConfig], console: Console) -> tuple[list[Problem], dict[str, int]]:
-    """Leave out problems that are empty, unanswered, duplicate, contradictory or too long.
-
-    Returns:
-        The problems, and the number left out at each stage.
-    """
+def _clean(parts: Parts[PrepareConfig], console: Console) -> Found:
+    """Leave out problems that are empty, unanswered, duplicate, contradictory or too long."""
     config = parts.config
     found = ProblemSet.join([_read(config, source, console) for source in config.data.sources])
     if not found.problems:
@@ -137,15 +121,8 @@ def _verified(
     return left, len(solved)
 
 
-def pass_rates(
-    problems: Sequence[Problem], responses: Responses, threshold: float
-) -> dict[str, NDArray[Any]]:
-    """Measure the pass rates of P problems; a reward above the threshold is a correct response's.
-
-    Returns:
-        Columns of shape (P,): `pass_rate`, the ends of its exact 95 % interval (Clopper and Pearson
-        1934) `pass_rate_low` and `pass_rate_high`, NaN where all draws were lost; and `drawn`.
-    """
+def _pass_rates(problems: Sequence[Problem], responses: Responses, threshold: float) -> Columns:
+    """Measure pass rates of P problems: columns (P,), NaN for a rate whose draws were all lost."""
     of_problems = [responses.rows.get(problem.key, []) for problem in problems]
     drawn = np.array([len(rows) for rows in of_problems])
     correct = np.array([sum(r["reward"] > threshold for r in rows) for rows in of_problems])
@@ -154,18 +131,11 @@ def pass_rates(
     return {"pass_rate": value, "pass_rate_low": low, "pass_rate_high": high, "drawn": drawn}
 
 
-def _summarise(
-    config: PrepareConfig,
-    counts: Mapping[str, int],
-    rates: Mapping[str, NDArray[Any]],
-    chosen: NDArray[np.bool_],
-    responses: Responses,
-) -> Row:
+def _summarise(config: PrepareConfig, rates: Columns, chosen: NDArray[np.bool_]) -> dict[str, Any]:
     known = rates["pass_rate"][rates["drawn"] > 0]
     if not len(known):
         raise DataError("the engine lost all draws; the log says why")
     return {
-        **counts,
         "undrawn": int((rates["drawn"] == 0).sum()),
         "out_of_range": int(len(known) - chosen.sum()),
         "chosen": int(chosen.sum()),
@@ -173,8 +143,6 @@ def _summarise(
         "samples": config.samples,
         **as_json({"pass_rate": mean_over_problems(known)}),
         "histogram": histogram(known),
-        **responses.lengths(),
-        **responses.counts,
     }
 
 
@@ -191,14 +159,10 @@ def _write_chosen(
     path: Path,
     config: PrepareConfig,
     problems: Sequence[Problem],
-    rates: Mapping[str, NDArray[Any]],
+    rates: Columns,
     chosen: NDArray[np.bool_],
 ) -> None:
-    """Write the chosen problems with their pass rates.
-
-    Raises:
-        DataError: No problem was chosen.
-    """
+    """Write the chosen problems with their pass rates; it is an error if there are none."""
     if not chosen.any():
         path.unlink(missing_ok=True)  # of a range that was chosen before
         raise DataError(

@@ -55,6 +55,11 @@ def progress(
         yield advance
 
 
+def rounded(value: float, digits: int = 3, sign: str = "") -> str:
+    """Show so many digits after the point, and no minus before a 0."""
+    return f"{value:{sign}z.{digits}f}"
+
+
 def interval(
     estimate: Estimate | Mapping[str, float],
     digits: int = 3,
@@ -63,7 +68,7 @@ def interval(
 ) -> str:
     """Show an estimate and its 95 % interval."""
     ends = estimate if isinstance(estimate, Mapping) else vars(estimate)
-    value, low, high = (f"{ends[part]:{sign}.{digits}f}" for part in ("value", "low", "high"))
+    value, low, high = (rounded(ends[part], digits, sign) for part in ("value", "low", "high"))
     return f"{value}{separator}[{low}, {high}]"
 
 
@@ -75,7 +80,7 @@ def methods_in_words(methods: Mapping[str, TrainConfig]) -> list[str]:
 def say(console: Console, sentences: Iterable[str]) -> None:
     """Print sentences with names from outside."""
     for sentence in sentences:
-        console.print(escape(sentence), highlight=False)
+        console.print(sentence, markup=False)
 
 
 def show(console: Console, tables: Iterable[PlainTable]) -> None:
@@ -90,17 +95,25 @@ def show(console: Console, tables: Iterable[PlainTable]) -> None:
         console.print(table)
 
 
-def write_markdown(
-    path: Path, tables: Iterable[PlainTable], sentences: Iterable[str], first: Iterable[str] = ()
+def write_figures(
+    path: Path,
+    content: Any,
+    tables: Iterable[PlainTable],
+    sentences: Iterable[str],
+    first: Iterable[str] = (),
 ) -> None:
-    """Write the same tables between sentences that go first and those that follow."""
+    """Write figures as `path.json` for other programs, and as `path.md` for people.
+
+    Args:
+        path: Of both files, without what their names end in.
+        content: The figures.
+        tables: The same ones as in the terminal.
+        sentences: Follow the tables.
+        first: Go before them.
+    """
     parts = [*first, *(_markdown(*table) for table in tables), *sentences]
-    write_text(path, "\n\n".join(parts) + "\n")
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write figures for other programs."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    write_text(path.with_suffix(".json"), json.dumps(content, indent=2) + "\n")
+    write_text(path.with_suffix(".md"), "\n\n".join(parts) + "\n")
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -3,24 +3,25 @@
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from rollwise.commands.folder import settle
 from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
-from rollwise.config import TrainConfig, make_config
+from rollwise.config import BUILT_IN_NAMES, TrainConfig, make_config
 from rollwise.errors import PolicyError
 from rollwise.files import damaged_files
-from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.records.final import seal
 from rollwise.reports import LiveReport, write_report
 from rollwise.reports.findings import findings_of
 from rollwise.signals import TERMINATING, Dropped, Terminated
-from rollwise.training.loop import train as run_to_end
-from rollwise.training.run import resume_run, start_run
-from rollwise.training.state import Run
+from rollwise.tasks import read_first
+from rollwise.tasks.tables import is_path
+
+if TYPE_CHECKING:  # torch takes seconds to load: the files of the problems are looked at before
+    from rollwise.training.state import Run
 
 ENDS = ("steps", "tokens", "seconds")
 """Settings that say when a run is at its end."""
@@ -44,18 +45,19 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
     """
     config, folder = settle(TrainConfig, layers, path, resume, CHANGEABLE), RunFolder(path)
     begun = folder.has_config
-    if begun:
-        _check_checkpoint(folder, config)
+    checkpoints = _checkpoints(folder, config) if begun else []
     summary = _summary_of_end(folder, config) if begun else None
     if summary:
         console.print(f"the run in {path} is done", markup=False)
     else:
+        for source in (config.data.train, config.data.heldout):
+            if source and source not in BUILT_IN_NAMES and is_path(source):
+                read_first(source, config.data)
         model, data = config.model.path, config.data.train
         console.print(f"setting up {model:.80} on {data:.80}", markup=False)
-        has_checkpoint = bool(list_checkpoints(folder.checkpoints))
-        if begun and not has_checkpoint:
+        if begun and not checkpoints:
             console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
-        if not _train_with_report(folder, config, has_checkpoint, console):
+        if not _train_with_report(folder, config, bool(checkpoints), console):
             return False
         summary = folder.read_summary() or {}
     _show_end(summary, console)
@@ -82,16 +84,14 @@ def _train_with_report(
     folder: RunFolder, config: TrainConfig, resume: bool, console: Console
 ) -> bool:
     """Do what `train_in` does, and keep the run's report up to date."""
-    report = LiveReport(folder.path, REPORT_EVERY)
+    report, finished = LiveReport(folder.path, REPORT_EVERY), False
     try:
         finished = train_in(folder, config, resume, console, report.step_ended)
-    except BaseException:
-        report.stopped()
-        raise
-    if not finished:
-        report.stopped()
-        if (page := folder.path / "report.html").exists():
-            console.print(f"report: {page}", markup=False)
+    finally:
+        if not finished:
+            report.stopped()
+    if not finished and (page := folder.path / "report.html").exists():
+        console.print(f"report: {page}", markup=False)
     return finished
 
 
@@ -115,20 +115,21 @@ def train_in(
         RollwiseError: Says what is wrong, and what to do.
         Terminated: SIGTERM or SIGHUP stopped it, with a checkpoint.
     """
+    from rollwise.training.loop import train as run_to_end
+    from rollwise.training.run import resume_run, start_run
+
     run = (resume_run if resume else start_run)(config, folder)
+    display = TrainingDisplay(
+        console,
+        lambda: run.expected_steps,
+        run.step,
+        config.checkpoint.grace,
+        after_step,
+        config.model_dump(mode="json"),
+        folder.read_metrics() if resume else (),
+    )
     try:
-        with (
-            run.parts,
-            TrainingDisplay(
-                console,
-                lambda: run.expected_steps,
-                run.step,
-                config.checkpoint.grace,
-                after_step,
-                config.model_dump(mode="json"),
-                folder.read_metrics() if resume else (),
-            ) as display,
-        ):
+        with run.parts, display:
             run.droppable = display.stop.droppable
             finished = run_to_end(run, display)
     except PolicyError as error:
@@ -150,8 +151,10 @@ def train_in(
     return False
 
 
-def _without_policy(run: Run, error: PolicyError) -> str:
+def _without_policy(run: "Run", error: PolicyError) -> str:
     """Say at which step a policy broke, and what is left."""
+    from rollwise.models.saved import list_checkpoints
+
     kept = list_checkpoints(run.folder.checkpoints)
     left = f"the last checkpoint, {kept[-1]}, is from before it" if kept else "nothing is saved"
     return (
@@ -182,13 +185,17 @@ def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
     return folder.read_summary() if same_end else None
 
 
-def _check_checkpoint(folder: RunFolder, config: TrainConfig) -> None:
-    """Refuse settings that differ from what the newest checkpoint has recorded.
+def _checkpoints(folder: RunFolder, config: TrainConfig) -> list[Path]:
+    """List the checkpoints of a run; refuse settings that differ from those that the newest has.
 
     The run's own `config.json` may have been edited since.
     """
-    for checkpoint in list_checkpoints(folder.checkpoints)[-1:]:
+    from rollwise.models.saved import list_checkpoints
+
+    found = list_checkpoints(folder.checkpoints)
+    for checkpoint in found[-1:]:
         whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later
         if whole and (checkpoint / "run" / "config.json").exists():
             saved = make_config(RunFolder(checkpoint / "run").read_config())
             refuse_changes(checkpoint, saved.model_dump(), config.model_dump(), CHANGEABLE)
+    return found

@@ -112,18 +112,23 @@ class TrainingDisplay:
             self._accuracy = heldout["value"]
         line, speed = _describe(metrics, self._accuracy)
         self._bar.update(self._task, completed=step, total=total, description=line, speed=speed)
+        is_due = heldout or step % max(1, (total or 1) // LINES) == 0
+        if is_due and speed and not self._console.is_terminal:
+            self._console.print(f"step {step:>4}  {line}  {speed}", soft_wrap=True)
         if heldout:
             shown = interval(heldout, separator=" ")
-            self._console.print(f"step {step:>4}  held-out {name} {shown}")
-        elif not self._console.is_terminal and step % max(1, (total or 1) // LINES) == 0:
-            self._console.print(f"step {step:>4}  {line}  {speed}", soft_wrap=True)
+            self._console.print(f"step {step:>4}  held-out {name} {shown}", soft_wrap=True)
         self._lines.append(metrics)
         if heldout or step % LOOKED_AT == 0:
-            for finding in self._findings():
-                if finding.title not in self._said:
-                    self._said.add(finding.title)
-                    self._console.print(describe_finding(finding), style="yellow")
+            self._warn()
         self._after_step()
+
+    def _warn(self) -> None:
+        """Say what goes wrong that was not said before."""
+        for finding in self._findings():
+            if finding.title not in self._said:
+                self._said.add(finding.title)
+                self._console.print(describe_finding(finding), style="yellow")
 
     def _findings(self) -> list[Finding]:
         return [] if self._config is None else findings(self._lines, self._config)
@@ -136,7 +141,7 @@ def describe_finding(finding: Finding) -> Text:
 
 
 def _describe(metrics: Row, accuracy: float | None) -> tuple[str, str]:
-    """Say in a line what a step found, and how fast it drew."""
+    """Say in a line what a step found, and how fast it drew; "" of the evaluation before all."""
     if "reward" not in metrics:
         return "begun", ""
     parts = [f"reward {metrics['reward']:.2f}"]
@@ -151,9 +156,8 @@ def _describe(metrics: Row, accuracy: float | None) -> tuple[str, str]:
     if metrics["grader_failures"]:
         parts.append(f"grader failed {metrics['grader_failures']}×")
     speed = metrics["tokens"] / max(metrics["seconds"]["sampling"], 1e-9)
-    return "  ".join(parts), (
-        f"{speed / 1000:.1f}k" if speed >= 1000 else f"{speed:.0f}"
-    ) + " tok/s"
+    shown = f"{speed / 1000:.1f}k" if speed >= 1000 else f"{speed:.0f}"
+    return "  ".join(parts), f"{shown} tok/s"
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:

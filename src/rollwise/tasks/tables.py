@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,13 @@ def check_name(source: str | Path) -> None:
         )
 
 
-def read_table(source: str | Path, split: str, subset: str | None, wanted: set[str]) -> Table:
+def read_table(
+    source: str | Path,
+    split: str,
+    subset: str | None,
+    wanted: set[str],
+    most: int | None = None,
+) -> Table:
     """Read a file, or else a data set on the hub.
 
     Args:
@@ -106,6 +113,7 @@ def read_table(source: str | Path, split: str, subset: str | None, wanted: set[s
         split: The split of a data set on the hub.
         subset: The configuration of a data set on the hub that has several.
         wanted: Columns to read.
+        most: Rows of a file to read, the first ones; by default all.
 
     Raises:
         DataError: It is not there, or cannot be read.
@@ -118,10 +126,12 @@ def read_table(source: str | Path, split: str, subset: str | None, wanted: set[s
         raise DataError(f"no such file: {path}")
     if suffix not in FILE_SUFFIXES:
         raise DataError(f"{path}: must be a file that ends in {', '.join(FILE_SUFFIXES)}")
-    return _read_parquet(path, wanted) if suffix == ".parquet" else _read_json_lines(path)
+    return (
+        _read_parquet(path, wanted, most) if suffix == ".parquet" else _read_json_lines(path, most)
+    )
 
 
-def _read_parquet(path: Path, wanted: set[str]) -> Table:
+def _read_parquet(path: Path, wanted: set[str], most: int | None) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -130,16 +140,22 @@ def _read_parquet(path: Path, wanted: set[str]) -> Table:
             columns = list(file.schema_arrow.names)
             if twice := sorted({name for name in columns if columns.count(name) > 1}):
                 raise DataError(f"{path}: there are two columns of the name {twice[0]!r}")
-            rows = file.read(columns=[name for name in columns if name in wanted]).to_pylist()
+            kept = [name for name in columns if name in wanted]
+            if most is None:
+                rows = file.read(columns=kept).to_pylist()
+            else:
+                first = next(file.iter_batches(most, columns=kept), None)
+                rows = [] if first is None else first.to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as parquet: {one_line(error)}") from error
     return Table(str(path), columns, _number_rows(str(path), rows))
 
 
-def _read_json_lines(path: Path) -> Table:
+def _read_json_lines(path: Path, most: int | None) -> Table:
     try:
         with path.open("rb") as file:  # bytes: a wrong encoding is an error of its line
-            lines = [(i, line) for i, line in enumerate(file, 1) if line.strip()]
+            numbered = ((i, line) for i, line in enumerate(file, 1) if line.strip())
+            lines = list(islice(numbered, most))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     rows = [_read_line(f"{path}, line {i}", line) for i, line in lines]

@@ -1,19 +1,22 @@
-"""Problems and the responses to them, kept in portions, so that a killed run can be resumed."""
+"""Problems and the responses to them, in files with which a killed command goes on."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich.console import Console
 
+from rollwise.commands.folder import write_settings
+from rollwise.commands.show import progress
 from rollwise.config import EvaluateConfig, PrepareConfig, make_settings
 from rollwise.errors import RunError, one_line
 from rollwise.files import written_whole
-from rollwise.models.building import Parts
-from rollwise.records import refuse_changes
+from rollwise.models.building import Parts, build
+from rollwise.records import Row, refuse_changes
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Episode
@@ -21,8 +24,10 @@ from rollwise.step.outcomes import Outcome
 from rollwise.step.session import grade_with, run_session
 from rollwise.tasks import Problem, read_problems, write_problems
 
-Config = EvaluateConfig | PrepareConfig
-DrawnParts = Parts[EvaluateConfig] | Parts[PrepareConfig]
+C = TypeVar("C", EvaluateConfig, PrepareConfig)
+
+Found = tuple[list[Problem], dict[str, int]]
+"""Problems, and counts of those that were left out."""
 
 SCHEMA = pa.schema(
     [
@@ -40,9 +45,6 @@ SCHEMA = pa.schema(
 the response reached the length limit. Of an episode, `response` is all that was said, `tokens` are
 the model's, and `end` is how it ended."""
 
-OF_RESPONSES = SCHEMA.names[:6]
-"""The columns that say what a response is, without how an episode went."""
-
 COUNTED = ("lost_draws", "grader_failures")
 """Counts that are kept in the metadata of a portion."""
 
@@ -56,96 +58,112 @@ class Responses:
         counts: `lost_draws` (lost by the engine after several attempts) and `grader_failures`.
     """
 
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, list[Row]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
-    def all_rows(self) -> list[dict[str, Any]]:
+    def all_rows(self) -> list[Row]:
         """List all responses."""
         return [row for rows in self.rows.values() for row in rows]
 
     def lengths(self) -> dict[str, float]:
         """Average the tokens of a response, and the share that reached the limit; 0 of none."""
         rows = self.all_rows()
-        return {
-            name: sum(row[name] for row in rows) / max(1, len(rows))
-            for name in ("tokens", "truncated")
+        names = ("tokens", "truncated")
+        return {name: sum(row[name] for row in rows) / max(1, len(rows)) for name in names}
+
+
+def problem_file(path: Path, name: str) -> Path:
+    """Return the file of the problems of this name, which may be "", in the folder of a command."""
+    return path / "problems" / f"{name}.parquet" if name else path / "problems.parquet"
+
+
+def draw_all(
+    config: C,
+    path: Path,
+    sources: Mapping[str, Callable[[Parts[C]], Found]],
+    changeable: tuple[str, ...],
+    console: Console,
+    check: Callable[[Mapping[str, list[Problem]]], None] = lambda problems: None,
+) -> dict[str, Found]:
+    """Draw the responses that are missing in the folder `path`, to problems that it keeps.
+
+    Args:
+        config: The settings.
+        path: The folder.
+        sources: Read the problems of each name, if the folder does not have them yet.
+        changeable: Settings that may differ from those that the kept problems were drawn with.
+        console: Where to show progress.
+        check: May refuse the problems before anything is written.
+    """
+    files = {name: problem_file(path, name) for name in sources}
+    with build(config) as parts:
+        found = {
+            name: _kept(files[name], config, changeable) if files[name].exists() else read(parts)
+            for name, read in sources.items()
         }
+        check({name: problems for name, (problems, _) in found.items()})
+        write_settings(path, config)
+        for name, file in files.items():
+            if not file.exists():
+                _keep(file, *found[name], config)
+                found[name] = _kept(file, config, changeable)
+            problems, _ = found[name]
+            with progress(console, name or "pass rates", len(problems), "problems") as advance:
+                _draw_portions(path / "responses" / name, problems, parts, advance)
+    return found
 
 
-def keep_problems(
-    path: Path, problems: Sequence[Problem], config: Config, counts: Mapping[str, int] | None = None
-) -> None:
-    """Write problems with the settings by which responses to them are drawn, and some counts."""
+def _keep(file: Path, problems: Sequence[Problem], counts: Mapping[str, int], config: C) -> None:
+    """Write problems, and the settings beside them, because `config.json` may be edited."""
     notes = {"settings": config.model_dump(mode="json"), "counts": counts}
     written = {name: json.dumps(note) for name, note in notes.items()}
-    write_problems(path, problems, config.grading.type, notes=written)
+    write_problems(file, problems, config.grading.type, notes=written)
 
 
-def kept_problems(
-    path: Path, config: Config, changeable: tuple[str, ...]
-) -> tuple[list[Problem], dict[str, int]]:
-    """Read the problems and the counts that `keep_problems` wrote.
-
-    The settings stand here too, because `config.json` may have been edited since.
-
-    Raises:
-        ConfigError: The settings differ in others than those that are `changeable`.
-        RunError: The file cannot be read.
-    """
+def _kept(file: Path, config: C, changeable: tuple[str, ...]) -> Found:
+    """Read what `_keep` wrote; other settings than `changeable` must not differ."""
     try:
-        notes = pq.read_schema(path).metadata
+        notes = pq.read_schema(file).metadata
         settings, counts = (json.loads(notes[name]) for name in (b"settings", b"counts"))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise RunError(
-            f"cannot read the problems in {path}: {one_line(error)}; remove it to have them read "
+            f"cannot read the problems in {file}: {one_line(error)}; remove it to have them read "
             "again"
         ) from None
     before = make_settings(type(config), settings)
-    refuse_changes(path, before.model_dump(), config.model_dump(), changeable)
-    return read_problems(path).problems, counts or {}
+    refuse_changes(file, before.model_dump(), config.model_dump(), changeable)
+    return read_problems(file).problems, counts or {}
 
 
-def draw_responses(
-    folder: Path,
-    problems: Sequence[Problem],
-    parts: DrawnParts,
-    on_portion: Callable[[int], None] = lambda prompts: None,
+def _draw_portions(
+    folder: Path, problems: Sequence[Problem], parts: Parts[C], advance: Callable[[int], None]
 ) -> None:
     """Draw and grade `samples` responses to each problem, except those already in `folder`.
 
     A draw's random numbers depend on the seed, the problem's key and the draw's index, and each
     portion is drawn separately, so a run that was interrupted and resumed has the same files as one
     that was not.
-
-    Args:
-        folder: Holds the portions, `part-00000.parquet` and so on.
-        problems: Problems with different keys; always the same ones for the same folder.
-        parts: Draw and grade.
-        on_portion: Called after each portion with its number of problems.
-
-    Raises:
-        RunError: A portion cannot be written, is broken, or is of other problems; or one was
-            removed meanwhile.
     """
     size = parts.config.portion
-    portions = [problems[start : start + size] for start in range(0, len(problems), size)]
-    paths = [folder / f"part-{number:05d}.parquet" for number in range(len(portions))]
-    for path, portion in zip(paths, portions, strict=True):
+    starts = range(0, len(problems), size)
+    portions = {
+        folder / f"part-{number:05d}.parquet": problems[start : start + size]
+        for number, start in enumerate(starts)
+    }
+    for path, portion in portions.items():
         if not path.exists():
             _write(path, *_draw(portion, parts))
-        elif not {row["key"] for row in _read(path, ["key"]).to_pylist()} <= {
-            problem.key for problem in portion
-        }:
+        elif not {*_read(path, ["key"])["key"].to_pylist()} <= {each.key for each in portion}:
             raise RunError(f"{path} is of other problems; remove it to have them drawn again")
-        on_portion(len(portion))
-    if removed := [path.name for path in paths if not path.exists()]:
+        advance(len(portion))
+    if removed := [path.name for path in portions if not path.exists()]:
         raise RunError(
             f"{folder}: {', '.join(removed)} was removed while the command ran; remove what is "
             "left, and repeat the command"
         )
 
 
-def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Responses:
+def read_responses(folder: Path, columns: Iterable[str] = SCHEMA.names) -> Responses:
     """Read the columns, `key` among them, of all portions of a folder.
 
     Raises:
@@ -162,7 +180,7 @@ def read_responses(folder: Path, columns: Sequence[str] = OF_RESPONSES) -> Respo
     return found
 
 
-def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+def _read(path: Path, columns: Iterable[str]) -> pa.Table:
     try:
         table = pq.read_table(path, columns=list(columns), page_checksum_verification=True)
         table.validate(full=True)  # else text that is no UTF-8 is found where it is used
@@ -173,9 +191,7 @@ def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     return table
 
 
-def _draw(
-    problems: Sequence[Problem], parts: DrawnParts
-) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
+def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapping[str, int]]:
     config, failed_before = parts.config, parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
@@ -197,7 +213,7 @@ def _draw(
     return rows, {"lost_draws": session.lost, "grader_failures": failed}
 
 
-def _row(key: Key, outcome: Outcome, reward: float) -> dict[str, Any]:
+def _row(key: Key, outcome: Outcome, reward: float) -> Row:
     episode = Episode.of(outcome)
     return {
         "key": key,
@@ -211,7 +227,7 @@ def _row(key: Key, outcome: Outcome, reward: float) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, rows: list[dict[str, Any]], counts: Mapping[str, int]) -> None:
+def _write(path: Path, rows: list[Row], counts: Mapping[str, int]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     noted = table.replace_schema_metadata({name: str(count) for name, count in counts.items()})
     with written_whole(path) as partial:
