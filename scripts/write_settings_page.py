@@ -11,7 +11,6 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from rollwise.config import (
-    Variant,
     CommandConfig,
     CompareConfig,
     EvaluateConfig,
@@ -19,6 +18,7 @@ from rollwise.config import (
     PrepareConfig,
     Section,
     TrainConfig,
+    Variant,
     sections_of,
 )
 
@@ -34,20 +34,19 @@ a list as `a,b`, a table as JSON. The command line wins over the file, the file 
 ## Sections with a type
 
 Some sections choose a kind by `type` (`advantage` by `objective`), or name a [class of your
-own](plugins.md) as `module:Class`. Their tables begin with the keys that all kinds share. Each
-kind, in bold, is followed by its own keys, and accepts no others. If the command line names another
+own](plugins.md) as `module:Class`. A link leads to the page that explains the kinds. The table
+begins with the keys that all kinds share. Each kind, in bold, is followed by its own keys, and
+accepts no others. If the command line names another
 kind than the file, the file's keys of that section are dropped, except those of `advantage` that
 the other objective has as well.
 
 ## Defaults that depend on other settings
 
-- **The default method** is [single responses](belief.md). It holds if the grader gives 0 and 1
-  (`exact`, `math`, `code`) and nothing of `exit`, `schedule`, `allocation`, `group`, `advantage`,
-  `belief`, `prompts.type` and `episode.type` is set. Then `prompts.type` is `worth`,
-  `prompts.batch_size` 256, `exit.type` `fixed_count`, `exit.samples` 1, `advantage.baseline`
-  `belief`, `step.response_cap` 1, `learner.average` `responses`, `learner.mini_batches` 8,
-  `learner.warmup_updates` 40, and `learner.old_logprobs` `engine` with the built-in engine.
-  Otherwise the tables hold, which describe Reinforce-Ada.
+- **The default method** is single responses, with [these settings](belief.md#when-to-use-them). It
+  holds if the grader gives 0 and 1 (`exact`, `math`, `code`) and nothing of `exit`, `schedule`,
+  `allocation`, `group`, `advantage`, `belief`, `prompts.type` and `episode.type` is set.
+  `learner.old_logprobs` is `engine` with the built-in engine only. Otherwise the tables hold, which
+  describe Reinforce-Ada.
 - **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` `all`, `group.zero_variance` `keep`,
   `advantage.objective` `grpo`, `advantage.scale_by_std` true.
@@ -71,6 +70,19 @@ COMMANDS: dict[str, tuple[type[CommandConfig], str]] = {
     "compare": (CompareConfig, "[Compare methods](compare.md)"),
     "plan": (PlanConfig, "[Plan the cost](plan.md)"),
 }
+KINDS = {
+    "episode": "[Episodes of several turns](episodes.md)",
+    "backend": "[Train on Tinker](tinker.md)",
+    "grading": "[Grade responses](grading.md)",
+    "prompts": "[Choosing prompts](prompts.md)",
+    "belief": "[Beliefs](belief.md#beliefs)",
+    "exit": "[Drawing responses](sampling.md)",
+    "schedule": "[Rounds and streaming](schedules.md)",
+    "allocation": "[Counts fixed in advance](sampling.md#counts-fixed-in-advance)",
+    "advantage": "[Objectives](objectives.md)",
+    "engine": "[Engines](engines.md)",
+}
+"""Where the kinds of a section are explained."""
 HEADER = "|setting|default|meaning|\n|---|---|---|"
 
 Rows = dict[str, str]
@@ -106,7 +118,8 @@ def _train_sections() -> Iterator[str]:
     for name, field in fields:
         kinds = sections_of(field.annotation)
         if kinds:
-            yield f"### {name}\n\n{_section_table(name, kinds)}"
+            guide = f"{KINDS[name]}\n\n" if len(kinds) > 1 else ""
+            yield f"### {name}\n\n{guide}{_section_table(name, kinds)}"
 
 
 def _section_table(name: str, kinds: Sequence[type[Section]]) -> str:
@@ -166,11 +179,7 @@ def _rows_of(name: str, kind: type[Section]) -> Rows:
 def _kind_row(section: str, kind: type[Section]) -> str:
     assert issubclass(kind, Variant)
     default = kind.model_fields[kind.tag].default
-    return f"|**`{section}.{kind.tag}`**|**`{default}`**|{_claim(kind)}|"
-
-
-def _claim(kind: type[Section]) -> str:
-    return (kind.__doc__ or "").splitlines()[0]
+    return f"|**`{section}.{kind.tag}`**|**`{default}`**||"
 
 
 def _default(field: FieldInfo) -> Any:

@@ -140,6 +140,7 @@ WORDS = st.sampled_from([f"--{name}" for name in NAMES]) | st.text(max_size=12)
 
 
 @settings(fuzzed, max_examples=8)
+@example(words=["\0"])
 @given(words=st.lists(WORDS, max_size=4))
 @pytest.mark.parametrize("command", ["train", "evaluate", "prepare", "compare"])
 def test_any_command_line(tmp_path, monkeypatch, capsys, command, words):

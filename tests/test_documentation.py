@@ -22,13 +22,11 @@ from rollwise.config.choices import CHOICES
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
-    "README.md",
     "docs/grading.md",
     "docs/episodes.md",
     "docs/objectives.md",
     "docs/own-loop.md",
     "docs/prompts.md",
-    "docs/sampling.md",
     "docs/schedules.md",
 ]
 CONTINUED = {"docs/own-loop.md"}  # whose blocks use the names of those before them

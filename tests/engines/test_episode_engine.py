@@ -195,6 +195,22 @@ def test_what_a_session_has_lost_is_in_its_cost():
     assert (cost + cost).failed_tokens == 4
 
 
+@pytest.mark.parametrize(
+    "mistake, said",
+    [
+        ({"wait": lambda self: None}, "`wait` .* must return a list of completions, got NoneType"),
+        ({"result": lambda self, draw, n: "x"}, "`wait` .* must return completions"),
+        ({"cancel": lambda self, draws: None}, "`cancel` .* the number of tokens .* got NoneType"),
+    ],
+)
+def test_wrong_results_of_an_engine_of_turns_are_named(mistake, said):
+    engine = type("Mistaken", (Talking,), mistake)()
+    playing = EpisodeEngine(engine, says(Turn("x")), PROBLEMS, encode, encode_prompt)
+    playing.submit([DRAW], {"a": [7]})
+    with pytest.raises(PluginError, match=f"Mistaken: {said}"):
+        playing.cancel([DRAW]) if "cancel" in mistake else playing.wait()
+
+
 class OfAnswers(Grader):
     def grade(self, responses, answers):
         self.graded = list(zip(responses, answers, strict=True))

@@ -37,6 +37,10 @@ class TestContract(EngineContract):
     def weights(self):
         return None
 
+    def test_weights_are_refused(self):
+        with pytest.raises(EngineError, match="has weights of its own and takes no others"):
+            self.make().load_weights({})
+
 
 def test_completions_are_those_of_the_model(engine_at, server, local):
     builtin, _, prompts = local
@@ -112,15 +116,6 @@ def test_a_prompt_as_text_leaves_the_first_token_to_the_server():
     assert tokenizer.encode(prompt_text(tokenizer, prompt)) == prompt
 
 
-@pytest.mark.parametrize(("processed", "given"), [(False, False), (True, True)])
-def test_logprobs_at_another_temperature_are_taken_only_where_they_are_of_it(
-    engine_at, server, local, processed, given
-):
-    outcome = complete_one(engine_at(0.6, processed_logprobs=processed), local[2])
-    assert ("logprobs" in server.requests[0]) is given
-    assert np.isfinite(outcome.logprobs).all() == given
-
-
 def test_what_is_cancelled_is_aborted_and_frees_its_slot(engine_at, server, local):
     prompts = local[2]
     engine = engine_at(slots=1)
@@ -170,31 +165,29 @@ def test_the_key_comes_from_the_environment_and_is_told_to_the_server_alone(
     assert "organisation" not in str(server.headers)
 
 
-def test_weights_are_refused(engine_at):
-    with pytest.raises(EngineError, match="has weights of its own and takes no others"):
-        engine_at().load_weights({})
+def test_logprobs_at_another_temperature_are_taken_only_where_they_are_of_it(
+    engine_at, server, local
+):
+    for processed in (False, True):
+        outcome = complete_one(engine_at(0.6, processed_logprobs=processed), local[2])
+        assert ("logprobs" in server.requests[-1]) is processed
+        assert np.isfinite(outcome.logprobs).all() == processed
 
 
-@pytest.mark.parametrize("missing", ["base_url", "model"])
-def test_what_is_needed_is_named(local, missing):
-    given = {"base_url": "http://localhost/v1", "model": "m"}
-    given.pop(missing)
-    with pytest.raises(ConfigError, match=f"needs a value for `engine.{missing}`"):
-        ServerEngine(ServerSettings(**given), local[1], LIMIT)
-
-
-def test_a_package_that_is_missing_is_named(local, monkeypatch):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"base_url": ""}, "needs a value for `engine.base_url`"),
+        ({"model": ""}, "needs a value for `engine.model`"),
+        ({"api_key_env": "NO_KEY"}, "the environment variable NO_KEY is not set"),
+        ({}, r"pip install 'rollwise\[server\]'"),
+    ],
+)
+def test_what_is_missing_is_named(local, settings, message, monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
-    settings = ServerSettings(base_url="http://localhost/v1", model="m")
-    with pytest.raises(EngineError, match=r"pip install 'rollwise\[server\]'"):
-        ServerEngine(settings, local[1], LIMIT)
-
-
-def test_a_variable_that_holds_no_key_is_named(local, monkeypatch):
-    monkeypatch.delenv("MY_KEY", raising=False)
-    settings = ServerSettings(base_url="http://localhost/v1", model="m", api_key_env="MY_KEY")
-    with pytest.raises(ConfigError, match="the environment variable MY_KEY is not set"):
-        ServerEngine(settings, local[1], LIMIT)
+    given = {"base_url": "http://localhost/v1", "model": "m", **settings}
+    with pytest.raises((ConfigError, EngineError), match=message):
+        ServerEngine(ServerSettings(**given), local[1], LIMIT)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,15 @@
 
 import pytest
 
-from rollwise.grading import ExactGrader, FunctionGrader, as_compute_score, as_reward_function
+from rollwise.grading import ExactGrader, as_compute_score, as_reward_function
 from rollwise.grading.function import of_a_pair
 
 
 def test_a_grader_as_verls_compute_score():
     compute_score = as_compute_score(ExactGrader())
     assert compute_score("math", "1 2=3", "3", {"index": 1}) == 1.0
-    assert (
-        compute_score(
-            data_source="math", solution_str="4", ground_truth="3", extra_info=None, more=1
-        )
-        == 0.0
-    )
+    arguments = {"data_source": "math", "solution_str": "4", "ground_truth": "3"}
+    assert compute_score(**arguments, extra_info=None, more=1) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -67,14 +63,3 @@ def trls_chat(prompts, completions, **columns):
 def test_functions_of_other_forms_grade(function, chat):
     grade = of_a_pair(function, chat)
     assert (grade("3", "3"), grade("4", "3")) == (1.0, 0.0)
-
-
-def test_a_function_in_verls_form_grades_in_the_workers(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine_for_verl.py").write_text(
-        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
-        "    return float(solution_str == ground_truth)\n"
-    )
-    with FunctionGrader("mine_for_verl:compute_score", workers=1) as grader:
-        assert grader.grade(["3", "4"], ["3", "3"]).tolist() == [1.0, 0.0]
-        assert grader.failures == 0

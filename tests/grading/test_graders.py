@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rollwise.errors import ConfigError, PluginError
 from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, MathGrader
@@ -142,3 +144,29 @@ def test_settings_must_open_a_grader():
     data = SimpleNamespace(environment="", environment_arguments={})
     with pytest.raises(PluginError, match=r"Mine: `open` .* must return a rollwise.grading.Grader"):
         make_grader(section, data)
+
+
+@pytest.mark.parametrize(
+    ("response", "answer", "reward"),
+    [
+        ("7 12 3 6=6", "6", 1.0),
+        ("7 12 3 6=16", "6", 0.0),
+        ("6", "6", 1.0),
+        (" 6\n", "6 ", 1.0),
+        ("1=2= 3 ", "3", 1.0),
+        ("3=1=2", "3", 0.0),
+        ("6=", "6", 0.0),
+        ("6=", "", 1.0),
+        ("", "6", 0.0),
+        ("6.0", "6", 0.0),
+    ],
+)
+def test_the_text_after_the_last_equals_sign_decides(response, answer, reward):
+    with ExactGrader() as grader:
+        assert grader.grade([response], [answer]).tolist() == [reward]
+
+
+@given(before=st.text(), answer=st.text().filter(lambda text: "=" not in text))
+def test_any_answer_is_correct_after_any_beginning(before, answer):
+    responses = [f"{before}={answer}", f"{before}={answer}!"]
+    assert ExactGrader().grade(responses, [answer] * 2).tolist() == [1.0, 0.0]

@@ -38,37 +38,27 @@ def spell(text):
     return [CHARACTERS.index(character) for character in text]
 
 
-def encode_one(problem, tokenizer):
-    return encode_prompts([problem], tokenizer, 1000).token_ids[problem.key]
-
-
 def converse(*messages):
     return Problem("key", tuple({"role": r, "content": c} for r, c in messages), "12")
 
 
-def test_one_question_without_a_template_is_just_its_text():
-    ids = encode_one(Problem.ask("7+5?", "12"), make_tokenizer())
-    assert ids == spell("7+5?")
-    assert type(ids) is list
-    assert all(type(token) is int for token in ids)
-
-
-def test_a_conversation_without_a_template_is_joined_by_newlines():
+@pytest.mark.parametrize(
+    ("template", "begins", "wanted"),
+    [
+        (None, False, "add\n7+5?"),
+        (None, True, "add\n7+5?"),
+        (TEMPLATE, False, "<system:add><user:7+5?><assistant:"),
+        (TEMPLATE, True, "<system:add><user:7+5?><assistant:"),
+    ],
+)
+def test_a_conversation_is_joined_by_newlines_or_as_the_template_opens_the_answer(
+    template, begins, wanted
+):
+    """Plain text begins as the tokenizer has it."""
     problem = converse(("system", "add"), ("user", "7+5?"))
-    assert encode_one(problem, make_tokenizer()) == spell("add\n7+5?")
-
-
-def test_plain_text_begins_as_the_tokenizer_has_it():
-    ids = encode_one(Problem.ask("7+5?", "12"), make_tokenizer(begins=True))
-    assert ids == [0, *spell("7+5?")]
-
-
-@pytest.mark.parametrize("begins", [False, True])
-def test_a_template_renders_the_conversation_and_opens_the_answer(begins):
-    problem = converse(("system", "add"), ("user", "7+5?"))
-    ids = encode_one(problem, make_tokenizer(TEMPLATE, begins))
-    assert ids == spell("<system:add><user:7+5?><assistant:")
-    assert type(ids) is list
+    ids = encode_prompts([problem], make_tokenizer(template, begins), 1000).token_ids["key"]
+    assert ids == [0] * (begins and not template) + spell(wanted)
+    assert {type(ids), *map(type, ids)} == {list, int}
 
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
@@ -100,11 +90,6 @@ def test_nothing_left_says_how_far_off_the_limit_is():
     )
 
 
-def test_no_problems_are_an_error_of_their_own():
-    with pytest.raises(DataError, match=r"^there are no problems to encode$"):
-        encode_prompts([], make_tokenizer(), 6)
-
-
 @pytest.mark.parametrize(
     ("template", "error"),
     [
@@ -122,16 +107,17 @@ def test_a_chat_template_that_fails_is_named_with_the_roles_it_was_given(templat
     assert error in str(caught.value)
 
 
-@pytest.mark.parametrize("template", [None, TEMPLATE])
-def test_half_of_a_surrogate_pair_is_no_text(template):
-    with pytest.raises(DataError, match=r"7\+5.*is half of a surrogate pair"):
-        encode_prompts([Problem.ask("7+5\udc80?", "12")], make_tokenizer(template), 1000)
-
-
-def test_a_prompt_without_tokens_is_named():
-    problems = [Problem.ask("7+5?", "12"), Problem.ask("", "12")]
-    with pytest.raises(DataError, match=f"the problem {problems[1].key} has no tokens"):
-        encode_prompts(problems, make_tokenizer(), 1000)
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([], "^there are no problems to encode$"),
+        (["7+5\udc80?"], r"7\+5.*is half of a surrogate pair"),
+        (["7+5?", ""], "has no tokens; its text is ''"),
+    ],
+)
+def test_what_cannot_be_encoded_is_named(texts, said):
+    with pytest.raises(DataError, match=said):
+        encode_prompts([Problem.ask(text, "12") for text in texts], make_tokenizer(), 1000)
 
 
 def test_a_context_that_no_prompt_fits_into_needs_another_model():

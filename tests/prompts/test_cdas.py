@@ -199,12 +199,6 @@ def test_the_share_of_those_not_seen_for_longest():
         sampler.tell(batch, rng.integers(0, 9, 8), [8] * 8)
         last[batch] = step
         assert step < 12 or (step - last).max() <= 10
-    alone = CDAS(range(40), 8)
-    for step in range(1, 60):
-        batch = alone.ask()
-        alone.tell(batch, rng.integers(0, 9, 8), [8] * 8)
-        last[batch] = step
-    assert (59 - last).max() > 10
 
 
 def test_quantiles_of_the_difficulty():

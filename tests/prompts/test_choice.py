@@ -1,10 +1,16 @@
-"""The few best of many, against sorting everything."""
+"""The few best of many, against sorting everything; prompts by their keys."""
+
+import os
+import subprocess
+import sys
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
+from rollwise.prompts.keys import fingerprint, indices_of, number
 
 few_values = st.sampled_from([-1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1.0, 1e-300, -1e-300])
 values_with_ties = st.lists(few_values | st.floats(-2, 2), min_size=1, max_size=60)
@@ -46,3 +52,58 @@ def test_smallest_is_that_of_sorting(values, data):
 def test_scores_that_are_not_numbers_are_left_out():
     scores = np.array([np.nan, 2.0, np.inf, 1.0])
     assert smallest(scores, 4).tolist() == [3, 1]
+
+
+keys_of_any_kind = st.lists(
+    st.one_of(st.text(max_size=4), st.integers(-(2**70), 2**70), st.integers(-3, 3)),
+    unique=True,
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(keys=keys_of_any_kind, data=st.data())
+def test_each_key_is_at_its_place(keys, data):
+    asked = data.draw(st.lists(st.sampled_from(keys), unique=True))
+    index = number(keys)
+    assert indices_of(index, asked).tolist() == [keys.index(key) for key in asked]
+    assert list(index) == keys
+
+
+def test_numpy_keys_become_pythons():
+    keys = [np.int64(7), np.str_("b"), np.int32(-1)]
+    assert [type(key) for key in number(keys)] == [int, str, int]
+    assert indices_of(number([7, "b", -1]), keys).tolist() == [0, 1, 2]
+    assert indices_of(number(np.array([4, 2])), [2]).tolist() == [1]
+    assert indices_of(number(iter("ba")), ["a"]).tolist() == [1]
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])
+def test_unknown_keys_are_named(keys):
+    index = number(keys)
+    with pytest.raises(ValueError, match=r"^not among the 5 prompts of this sampler: 'x'$"):
+        indices_of(index, [keys[0], "x"])
+    with pytest.raises(ValueError, match=r"this sampler: 'x', -1, 99 and 2 more$"):
+        indices_of(index, ["x", -1, keys[1], 99, "y", "z"])
+
+
+def test_a_fingerprint_is_of_the_keys_and_their_order():
+    sets = [["a", "b"], ["b", "a"], ["ab"], ["a", "b", "c"], [0, 1], [1, 0], ["0", "1"], ["1", "0"]]
+    assert len({fingerprint(keys) for keys in sets}) == len(sets)
+    assert fingerprint(tuple(number(np.arange(2)))) == fingerprint([0, 1])
+
+
+def test_a_fingerprint_is_the_same_in_another_process():
+    """Python hashes strings differently in every process."""
+    code = (
+        "from rollwise.prompts.keys import fingerprint;"
+        "print(fingerprint([f'prompt {i}' for i in range(500)]))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "12345"},
+    )
+    assert printed.stdout.strip() == fingerprint([f"prompt {i}" for i in range(500)])

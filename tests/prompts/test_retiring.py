@@ -82,16 +82,6 @@ def test_visits_are_counted_on_after_resuming():
     assert after.ask() == ["b"]
 
 
-def test_what_the_caller_excludes_is_left_out_as_well():
-    sampler = Retiring(Uniform(range(20), 4))
-    solve(sampler, list(range(17)))
-    for _ in range(10):
-        batch = sampler.ask(exclude=[0, 1, 2, 17])
-        assert {18, 19} <= set(batch)
-        assert not {0, 1, 2, 17} & set(batch)
-    assert sampler.ask(exclude=range(20)) == []
-
-
 def test_the_wrapped_sampler_learns():
     sampler, alone = Retiring(CDAS("abc", 1)), CDAS("abc", 1)
     for each in (sampler, alone):

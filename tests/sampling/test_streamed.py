@@ -100,22 +100,6 @@ def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
         assert len(session.next_draws(32)) == handed_out
 
 
-def test_certain_draws_are_handed_out_as_slots_come_free():
-    """`speculation` 1: a prompt goes on as soon as its own draws are in, and nothing is surplus."""
-    schedule = Streamed(32, speculation=1.0)
-    assert schedule.streams
-    assert not schedule.draws_ahead
-    session = RolloutSession("abc", Balanced(1, 1), schedule)
-    first = session.next_draws(4)
-    assert [draw.key for draw in first] == ["a", "b", "c", "a"]
-    assert [draw.key for draw in session.next_draws(4)] == ["b", "c"], "two are certain of each"
-    assert session.next_draws(4) == []
-    session.record(first[0], 0.0)
-    session.record(first[3], 0.0)
-    (further,) = session.next_draws(4)
-    assert (further.key, further.index) == ("a", 2)
-
-
 def test_beliefs_order_the_draws():
     """Of three prompts that each have one draw, those believed to need most come first."""
     priors = [(5.0, 5.0), (1.0, 15.0), (15.0, 1.0)]

@@ -1,5 +1,6 @@
-"""Problems read from rows."""
+"""Problems read from rows, and a hub that serves them."""
 
+import datasets
 import pytest
 from rows import write
 
@@ -14,3 +15,22 @@ def read(tmp_path):
         return read_problems(write(tmp_path / "data.jsonl", rows), **options)
 
     return read_rows
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub that serves rows; or, given an error, is out of reach."""
+
+    def serve(rows):
+        calls = []
+
+        def load_dataset(name, split, **more):
+            calls.append((name, split))
+            if isinstance(rows, Exception):
+                raise rows
+            return datasets.Dataset.from_list(rows)
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+        return calls
+
+    return serve

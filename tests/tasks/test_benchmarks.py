@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import pytest
 
 from rollwise.config import EvaluateConfig, make_settings
@@ -24,25 +23,6 @@ def file(tmp_path):
     return path
 
 
-@pytest.fixture
-def hub(monkeypatch):
-    """A hub that serves one row; or, given an error, is out of reach."""
-
-    def serve(row):
-        calls = []
-
-        def load_dataset(name, split, **more):
-            calls.append((name, split))
-            if isinstance(row, Exception):
-                raise row
-            return datasets.Dataset.from_list([row])
-
-        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-        return calls
-
-    return serve
-
-
 def test_the_benchmarks_of_the_papers_are_known():
     expected = ["math500", "minerva", "olympiadbench", "aime24", "aime25", "amc23", "aime_like"]
     assert list(NAMED) == expected
@@ -51,7 +31,7 @@ def test_the_benchmarks_of_the_papers_are_known():
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_benchmark_is_read_from_the_hub(hub, name):
     column = NAMED[name].problem_column or "problem"
-    calls = hub({column: "1+1?", "answer": "2"})
+    calls = hub([{column: "1+1?", "answer": "2"}])
     [benchmark] = find_benchmarks([name])
     [problem] = read_benchmark(benchmark, settings())
     assert problem.messages == ({"role": "user", "content": f"1+1?\n\n{INSTRUCTION}"},)
@@ -59,7 +39,7 @@ def test_a_named_benchmark_is_read_from_the_hub(hub, name):
 
 
 def test_a_benchmark_asks_for_the_answer_where_the_grader_looks(hub):
-    hub({"problem": "1+1?", "answer": "2"})
+    hub([{"problem": "1+1?", "answer": "2"}])
     [benchmark] = find_benchmarks(["minerva"])
     instruction = MathSettings(convention="minerva").instruction
     [problem] = read_benchmark(benchmark, settings(), instruction)
@@ -67,21 +47,16 @@ def test_a_benchmark_asks_for_the_answer_where_the_grader_looks(hub):
     assert MathSettings().instruction == INSTRUCTION
 
 
-@pytest.mark.parametrize("answer", [["$2$"], "$2$"])
+@pytest.mark.parametrize("answer", [["$2$"], "$2$", ["2", "3"]])
 def test_an_answer_may_be_a_list_of_one(tmp_path, answer):
     path = tmp_path / "olympiad.jsonl"
     path.write_text(json.dumps({"problem": "1+1?", "answer": answer}))
-    [problem] = read_benchmark(*find_benchmarks([str(path)]), settings())
-    assert problem.answer == "$2$"
-
-
-def test_a_list_of_several_answers_is_refused(tmp_path):
-    path = tmp_path / "several.jsonl"
-    path.write_text(json.dumps({"problem": "1+1?", "answer": ["2", "3"]}))
-    with pytest.raises(
-        DataError, match=r"line 1: `answer` must be one answer, got list: \['2', '3"
-    ):
-        read_benchmark(*find_benchmarks([str(path)]), settings())
+    if len(answer) == 2:
+        with pytest.raises(DataError, match="line 1: `answer` must be one answer, got list"):
+            read_benchmark(*find_benchmarks([str(path)]), settings())
+    else:
+        [problem] = read_benchmark(*find_benchmarks([str(path)]), settings())
+        assert problem.answer == "$2$"
 
 
 def test_a_hub_out_of_reach_says_how_to_use_a_file(hub):

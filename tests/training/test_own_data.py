@@ -1,13 +1,16 @@
-"""Runs on a user's problems, grader and model."""
+"""Runs on a user's problems, columns, grader and model, and on episodes."""
 
 import json
 
+import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.cli import main
-from rollwise.config import make_config
+from rollwise.config import make_config, read_toml
+from rollwise.errors import ConfigError
 from rollwise.models.loading import load_model
+from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
 
@@ -133,3 +136,94 @@ def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
     _, built_in = load_model(make_config().model)
     assert built_in.decode(built_in.encode("7 12 3 6=6")) == "7 12 3 6=6"
     assert max(built_in.all_special_ids) < len(built_in) == 17
+
+
+@pytest.fixture
+def train_columns(tmp_path, capsys):
+    """Train for two steps on sums of two sources, with an embedding each; return the folder."""
+    problems = make_running_sums(24, seed=0, max_terms=4)
+    rows = [
+        {
+            "problem": problem.messages[0]["content"],
+            "answer": problem.answer,
+            "data_source": f"set {number % 2}",
+            "embedding": [number / 24, 1.0, number**2 / 576],
+        }
+        for number, problem in enumerate(problems)
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(name, *options, code=0):
+        words = ["--data.train", str(data), "--grading.type", "exact", "--steps", "2"]
+        words += ["--prompts.batch_size", "8", "--evaluation.problems", "2"]
+        words += ["--evaluation.every", "0"]
+        words += ["--engine.max_new_tokens", "8", "--learner.micro_batch_tokens", "4096"]
+        folder = tmp_path / name
+        assert main(["train", "--output", str(folder), *words, *options]) == code
+        return folder
+
+    return run
+
+
+def names_of(folder):
+    """The features that the newest checkpoint has learned weights of."""
+    state = list_checkpoints(RunFolder(folder).checkpoints)[-1] / "state.json"
+    return json.loads(state.read_text())["sampler"]["belief.features"].split(",")
+
+
+def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(train_columns):
+    assert names_of(train_columns("default")) == ["source", "prompt_tokens"]
+    named = ("--belief.features", '["embedding", "source"]')
+    first = train_columns("named", *named)
+    assert names_of(first) == ["embedding", "source"]
+    assert train_columns("named", *named, "--steps", "3") == first
+    assert len((first / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(train_columns, capsys):
+    folder = train_columns("refused", "--belief.features", '["embeding"]', code=2)
+    assert "names embeding; the data has source, subject" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert not folder.exists()
+
+
+TOOL = {"data__train": "tool-sums", "data__max_terms": "6", "engine__max_new_tokens": "24"}
+SINGLE = {
+    "exit__type": "fixed_count",
+    "exit__samples": "1",
+    "advantage__baseline": "belief",
+    "prompts__type": "worth",
+}
+
+
+@pytest.mark.parametrize("method", [{}, SINGLE], ids=["groups", "single"])
+def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(
+    train, tmp_path, metrics_of, method
+):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert train(whole, **TOOL, **method) == 0
+    assert train(stopped, **TOOL, **method, steps="2") == 0
+    assert train(stopped, "--resume", **TOOL, **method) == 0
+    steps, resumed = metrics_of(whole)[1:], metrics_of(stopped)[1:]
+    assert resumed[-1] == steps[-1]
+    assert "heldout" in resumed[1].keys() - steps[1].keys(), "it ended there at first"
+    assert {k: v for k, v in resumed[1].items() if k in steps[1]} == steps[1]
+    assert max(step["turns"] for step in steps) > 1
+    assert sum(step["ends"]["done"] for step in steps) > 0
+    rows = RunFolder(whole).read_samples()
+    asked = [row for row in rows if row["turns"] > 1]
+    for row in asked:
+        said = row["response"].split("\n")[::2]  # the calculator says every second line
+        assert len(said) == row["turns"]
+        assert row["tokens"] == sum(map(len, said)) + row["turns"], "a newline ends each turn"
+    assert asked
+
+
+def test_the_example_says_what_it_plays(root):
+    config = make_config(read_toml(root / "examples/episodes.toml"))
+    assert (config.episode.type, config.model.path) == ("calculator", "tool-sums")
+    assert config.grading.type == "exact" and config.episode.max_turns == 16
+    with pytest.raises(ConfigError, match="max_turns"):
+        make_config({"episode": {"max_turns": 0}})

@@ -58,14 +58,14 @@ class Belief(ABC):
     def believe(
         self, indices: Indices | slice
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Return the expected pass rate of some prompts, and how much it rests on.
+        """Return the expected pass rates of some prompts, and how much they rest on.
 
         Args:
             indices: Which prompts, shape (P,), or a slice of all.
 
         Returns:
-            The mean, shape (P,), NaN where nothing is expected; and the strength, shape (P,): for
-            how many responses the mean counts, 0 where nothing is known of the prompt itself.
+            The mean, NaN where nothing is expected, and the strength, shape (P,) each: for how many
+            responses the mean counts, 0 where nothing is known of the prompt itself.
         """
 
     @abstractmethod
@@ -101,8 +101,8 @@ class Belief(ABC):
     def hardness(self, target: float) -> tuple[NDArray[np.float64], float]:
         """Return how hard every prompt is, shape (total,), and how hard pass rate `target` is.
 
-        On any scale where harder is higher. By default 1 − mean; where nothing is expected, the
-        target is.
+        On any scale where harder is higher; by default 1 − mean, the target's where nothing is
+        expected.
         """
         mean = np.asarray(self.mean(slice(None)), dtype=float)
         return 1.0 - np.where(np.isnan(mean), target, mean), 1.0 - target

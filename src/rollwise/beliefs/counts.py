@@ -22,11 +22,7 @@ class DecayedBeta(Belief):
 
     A visit with n responses, k of them correct, makes the counts N ← λN + n and N₊ ← λN₊ + k; the
     pass rate is then Beta(N₊ + α₀, N − N₊ + β₀). A prompt decays only when it is visited. Counts
-    from pools that stopped because of their contents lean towards ½, and so does the belief. It
-    takes 8 bytes a prompt.
-
-    Raises:
-        ValueError: A setting out of its range.
+    from pools that stopped because of their contents lean towards ½, and so does the belief.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_correct", "_incorrect")
@@ -66,8 +62,8 @@ class DecayedBeta(Belief):
 class LatestPassRate(Belief):
     """Expects what was seen last (Kimi k1.5, arXiv 2501.12599); nothing before the first visit.
 
-    4 bytes a prompt. The latest pass rate of few responses is noisy: with 4, a prompt of true pass
-    rate 0.7 seems solved every fourth time.
+    The latest pass rate of few responses is noisy: with 4, a prompt of true pass rate 0.7 seems
+    solved every fourth time.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_pass_rates",)
@@ -91,11 +87,8 @@ class LatestPassRate(Belief):
 class Constant(Belief):
     """Expects of every prompt the share of correct responses so far; older steps count less.
 
-    Use it as a yardstick for other beliefs: it knows the policy's level and nothing about single
-    prompts. It needs no memory per prompt. Before anything is seen it expects ½.
-
-    Raises:
-        ValueError: A setting out of its range.
+    A yardstick for other beliefs: it knows the policy's level and nothing about single prompts.
+    Before anything is seen it expects ½.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("total", "_correct", "_drawn")

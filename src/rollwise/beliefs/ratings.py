@@ -93,9 +93,9 @@ class Ratings(RatingSettings, Belief):
     def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         """Return the pass rates that the difficulties imply.
 
-        In the published forms that is the pass rate at which the update would leave D unchanged,
-        s = σ(C − D) − D, so it is accurate only once D has converged. Before its first visit a
-        prompt has the pass rate of the model's level, with strength 0.
+        In the published forms that is where the update would leave D unchanged, s = σ(C − D) − D,
+        accurate once D has converged. An unvisited prompt has that of the model's level, with
+        strength 0.
         """
         difficulty = self._difficulty[indices]
         mean = logistic(self._competence - difficulty)

@@ -11,7 +11,7 @@ from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS
 from rollwise.grading import GRADERS, GraderSettings
-from rollwise.sampling import Estimated, FixedCount
+from rollwise.sampling import Estimated
 
 ENGINE = CHOICES["engine"].default
 """The built-in engine, which computes log-probabilities as the learner does."""
@@ -28,9 +28,6 @@ METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
 
 OF_THE_DATA = {"features", "history"}
 """Settings of a belief that say what is known of the prompts, not how they are sampled."""
-
-RIGHT_OR_WRONG = ("exact", "math", "code")
-"""Graders whose rewards are 0 and 1."""
 
 SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
     "prompts": {"type": "worth", "batch_size": 256},
@@ -62,25 +59,63 @@ def _names_a_method(given: Mapping[str, Any]) -> bool:
     return (
         any(set(given.get(section) or ()) - OF_THE_DATA for section in METHOD)
         or setting(given, "prompts", "type", None) is not None
-        or grading["type"] not in RIGHT_OR_WRONG
+        or not GRADERS.get(str(grading["type"]), GraderSettings).right_or_wrong
         or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any
     )
 
 
 def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults that depend on backend, model, task and exit rule."""
+    by_belief = setting(given, "advantage", "baseline", "pool") == "belief"
+    defaults = _defaults_of_the_task(given, 1.4e-4 if by_belief else 2e-4)
+    for section, choice in CHOICES.items():
+        chosen = defaults.setdefault(section, {})
+        chosen[choice.tag] = setting(
+            given, section, choice.tag, chosen.get(choice.tag, choice.default)
+        )
+    if by_belief:
+        defaults |= {"advantage": {"objective": "linear"}, "group": {"strategy": "all"}}
+    allocation = defaults["allocation"]["type"]
+    if allocation != CHOICES["allocation"].default:
+        most = setting(given, "allocation", "maximum", Estimated.maximum)
+        defaults["exit"] = {**SINGLE_RESPONSES["exit"], "samples": most}
+        defaults["schedule"] = {"type": "rounds", "size": most, "rounds": 1}
+        defaults["group"] = {"strategy": "all"}
+        kind = CHOICES["allocation"].kinds.get(str(allocation))
+        if objective := getattr(kind, "objective", ""):
+            defaults["advantage"] = {"objective": objective}
+    elif samples := _fixed_count(defaults["exit"]["type"], given):
+        defaults["schedule"] = {"type": "rounds", "size": samples, "rounds": 1}
+        defaults["group"] = {"size": samples, "strategy": "all", "zero_variance": "keep"}
+        if not by_belief:
+            defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
+    return defaults
+
+
+def _fixed_count(rule: str, given: Mapping[str, Any]) -> int | None:
+    """Return how many responses each prompt gets by an exit rule; None if that depends on them."""
+    choice = CHOICES["exit"]
+    try:
+        section = choice.variant(rule)(**{**(given.get("exit") or {}), choice.tag: rule})
+        count: int | None = section.kind(**section.own()).count
+    except (KeyError, TypeError, ValueError):  # a rule of the user's, or a value that is refused
+        return None
+    return count
+
+
+def _defaults_of_the_task(given: Mapping[str, Any], learning_rate: float) -> dict[str, Any]:
+    """Return the defaults that depend on backend, model and task."""
     defaults: dict[str, Any] = {}
     if any(given.get(limit) is not None for limit in ("tokens", "seconds")):
         defaults["steps"] = NO_LIMIT
     if setting(given, "evaluation", "every_tokens", 0):
         defaults["evaluation"] = {"every": 0}
-    by_belief = setting(given, "advantage", "baseline", "pool") == "belief"
     source = setting(given, "data", "train", BUILT_IN)
     own = TOOL_SUMS if source == TOOL_SUMS else BUILT_IN
     if (path := setting(given, "model", "path", own)) in BUILT_IN_NAMES:
         # So small a model gains little by a second thread, and loses much by one that has to wait.
         defaults["model"] = {"path": path, "cpu_threads": 1}
-        defaults["learner"] = {"learning_rate": 1.4e-4 if by_belief else 2e-4}
+        defaults["learner"] = {"learning_rate": learning_rate}
         defaults["engine"] = {"max_new_tokens": 48, "batch_size": 512}
     if source == TOOL_SUMS:
         defaults["episode"] = dict(CALCULATOR)
@@ -91,29 +126,7 @@ def _defaults_of_a_method(given: Mapping[str, Any]) -> dict[str, Any]:
     if setting(given, "data", "environment", ""):
         defaults["data"] = {"train": ENVIRONMENT}
         source = setting(given, "data", "train", ENVIRONMENT)
-    defaults["grading"] = grading_defaults(given, source)
-    for section, choice in CHOICES.items():
-        chosen = defaults.setdefault(section, {})
-        chosen[choice.tag] = setting(
-            given, section, choice.tag, chosen.get(choice.tag, choice.default)
-        )
-    if by_belief:
-        defaults |= {"advantage": {"objective": "linear"}, "group": {"strategy": "all"}}
-    allocation = defaults["allocation"]["type"]
-    if allocation != "none":
-        most = setting(given, "allocation", "maximum", Estimated.maximum)
-        defaults["exit"] = {"type": "fixed_count", "samples": most}
-        defaults["schedule"] = {"type": "rounds", "size": most, "rounds": 1}
-        defaults["group"] = {"strategy": "all"}
-        if allocation == "estimated":
-            defaults["advantage"] = {"objective": "sqrt"}
-    elif defaults["exit"]["type"] == "fixed_count":
-        samples = setting(given, "exit", "samples", FixedCount.samples)
-        defaults["schedule"] = {"type": "rounds", "size": samples, "rounds": 1}
-        defaults["group"] = {"size": samples, "strategy": "all", "zero_variance": "keep"}
-        if not by_belief:
-            defaults["advantage"] = {"objective": "grpo", "scale_by_std": True}
-    return defaults
+    return defaults | {"grading": grading_defaults(given, source)}
 
 
 def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[str, Any]:

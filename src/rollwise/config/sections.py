@@ -119,6 +119,10 @@ class Registry:
         union = functools.reduce(operator.or_, (_section(self, *item) for item in kinds.items()))
         return Annotated[union, Field(discriminator=self.tag)]
 
+    def variant(self, name: str) -> type[Variant]:
+        """Return the section for one of our kinds; a KeyError if it is none."""
+        return _section(self, name, self.kinds[name])
+
     def plugin(self, given: Mapping[str, Any]) -> str:
         """Return the `module:Class` that settings name for this section; "" if they name none."""
         section = given.get(self.name)

@@ -26,6 +26,7 @@ from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Span, Usage
 from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
+from rollwise.step.session import checked_results, checked_tokens
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +81,8 @@ class EpisodeEngine(Engine):
     def free_slots(self) -> int | None:
         """Slots of the engine that neither an episode nor a waiting draw needs."""
         free = self._engine.free_slots
-        return None if free is None else max(0, free - self._reserved - len(self._waiting))
-
-    @property
-    def _reserved(self) -> int:
-        """Slots of the episodes under way that are not in the engine now."""
-        return len(self._playing) - len(self._of_turn)
+        needed = len(self._playing) - len(self._of_turn) + len(self._waiting)
+        return None if free is None else max(0, free - needed)
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws; those without a free slot wait."""
@@ -100,7 +97,7 @@ class EpisodeEngine(Engine):
             if self._results:
                 break
             if self._of_turn:
-                for result in self._engine.wait():
+                for result in checked_results(self._engine, self._engine.wait()):
                     self._end_turn(result)
             elif self._playing:
                 self._take_answers(wait=self._time_left())
@@ -112,14 +109,14 @@ class EpisodeEngine(Engine):
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Forget draws; returns the tokens drawn in all turns of those under way."""
-        tokens, turns = 0, []
+        tokens, turns = 0, list[Draw]()
         for draw in draws:
             self._waiting.pop(draw, None)
             if (playing := self._playing.get(draw)) is not None:
                 self.cancelled += 1
                 tokens += playing.drawn
                 turns += self._leave(playing)
-        return tokens + (self._engine.cancel(turns) if turns else 0)
+        return tokens + self._cancel_in_engine(turns)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Have the engine within use other weights."""
@@ -144,8 +141,8 @@ class EpisodeEngine(Engine):
 
     def _fill(self) -> None:
         """Begin as many waiting draws as there are slots for."""
-        free = self._engine.free_slots
-        count = len(self._waiting) if free is None else max(0, free - self._reserved)
+        free, elsewhere = self._engine.free_slots, len(self._playing) - len(self._of_turn)
+        count = len(self._waiting) if free is None else max(0, free - elsewhere)
         for draw in list(itertools.islice(self._waiting, count)):
             prompt = self._waiting.pop(draw)
             self._playing[draw] = playing = Playing(draw, [(prompt, [])], self._clock())
@@ -170,7 +167,7 @@ class EpisodeEngine(Engine):
             self._lose(playing, result.reason, result.tokens)
             return
         if not isinstance(result, Completion):
-            raise TypeError(f"an engine of turns must return completions, got {result!r:.100}")
+            raise wrong_result(self._engine, "wait", "completions, for turns of episodes", result)
         playing.last = result
         playing.drawn += len(result.tokens)
         playing.said.append(result.text)
@@ -317,5 +314,8 @@ class EpisodeEngine(Engine):
         if self._limits.seconds is None:
             return
         for playing in [p for p in self._playing.values() if self._is_overdue(p)]:
-            broken_off = self._engine.cancel([playing.turn]) if playing.turn is not None else 0
+            broken_off = self._cancel_in_engine([playing.turn] if playing.turn else [])
             self._end(playing, "truncated", playing.reward, broken_off)
+
+    def _cancel_in_engine(self, turns: Sequence[Draw]) -> int:
+        return checked_tokens(self._engine, self._engine.cancel(turns)) if turns else 0

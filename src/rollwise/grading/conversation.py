@@ -104,9 +104,7 @@ class Conversation:
 def sandboxed(
     sandbox: Sandbox, limits: ProgramLimits, first: Mapping[str, Any]
 ) -> Iterator[Conversation]:
-    """Run `program.py` in a sandbox and talk to it; `limits.seconds` begin when it is ready.
-
-    `first` says what it is to do.
+    """Have `program.py` do in a sandbox what `first` says; `limits.seconds` begin when it is ready.
 
     Raises:
         RuntimeError: It cannot start.
@@ -168,65 +166,29 @@ def leaks_of(sandbox: Sandbox) -> list[str]:
         FileNotFoundError, RuntimeError: The sandbox does not work here.
     """
     try:
-        found: list[str] = _call(sandbox, _PROBE, "leaks")
+        found: list[str] = _probe(sandbox, "leaks")
     except (NoReply, KeyError) as error:
         raise RuntimeError(f"the probe of the sandbox failed: {error}") from error
-    return found + [MEMORY_LEAK] * bool(ways_to_hold_memory(sandbox))
+    try:
+        holds = bool(_probe(sandbox, "ways_to_hold_memory"))
+    except (NoReply, KeyError):  # ended by the system, for it needed too much
+        holds = False
+    return found + [MEMORY_LEAK] * holds
 
 
 MEMORY_LEAK = "memory beyond the limit (it needs seccomp, or a control group)"
 
 
-def ways_to_hold_memory(sandbox: Sandbox) -> list[str]:
-    """Run a program that tries to hold more memory than it may; return how it could."""
-    try:
-        return list(_call(sandbox, _HOLDER, "ways"))
-    except (NoReply, KeyError):  # ended by the system, for it needed too much
-        return []
-
-
-def _call(sandbox: Sandbox, code: str, function: str) -> Any:
+def _probe(sandbox: Sandbox, function: str) -> Any:
     limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
     call = {"call": function, "args": [], "kwargs": ["dict", []]}
-    with sandboxed(sandbox, limits, {"mode": "functions", "code": code}) as talk:
+    with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
         talk.receive()
         return program.decode(talk.ask(call)["value"])
 
 
-_HOLDER = """
-import ctypes, os
-
-SIZE, COUNT = 16 * 2**20, 14  # more than memory and files together may take
-libc = ctypes.CDLL(None)
-libc.shmat.restype = ctypes.c_void_p
-
-def memory_file(i):
-    file = os.memfd_create("")
-    os.posix_fallocate(file, 0, SIZE)
-
-def shared_memory(i):
-    segment = libc.shmget(0, SIZE, 0o1600)
-    address = ctypes.c_void_p(libc.shmat(segment, None, 0))
-    if segment < 0 or address.value in (None, 2**64 - 1):
-        raise OSError
-    ctypes.memset(address, 1, SIZE)
-    libc.shmdt(address)
-
-def ways():
-    found = []
-    for way in (memory_file, shared_memory):
-        try:
-            for i in range(COUNT):
-                way(i)
-            found.append(way.__name__)
-        except (OSError, AttributeError):
-            pass
-    return found
-"""
-
-
 _PROBE = """
-import os, socket
+import ctypes, os, socket
 
 def leaks():
     reached = {
@@ -238,4 +200,30 @@ def leaks():
         "root's rights": os.getuid() == 0,
     }
     return [name for name, is_so in reached.items() if is_so]
+
+SIZE, COUNT = 16 * 2**20, 14  # more than memory and files together may take
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+
+def memory_file():
+    os.posix_fallocate(os.memfd_create(""), 0, SIZE)
+
+def shared_memory():
+    segment = libc.shmget(0, SIZE, 0o1600)
+    address = ctypes.c_void_p(libc.shmat(segment, None, 0))
+    if segment < 0 or address.value in (None, 2**64 - 1):
+        raise OSError
+    ctypes.memset(address, 1, SIZE)
+    libc.shmdt(address)
+
+def ways_to_hold_memory():
+    found = []
+    for way in (memory_file, shared_memory):
+        try:
+            for _ in range(COUNT):
+                way()
+            found.append(way.__name__)
+        except (OSError, AttributeError):
+            pass
+    return found
 """

@@ -22,7 +22,7 @@ class EnvironmentGrader(WorkerGrader):
         name: An installed environment, or a module in the current directory.
         arguments: The settings of the taskset.
         timeout: Seconds for one response.
-        workers: Processes; None means one for each CPU, at most 16.
+        workers: Processes; see `FunctionGrader`.
 
     Raises:
         ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.

@@ -118,11 +118,9 @@ _REWRITTEN = (
 
 
 def minerva_answer(response: str) -> str | None:
-    """Return the text between the two parts of the convention, in the first line that has both.
-
-    As in lm-evaluation-harness, the second part is appended to the response, and any character may
-    stand for each of the two full stops. None if no line has both parts.
-    """
+    """Return the text between the two parts of the convention, in the first line that has both."""
+    # As in lm-evaluation-harness, the second part is appended to the response, and any character
+    # may stand for each of the two full stops.
     for line in f"{response}{_END}.".split("\n"):
         begin = line.find(_BEGIN)
         end = line.find(f" {_END}", begin + len(_BEGIN) + 1) if begin >= 0 else -1

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
@@ -69,11 +69,7 @@ class LoadFunction:
     settings: dict[str, Any]
 
     def __call__(self) -> GradeFunction:
-        """Return what grades a response with an answer.
-
-        Raises:
-            ConfigError: See `FunctionGrader`.
-        """
+        """Return what grades a response with an answer; raises as `FunctionGrader`."""
         found = load_plugin(self.name, self.folders, "grading function")
         if inspect.isclass(found):
             found = self._method(found)
@@ -94,11 +90,7 @@ class LoadFunction:
 def _one_number(
     name: str, function: Callable[..., Any], call: GradeFunction, response: str, answer: str
 ) -> float:
-    """Grade with a user's function.
-
-    Raises:
-        PluginError: It raised an error, or returned no finite number. Names it and its line.
-    """
+    """Grade with a user's function; the error for what is no finite number names its line."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
     described = f"{name}: `{getattr(function, '__name__', name)}`{where}"
@@ -151,4 +143,4 @@ def _as_trl(
     completion = [{"role": "assistant", "content": response}] if chat else response
     references = {name: [answer] for name in columns}
     rewards = function(**prompts, completions=[completion], **references)
-    return rewards[0] if isinstance(rewards, Sized) and len(rewards) == 1 else rewards
+    return rewards[0] if hasattr(rewards, "__len__") and len(rewards) == 1 else rewards

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rollwise.grading.answer_forms import are_equal
 from rollwise.grading.answer_parts import split_list
@@ -27,8 +27,6 @@ from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import one_of
 
 Convention = Literal["last_box", "math_verify", "minerva"]
-
-CONVENTIONS: tuple[Convention, ...] = ("last_box", "math_verify", "minerva")
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +61,6 @@ def verify_math(response: str, answer: str) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _reference(answer: str) -> list[Any]:
-    """Parse a reference answer, which the responses to a prompt share."""
     from math_verify import parse
 
     # Math-Verify would read only the 3 of a bare 3\sqrt{13}.
@@ -80,7 +77,6 @@ _BOX, _WHOLE = "B", "W"
 
 @functools.lru_cache(maxsize=1024)
 def _read_box(content: str) -> list[Any]:
-    """Parse a box alone; some answers (1/2, 90°) come up for many references."""
     from math_verify import LatexExtractionConfig, parse
 
     box_alone = [LatexExtractionConfig(try_extract_without_anchor=False)]
@@ -127,11 +123,8 @@ def _equal_by_math_verify(found: Tokens, reference: Tokens) -> bool:
 
 
 def _as_written(found: str, reference: str) -> float:
-    """Ask Math-Verify about an answer as it is written.
-
-    It takes a number inside of what it cannot read, but not from the reference: whoever says that
-    number has not said the reference.
-    """
+    # Math-Verify takes a number inside of what it cannot read, but not from the reference: whoever
+    # says that number has not said the reference.
     from math_verify import parse, verify
 
     readings = _read_box(found)
@@ -149,7 +142,6 @@ def _tokens(reference: str) -> Tokens:
 
 
 def _verify_last_box(text: str, answer: str) -> float:
-    """Compare what `MathGrader` took for the final answer; or find it as Math-Verify does."""
     if text[0] == _BOX:
         return verify_answer(text[1:], answer)
     return verify_math(text[1:], bare_reference(answer))
@@ -157,7 +149,6 @@ def _verify_last_box(text: str, answer: str) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _values_wanted(answer: str) -> int:
-    """Count the values of a reference; 1 if it cannot be read."""
     reference = bare_reference(answer)
     with contextlib.suppress(Unreadable):
         return len(split_list(_tokens(reference))) if len(reference) <= LONGEST_BOX else 1
@@ -197,11 +188,7 @@ def verify_minerva(found: str, answer: str) -> float:
 
 
 def _refuse_huge_numbers(timeout: float) -> None:
-    """Make SymPy end this process, as its time limit would, before it computes a huge number.
-
-    Huge is a power or a factorial of more than 5e8 bits for each second of the limit, for which
-    Python's own arithmetic takes far longer.
-    """
+    """Make SymPy end this process, as its limit would, before it computes too many bits."""
     from sympy import Integer, factorial
 
     most = int(5e8 * timeout)
@@ -221,19 +208,15 @@ def _refuse_huge_numbers(timeout: float) -> None:
 
 
 def _load(convention: Convention, timeout: float) -> GradeFunction:
-    """Import Math-Verify and use it once: SymPy and its parser load more at their first use."""
     # Math-Verify warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")
+    verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")  # loads more of SymPy and its parser
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
     _refuse_huge_numbers(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    functions: dict[Convention, GradeFunction] = {
-        "last_box": _verify_last_box,
-        "math_verify": verify_math,
-        "minerva": verify_minerva,
-    }
-    return functions[convention]
+    return {"last_box": _verify_last_box, "math_verify": verify_math, "minerva": verify_minerva}[
+        convention
+    ]
 
 
 _NO_PHRASE = (
@@ -246,17 +229,16 @@ _NO_PHRASE = (
 class MathGrader(WorkerGrader):
     r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
-    The final answer is the last `\boxed{}` (or `\fbox{}`), wherever it stands, compared by
-    `verify_answer`; without any box, what Math-Verify finds in the response. Results are
-    remembered, once for each answer and reference.
+    Results are remembered, once for each answer and reference.
 
     Args:
         timeout: Seconds of processor time for one response, so that other load on the machine
             changes no result; by the clock, ten times as many. A response that takes longer fails.
         workers: Processes; None means one for each CPU, at most 16.
-        convention: `last_box`, as above. `math_verify`: verdicts are those of Math-Verify alone.
-            `minerva`: the final answer is between "Final Answer: The final answer is" and "I hope
-            it is correct.", and is compared by `verify_minerva`.
+        convention: `last_box`: the final answer is the last `\boxed{}` (or `\fbox{}`), compared by
+            `verify_answer`; without any box, what Math-Verify finds. `math_verify`: verdicts are
+            those of Math-Verify alone. `minerva`: it is between "Final Answer: The final answer is"
+            and "I hope it is correct.", compared by `verify_minerva`.
         memory: Bytes that grading one response may take (on Linux).
 
     Raises:
@@ -270,7 +252,7 @@ class MathGrader(WorkerGrader):
         convention: Convention = "last_box",
         memory: int = MEMORY,
     ) -> None:
-        one_of("convention", convention, CONVENTIONS)
+        one_of("convention", convention, get_args(Convention))
         self.convention = convention
         self._warned = False
         limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)

@@ -46,10 +46,29 @@ def _made(parent: Path, limit: int) -> Iterator[Path]:
     group = parent / f"rollwise-{os.getpid()}-{next(_numbers)}"
     group.mkdir()
     try:
-        _limit(group, limit)
+        if (group / "memory.max").exists():
+            values = {"memory.max": limit, "memory.swap.max": 0, "memory.oom.group": 1}
+        else:  # memory alone first, for memory and swap together may not be less
+            values = {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}
+        for name, value in values.items():
+            if name in ("memory.max", "memory.limit_in_bytes") or (group / name).exists():
+                (group / name).write_text(str(value))
         yield group
     finally:
         _remove(group)
+
+
+def _remove(group: Path) -> None:
+    """End what is left in a group, and remove it."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            return group.rmdir()
+        except OSError:  # what was killed is still ending
+            time.sleep(0.002)
 
 
 def joining(group: Path | None, command: list[str]) -> list[str]:
@@ -68,75 +87,45 @@ def parent_group() -> Path | None:
 
 @functools.lru_cache(maxsize=1)
 def _parent_group(pid: int) -> Path | None:  # `pid`, for a fork may be in another group
-    return next(filter(_can_hold, _candidates()), None)
-
-
-def _candidates() -> Iterator[Path]:
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    with suppress(OSError):
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
+        return next(filter(_can_hold, _candidates(groups, mounts)), None)
+    return None
+
+
+def _candidates(groups: list[str], mounts: list[str]) -> Iterator[Path]:
+    """List this process's group in each hierarchy that may bound memory, and the one above it."""
+    for line in groups:
         _, controllers, own = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        for folder, root in _mounted(mounts, is_second=not controllers):
-            with suppress(ValueError):
-                group = folder / Path(own).relative_to(root)
-                if controllers:
-                    yield group
-                else:
-                    yield from (one for one in (group, group.parent) if one.is_relative_to(folder))
-
-
-def _mounted(mounts: list[str], is_second: bool) -> Iterator[tuple[Path, str]]:
-    """List where the hierarchy of groups is mounted, and which group is there."""
-    for line in mounts:
-        before, _, after = line.partition(" - ")
-        root, folder = before.split()[3:5]
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2" if is_second else (kind == "cgroup" and "memory" in options):
-            yield Path(folder), root
+        for mount in mounts:
+            before, _, after = mount.partition(" - ")
+            root, folder = before.split()[3:5]
+            kind, _, options = after.split(" ", 2)
+            if controllers:
+                is_there = kind == "cgroup" and "memory" in controllers and "memory" in options
+            else:
+                is_there = kind == "cgroup2"
+            if not is_there or not Path(own).is_relative_to(root):
+                continue
+            group = Path(folder) / Path(own).relative_to(root)
+            yield group
+            if kind == "cgroup2" and group != Path(folder):
+                yield group.parent
 
 
 def _can_hold(group: Path) -> bool:
     """Whether processes can be put into a group made below; removes what earlier ones left."""
     controllers = group / "cgroup.subtree_control"
-    if controllers.exists() and "memory" not in controllers.read_text().split():
-        return False
     try:
+        if controllers.exists() and "memory" not in controllers.read_text().split():
+            return False
         for left in group.glob("rollwise-*-*"):
             if not Path("/proc", left.name.split("-")[1]).exists():
                 with suppress(OSError):  # of a process that another one cannot see
                     left.rmdir()
         with _made(group, 2**30) as trial:
-            return (
-                subprocess.run(joining(trial, ["/bin/sh", "-c", ":"]), check=False).returncode == 0
-            )
+            done = subprocess.run(joining(trial, ["/bin/sh", "-c", ":"]), check=False)
+            return done.returncode == 0
     except OSError:
         return False
-
-
-def _limit(group: Path, limit: int) -> None:
-    if (group / "memory.max").exists():
-        values = {"memory.max": limit, "memory.swap.max": 0, "memory.oom.group": 1}
-    else:  # memory alone first, for memory and swap together may not be less
-        values = {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}
-    for i, (name, value) in enumerate(values.items()):
-        if i == 0 or (group / name).exists():
-            (group / name).write_text(str(value))
-
-
-def _remove(group: Path) -> None:
-    """End what is left in a group, and remove it."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        for pid in (group / "cgroup.procs").read_text().split():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(pid), signal.SIGKILL)
-        try:
-            group.rmdir()
-            return
-        except OSError:  # what was killed is still ending
-            time.sleep(0.002)

@@ -167,10 +167,8 @@ _OPTIONS = ("-I", "-S", "-B", "-c")
 
 
 def _python(script: str) -> list[str]:
-    """Return the command that runs a script, by another user than root.
-
-    The limit on processes counts a user's, and does not bind root: each sandbox has its own user.
-    """
+    """Return the command that runs a script, by another user than root."""
+    # The limit on processes counts a user's, and does not bind root: each sandbox has its own user.
     if os.geteuid() == 0:
         user = 20000 + (os.getpid() * 1009 + next(_starts)) % 40000
         leave = f"os.setgroups([]); os.setgid({user}); os.setuid({user})"

@@ -34,12 +34,7 @@ class GraderInputs:
 
 
 def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
-    """Open the grader that the section `grading` names.
-
-    Args:
-        section: The section `grading`.
-        data: The section `data`.
-        folder: Where modules of the user's may lie, besides the current folder.
+    """Open the grader that the section `grading` names; modules may lie in `folder`, too.
 
     Raises:
         ConfigError: The user's function or environment cannot be found, or no sandbox works here.
@@ -67,13 +62,13 @@ MINERVA_INSTRUCTION = (
 class GraderSettings:
     """A grader to choose by `grading.type`: a frozen dataclass, whose fields are its settings.
 
-    Only `open` has to be written.
-
     Attributes:
         timeout: Seconds for one response, where `grading.timeout` does not say.
+        right_or_wrong: Rewards are 0 and 1, as a belief of pass rates needs them.
     """
 
     timeout: ClassVar[float] = 2.0
+    right_or_wrong: ClassVar[bool] = False
 
     @property
     def instruction(self) -> str:
@@ -93,6 +88,8 @@ class GraderSettings:
 class ExactSettings(GraderSettings):
     """The text after the last `=` is the answer."""
 
+    right_or_wrong: ClassVar[bool] = True
+
     def open(self, inputs: GraderInputs) -> Grader:
         """See `GraderSettings`."""
         return ExactGrader()
@@ -101,6 +98,8 @@ class ExactSettings(GraderSettings):
 @dataclass(frozen=True)
 class MathSettings(GraderSettings):
     """Mathematics, by Math-Verify."""
+
+    right_or_wrong: ClassVar[bool] = True
 
     convention: Convention = field(
         default="last_box",
@@ -126,6 +125,7 @@ class CodeSettings(GraderSettings):
     """Code, by running it against the problem's tests."""
 
     timeout: ClassVar[float] = 10.0
+    right_or_wrong: ClassVar[bool] = True
 
     uncontained: bool = field(
         default=False,

@@ -53,13 +53,9 @@ _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 def filter_program(machine: str = "") -> bytes | None:
-    """Return the filter as the kernel takes it, `struct sock_filter` by `struct sock_filter`.
+    """Return the filter as the kernel takes it, one `struct sock_filter` after another.
 
-    Args:
-        machine: As `platform.machine()` says; "" means this one.
-
-    Returns:
-        None for a machine whose system calls are not listed here.
+    None for a `machine` (by default this one) whose system calls are not listed here.
     """
     machine = machine or platform.machine()
     if not sys.platform.startswith("linux") or machine not in _MACHINES or sys.maxsize < 2**32:

@@ -131,12 +131,9 @@ def same_value(returned: Any, expected: Any) -> bool:
 
 
 def value_of(data: Any) -> Any:
-    """Return the value that `program.encode` wrote, with lists for tuples and texts for keys.
+    """Return the value that `program.encode` wrote, as JSON has it; ValueError for a set.
 
     Nothing is hashed but texts, since numbers can be forged to collide.
-
-    Raises:
-        ValueError, TypeError: `data` was not made by `encode`, or is a set, which JSON has not.
     """
     if not isinstance(data, list):
         return data

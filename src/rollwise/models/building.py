@@ -34,17 +34,15 @@ C = TypeVar("C", bound=Config)
 
 
 class Model(Protocol):
-    """What responses are drawn from: a model that is kept here or elsewhere, trained or not."""
+    """What responses are drawn from: a model that is kept here or elsewhere, trained or not.
 
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Its tokenizer."""
-        ...
+    Attributes:
+        tokenizer: Its tokenizer.
+        context: The most tokens, prompt and response, that it takes; None if unknown.
+    """
 
-    @property
-    def context(self) -> int | None:
-        """The most tokens, prompt and response, that it takes; None if unknown."""
-        ...
+    tokenizer: PreTrainedTokenizerBase
+    context: int | None
 
     def make_engine(self) -> Engine:
         """Make an engine that draws from it as it is now."""
@@ -100,12 +98,7 @@ def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) 
 
 
 def build(config: C, model: Model | None = None) -> "Parts[C]":
-    """Assemble what draws and grades responses, each part when it is first used.
-
-    Args:
-        config: The settings.
-        model: What responses are drawn from; by default the saved model that the settings name.
-    """
+    """Assemble what draws and grades responses, by default from the settings' saved model."""
     return Parts(config, model)
 
 
@@ -113,9 +106,6 @@ class Parts(Generic[C]):
     """What draws and grades responses, made when it is first used.
 
     Use it as a context manager, which closes the engine and the grader.
-
-    Attributes:
-        config: The settings.
     """
 
     def __init__(self, config: C, model: Model | None) -> None:
@@ -132,12 +122,7 @@ class Parts(Generic[C]):
     def encode(self, problems: Iterable[Problem]) -> EncodedPrompts:
         """Encode problems; leave out those whose prompt is too long for a response to fit.
 
-        The engine can play episodes of those that are kept.
-
-        Raises:
-            DataError: No problem is left.
-            ConfigError: The model's context is too short for any prompt.
-            ModelError: The model cannot be loaded.
+        The engine can play episodes of those that are kept. Raises what `encode_prompts` does.
         """
         lengths = self.config.data.max_prompt_tokens, self.config.engine.max_new_tokens
         model = self.model
@@ -147,7 +132,7 @@ class Parts(Generic[C]):
 
     @functools.cached_property
     def model(self) -> Model:
-        """What responses are drawn from."""
+        """The given one, or the saved one."""
         return self._model or SavedModel(self.config)
 
     @functools.cached_property
@@ -168,11 +153,7 @@ class Parts(Generic[C]):
         return engine
 
     def _playing(self, engine: Engine) -> EpisodeEngine:
-        """Let draws be episodes, whose turns an engine draws and the chat template joins.
-
-        Raises:
-            ModelError: Turns cannot be appended by the model's chat template.
-        """
+        """Let draws be episodes, whose turns an engine draws and the chat template joins."""
         config, tokenizer = self.config, self.model.tokenizer
         section = config.episode
         environment: EpisodeEnvironment = section.make()

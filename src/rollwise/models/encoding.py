@@ -69,22 +69,22 @@ def encode_prompts(
                 f"{max_prompt_tokens}, and the shortest has {shortest:,} tokens: raise "
                 "data.max_prompt_tokens"
             )
-        room = (context or 0) - shortest
-        advice = (
-            f"lower it, to {room} at most"
-            if room > 0
-            else "a model with a longer context is needed (`model.path`)"
-        )
-        raise DataError(
-            f"no prompt fits: the shortest has {shortest:,} tokens, the model's context is "
-            f"{context} tokens, and `engine.max_new_tokens` = {max_new_tokens} leaves {limit} of "
-            f"them; {advice}"
-        )
+        raise DataError(_no_room(shortest, limit, max_new_tokens, context or 0))
     return EncodedPrompts(
         problems=[problem for problem, _ in fitting],
         token_ids={problem.key: ids for problem, ids in fitting},
         too_long=len(encoded) - len(fitting),
         limit=limit,
+    )
+
+
+def _no_room(shortest: int, limit: int, max_new_tokens: int, context: int) -> str:
+    advice = "a model with a longer context is needed (`model.path`)"
+    if (room := context - shortest) > 0:
+        advice = f"lower it, to {room} at most"
+    return (
+        f"no prompt fits: the shortest has {shortest:,} tokens, the model's context is {context} "
+        f"tokens, and `engine.max_new_tokens` = {max_new_tokens} leaves {limit} of them; {advice}"
     )
 
 
@@ -120,12 +120,7 @@ def _encode(problem: Problem, tokenizer: Any) -> list[int]:
 
 
 def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
-    """Encode a conversation that the model is to continue, as `encode_prompts` does.
-
-    Raises:
-        DataError: It has text that is none.
-        ModelError: The chat template fails.
-    """
+    """Encode a conversation that the model is to continue, as `encode_prompts` does."""
     return _encode(Problem("", tuple(dict(message) for message in messages), ""), tokenizer)
 
 
@@ -142,9 +137,6 @@ def turn_encoder(
         tokenizer: Of transformers.
         end_tokens: Token ids that end a turn of the model.
         roles: Of the messages that the environment will say; each is tried.
-
-    Returns:
-        The encoder.
 
     Raises:
         ModelError: The template refuses a message of one of the roles after the model's turn, or

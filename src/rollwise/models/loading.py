@@ -3,14 +3,13 @@
 import copy
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 import huggingface_hub
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -29,7 +28,12 @@ from rollwise.tasks.tables import check_name
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
 
-_NOT_LOADED = (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError)
+SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim"),
+    *("num_key_value_heads", "vocab_size", "max_position_embeddings"),
+    *("n_embd", "n_head", "n_inner", "n_layer", "n_positions"),
+)
+"""What `config.json` says of a model's size."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -63,7 +67,7 @@ def load_model(
         checkpoint: A checkpoint's model folder, whose weights (or adapters) are taken instead.
 
     Raises:
-        ModelError: What is missing, and what to do.
+        ModelError: What is missing or wrong, and what to do.
     """
     transformers_logging.disable_progress_bar()
     if settings.cpu_threads:
@@ -73,7 +77,7 @@ def load_model(
     tokenizer = load_tokenizer(path)
     frozen = settings.frozen_dtype if settings.lora_rank else "float32"
     model = _load_weights(base, getattr(torch, frozen))
-    _check_loaded(model, tokenizer, base)
+    check_tokens(base, model.config, model.generation_config, tokenizer)
     model.to(pick_device(settings.device))
     if settings.lora_rank:
         model = _add_adapters(model, settings, checkpoint)
@@ -95,42 +99,12 @@ def model_path(name: str) -> str:
         return str(folder)
 
 
-class MergedWeights(Mapping[str, torch.Tensor]):
-    """Weights with adapters merged in, each merged when it is asked for, on the adapters' device.
-
-    So none of them takes memory for longer than it is used.
-
-    Args:
-        weights: By name, those under the adapters too.
-        modules: By the name of the weight under it, each module of peft that has adapters.
-    """
-
-    def __init__(self, weights: Mapping[str, torch.Tensor], modules: Mapping[str, Any]) -> None:
-        self._weights, self._modules = weights, modules
-
-    @torch.no_grad()
-    def __getitem__(self, name: str) -> torch.Tensor:
-        weight, module = self._weights[name], self._modules.get(name)
-        if module is None:
-            return weight
-        change = sum(module.get_delta_weight(adapter) for adapter in module.active_adapters)
-        merged: torch.Tensor = (weight + change).to(weight.dtype)
-        return merged
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
-
-
+@torch.no_grad()
 def merged_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
     """Return the weights by the names that the model's own files have, adapters merged in.
 
-    The model itself stays as it is; weights without an adapter are its own tensors, not copies.
-    Merged ones are in the precision of the weights under the adapters. They are made when they are
-    asked for, unless the model's files hold its tensors in other forms; then all are made at once,
-    in the machine's memory, so that the device holds one of them at a time.
+    The model itself stays as it is. Merged weights are copies in the machine's memory, in the
+    precision of the weights under the adapters; the others are the model's own tensors.
     """
     base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
     weights = {
@@ -138,19 +112,12 @@ def merged_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
         for name, tensor in base.state_dict().items()
         if ".lora_" not in name
     }
+    for name, module in base.named_modules():
+        if hasattr(module, "get_delta_weight"):
+            weight = weights[f"{name}.weight"]
+            change = sum(module.get_delta_weight(adapter) for adapter in module.active_adapters)
+            weights[f"{name}.weight"] = (weight + change).to(weight.dtype).cpu()
     found: dict[str, torch.Tensor] = revert_weight_conversion(base, weights)
-    modules = {
-        f"{name}.weight": module
-        for name, module in base.named_modules()
-        if hasattr(module, "get_delta_weight")
-    }
-    if not modules:
-        return found
-    merged = MergedWeights(weights, modules)
-    if found.keys() == weights.keys() and all(found[name] is weights[name] for name in weights):
-        return merged
-    made = {name: merged[name].cpu() if name in modules else merged[name] for name in weights}
-    found = revert_weight_conversion(base, made)
     return found
 
 
@@ -172,72 +139,40 @@ def in_bfloat16(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _load_weights(path: str, dtype: torch.dtype) -> PreTrainedModel:
-    model, loaded = _from_pretrained(
-        AutoModelForCausalLM,
-        path,
-        dtype=dtype,
-        use_safetensors=True,
-        output_loading_info=True,
+    """Load a model without adapters; refuse weights that are missing or not finite."""
+    model: PreTrainedModel
+    model, loaded = from_pretrained(
+        AutoModelForCausalLM, path, dtype=dtype, use_safetensors=True, output_loading_info=True
     )
     if missing := sorted(loaded["missing_keys"]):
         raise ModelError(
             f"model.path: the weights in {path} lack {len(missing)} tensors, such as {missing[0]}"
         )
-    return model
-
-
-SIZES = (
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "vocab_size",
-    "max_position_embeddings",
-)
-"""What `config.json` says of a model's size."""
-
-
-def _check_sizes(config: Path) -> None:
-    """Refuse sizes in a `config.json` that no model can have.
-
-    Raises:
-        ModelError: Names the file and the size.
-    """
-    try:
-        shape = json.loads(config.read_text(encoding="utf-8"))
-        parts = [shape, shape.get("text_config") or {}]
-        found = [(name, part[name]) for part in parts for name in SIZES if name in part]
-    except (OSError, ValueError, AttributeError, TypeError):
-        return  # not there, or broken: loading says so
-    for name, size in found:
-        if size is not None and (type(size) is not int or size < 1):
-            raise ModelError(
-                f"model.path: `{name}` in {config} must be an integer of at least 1, got {size!r}"
-            )
-
-
-def _check_loaded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: str) -> None:
-    """Refuse a model whose weights are not finite, or that lacks tokens of its tokenizer.
-
-    Raises:
-        ModelError: Says what is wrong with the model in `path`.
-    """
     for name, weights in model.named_parameters():
         if not weights.sum().isfinite() and not weights.isfinite().all():
             raise ModelError(f"model.path: the weights in {path} hold NaN or infinity: {name}")
-    size = model.get_input_embeddings().weight.shape[0]
+    return model
+
+
+def check_tokens(path: str, config: Any, generation: Any, tokenizer: Any) -> None:
+    """Refuse a model that lacks tokens of its tokenizer, or whose end tokens are none.
+
+    Raises:
+        ModelError: Names the file, and what is wrong in it.
+    """
+    size = config.get_text_config().vocab_size
     if (last := max(tokenizer.get_vocab().values())) >= size:
         raise ModelError(
-            f"model.path: the model in {path} has {size} tokens, fewer than the {last + 1} of its "
-            "tokenizer"
+            f"model.path: `vocab_size` in {path}/config.json is {size}, fewer than the {last + 1} "
+            "tokens of the tokenizer"
         )
-    ends = model.generation_config.eos_token_id if model.generation_config else None
+    ends = generation.eos_token_id if generation else None
     for end in ends if isinstance(ends, list) else [ends]:
         if end is not None and (type(end) is not int or not 0 <= end < size):
+            own = Path(path) / "generation_config.json"
             raise ModelError(
-                f"model.path: `eos_token_id` in {path}/generation_config.json must be a token from "
-                f"0 to {size - 1}, or a list of such, got {ends!r}"
+                f"model.path: `eos_token_id` in {own if own.exists() else f'{path}/config.json'} "
+                f"must be a token from 0 to {size - 1}, or a list of such, got {ends!r}"
             )
 
 
@@ -247,11 +182,11 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     Raises:
         ModelError: There is none.
     """
-    tokenizer = _from_pretrained(AutoTokenizer, path)
+    tokenizer: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, path)
     settings = get_tokenizer_config(path, local_files_only=not _may_ask_hub(path))
     if settings.get("tokenizer_class") in _SAID_BY_FILE:
         # For some models (Qwen2 is one) transformers 5 puts the model's usual one in its place.
-        tokenizer = _from_pretrained(PreTrainedTokenizerFast, path)
+        tokenizer = from_pretrained(PreTrainedTokenizerFast, path)
     # Where there are no files, transformers makes a tokenizer of special tokens alone.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise ModelError(
@@ -261,8 +196,13 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _from_pretrained(kind: Any, path: str, **options: Any) -> Any:
-    what = "model" if kind is AutoModelForCausalLM else "tokenizer"
+def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
+    """Load a part of a model, without any code of its own.
+
+    Raises:
+        ModelError: It is not there, or its files are not what they should be.
+    """
+    what = "tokenizer" if "Tokenizer" in kind.__name__ else "model"
     looks_local, asks = _looks_local(path), _may_ask_hub(path)
     if looks_local and not Path(path).is_dir():
         raise ModelError(f"model.path: there is no folder {path}")
@@ -308,6 +248,22 @@ def _reaches(address: str) -> bool:
     return True
 
 
+def _check_sizes(config: Path) -> None:
+    """Refuse sizes in a `config.json` that no model can have; names the file and the size."""
+    try:
+        shape = json.loads(config.read_text(encoding="utf-8"))
+        parts = [shape, shape.get("text_config") or {}]
+        found = [(name, part[name]) for part in parts for name in SIZES if name in part]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return  # not there, or broken: loading says so
+    for name, size in found:
+        each = size if isinstance(size, list) else [size]  # of a layer, in some models
+        if size is not None and not all(type(n) is int and n >= 1 for n in each):
+            raise ModelError(
+                f"model.path: `{name}` in {config} must be an integer of at least 1, got {size!r}"
+            )
+
+
 def _add_adapters(model: Any, settings: ModelSettings, checkpoint: Path | None) -> Any:
     try:
         from peft import LoraConfig, PeftModel, get_peft_model
@@ -318,7 +274,7 @@ def _add_adapters(model: Any, settings: ModelSettings, checkpoint: Path | None) 
     if checkpoint is not None:
         try:
             return PeftModel.from_pretrained(model, str(checkpoint), is_trainable=True)
-        except _NOT_LOADED as error:
+        except Exception as error:  # its files may say anything
             raise ModelError(f"the adapters in {checkpoint} cannot be read: {error}") from error
     modules: str | list[str] = settings.lora_modules
     if modules != "all-linear":

@@ -11,7 +11,13 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 from rollwise.config import ModelSettings, ModelSource
 from rollwise.errors import ConfigError, ModelError
 from rollwise.files import damaged_files
-from rollwise.models.loading import load_model, load_tokenizer, model_path
+from rollwise.models.loading import (
+    check_tokens,
+    from_pretrained,
+    load_model,
+    load_tokenizer,
+    model_path,
+)
 from rollwise.tasks.tables import check_name
 
 ADAPTERS = "adapter_config.json"
@@ -27,10 +33,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def find_model(path: str) -> str:
-    """Find the model of a training run or of one of its checkpoints.
-
-    Returns:
-        The folder of the model; `path` itself where it is neither a run nor a checkpoint.
+    """Find the model of a training run or of one of its checkpoints; else return `path` itself.
 
     Raises:
         ModelError: The run has no checkpoint yet.
@@ -63,14 +66,11 @@ def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
 
 
 def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Read a model's configuration and tokenizer, for an engine that loads the weights itself.
-
-    Returns:
-        An object with the model's `config` and `generation_config`, and the tokenizer.
+    """Read a model's `config`, `generation_config` and tokenizer, for an engine that loads it.
 
     Raises:
         ConfigError: The folder holds adapters, which such an engine cannot load.
-        ModelError: There is no tokenizer, or a file of a checkpoint is damaged.
+        ModelError: There is no tokenizer, or a file says what cannot be or is damaged.
     """
     _check(source.path)
     path = model_path(source.path)
@@ -80,11 +80,12 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
             "merge them into their model"
         )
     tokenizer = load_tokenizer(path)
-    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    config = from_pretrained(AutoConfig, path)
     try:
         generation = GenerationConfig.from_pretrained(path)
     except OSError:  # the model has no such file
         generation = GenerationConfig.from_model_config(config)
+    check_tokens(path, config, generation, tokenizer)
     return SimpleNamespace(config=config, generation_config=generation), tokenizer
 
 

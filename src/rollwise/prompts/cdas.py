@@ -22,23 +22,19 @@ T = TypeVar("T")
 class CDAS(RatingSettings, FixedSetSampler):
     """Competence-difficulty alignment sampling (arXiv 2505.17652): the prompts nearest to D = C.
 
-    Each prompt has a difficulty D, the model a competence C. Half of a batch are the
-    prompts nearest to C with D > C, half those with D ≤ C; a side that is short is filled from the
-    other, and of equal difficulties those of the earlier keys come. With `form="calibrated"` the
-    middle is C − logit(target). Given another belief, it takes those just below and just above the
-    expected pass rate `target`.
+    Each prompt has a difficulty D, the model a competence C. Half of a batch are the prompts
+    nearest to C with D > C, half those with D ≤ C; a side that is short is filled from the other.
+    With `form="calibrated"` the middle is C − logit(target). Given another belief, it takes those
+    just below and just above the expected pass rate `target`.
 
     **Warm-up.** The first epochs are shuffled, so that each prompt is seen before difficulties
     count. A prompt that already has as many visits as epochs have begun is skipped, whatever chose
-    it; one that was asked for has had its turn, whether or not `tell` named it. The last batch of
-    an epoch is filled by difficulty.
+    it; one that was asked for has had its turn. The last batch of an epoch is filled by difficulty.
 
     As published, the method never forgets (see `step_floor`), never revisits most prompts (see
     `revisit_share`), and aims at a pass rate of about ½ − C: if the model is weak it drifts to
-    prompts that it has solved. The calibrated form aims at `target` at any level.
-
-    Tell it a whole step at once: the competence moves once for each call. The prompts of a batch
-    come in key order, except in the warm-up.
+    prompts that it has solved. The calibrated form aims at `target` at any level. Tell it a whole
+    step at once: the competence moves once for each call.
     """
 
     target: float = setting(0.5, "Aim at this pass rate (calibrated form).")

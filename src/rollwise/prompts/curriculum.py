@@ -18,14 +18,13 @@ class Curriculum(CountingSampler):
     """Uniform over all prompts first, then only over those of a level of at least `min_level`.
 
     The baseline of CDAS's paper (arXiv 2505.17652: MATH's levels, from 4 on). Both parts are
-    shuffled epochs. A prompt without a level is never hard. Results change the expected pass rates,
-    never which prompts come.
+    shuffled epochs. Results change the expected pass rates, never which prompts come.
 
     Args:
         keys: The prompts, each once.
         batch_size: Prompts a step, at most as many as are hard.
         seed: Of the shuffling.
-        levels: The labelled level of each prompt, shape (P,), in key order; None for no level.
+        levels: The labelled level of each prompt, shape (P,), in key order; None is never hard.
 
     Raises:
         ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.

@@ -18,9 +18,8 @@ class Posterior(CountingSampler):
     """Thompson sampling on a posterior of each pass rate (MoPPS, arXiv 2507.04632).
 
     At each step a pass rate θ is drawn for every prompt from the Beta distribution of its belief,
-    and the prompts with the smallest (θ − target)² are taken. A prompt of which little is known has
-    a wide distribution and comes now and then. The belief is `DecayedBeta`, as published, or any
-    other.
+    and the prompts with the smallest (θ − target)² are taken, so that one of which little is known
+    comes now and then. The belief is `DecayedBeta`, as published, or any other.
     """
 
     target: float = setting(0.5, "Aim at this pass rate.")

@@ -20,11 +20,8 @@ class Prioritized(FixedSetSampler):
 
     Kimi k1.5 (arXiv 2501.12599, prioritized sampling). A batch is drawn without replacement: each
     prompt gets an exponential time of rate 1 − s, and those with the shortest times are taken. A
-    prompt with s = 1 comes only after all others, then uniformly.
-
-    As published, s is the latest pass rate (`LatestPassRate`). From few responses it is noisy: with
-    4, a prompt with a true pass rate of 0.7 seems solved every fourth time, and is then never
-    drawn again. You can pass any other belief.
+    prompt with s = 1 comes only after all others, then uniformly. As published, s is the noisy
+    latest pass rate (`LatestPassRate`); you can pass any other belief.
     """
 
     belief_kind: ClassVar[type[Belief]] = LatestPassRate

@@ -23,11 +23,8 @@ class Retiring(PromptSampler):
 
     A visit counts as solved if its pass rate is at least `pass_rate`. A retired prompt with a lower
     one later comes back. If fewer prompts are left than a batch takes, the wrapped sampler fills
-    the batch with retired ones: training continues on mastered prompts, and the metric `recalled`
-    counts them.
-
-    With few responses a visit, a prompt may be solved by chance: with a true pass rate of 0.7 and 4
-    responses, every fourth visit is. Two in a row happen by chance once in seventeen times.
+    the batch with retired ones, and the metric `recalled` counts them. With a true pass rate of
+    0.7, 4 responses are all correct at every fourth visit; two in a row at one in seventeen.
 
     With `max_visits`, a prompt is asked for so many visits and never again, mastered or not.
 

@@ -26,13 +26,11 @@ class Worth(FixedSetSampler):
 
     With a good baseline, that is the expected square of a response's advantage for Σ f(p), whatever
     group it is in. `linear` prefers pass rates near ½ and `log` hard prompts; `arcsine` values all
-    prompts alike. p is the mean of the belief, by default `LogitKalman`.
+    prompts alike. p is the mean of the belief, by default `LogitKalman`. A share `exploration` of
+    the probability is spread evenly, so that every belief is renewed now and then.
 
-    A batch is drawn without replacement: each prompt gets an exponential time whose rate is its
-    worth, and those with the shortest times are taken. A share `exploration` of the probability is
-    spread evenly, so that every belief is renewed now and then.
-
-    Prompts that are chosen more often also count more: they are not weighted down in return.
+    A batch is drawn without replacement. Prompts that are chosen more often also count more: they
+    are not weighted down in return.
     """
 
     belief_kind: ClassVar[type[Belief]] = LogitKalman

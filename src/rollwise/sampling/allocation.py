@@ -7,6 +7,7 @@ unbiased, unlike those of pools that stop because of what they hold.
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,12 @@ class Allocation(ABC):
 
     With a `pilot`, pass rates are measured by so many draws of each prompt, discarded after
     counting; without, they are those that the prompt sampler expects.
+
+    Attributes:
+        objective: The name of the objective that settings take with it; "" for the default.
     """
+
+    objective: ClassVar[str] = ""
 
     mean_draws: float
     minimum: int
@@ -44,6 +50,8 @@ class Estimated(Allocation):
     One round, from the pass rates that are expected before it. Limits that exclude each other or
     the mean are a ValueError.
     """
+
+    objective: ClassVar[str] = "sqrt"
 
     mean_draws: float = setting(8.0, "Draw this many responses per prompt on average.")
     minimum: int = setting(2, "Draw at least this many per prompt.")

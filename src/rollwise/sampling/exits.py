@@ -29,10 +29,12 @@ class ExitRule(ABC):
     Attributes:
         uses_priors: Whether `gives_up` depends on what is believed of a prompt's pass rate.
         looks_at_rewards: Whether `satisfied_by` decides, rather than `satisfied`.
+        count: The responses of every prompt, where the rule fixes them; None where it does not.
     """
 
     uses_priors: bool = False
     looks_at_rewards: bool = False
+    count: int | None = None
 
     @abstractmethod
     def satisfied(self, positives: Any, negatives: Any) -> Any:
@@ -131,6 +133,10 @@ class FixedCount(ExitRule):
 
     def __post_init__(self) -> None:
         at_least("samples", self.samples, 1)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # this one fixes them
+        return self.samples
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         return positives + negatives >= self.samples

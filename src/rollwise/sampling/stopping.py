@@ -186,7 +186,6 @@ class Stopping:
         return values
 
 
-@dataclass(frozen=True, eq=False)
 class StoppingTables:
     """What `Stopping` says, as lists: a list answers ten times as fast as an array.
 
@@ -195,19 +194,23 @@ class StoppingTables:
         rewards_rule: The exit rule, if it looks at rewards; `satisfied` is then its guess.
     """
 
-    stopping: Stopping
-    budget: int
-    asked: list[bool]
-    satisfied: list[list[bool]]
-    futile: list[list[bool]]
-    expected_need: list[list[float]]
-    certain_need: list[list[int]]
-    stays_satisfied: bool
-    rewards_rule: ExitRule | None
+    def __init__(self, stopping: Stopping) -> None:
+        self.stopping, self.budget, rule = stopping, stopping.budget, stopping.rule
+        self.asked: list[bool] = stopping.asked.tolist()
+        self.satisfied: list[list[bool]] = stopping.satisfied.tolist()
+        self.futile: list[list[bool]] = stopping.futile.tolist()
+        self.expected_need: list[list[float]] = stopping.expected_need.tolist()
+        self.certain_need: list[list[int]] = stopping.certain_need.tolist()
+        asked_always = all(self.asked[1 : self.budget - stopping.lost + 1])
+        self.stays_satisfied = asked_always and stopping.monotone and not rule.looks_at_rewards
+        self.rewards_rule = rule if rule.looks_at_rewards else None
 
     def after_losing(self, lost: int) -> "StoppingTables":
         """Return the tables of the same prompt once so many of its draws were lost."""
         return stopping_tables(replace(self.stopping, lost=lost))
+
+
+_built = lru_cache(maxsize=1024)(StoppingTables)
 
 
 def stopping_tables(stopping: Stopping) -> StoppingTables:
@@ -215,24 +218,7 @@ def stopping_tables(stopping: Stopping) -> StoppingTables:
     try:
         return _built(stopping)
     except TypeError:
-        return _built.__wrapped__(stopping)
-
-
-@lru_cache(maxsize=1024)
-def _built(stopping: Stopping) -> StoppingTables:
-    rule = stopping.rule
-    asked_always = bool(stopping.asked[1 : stopping.budget - stopping.lost + 1].all())
-    return StoppingTables(
-        stopping=stopping,
-        budget=stopping.budget,
-        asked=stopping.asked.tolist(),
-        satisfied=stopping.satisfied.tolist(),
-        futile=stopping.futile.tolist(),
-        expected_need=stopping.expected_need.tolist(),
-        certain_need=stopping.certain_need.tolist(),
-        stays_satisfied=asked_always and stopping.monotone and not rule.looks_at_rewards,
-        rewards_rule=rule if rule.looks_at_rewards else None,
-    )
+        return StoppingTables(stopping)
 
 
 @lru_cache(maxsize=1024)

@@ -14,12 +14,11 @@ class ResponseFigures:
 
     Attributes:
         tokens: How many the model drew.
-        surprisal: The sum of −log π over the D tokens that are learned from, in nats; NaN where it
-            is not known.
+        surprisal: The sum of −log π over the tokens that are learned from, in nats; NaN if unknown.
         truncated: Whether it was cut at the limit of new tokens, or another.
         turns: Of the model.
-        learned: D.
-        improbability: √Σ(1 − π)² over these tokens; NaN where it is not known.
+        learned: How many tokens are learned from.
+        improbability: √Σ(1 − π)² over these tokens; NaN if unknown.
         end: How it ended.
     """
 

@@ -158,8 +158,7 @@ def normalize_advantages(
 
     A ← A − mean over all members that are learned from, which makes the batch's mean the baseline
     of raw rewards (FlashREINFORCE); with `standardize`, A ← (A − mean)/(std + 1e-4) (REINFORCE++,
-    arXiv 2501.03262; SPO, arXiv 2509.13232, section 3.2). Dropped groups stay as they are. Where
-    all are equal they become 0.
+    arXiv 2501.03262; SPO, arXiv 2509.13232, section 3.2). Dropped groups stay as they are.
     """
     if by == "none":
         return list(groups)

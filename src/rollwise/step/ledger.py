@@ -1,11 +1,11 @@
 """The ledger of a step: where every draw and every token went."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
+from rollwise.step.rollouts import Rollouts
 
 Ledger = dict[str, dict[str, int]]
 """`draws` and `tokens` by where they went, and `truncated`: how many draws, and tokens, of those
@@ -35,47 +35,29 @@ def group_ledger(group: TrainedGroup) -> Ledger:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepTotals:
-    """What a step has drawn beside its pools.
-
-    Attributes:
-        tokens: Of all responses of the step, those in pools included.
-        surplus: Draws beyond a prompt's exit.
-        failures: Failed attempts at draws.
-        lost: Draws that were given up after repeated failures.
-        failed_tokens: Of failed attempts, as far as they are known.
-        piloted: Draws of pilots.
-        pilot_tokens: Their tokens.
-        ends: How many episodes ended in which way; none if all draws are single responses.
-    """
-
-    tokens: int
-    surplus: int = 0
-    failures: int = 0
-    lost: int = 0
-    failed_tokens: int = 0
-    piloted: int = 0
-    pilot_tokens: int = 0
-    ends: Mapping[str, int] = field(default_factory=dict)
-
-
-def step_ledger(groups: Iterable[Ledger], totals: StepTotals) -> Ledger:
+def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
     """Add up the ledgers of a step's groups (`group_ledger`), and what is in no pool.
 
     The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
     those in no pool are of surplus draws.
     """
-    counted = {"surplus": totals.surplus, "failed": totals.failures, "pilot": totals.piloted}
-    known = {"failed": totals.failed_tokens, "pilot": totals.pilot_tokens}
+    session, cost = rollouts.session, rollouts.cost
+    piloted = [
+        ResponseFigures.of(response).tokens
+        for pilot in rollouts.pilots
+        for pool in pilot.pools.values()
+        for response in pool.responses
+    ]
+    draws = {"surplus": session.surplus, "failed": session.failures, "pilot": len(piloted)}
+    tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}
     ledger: Ledger = {
-        "draws": dict.fromkeys(PLACES, 0) | counted,
-        "tokens": dict.fromkeys(PLACES, 0) | known,
+        "draws": dict.fromkeys(PLACES, 0) | draws,
+        "tokens": dict.fromkeys(PLACES, 0) | tokens,
         "truncated": {"draws": 0, "tokens": 0},
     }
-    for group in groups:
+    for of_group in map(group_ledger, groups):
         for kind, counts in ledger.items():
-            for name, count in group[kind].items():
+            for name, count in of_group[kind].items():
                 counts[name] += count
-    ledger["tokens"]["surplus"] = totals.tokens - sum(ledger["tokens"].values())
+    ledger["tokens"]["surplus"] = cost.tokens - sum(ledger["tokens"].values())
     return ledger

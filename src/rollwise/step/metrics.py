@@ -1,19 +1,19 @@
 """Figures of a step: how good the policy is, how much signal there was, what it cost."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import Schedule, has_zero_variance
+from rollwise.sampling import has_zero_variance
 from rollwise.sampling.draws import Key
 from rollwise.step.asking import expected_of
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup
-from rollwise.step.ledger import StepTotals, group_ledger, step_ledger
+from rollwise.step.ledger import step_ledger
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
@@ -23,49 +23,16 @@ PARTS = 8
 def rollout_metrics(
     rollouts: Rollouts, groups: Sequence[TrainedGroup], first: int
 ) -> dict[str, Any]:
-    """Summarise the rollouts of a step and their groups (see `group_metrics`)."""
-    session, cost = rollouts.session, rollouts.cost
-    piloted = [
-        ResponseFigures.of(response).tokens
-        for pilot in rollouts.pilots
-        for pool in pilot.pools.values()
-        for response in pool.responses
-    ]
-    responses = [response for pool in rollouts.pools for response in pool.responses]
-    ends = Counter[str](r.end for r in responses if hasattr(r, "end"))
-    if ends:
-        ends["cancelled"] = cost.cancelled
-    totals = StepTotals(
-        tokens=cost.tokens,
-        surplus=session.surplus,
-        failures=session.failures,
-        lost=session.lost,
-        failed_tokens=cost.failed_tokens,
-        piloted=len(piloted),
-        pilot_tokens=sum(piloted),
-        ends=ends,
-    )
-    return group_metrics(groups, first, session.schedule, totals)
-
-
-def group_metrics(
-    groups: Sequence[TrainedGroup], first: int, schedule: Schedule, totals: StepTotals
-) -> dict[str, Any]:
-    """Summarise the groups of a step, dropped ones included.
+    """Summarise the rollouts of a step and their groups, dropped ones included.
 
     How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is measured on the
-    first draws of each prompt alone. They are an ordinary sample; a pool that stopped because of
+    `first` draws of each prompt alone. They are an ordinary sample; a pool that stopped because of
     what it held is not.
-
-    Args:
-        groups: One for each prompt.
-        first: The draws of a prompt that count as first.
-        schedule: By which they were drawn.
-        totals: What is in no pool.
     """
-    pools = [group.pool for group in groups]
+    session, pools = rollouts.session, rollouts.pools
     drawn_P = np.array([len(pool) for pool in pools], dtype=int)
-    draws = int(drawn_P.sum()) + totals.surplus + totals.piloted
+    piloted = sum(len(pool) for pilot in rollouts.pilots for pool in pilot.pools.values())
+    draws = int(drawn_P.sum()) + session.surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
     responses = [ResponseFigures.of(r) for pool in pools for r in pool.responses[:first]]
     return {
@@ -76,26 +43,29 @@ def group_metrics(
         "trained_groups": sum(not group.dropped for group in groups),
         "draws": draws,
         "draws_per_prompt": draws / max(len(pools), 1),
-        "draws_by_round": schedule.draws_by_round(drawn_P),
-        "surplus_draws": totals.surplus,
-        "tokens": totals.tokens,
+        "draws_by_round": session.schedule.draws_by_round(drawn_P),
+        "surplus_draws": session.surplus,
+        "tokens": rollouts.cost.tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
-        "failed_draws": totals.failures,
-        "lost_draws": totals.lost,
+        "failed_draws": session.failures,
+        "lost_draws": session.lost,
         **_entropy(responses),
         "response_tokens": _mean([response.tokens for response in responses]),
         "truncated": _mean([response.truncated for response in responses]),
-        **_episodes(totals.ends, responses),
-        "ledger": step_ledger([group_ledger(group) for group in groups], totals),
+        **_episodes(rollouts, responses),
+        "ledger": step_ledger(rollouts, groups),
     }
 
 
 def _episodes(
-    ends: Mapping[str, int], first_draws: Sequence[ResponseFigures]
+    rollouts: Rollouts, first_draws: Sequence[ResponseFigures]
 ) -> dict[str, float | dict[str, int]]:
     """Say how many turns the first draws took, and how all ended; nothing of single responses."""
+    responses = [response for pool in rollouts.pools for response in pool.responses]
+    ends = Counter[str](response.end for response in responses if hasattr(response, "end"))
     if not ends:
         return {}
+    ends["cancelled"] = rollouts.cost.cancelled
     turns = _mean([response.turns for response in first_draws])
     return {"turns": turns, "ends": {"done": 0, "truncated": 0, "failed": 0, **ends}}
 

@@ -15,8 +15,7 @@ def gradient_size(advantage: float, response: ResponseFigures, average: Average)
     """Estimate the norm of the gradient of a response's loss, up to a factor common to all.
 
     g = |A|·√(Σ_t (1 − π_t)²), and divided by T where the loss averages over each response's tokens
-    first. The gradient of log π_t in the logits has the norm √((1 − π_t)² + Σ_{others} π²), at
-    least 1 − π_t: a response has a large gradient where it says improbable things.
+    first: the gradient of log π_t in the logits has a norm of at least 1 − π_t.
 
     Raises:
         EngineError: The engine reported no log-probabilities.
@@ -35,13 +34,11 @@ def cap_responses(
 ) -> tuple[list[TrainedGroup], int]:
     """Scale down the advantages of responses whose gradients are estimated to be large.
 
-    Gradients of responses have heavy tails: the largest of a step can be fifty times the median
-    one. It then decides the direction of an update, and clipping the norm of the whole update
-    leaves nothing of the others. With c the ratio, A_i ← A_i·min(1, c·median(g)/g_i), where g_i is
-    the `gradient_size` of response i, and the median is over those of the step that teach.
-
-    Returns:
-        The groups, and how many responses were scaled down.
+    The largest gradient of a step can be fifty times the median one, and decides the direction of
+    an update; clipping the norm of the whole update leaves nothing of the others. With c the ratio,
+    A_i ← A_i·min(1, c·median(g)/g_i), where g_i is the `gradient_size` of response i, and the
+    median is over those of the step that teach. Returns the groups, and how many responses were
+    scaled down.
     """
     sizes = [
         np.array(

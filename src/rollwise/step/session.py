@@ -96,6 +96,24 @@ def run_session(
     return run.cost
 
 
+def checked_results(engine: object, results: Any) -> Sequence[Result]:
+    """Return what an engine's `wait` returned; a `PluginError` if that is not what it must be."""
+    if not isinstance(results, Iterable):
+        raise wrong_result(engine, "wait", "a list of completions", results)
+    for result in results:
+        if due := _misfit(result):
+            raise wrong_result(engine, "wait", due, result)
+    return results  # type: ignore[return-value]
+
+
+def checked_tokens(engine: object, drawn: Any) -> int:
+    """Return what an engine's `cancel` returned; a `PluginError` if it is no number of tokens."""
+    if not isinstance(drawn, int | np.integer) or drawn < 0:
+        due = "the number of tokens that were drawn for what it cancels, 0 if it is unknown"
+        raise wrong_result(engine, "cancel", due, drawn)
+    return int(drawn)
+
+
 def _misfit(result: Result) -> str:
     """Say what is due in place of a result whose parts have the wrong type or shape; "" if nothing.
 
@@ -116,7 +134,7 @@ def _misfit(result: Result) -> str:
 
 
 def _is_token(token: object) -> bool:
-    return isinstance(token, int | np.integer) and token >= 0
+    return isinstance(token, int | np.integer) and bool(token >= 0)
 
 
 class _SessionRun:
@@ -151,7 +169,7 @@ class _SessionRun:
 
     def _wait_for_some(self) -> None:
         """Wait for a response or a reward."""
-        results = self._engine.wait()
+        results = checked_results(self._engine, self._engine.wait())
         self._grade_results(results)
         self._record_rewards(wait_for_one=not results)
 
@@ -164,11 +182,6 @@ class _SessionRun:
 
     def _grade_results(self, results: Sequence[Result]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
-        if not isinstance(results, Iterable):
-            raise wrong_result(self._engine, "wait", "a list of completions", results)
-        for result in results:
-            if due := _misfit(result):
-                raise wrong_result(self._engine, "wait", due, result)
         if not results and not self._grading:
             raise EngineError(f"{plugin_name(self._engine)} lost draws without saying so")
         results = [result for result in results if self._is_first(result.draw)]
@@ -218,11 +231,7 @@ class _SessionRun:
             self._cancelled.add(draw)
             if draw in self._grading:
                 self._grading.pop(draw)[1].cancel()
-        drawn: object = self._engine.cancel(draws)
-        if not isinstance(drawn, int | np.integer) or drawn < 0:
-            due = "the number of tokens that were drawn for what it cancels, 0 if it is unknown"
-            raise wrong_result(self._engine, "cancel", due, drawn)
-        self.cost.tokens += int(drawn)
+        self.cost.tokens += checked_tokens(self._engine, self._engine.cancel(draws))
 
     @contextmanager
     def _grading_time(self) -> Iterator[None]:

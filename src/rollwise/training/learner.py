@@ -77,19 +77,20 @@ class Learner:
 
         With one mini-batch the weights being trained are those that drew the responses, so the old
         log-probabilities are the current ones; with several they are computed first, or the
-        engine's are taken (`old_logprobs`). The engine's log-probabilities may differ from the
-        learner's, because it computes in another way or precision. Importance weights correct for
-        that.
+        engine's are taken (`old_logprobs`). Importance weights correct for an engine that computes
+        otherwise than the learner.
 
-        A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes
-        no update, and neither does a gradient that is not finite.
+        A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes no
+        update, and neither does a gradient that is not finite.
 
         Returns:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
-            between the learner's log-probability and the engine's), `importance_weight` and
-            `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
-            and the number of `skipped_updates`; with `response_cap`, also that of
-            `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
+                between
+            the learner's log-probability and the engine's), `importance_weight` and
+                `importance_truncated`
+            (the share of weights at the cap). Over updates: `grad_norm`, and the number of
+            `skipped_updates`; with `response_cap`, also that of `capped_gradients`, and with
+            `max_divergence` that of `diverged_responses`.
         """
         capped_before = self._cap.capped if self._cap else 0
         count = min(self.settings.mini_batches, max(1, len(examples)))

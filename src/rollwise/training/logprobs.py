@@ -27,20 +27,19 @@ def token_logprobs(
 
     The logits of T tokens take 4·T·V bytes, several times over with their gradients: for most
     models more than everything else together. Here they are computed for `chunk` tokens at a time,
-    and again in the backward pass, which costs one more product with the head. If T is at most
-    `chunk`, nothing is computed twice.
+    and again in the backward pass, unless one chunk holds all.
 
     Args:
         head: Makes logits, shape (N, V), of hidden states, shape (N, H).
         states: The hidden state before each token, shape (T, H).
         tokens: Token ids, shape (T,).
         temperature: Divides the logits.
-        with_entropy: Whether entropies are wanted.
+        with_entropy: Whether entropies are wanted; else they are 0.
         chunk: Tokens at a time; above 0.
 
     Returns:
-        log π, shape (T,), and the entropy, shape (T,), which is 0 if it is not wanted; in float32,
-        or in the precision of the logits if that is higher.
+        log π and the entropy, shape (T,) each, in float32 or the logits' precision if that is
+            higher.
     """
     if len(states) <= chunk:
         return of_logits(head(states), tokens, temperature, with_entropy)

@@ -52,18 +52,15 @@ def policy_loss(
 def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
     """Weigh each token by min(π_old/π_sampler, `cap`), so that its expectation is the learner's.
 
-    An engine that computes otherwise than the learner (other kernels, another precision) draws
-    from another policy; this is the correction, its variance bounded at the price of a bias where
-    the cap holds (truncated importance sampling, Ionides 2008; for this mismatch Yao et al. 2025,
-    "Your efficient RL framework secretly brings you off-policy RL training").
+    An engine that computes otherwise than the learner draws from another policy; this is the
+    correction, its variance bounded at the price of a bias where the cap holds (truncated
+    importance sampling, Ionides 2008; for this mismatch Yao et al. 2025, "Your efficient RL
+    framework secretly brings you off-policy RL training").
 
     Args:
         old_logprobs: log π of the tokens by the learner, under the weights that drew them, (T,).
         sampler_logprobs: The same as the engine says, at the temperature it drew at, (T,).
-        cap: Above 0; 0 makes no correction.
-
-    Returns:
-        The weights, shape (T,), without gradient; all 1 where the two agree or `cap` is 0.
+        cap: Above 0; 0 makes no correction: all weights, shape (T,), are 1.
     """
     if cap == 0:
         return torch.ones_like(sampler_logprobs)
@@ -73,20 +70,17 @@ def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: floa
 def diverged_responses(
     sampler_logprobs: Tensor, logprobs: Tensor, lengths: Sequence[int], limit: float
 ) -> Tensor:
-    """Say on which responses engine and learner disagree too much to learn from them.
+    """Say on which of R responses engine and learner disagree too much to learn from them.
 
     The Bernoulli divergence of a token, p·log(p/q) + (1 − p)·log((1 − p)/(1 − q)), with p its
     probability under the engine and q that under the learner, both within [1e-6, 1 − 1e-6], is
     averaged over the tokens of a response and compared with the limit (FlashREINFORCE).
 
     Args:
-        sampler_logprobs: log p of the tokens of R responses, one after another, shape (T,).
+        sampler_logprobs: log p of the tokens of the responses, one after another, shape (T,).
         logprobs: log q of them, shape (T,).
         lengths: Tokens of each response, shape (R,); above 0.
         limit: Above 0.
-
-    Returns:
-        Shape (R,), of booleans.
     """
     low, high = PROBABILITY_BOUND, 1 - PROBABILITY_BOUND
     p, q = (x.detach().exp().clamp(low, high) for x in (sampler_logprobs, logprobs))

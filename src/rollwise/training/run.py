@@ -26,20 +26,12 @@ log = logging.getLogger(__name__)
 
 
 def start_run(config: TrainConfig, folder: RunFolder) -> Run:
-    """Set up a new run. Its folder is created last, when everything else has worked.
-
-    Raises:
-        RollwiseError: The settings, the model, the data or the folder cannot be used.
-    """
+    """Set up a new run. Its folder is created last, when everything else has worked."""
     return _assemble(config, folder, checkpoint=None)
 
 
 def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
-    """Set up a run to resume from its newest checkpoint.
-
-    Raises:
-        RollwiseError: There is no checkpoint, or it does not fit the settings.
-    """
+    """Set up a run to resume from its newest checkpoint; a RunError if there is none."""
     found = list_checkpoints(folder.checkpoints)
     if not found:
         raise RunError(

@@ -31,9 +31,6 @@ class BackendSettings:
         Args:
             config: All settings of the run; `config.backend` has these.
             checkpoint: The folder of the checkpoint to resume from, if any.
-
-        Raises:
-            RollwiseError: Something is missing, or a setting cannot be followed.
         """
         raise NotImplementedError
 
