@@ -1,8 +1,8 @@
 """Mathematics: how answers may be written, and MATH-500."""
 
+import itertools
 import json
 import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,81 +34,60 @@ def grader():
 
 
 @pytest.fixture(scope="module")
-def plain():
-    with MathGrader(timeout=20.0, workers=1, convention="math_verify") as grader:
-        yield grader
-
-
-@pytest.fixture(scope="module")
 def math500():
     if not MATH500.exists():
         pytest.skip(f"needs the MATH-500 data at {MATH500}")
     return [json.loads(line) for line in MATH500.read_text().splitlines()]
 
 
-def test_all_reference_solutions_of_math500_are_correct(grader, math500):
+def test_all_reference_solutions_of_math500_are_correct_and_those_of_others_are_not(
+    grader, math500
+):
+    """Of others: answers shifted by one; `x=5` after `5` is the same answer."""
     assert len(math500) == 500
     solutions, answers = ([row[name] for row in math500] for name in ("solution", "answer"))
-    rewards = grader.grade(solutions, answers)
-    assert rewards.sum() == 500
+    assert grader.grade(solutions, answers).sum() == 500
+    shifted = answers[1:201]
+    rewards = grader.grade(solutions[:200], shifted)
+    plain = [answer.removeprefix("x=") for answer in answers[:201]]
+    other = [a != b for a, b in itertools.pairwise(plain)]
+    assert sum(other) > 190
+    assert rewards[other].sum() == 0
     assert grader.failures == 0
 
 
-def test_the_solutions_of_other_problems_are_incorrect(grader, math500):
-    """Answers shifted by one; `x=5` after `5` is the same answer."""
-    rows = math500[:200]
-    answers = [row["answer"] for row in rows]
-    shifted = answers[1:] + answers[:1]
-    rewards = grader.grade([row["solution"] for row in rows], shifted)
-    same = [
-        a.removeprefix("x=") == b.removeprefix("x=") for a, b in zip(answers, shifted, strict=True)
-    ]
-    assert sum(same) < 10
-    assert rewards[[not it for it in same]].sum() == 0
-
-
 @pytest.mark.parametrize(
-    ("response", "answer"),
+    ("response", "answer", "verdict"),
     [
-        (r"$\boxed{0.5}$", r"\frac{1}{2}"),
-        (r"$\boxed{0.5}$", "1/2"),
-        (r"\boxed{\dfrac12}", r"$\frac{1}{2}$"),
-        (r"The answer is $\frac{1}{2}$.", r"\boxed{\frac{1}{2}}"),
-        (r"so \(\tfrac{2}{4}\)", r"$\boxed{\frac{1}{2}}$"),
-        (r"$\frac12$", r"\(\frac{1}{2}\)"),
-        (r"$\frac12$", r"\[\frac{1}{2}\]"),
-        (r"$\boxed{3\sqrt{13}}$", r"3\sqrt{13}"),
-        (r"$\boxed{\text{Evelyn}}$", "Evelyn"),
-        (r"$\boxed{Evelyn}$", r"\text{Evelyn}"),
-        (r"$\boxed{1234}$", "1,234"),
-        (r"$\boxed{18}$", "$18"),
-        (r"$\boxed{18}$", r"\$18"),
-        (r"$\boxed{50\%}$", "50%"),
-        (r"$\boxed{5}$", "the answer is $5$"),
+        (r"$\boxed{0.5}$", r"\frac{1}{2}", 1.0),
+        (r"$\boxed{0.5}$", "1/2", 1.0),
+        (r"\boxed{\dfrac12}", r"$\frac{1}{2}$", 1.0),
+        (r"The answer is $\frac{1}{2}$.", r"\boxed{\frac{1}{2}}", 1.0),
+        (r"so \(\tfrac{2}{4}\)", r"\(\frac{1}{2}\)", 1.0),
+        (r"$\frac12$", r"\[\frac{1}{2}\]", 1.0),
+        (r"$\boxed{3\sqrt{13}}$", r"3\sqrt{13}", 1.0),
+        (r"$\boxed{\text{Evelyn}}$", "Evelyn", 1.0),
+        (r"$\boxed{Evelyn}$", r"\text{Evelyn}", 1.0),
+        (r"$\boxed{1234}$", "1,234", 1.0),
+        (r"$\boxed{18}$", "$18", 1.0),
+        (r"$\boxed{18}$", r"\$18", 1.0),
+        (r"$\boxed{50\%}$", "50%", 1.0),
+        (r"$\boxed{5}$", "the answer is $5$", 1.0),
         (
             r"\boxed{\begin{pmatrix} 1 \\[2pt] 2 \end{pmatrix}}",
             r"\begin{pmatrix} 1 \\[2pt] 2 \end{pmatrix}",
+            1.0,
         ),
-        ("first $3$, then 7", "7"),
+        ("first $3$, then 7", "7", 1.0),
+        (r"$\boxed{3}$", r"3\sqrt{13}", 0.0),  # what a bare answer would be read as
+        (r"$\boxed{10}$", "10^{10}", 0.0),
+        (r"\boxed{" + "(" * 5000, "4", 0.0),
+        ("I do not know", "4", 0.0),
+        ("", "4", 0.0),
     ],
 )
-def test_forms_of_one_answer(response, answer):
-    assert verify_math(response, answer) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        (r"$\boxed{3}$", r"3\sqrt{13}"),  # what a bare answer would be read as
-        (r"$\boxed{10}$", "10^{10}"),
-        (r"$\boxed{3}$", "4"),
-        (r"\boxed{" + "(" * 5000, "4"),
-        ("I do not know", "4"),
-        ("", "4"),
-    ],
-)
-def test_incorrect_responses(response, answer):
-    assert verify_math(response, answer) == 0.0
+def test_what_math_verify_is_asked(response, answer, verdict):
+    assert verify_math(response, answer) == verdict
 
 
 def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(caplog):
@@ -119,25 +98,19 @@ def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(capl
 
 
 def test_a_power_tower_ends_at_the_limit_and_costs_only_itself(caplog):
-    responses = [
-        r"$\boxed{9^{9^{9^{9}}}}$",
-        r"$\boxed{3}$",
-        r"$\boxed{(10^{10})!}$",
-        r"$\boxed{4}$",
-    ]
+    bombs = [boxed(bomb) for bomb in ("9^{9^{9^{9}}}", "3", "(10^{10})!", "4")]
     with MathGrader(timeout=1.0, workers=1) as grader:
-        assert grader.grade(responses, ["3"] * 4).tolist() == [0.0, 1.0, 0.0, 0.0]
+        assert grader.grade(bombs, ["3"] * 4).tolist() == [0.0, 1.0, 0.0, 0.0]
         assert grader.failures == 2
-        assert grader.grade(["3"], ["3"]).tolist() == [1.0]
     assert caplog.text.count("longer than 1 s") == 1
 
 
 def test_what_the_limit_cannot_hold_is_not_begun():
     """Else this would take an hour, or the machine's memory."""
-    bombs = ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}"]
+    bombs = ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}", "2^{10}"]
     with MathGrader(timeout=3600.0, workers=1) as grader:
-        responses = [boxed(bomb) for bomb in [*bombs, "2^{10}"]]
-        assert grader.grade(responses, ["3", "3", "3", "1024"]).tolist() == [0, 0, 0, 1]
+        rewards = grader.grade([*map(boxed, bombs)], ["3", "3", "3", "1024"])
+        assert rewards.tolist() == [0, 0, 0, 1]
         assert grader.failures == 3
 
 
@@ -161,22 +134,6 @@ def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
     assert 0 < len(accepted) < 100
     for found, answer in accepted:
         assert verify_math(boxed(found), answer) == 1.0
-
-
-def test_the_same_verdicts_from_every_thread_and_in_any_order(plain, math500):
-    rows = math500[:60]
-    answers = [row["answer"] for row in rows]
-    pairs = [(row["solution"], answer) for row in rows for answer in (row["answer"], answers[0])]
-    expected = [verify_math(*pair) for pair in pairs]
-
-    def in_order(seed):
-        order = random.Random(seed).sample(range(len(pairs)), len(pairs))
-        futures = plain.submit(*zip(*(pairs[i] for i in order), strict=True))
-        return [futures[order.index(i)].result() for i in range(len(pairs))]
-
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(in_order, range(4))) == [expected] * 4
-    assert in_order(4) == expected
 
 
 BOMBS = {
@@ -226,11 +183,10 @@ def test_thousands_of_hostile_responses_are_graded(strict, texts):
     assert strict.grade(["5"], ["5"]).tolist() == [1.0]
 
 
-def test_a_worker_takes_no_more_memory_than_it_may(caplog):
+def test_a_worker_takes_no_more_memory_than_it_may():
     """An honest response after it has the room that it needs."""
     with MathGrader(timeout=20.0, workers=1, memory=64 * 1024**2) as grader:
-        rewards = grader.grade(["7 " * 20_000_000, r"$\boxed{5}$ it is"], ["7", "5"])
-        assert rewards[1] == 1.0
+        assert grader.grade(["7 " * 20_000_000, r"$\boxed{5}$ it is"], ["7", "5"])[1] == 1.0
 
 
 def test_values_that_round_to_one_another_are_math_verifys():
@@ -267,12 +223,6 @@ def test_values_that_round_to_one_another_are_math_verifys():
 )
 def test_the_last_box_is_the_final_answer(response, answer, final):
     assert last_answer(response, answer) == final
-
-
-def test_the_grader_takes_the_last_box_wherever_it_stands(grader):
-    responses = [r"say \boxed{3}, no, \boxed{5}", r"\boxed{5}, no, \boxed{3}", "so $5$"]
-    assert grader.grade(responses, ["5"] * 3).tolist() == [1.0, 0.0, 1.0]
-    assert grader.grade([r"\boxed{4.5 \times 10^{33}}"], ["['4.5e33']"]).tolist() == [1.0]
 
 
 def test_many_boxes_that_are_not_closed_are_looked_at_only_in_part():

