@@ -30,9 +30,7 @@ def as_compute_score(grader: Grader) -> Callable[..., float]:
 def as_reward_function(grader: Grader, answer_column: str = "answer") -> Callable[..., list[float]]:
     """Turn a grader into the function that TRL calls for a batch (`reward_funcs`).
 
-    Args:
-        grader: Gives the rewards.
-        answer_column: The column of the data set that holds the reference answers.
+    The reference answers are in the column `answer_column` of the data set.
     """
 
     def reward(

@@ -38,13 +38,7 @@ MOST_UNORDERED = 12
 
 
 def are_equal(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
-    """Say whether an answer is the reference; None if it cannot be told from the forms.
-
-    Args:
-        found: The answer.
-        reference: The reference.
-        compare: Compares what is left of both as mathematics.
-    """
+    """Say whether an answer is the reference; None if it cannot be told from the forms."""
     found, reference = without_marks(found), without_marks(reference)
     if not found or not reference:
         return None

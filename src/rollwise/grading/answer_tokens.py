@@ -86,11 +86,7 @@ _DELIMITED = re.compile(r"\$\$([^$]*)\$\$|(?<!\\)\$([^$]*)(?<!\\)\$|\\\((.*?)\\\
 
 
 def tokenize(text: str, commas_group: bool = True) -> Tokens:
-    """Read an answer in LaTeX or plain text.
-
-    Args:
-        text: The answer.
-        commas_group: Whether 1,234 is one number.
+    """Read an answer in LaTeX or plain text; `commas_group`: 1,234 is one number.
 
     Raises:
         Unreadable: Its braces are not balanced, or nested too deep.

@@ -26,11 +26,7 @@ _NUMBER = re.compile(
 
 
 def number_of(tokens: Sequence[Token]) -> Fraction | None:
-    r"""Return the exact value of a number in digits; None of anything else.
-
-    Read are fractions, mixed numbers (`1 1/2`, `1\frac12`), repeating decimals
-    (`0.\overline{3}`), powers of ten (`4.5e33`, `4.5 \times 10^{33}`) and factorials.
-    """
+    """Return the exact value of a number in digits, in any notation; None of anything else."""
     found = _NUMBER.fullmatch(render(tokens))
     if found is None:
         return None

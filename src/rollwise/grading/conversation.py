@@ -34,12 +34,7 @@ class NoReply(Exception):
 
 
 class Conversation:
-    """Messages to and from a process, each a line of JSON, until a deadline.
-
-    Args:
-        process: Its stdin and stdout are unbuffered pipes.
-        seconds: That it may take, see `ProgramTime`; `extend` begins again.
-    """
+    """Messages to and from a process by unbuffered pipes, each a line of JSON, within a time."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -70,11 +65,7 @@ class Conversation:
             return
 
     def receive(self, longest: int = LONGEST_REPLY) -> Any:
-        """Wait for a message of at most `longest` bytes.
-
-        Raises:
-            NoReply: None came.
-        """
+        """Wait for a message of at most `longest` bytes; NoReply if none comes."""
         line = self._unread
         while b"\n" not in line[-65536:]:
             self._wait(self._stdout, selectors.EVENT_READ)

@@ -40,11 +40,10 @@ class Job:
 
 
 class WorkerPool:
-    """Grades jobs in the order in which they come, in worker processes; any thread may use it.
+    """Grades jobs in the order in which they come, in worker processes; any thread may use it."""
 
-    A supervisor that dies is replaced, once for the same jobs. `lock` is the grader's: a second one
-    could be taken in another order, for either calls the other.
-    """
+    # `lock` is the grader's: a second one could be taken in another order, for either calls the
+    # other.
 
     def __init__(
         self,

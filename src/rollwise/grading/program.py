@@ -32,11 +32,7 @@ KINDS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": 
 
 
 def encode(value: Any) -> Any:
-    """Turn plain data into JSON that distinguishes lists, tuples, sets and dictionaries.
-
-    Raises:
-        TypeError: The value is, or contains, something else.
-    """
+    """Turn plain data into JSON that tells lists, tuples and sets apart; TypeError for the rest."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -54,11 +50,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """Undo `encode`; the result has built-in types alone, whoever wrote `data`.
-
-    Raises:
-        ValueError, TypeError: `data` was not made by `encode`.
-    """
+    """Undo `encode`, else ValueError or TypeError; the result has built-in types alone."""
     if not isinstance(data, list):
         return data
     kind, content = data
@@ -125,11 +117,9 @@ def run_program(first: dict[str, Any], channel: Channel) -> None:
 
 
 def make_namespace(name: str) -> dict[str, Any]:
-    """Make the namespace that a program starts with.
-
-    What `PRELUDE` imports is there like built-in names, so that `operator.add` does not count as
-    the program's own `add`.
-    """
+    """Make the namespace that a program starts with."""
+    # What `PRELUDE` imports is there like built-in names, so that `operator.add` does not count as
+    # the program's own `add`.
     granted: dict[str, Any] = {}
     exec(PRELUDE, granted)
     return {"__name__": name, "__builtins__": granted | vars(builtins)}

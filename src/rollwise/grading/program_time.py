@@ -11,16 +11,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProgramTime:
-    """The time of a process and of all that it starts, against a limit.
+    """The time of a process and of all that it starts, against a limit in seconds.
 
     While one of them computes, or waits for a processor, the time of processors counts; while all
     sleep, the clock's. So other load on the machine does not count, and a program that sleeps does
-    not sleep for ever. Where the system does not tell (other than Linux; a process whose work is
-    done elsewhere, such as the client of a container), the clock alone counts.
-
-    Args:
-        pid: The process.
-        seconds: The limit. By the clock it is `BUSY` times as long.
+    not sleep for ever. By the clock, the limit is `BUSY` times as long. Where the system does not
+    tell (other than Linux; the client of a container), the clock alone counts.
     """
 
     def __init__(self, pid: int, seconds: float) -> None:
@@ -46,9 +42,7 @@ class ProgramTime:
 def time_used(pid: int) -> tuple[float, bool] | None:
     """Return the seconds of processors that a process and its descendants used, ended ones too.
 
-    Returns:
-        Also whether one of their threads runs, or waits for a processor or a disk. None where this
-        cannot be known.
+    And whether one of their threads runs, or waits for a processor or a disk; None if not known.
     """
     ticks, is_active, known, pending = 0, False, False, [pid]
     while pending:

@@ -52,9 +52,7 @@ class Sandbox(Protocol):
     """
 
     @property
-    def isolated(self) -> bool:
-        """See above."""
-        ...
+    def isolated(self) -> bool: ...  # noqa: D102, see above
 
     def start(
         self, script: str, limits: ProgramLimits
@@ -82,10 +80,9 @@ class Sandbox(Protocol):
 class Bubblewrap:
     """Linux namespaces, made by bubblewrap, the sandbox of Flatpak.
 
-    A program has namespaces of its own for processes, mounts, network and communication, so it sees
-    no other process, no network, and of the files only the system's libraries and Python's own,
-    which it cannot write. It has no privileges and no environment, and may write 64 MiB to a folder
-    in memory. Its memory is bounded by a control group where one can be made, and besides by a
+    A program sees no other process, no network, and of the files only the system's libraries and
+    Python's own, read-only. It has no privileges and no environment, and may write 64 MiB to a
+    folder in memory. Its memory is bounded by a control group where one can be made, and by a
     filter of system calls that keeps it from memory which a limit on address space does not count.
     """
 

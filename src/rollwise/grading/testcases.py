@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from rollwise.grading.program import decode
+
 
 @dataclass(frozen=True)
 class ProgramTests:
@@ -138,10 +140,8 @@ def value_of(data: Any) -> Any:
     if not isinstance(data, list):
         return data
     kind, content = data
-    if kind == "int":
-        return int(content, 16)
-    if kind == "float":
-        return float(content)
+    if kind in ("int", "float"):
+        return decode(data)
     if kind == "dict":
         return {str(value_of(key)): value_of(item) for key, item in content}
     if kind in ("list", "tuple"):
