@@ -310,7 +310,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
             raise ConnectionError
 
     loading._reaches.cache_clear()
-    monkeypatch.setattr(loading.huggingface_hub.utils, "get_session", Nowhere)
+    monkeypatch.setattr(loading.huggingface_hub, "get_session", Nowhere)
     began = time.monotonic()
     for _ in range(2):
         with pytest.raises(ModelError, match=r"hub cannot be reached from here.*: give a local"):
