@@ -1,6 +1,7 @@
 """What the documentation says is so: its code runs, its commands are those that CI runs."""
 
 import json
+import pkgutil
 import re
 import shlex
 import sys
@@ -207,3 +208,12 @@ def test_the_reference_shows_a_field_as_its_default_and_its_help(tmp_path, load_
     assert str(rule["hard"].value) == "-2"
     assert rule["easy"].docstring.value == "Enough of them."
     assert rule["plain"].docstring is None
+
+
+def test_the_main_way_is_at_most_forty_functions_long(root):
+    page = (root / "docs/architecture.md").read_text()
+    table = page.partition("## The main way")[2].partition("\n## ")[0]
+    names = [n for n in re.findall(r"`([\w.]+)`", table) if "." in n]
+    assert 30 < len(names) == len(set(names)) <= 40
+    for name in names:
+        assert callable(pkgutil.resolve_name(f"rollwise.{name}")), name

@@ -131,8 +131,6 @@ class _Handler(BaseHTTPRequestHandler):
         choice = {"text": drawn.text, "finish_reason": "length" if drawn.truncated else "stop"}
         if body.get("return_token_ids"):
             choice["token_ids"] = drawn.tokens
-        if "logprobs" in body:
-            choice["logprobs"] = {"token_logprobs": drawn.logprobs.tolist()}
         return choice
 
     def send(self, status, content, cut=False, **headers):

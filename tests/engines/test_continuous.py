@@ -16,7 +16,6 @@ from transformers import (
 )
 
 from rollwise.engines.cpu.pages import PagedCache
-from rollwise.engines.kv_cache import NARROWEST, widths
 from rollwise.engines.transformers import TransformersEngine, unfit_reason
 from rollwise.engines.whole_batches import WholeBatch
 
@@ -103,28 +102,6 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     assert done.keys() == set(draws[2:])
     alone = complete(TransformersEngine(endless, mute, 20), draws[2:])
     assert as_tokens(done) == as_tokens(alone)
-
-
-def test_responses_outgrow_their_banks_and_stay_the_same(tokenizer, monkeypatch):
-    """Prompts of 2 and 30 tokens, responses of up to 100: through four widths."""
-    model = make_model()
-    model.config.max_position_embeddings = 256
-    prompts = {"short": [5, 9], "long": [3, 14, 4, 7, 11, 6] * 5}
-    model.generation_config = GenerationConfig(eos_token_id=17)
-    mute = copy.deepcopy(tokenizer)
-    mute.eos_token = None
-    assert widths(131) == [NARROWEST, 48, 80, 128, 192]
-    found = []
-    for unfit, batch_size in ((None, 5), ("as told", 12)):
-        monkeypatch.setattr(
-            "rollwise.engines.transformers.unfit_reason", lambda _, is_so=unfit: is_so
-        )
-        engine = TransformersEngine(model, mute, 100, batch_size=batch_size)
-        engine.submit(make_draws(6, prompts), prompts)
-        done = [c for completions in iter(engine.wait, []) for c in completions]
-        found.append({c.draw: c.tokens for c in done})
-        assert {len(c.tokens) for c in done} == {100}
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("compiled", [True, False])

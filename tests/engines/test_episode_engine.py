@@ -104,7 +104,7 @@ def test_ends(answers, options, expected):
     ],
 )
 def test_an_environment_that_returns_no_turn_ends_the_run(answer, wanted):
-    with pytest.raises(PluginError, match=rf"`step` .* must return {wanted}"):
+    with pytest.raises(PluginError, match=rf"`step`.* must return {wanted}"):
         play(says(answer))
 
 

@@ -8,7 +8,7 @@ from closeness import assert_close
 from rollwise.engines.attention import LayerInputs
 from rollwise.engines.cpu.kernels import PAGE
 from rollwise.engines.cpu.pages import PagedCache
-from rollwise.engines.kv_cache import BucketedCache
+from rollwise.engines.kv_cache import NARROWEST, BucketedCache, widths
 
 SLOTS, LAYERS, HEADS, GROUP, SIZE = 24, 2, 2, 3, 8
 
@@ -26,6 +26,10 @@ def attention_of(query, keys, values, window):
     seen = slice(None) if window is None else slice(-window, None)
     scores = query.view(HEADS, GROUP, SIZE) @ keys[:, seen].transpose(1, 2) * SIZE**-0.5
     return (scores.softmax(-1) @ values[:, seen]).reshape(-1, SIZE)
+
+
+def test_each_bucket_is_half_as_wide_again_as_the_one_before():
+    assert widths(131) == [NARROWEST, 48, 80, 128, 192]
 
 
 @pytest.mark.parametrize("window", [None, 5, 40])

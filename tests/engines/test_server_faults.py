@@ -71,13 +71,6 @@ def test_a_server_that_is_not_there_is_given_up(engine_at, server, local):
         complete(engine, make_draws(1, prompts), prompts)
 
 
-def test_a_completion_between_them_makes_losses_no_row(engine_at, server, local):
-    engine = engine_at(losses=2)
-    server.faults = ["broken", None, "broken", None]
-    outcomes = [complete_one(engine, local[2]) for _ in range(4)]
-    assert [isinstance(outcome, LostDraw) for outcome in outcomes] == [True, False, True, False]
-
-
 def grade(completions):
     """A response of an even number of tokens is correct."""
     return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]

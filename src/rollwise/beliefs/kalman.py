@@ -82,7 +82,7 @@ class LogitKalman(Belief):
     initial_variance: float = setting(
         1.5, "Expect logits of this variance over the set, before any is seen."
     )
-    learn_variance: bool = setting(True, "Learn this variance (false: keep the initial one).")
+    learn_variance: bool = setting(True, "Learn the variance of the set (false: keep it).")
     noise: float = setting(0.01, "Add this variance to each logit at each step.")
     drift_gain: float = setting(
         0.3, "Believe this share of the drift seen in a step (0: no drift)."

@@ -152,7 +152,7 @@ def _draw_portions(
         elif not {*_read(path, ["key"])["key"].to_pylist()} <= {each.key for each in portion}:
             raise RunError(f"{path} is of other problems; remove it to have them drawn again")
         advance(len(portion))
-    if removed := [each.name for each in portions if not each.exists()]:
+    if removed := [part.name for part in portions if not part.exists()]:
         raise RunError(
             f"{folder}: {', '.join(removed)} was removed while the command ran; remove what is "
             "left, and repeat the command"

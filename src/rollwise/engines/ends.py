@@ -4,11 +4,7 @@ from typing import Any
 
 
 def end_tokens(generation: Any, tokenizer: Any) -> set[int]:
-    """Collect the tokens that end a response: the model's and the tokenizer's.
-
-    Args:
-        generation: The model's generation configuration, or None.
-        tokenizer: Of transformers.
+    """Collect the tokens that end a response, by a generation configuration and the tokenizer.
 
     Raises:
         ValueError: There are none.

@@ -19,13 +19,7 @@ CLOSE_SECONDS = 10.0
 
 
 class EnvironmentLoop:
-    """Awaits what environments answer, beside the engine.
-
-    The thread begins with the first answer.
-
-    Args:
-        interrupt: Called in the thread when an answer is there.
-    """
+    """Awaits what environments answer, beside the engine; calls `interrupt` when one has."""
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self._interrupt = interrupt
@@ -47,10 +41,7 @@ class EnvironmentLoop:
         playing.answering.add_done_callback(report)
 
     def take(self, wait: float | None) -> Iterator[tuple[Playing, "Future[Turn]"]]:
-        """Yield what has been answered; wait so many seconds for the first, or until it comes.
-
-        What belongs to an episode that has ended is left out.
-        """
+        """Yield the answers to episodes under way; wait so many seconds for the first of them."""
         with suppress(queue.Empty):
             while True:
                 playing, answer = self._answered.get(block=wait != 0.0, timeout=wait)

@@ -19,9 +19,9 @@ class EpisodeLimits:
     Attributes:
         turns: The most turns of the model.
         tokens: No turn begins once the episode has this many, the environment's included.
-        seconds: The most seconds, from the first turn on; None for no limit.
+        seconds: From the first turn on; None for no limit.
         context: The most tokens of prompt and episode; infinite if unknown.
-        turn_tokens: The most tokens of a turn: what must be left of the context for one to begin.
+        turn_tokens: The most tokens of a turn, which the context must have room for.
     """
 
     turns: int = 16
@@ -39,26 +39,19 @@ class EpisodeLimits:
 
 @dataclass(eq=False)
 class Playing:
-    """An episode under way.
-
-    Attributes:
-        rows: Each prompt that the model was given, with what followed from it; the last goes on.
-        said: What both sides have said, for people.
-        drawn: Tokens of the model.
-        turn: The turn that is being drawn.
-        answering: What an environment is about to answer.
-    """
+    """An episode under way."""
 
     draw: Draw
+    # Each prompt that the model was given, with what followed from it; the last goes on.
     rows: list[tuple[Sequence[int], list[Span]]]
     began: float
-    drawn: int = 0
-    said: list[str] = field(default_factory=list)
+    drawn: int = 0  # tokens of the model
+    said: list[str] = field(default_factory=list)  # by both sides, for people
     turns: int = 0
     last: Completion | None = None
     play: Play | None = None
-    turn: Draw | None = None
-    answering: "Future[Turn] | None" = None
+    turn: Draw | None = None  # the one that is being drawn
+    answering: "Future[Turn] | None" = None  # what an environment is about to answer
     reward: float = 0.0
 
     @property

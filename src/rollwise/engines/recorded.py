@@ -53,13 +53,8 @@ class Recorded:
 class RecordedLengths:
     """Lengths drawn from those that were recorded for the same prompt, with replacement.
 
-    A correct response has the length of a correct one, and an incorrect one that of an incorrect
-    one; where a prompt has none of the kind, any of its lengths.
-
-    Attributes:
-        prompts: Prompt -> its responses, with their tokens.
-        longest: Longer responses are cut here.
-        threshold: A response is correct where its reward is above this.
+    They are of responses that were as correct, by a reward above `threshold`; where a prompt has
+    none of the kind, of any.
     """
 
     prompts: Mapping[Key, Recorded]

@@ -33,15 +33,10 @@ RETRIED = (408, 409, 429)
 NO_ACCESS = (401, 403)
 
 
-class _LogProbs(BaseModel):
-    token_logprobs: list[float | None] = []
-
-
 class _Choice(BaseModel):
     text: str
     finish_reason: str | None
     token_ids: list[int] | None = None
-    logprobs: _LogProbs | None = None
 
 
 class _Answer(BaseModel):
@@ -55,8 +50,7 @@ class ServerEngine(AsyncEngine):
     retried after a while; one that fails for good, or takes too long, is a lost draw.
 
     Tokens are those that the server reports. If it reports none, they are the response's text as
-    `tokenizer` encodes it, with its end token if the response ended. A text may have other
-    encodings, so log-probabilities are NaN then.
+    `tokenizer` encodes it, with its end token if the response ended. Log-probabilities are NaN.
 
     Args:
         settings: Which server, and how to query it.
@@ -88,8 +82,6 @@ class ServerEngine(AsyncEngine):
         if name and not self._key:
             raise ConfigError(f"`engine.api_key_env`: the environment variable {name} is not set")
         self._client = _connect(settings, self._key)
-        # Whether the server's log-probabilities are those of the distribution it samples from.
-        self._wants_logprobs = settings.processed_logprobs or temperature == 1
         self._lost_in_a_row = 0
         super().__init__(batch_size, "server")
 
@@ -130,8 +122,6 @@ class ServerEngine(AsyncEngine):
         }
         if self.settings.extensions:
             request |= EXTENSIONS
-            if self._wants_logprobs:
-                request["logprobs"] = 1
         return request
 
     async def _complete(self, draw: Draw, prompt: list[int]) -> Result:
@@ -154,17 +144,12 @@ class ServerEngine(AsyncEngine):
 
     def _completion(self, draw: Draw, choice: _Choice) -> Completion:
         ended, tokens = choice.finish_reason == "stop", choice.token_ids
-        given: list[float | None] = []
-        if tokens is not None and choice.logprobs is not None and self._wants_logprobs:
-            given = choice.logprobs.token_logprobs
         if tokens is None:
             tokens = list(self.tokenizer.encode(choice.text, add_special_tokens=False))
             end = self.tokenizer.eos_token_id
             tokens += [end] if ended and end is not None else []
-        if len(given) != len(tokens):
-            given = [None] * len(tokens)
-        logprobs = np.array(given, np.float32)  # None becomes NaN
-        return Completion(draw, tokens, logprobs, choice.text, truncated=not ended)
+        unknown = np.full(len(tokens), np.nan, np.float32)
+        return Completion(draw, tokens, unknown, choice.text, truncated=not ended)
 
     def _check_refusal(self, error: Exception, draw: Draw, prompt: list[int]) -> None:
         """Raise an EngineError if the server would refuse the same request again."""

@@ -162,11 +162,6 @@ class ServerSettings(EngineSettings):
         "Send options of vLLM, SGLang and llama.cpp beyond OpenAI's API, to get token ids back and "
         "to sample without top-k, min-p and penalties; `false` for a server that refuses them.",
     )
-    processed_logprobs: bool = setting(
-        False,
-        "Its log-probabilities are at the temperature of sampling (vLLM: "
-        "`--logprobs-mode processed_logprobs`); others are used only at temperature 1.",
-    )
     draw_timeout: float = setting(
         600.0,
         "Seconds for one response, retries and their waits included; one that takes longer is "

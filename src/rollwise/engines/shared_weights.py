@@ -22,10 +22,7 @@ DTYPES = {
 class SharedWeights:
     """Weights in a safetensors file in memory, without a name on any disk.
 
-    They are copied once, tensor by tensor. Linux only. Close it to free the memory.
-
-    Args:
-        weights: Name -> tensor, on any device.
+    They are copied once, tensor by tensor, from any device. Linux only.
 
     Attributes:
         path: Where other processes of this user find the file while this process runs.

@@ -38,10 +38,6 @@ class Lengths:
         sigma: The standard deviation of the logarithm, 0 (all alike) to 10.
         longest: The most tokens that a response has (an engine's `max_new_tokens`).
         incorrect_factor: How many times as long incorrect responses are, before the cut.
-
-    Raises:
-        ValueError: A value out of its range.
-        TypeError: `longest` is not an integer.
     """
 
     median: float
@@ -113,10 +109,6 @@ class SimulatedEngine(Engine):
         now: Virtual seconds since the engine was made.
         busy: Slot-seconds spent drawing so far; busy / (slots · now) is the utilisation.
         tokens: Of all draws that have ended, cancelled ones included.
-
-    Raises:
-        ValueError: A pass rate outside [0, 1], or a number out of its range.
-        TypeError: `slots` is not an integer.
     """
 
     def __init__(
@@ -153,11 +145,7 @@ class SimulatedEngine(Engine):
         return max(0, self.slots - len(self._running) - len(self._waiting))
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts | None = None) -> None:
-        """Accept draws; `prompts` is ignored.
-
-        Raises:
-            ValueError: A draw of a prompt without a pass rate.
-        """
+        """Accept draws of prompts with a pass rate; `prompts` is ignored."""
         for draw in draws:
             if draw.key not in self.pass_rates:
                 known = ", ".join(map(repr, islice(self.pass_rates, 3)))

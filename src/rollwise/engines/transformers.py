@@ -31,8 +31,8 @@ class TransformersEngine(Engine):
 
     A response that has ended or was cancelled leaves its slot to the next draw while others
     continue, and draws of one prompt share its prefill. The model runs with our attention over
-    weights that are shared with `model`. `unfit_reason` says whether a model allows that; others
-    are drawn from in whole batches, which is slower, and the log says so.
+    shared weights. Models that do not allow that (`unfit_reason`) are drawn from in whole batches,
+    which is slower, and the log says so.
 
     Each draw has its own random numbers, one for each token, so a response does not depend on what
     is drawn beside it (up to the rounding of the model's arithmetic).
@@ -43,11 +43,7 @@ class TransformersEngine(Engine):
         tokenizer: Its tokenizer.
         max_new_tokens: Responses are cut here, and where the model's context ends.
         temperature: Of sampling; above 0.
-        batch_size: The most responses drawn at a time.
-
-    Attributes:
-        batch_size: The same; halved where the device runs out of memory.
-        context: The most tokens of a prompt and its response that the model takes.
+        batch_size: The most responses drawn at a time; halved where the device's memory runs out.
 
     Raises:
         ValueError: Neither the model nor the tokenizer has an end-of-sequence token.

@@ -175,8 +175,8 @@ class Streamed(Schedule):
     max_samples: int = setting(32, "Draw at most this many responses per prompt.")
     speculation: float = setting(
         0.25,
-        "Draw ahead what is needed with at least this probability; less keeps more slots full and "
-        "wastes more draws.",
+        "Draw ahead what is needed with at least this probability; lower values keep more slots "
+        "full and waste more draws.",
     )
 
     def __post_init__(self) -> None:

@@ -64,16 +64,11 @@ class Trained:
         examples = [as_example(datum) for datum in message.data]
         lengths = [len(example.response) for example in examples]
         logprobs = self.learner._forward(examples)[0]
-        given = {
-            name: torch.cat(
-                [
-                    torch.tensor(np.frombuffer(d.loss_fn_inputs[name].dense, np.float32))
-                    for d in message.data
-                ]
-            )
+        old, advantages = (
+            torch.cat([torch.tensor(floats(d.loss_fn_inputs[name])) for d in message.data])
             for name in ("logprobs", "advantages")
-        }
-        losses = loss(message, logprobs, given["logprobs"], given["advantages"])
+        )
+        losses = loss(message, logprobs, old, advantages)
         if not message.forward_only:
             losses.sum().backward()
         output = wire.ForwardBackwardOutput(loss_fn_output_type="TorchLossReturn")
@@ -113,10 +108,13 @@ class Trained:
 
 
 def as_example(datum):
-    [chunk] = datum.model_input
-    first = np.frombuffer(chunk.encoded_text.tokens, np.int32)[:1].tolist()
+    first = np.frombuffer(datum.model_input[0].encoded_text.tokens, np.int32)[:1].tolist()
     targets = np.frombuffer(datum.loss_fn_inputs["target_tokens"].dense, np.int64).tolist()
     return Example(first, targets, np.zeros(len(targets), np.float32), 0.0)
+
+
+def floats(tensor):
+    return np.frombuffer(tensor.dense, np.float32)
 
 
 def loss(message, logprobs, old, advantages):

@@ -84,12 +84,8 @@ class PagedCache:
             self._tables[full, counts] = self._take(len(full))
             self._page_counts[full] += 1
         most = int(self._page_counts.max())
-        return PagedStep(
-            self._store,
-            self._tables[order, :most],
-            self._prompt_lengths[order],
-            self.lengths[order],
-        )
+        tables = self._tables[order, :most]
+        return PagedStep(self._store, tables, self._prompt_lengths[order], self.lengths[order])
 
     def _add(self, prefix: Tensor) -> _SharedPrompt:
         """Put a prompt's keys and values on pages."""
