@@ -184,13 +184,19 @@ def test_a_baseline_that_is_not_there_is_refused_before_anything_is_drawn(tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_the_folder_of_another_command_is_no_baseline(tmp_path, say):
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (make_config(), "is the folder of another command, not an evaluation"),
+        (make_settings(EvaluateConfig), "other is not finished"),
+    ],
+)
+def test_a_folder_without_a_whole_evaluation_is_no_baseline(tmp_path, say, config, said):
     other = RunFolder(tmp_path / "other")
     other.path.mkdir()
-    other.write_config(make_config().model_dump(mode="json"))
+    other.write_config(config.model_dump(mode="json"))
     code, shown = say("evaluate", tmp_path / "run", "--baseline", other.path)
-    assert code == 2
-    assert "is the folder of another command, not an evaluation" in shown
+    assert code == 2 and said in shown
     assert not (tmp_path / "run").exists()
 
 
@@ -244,17 +250,10 @@ def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, sa
     ]
     file = write_lines("a<b>[red].jsonl", *rows)
     speak(lambda key: [f"{evil}=2", f"{evil}=\ud7ff"])
-    code, shown = say(
-        "evaluate",
-        tmp_path / "run",
-        "--benchmarks",
-        file,
-        "--samples",
-        2,
-        "--grading.type",
-        "exact",
-    )
+    options = ["--benchmarks", file, "--benchmarks", f"again={file}", "--samples", 2]
+    code, shown = say("evaluate", tmp_path / "run", *options, "--grading.type", "exact")
     assert code == 0, shown
+    assert summary_of(tmp_path / "run")["average"]["problems"] == 4
     page = (tmp_path / "run/report.html").read_text()
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
     assert "<b>" not in page

@@ -241,8 +241,9 @@ def _may_ask_hub(path: str) -> bool:
 @functools.cache
 def _reaches(address: str) -> bool:
     """Ask once; the hub's own library repeats the question of each file for half a minute."""
+    client = huggingface_hub.get_session()
     try:
-        huggingface_hub.get_session().head(address, timeout=10)
+        client.head(address, timeout=10)
     except Exception:  # of whichever client that library has, or because HF_HUB_OFFLINE forbids it
         return False
     return True
