@@ -74,6 +74,27 @@ def test_a_rule_of_rewards_must_return_booleans():
         session.record(draw, 1.0)
 
 
+class Handing:
+    """A dispatcher that hands out a key in place of a prompt."""
+
+    def add(self, prompt): ...
+
+    def changed(self, prompt): ...
+
+    def next(self, left, ahead):
+        return "a"
+
+
+def test_a_dispatcher_must_hand_out_prompts_of_the_session():
+    class Mine(Streamed):
+        def dispatcher(self):
+            return Handing()
+
+    session = RolloutSession(["a"], rule_of(lambda n, m: n + m > 1), Mine(4))
+    with pytest.raises(PluginError, match=r"Handing: `next` .* a prompt of the session .* 'a'"):
+        session.next_draws(1)
+
+
 @pytest.mark.parametrize(
     ("values", "got"),
     [
@@ -244,7 +265,13 @@ class Mistaken(PARENT):
             "choose",
             "from 0",
         ),
-        ("prompts.type", "FixedSet", "def choose(self, n, out): return None", "choose", "NoneType"),
+        (
+            "prompts.type",
+            "FixedSet",
+            "def choose(self, n, out): return [[1], [1, 2]]",
+            "choose",
+            "list",
+        ),
         (
             "prompts.type",
             "Sampler",

@@ -79,7 +79,7 @@ def _shortage(error: BaseException) -> str:
             "there is not enough memory; a lower `engine.batch_size`, `engine.max_new_tokens` or "
             "`prompts.batch_size` needs less"
         )
-    return SHORT.get(getattr(error, "errno", None), "")
+    return SHORT.get(getattr(error, "errno", None) or 0, "")
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -141,7 +141,7 @@ def make_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             help=command.help,
-            description=f"{textwrap.fill(f'{command.help}. {command.description}', 79)}\n\n"
+            description=f"{textwrap.fill(command.help, 79)}\n\n"
             f"Example: rollwise {name} {command.example}",
             epilog=settings_help(command.kind) if command.kind else None,
         )
@@ -164,7 +164,6 @@ class Command:
         options: Its arguments that are no settings, as `add_argument` takes them.
         example: What follows its name in an example.
         help: A line on it.
-        description: What `--help` adds.
     """
 
     run: Callable[[argparse.Namespace, Console], int]
@@ -172,7 +171,6 @@ class Command:
     options: Mapping[str, dict[str, Any]]
     example: str
     help: str
-    description: str
 
 
 def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -241,7 +239,7 @@ def _folder(help: str, **others: Any) -> dict[str, Any]:
 
 
 CONFIG = {"config": {"nargs": "?", "type": Path, "help": "a TOML file with settings"}}
-RESUME = {"--resume": _flag("resume the run in --output")}
+RESUME = {"--resume": _flag("resume with the recorded settings; the same command resumes too")}
 RESUMABLE = {**CONFIG, "--output": _folder("the run's folder (default: runs/DATE-TIME)"), **RESUME}
 
 COMMANDS = {
@@ -251,46 +249,34 @@ COMMANDS = {
         RESUMABLE,
         "--steps 20 --exit.type balanced --output runs/first",
         "train a model; with nothing else, the built-in model on the built-in task",
-        "Settings come from the defaults, then the TOML file, then the command line. Some defaults "
-        "depend on the model, the task and the exit rule. Interrupted, the same command with the "
-        "same --output resumes; --resume takes the recorded settings.",
     ),
     "evaluate": Command(
         _run_in_folder,
         EvaluateConfig,
         RESUMABLE,
         "--model.path runs/first --output runs/second",
-        "evaluate a model on benchmarks; with nothing else, the built-in ones",
-        "avg@k, pass@k, maj@k with intervals, and a comparison with another evaluation: "
-        "docs/evaluate.md. Interrupted, the same command with the same --output resumes.",
+        "evaluate a model on benchmarks; with nothing else, the built-in ones (docs/evaluate.md)",
     ),
     "prepare": Command(
         _run_in_folder,
         PrepareConfig,
         RESUMABLE,
         "--data.sources problems.jsonl --output runs/third",
-        "prepare problems for training: clean them, and choose them by pass rate",
-        "Read problems, remove duplicates, check reference solutions, estimate the pass rate of "
-        "each, and write those within a range: docs/prepare.md. Interrupted, the same command with "
-        "the same --output resumes.",
+        "prepare problems for training: clean them, and choose by pass rate (docs/prepare.md)",
     ),
     "compare": Command(
         _run_in_folder,
         CompareConfig,
         RESUMABLE,
         "methods.toml --seeds 4 --output runs/comparison",
-        "compare methods over seeds, by what they reach and what it costs",
-        "Train methods with several seeds, read runs that exist, or replay recorded rewards: "
-        "docs/compare.md. Interrupted, the same command with the same --output resumes.",
+        "compare methods over seeds, by what they reach and what it costs (docs/compare.md)",
     ),
     "plan": Command(
         _plan,
         PlanConfig,
         {**CONFIG, "--output": _folder("a folder for the tables and the report")},
         "methods.toml --steps 64",
-        "predict what methods cost and teach a step, before anything is trained",
-        "Take steps of each method with known pass rates and prices, in virtual time and without a "
-        "model: docs/plan.md.",
+        "predict what methods cost and teach a step, before anything is trained (docs/plan.md)",
     ),
     "report": Command(
         _report,
@@ -298,24 +284,17 @@ COMMANDS = {
         {"folder": _folder("the folder of a run, or of runs")},
         "runs/first",
         "write report.html for a run, or for all runs in a folder",
-        "The page of a folder of runs has a table and charts of all of them, linked to the report "
-        "of each.",
     ),
     "doctor": Command(
         _doctor,
         None,
         {
-            **CONFIG,
+            "config": {**CONFIG["config"], "help": "a TOML file, whose settings are checked too"},
             "--json": _flag("print JSON"),
             "--try": _flag("take the largest step of the run, and say what it takes"),
         },
         "settings.toml --try",
-        "say what works here, why something does not, and what to type",
-        "With a settings file: whether its settings are valid, and what they need is here. A file "
-        "with a table [verl] is checked for `rollwise verl`. With --try also what memory and "
-        "seconds the largest step takes; nothing is written. The exit code is 0 if all is well; "
-        "without a file, if the built-in trainer works and every installed package is of a release "
-        "that rollwise admits.",
+        "say what works here, why something does not, and what to type; exit code 0 if all is well",
     ),
     "verl": Command(
         _verl,
@@ -327,8 +306,6 @@ COMMANDS = {
             "--print": _flag("print verl's overrides, and stop"),
         },
         "settings.toml --output runs/verl --print",
-        "train on many machines, by verl",
-        "The settings are those of `train`; a table [verl] of the TOML file holds verl's own, in "
-        "its words. Needs the extra `verl`: docs/verl.md.",
+        "train on many machines, by verl, whose own settings are a table [verl] (docs/verl.md)",
     ),
 }

@@ -1,18 +1,12 @@
 """`rollwise compare`: whole comparisons of tiny runs, interrupted, extended, and refused."""
 
-import contextlib
 import csv
 import json
-import random
 import re
 import shutil
-import signal
-import sys
-import time
 import tomllib
 
 import pytest
-from forked import Command
 
 from rollwise.commands import compare_runs
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
@@ -120,38 +114,6 @@ def test_other_settings_are_refused(done, tmp_path, write, say):
     assert code == 2
     assert "`data.max_terms` cannot change" in shown
     assert "has 4, given was 5" in shown
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
-def test_a_comparison_that_is_killed_resumes_to_the_same_tables(done, tmp_path, write, say):
-    """Killed five times, each a random while after some steps, then stopped by SIGTERM."""
-    folder = tmp_path / "out"
-    arguments = ["compare", str(write()), "--output", str(folder), "--seeds", "4"]
-    rng = random.Random(0)
-
-    def steps():
-        """Lines of metrics so far; a run that begins again may take its folder away meanwhile."""
-        found = 0
-        for run in (
-            f"runs/{name}/seed-{seed}" for name in ("GRPO", "own-b-rule") for seed in "0123"
-        ):
-            with contextlib.suppress(FileNotFoundError):
-                found += len((folder / run / "metrics.jsonl").read_bytes().splitlines())
-        return found
-
-    for number, code in [(signal.SIGKILL, -9)] * 5 + [(signal.SIGTERM, 128 + 15)]:
-        wanted = steps() + rng.randint(1, 2)
-        process = Command(*arguments, shown=tmp_path / "shown")
-        process.wait_for(lambda wanted=wanted: steps() >= wanted)
-        time.sleep(rng.uniform(0, 0.1))
-        process.send(number)
-        assert process.end()[0] == code
-    code, shown = say("compare", folder, "--resume")
-    assert code == 0, shown
-    rows = rows_of(folder)
-    assert [row["seed"] for row in rows] == ["0", "1", "2", "3"] * 2
-    assert [row for row in rows if row["seed"] in "01"] == rows_of(done)
 
 
 CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0], "seconds": [0]}'
@@ -283,17 +245,6 @@ def test_methods_whose_folders_would_be_one(tmp_path, say):
     assert "the same name of a folder: a-b, a-b" in shown
 
 
-def test_a_folder_of_something_else(tmp_path, say):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/file").write_text("mine")
-    code, shown = say("compare", tmp_path / "out", "--steps", "1", "--methods", '{"a": {}}')
-    assert code == 2
-    assert "it holds something else" in shown
-    code, shown = say("compare", tmp_path / "none", "--resume")
-    assert code == 2
-    assert "there is nothing to resume" in shown
-
-
 def test_lengths_are_shared_out_over_the_evaluations():
     given = {"methods": {"a": {}}, "evaluations": 4, "choosing": {"share": 1 / 3}}
     by_tokens = make_settings(CompareConfig, given, {"tokens": 1000})
@@ -320,11 +271,3 @@ def test_what_the_documentation_shows_can_be_compared(root):
     assert len(config.candidates("belief")) == 9
     make_settings(CompareConfig, rules, {"rewards": "data/math"}).check_methods()
     assert make_settings(PlanConfig, rules, {"rewards": "data/math"}).method("Ada")
-
-
-def test_plugins_of_a_method_lie_beside_the_file(tmp_path, write):
-    from rollwise.config import read_toml
-
-    path = write('steps = 1\n[methods.a]\nexit = {type = "mine:Rule"}\n')
-    assert read_toml(path)["plugin_folder"] == str(tmp_path)
-    assert "plugin_folder" not in read_toml(write("steps = 1\n[methods.a]\n"))

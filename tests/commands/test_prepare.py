@@ -13,7 +13,6 @@ from rollwise.cli import main
 from rollwise.commands.prepare import histogram
 from rollwise.config import PassRateRange
 from rollwise.reports.card import code
-from rollwise.statistics import binomial_intervals
 from rollwise.tasks import read_problems
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
@@ -83,20 +82,6 @@ def test_a_run_trains_on_it(tmp_path, whole):
     options += ["--prompts.batch_size", "2", "--grading.type", "exact", "--evaluation.samples", "1"]
     options += ["--engine.max_new_tokens", "16"]
     assert main(["train", "--output", str(tmp_path / "run"), *options]) == 0
-
-
-def test_pass_rates_of_episodes(tmp_path, say):
-    folder = tmp_path / "run"
-    tool = ["--data.sources", "tool-sums", *TINY, "--engine.max_new_tokens", "24"]
-    code, shown = say("prepare", folder, *tool)
-    assert code == 0, shown
-    rows = pq.read_table(folder / "responses").to_pylist()
-    assert max(row["turns"] for row in rows) > 1
-    prepared = pq.read_table(folder / "prepared.parquet").to_pylist()
-    for row in prepared:
-        rewards = [each["reward"] for each in rows if each["key"] == row["key"]]
-        assert row["pass_rate"] == pytest.approx(sum(rewards) / len(rewards))
-    assert len(prepared) == 12
 
 
 def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
@@ -188,22 +173,6 @@ def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, write_li
     assert say("prepare", tmp_path / "run", *options)[0] == 0
 
 
-def test_real_solutions_verify(tmp_path, real_data, reader, speak, say):
-    """100 real problems, all of whose solutions are right, wrongly answered by a fake engine."""
-    file = tmp_path / "math100.jsonl"
-    lines = (real_data / "math500.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    file.write_text("".join(lines[::5]), encoding="utf-8")
-    speak(lambda key: [r"\boxed{-987654321}"])
-    options = ["--data.sources", file, "--model.path", reader, "--engine.max_new_tokens", 8]
-    options += ["--samples", 2, "--data.max_prompt_tokens", 2000]
-    exit_code, shown = say("prepare", tmp_path / "run", *options)
-    assert exit_code == 0, shown
-    found = summary_of(tmp_path / "run")
-    assert (found["read"], found["checked_solutions"], found["refuted_solutions"]) == (100, 100, 0)
-    assert found["histogram"]["0"] == 100 - found["too_long"]
-    assert found["too_long"] < 5
-
-
 # What is refused.
 
 
@@ -214,22 +183,6 @@ def test_a_range_that_is_none_is_refused(tmp_path, say, text):
     exit_code, shown = say("prepare", tmp_path / "run", "--selection.range", text)
     assert exit_code == 2
     assert "range should be all, easy, hard, or an interval within [0, 1]" in shown
-
-
-def test_a_broken_parquet_file_is_named(tmp_path, say):
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
-    exit_code, shown = say("prepare", tmp_path / "run", "--data.sources", tmp_path / "bad.parquet")
-    assert exit_code == 2
-    assert "bad.parquet: cannot be read as parquet" in shown.replace("bad.par quet", "bad.parquet")
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_folder_of_an_evaluation_is_refused(tmp_path, say):
-    options = ["--data.problems", "2", "--samples", "1"]
-    assert say("evaluate", tmp_path / "run", *options)[0] == 0
-    exit_code, shown = say("prepare", tmp_path / "run", *options)
-    assert exit_code == 2
-    assert "is the folder of another command" in shown
 
 
 def test_hostile_names_and_problems_do_no_harm_in_the_card(tmp_path, write_lines, speak, say):
@@ -277,14 +230,6 @@ def test_the_histogram_has_every_rate_once():
     assert (found["(0, 0.1]"], found["(0.2, 0.3]"], found["(0.3, 0.4]"]) == (1, 1, 1)
     assert found["(0.9, 1)"] == 1
     assert sum(histogram(np.arange(17) / 16).values()) == 17
-
-
-def test_intervals_of_pass_rates_are_exact():
-    low, high = binomial_intervals([0, 3, 16, 0], [16, 16, 16, 0])
-    for i, correct in enumerate((0, 3, 16)):
-        exact = stats.binomtest(correct, 16).proportion_ci(method="exact")
-        assert (low[i], high[i]) == pytest.approx((exact.low, exact.high))
-    assert np.isnan([low[3], high[3]]).all()
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,17 @@ class Misdrawing(EngineSettings):
     rate: float = field(default=0.1, metadata={"help": "In this share of its calls."})
 
     def open(self, inputs):
-        engine = ENGINES["transformers"]().open(inputs)
         luck = random.Random(os.environ["MISBEHAVIOUR"])
-        return KINDS[self.fault](engine, lambda: luck.random() < self.rate)
+        engine = ENGINES["transformers"]().open(inputs)
+        return Faulty(engine, KINDS[self.fault], lambda: luck.random() < self.rate)
 
 
-class Wrapping(Engine):
-    """Passes everything on to the engine within."""
+class Faulty(Engine):
+    """Passes everything on to the engine within, but the results through a fault."""
 
-    def __init__(self, engine, unlucky):
-        self.engine, self.unlucky = engine, unlucky
+    def __init__(self, engine, fault, unlucky):
+        self.engine, self.fault, self.unlucky = engine, fault, unlucky
+        self.held, self.before, self.lost = [], [], set()
 
     @property
     def free_slots(self):
@@ -38,27 +39,7 @@ class Wrapping(Engine):
         self.engine.submit(draws, prompts)
 
     def wait(self):
-        return self.engine.wait()
-
-    def cancel(self, draws):
-        return self.engine.cancel(draws)
-
-    def load_weights(self, weights):
-        self.engine.load_weights(weights)
-
-
-class Late(Wrapping):
-    """Holds results back, also until all others are in, and hands them over in any order."""
-
-    held = ()
-
-    def wait(self):
-        results = [*self.held, *self.engine.wait()]
-        kept = [self.unlucky() for _ in results]
-        if all(kept):
-            kept = [False for _ in results]
-        self.held = [result for result, late in zip(results, kept, strict=True) if late]
-        return [result for result, late in zip(results, kept, strict=True) if not late][::-1]
+        return self.fault(self, list(self.engine.wait()))
 
     def cancel(self, draws):
         draws = list(draws)
@@ -66,83 +47,64 @@ class Late(Wrapping):
         self.held = [result for result in self.held if result.draw not in draws]
         return self.engine.cancel(draws) + sum(len(result.tokens) for result in held)
 
-
-class Repeating(Wrapping):
-    """Answers again what it has answered, at once and much later, in other steps too."""
-
-    before = ()
-
-    def wait(self):
-        results = list(self.engine.wait())
-        again = [one for one in [*self.before, *results] if results and self.unlucky()]
-        self.before = [*self.before, *results][-50:]
-        return [*results, *again]
+    def load_weights(self, weights):
+        self.engine.load_weights(weights)
 
 
-class Losing(Wrapping):
-    """Loses draws, each at most once."""
-
-    def __init__(self, engine, unlucky):
-        super().__init__(engine, unlucky)
-        self.lost = set()
-
-    def wait(self):
-        return [self.outcome(result) for result in self.engine.wait()]
-
-    def outcome(self, result):
-        if result.draw in self.lost or not self.unlucky():
-            return result
-        self.lost.add(result.draw)
-        return LostDraw(result.draw, "it misbehaves")
+def late(self, results):
+    """Hold results back, also until all others are in, and hand them over in any order."""
+    results = [*self.held, *results]
+    kept = [self.unlucky() for _ in results]
+    if all(kept):
+        kept = [False for _ in results]
+    self.held = [result for result, late in zip(results, kept, strict=True) if late]
+    return [result for result, late in zip(results, kept, strict=True) if not late][::-1]
 
 
-class Raising(Wrapping):
-    """Raises, as engines of ours do."""
+def repeat(self, results):
+    """Answer again what was answered, at once and much later, in other steps too."""
+    again = [one for one in [*self.before, *results] if results and self.unlucky()]
+    self.before = [*self.before, *results][-50:]
+    return [*results, *again]
 
-    error = EngineError
 
-    def submit(self, draws, prompts):
-        self.fail()
-        super().submit(draws, prompts)
+def lose(self, results):
+    """Lose draws, each at most once."""
+    unlucky = {r.draw for r in results if r.draw not in self.lost and self.unlucky()}
+    self.lost |= unlucky
+    return [LostDraw(r.draw, "it misbehaves") if r.draw in unlucky else r for r in results]
 
-    def wait(self):
-        self.fail()
-        return super().wait()
 
-    def fail(self):
+def forget(self, results):
+    """Lose draws without a word."""
+    return [result for result in results if not self.unlucky()]
+
+
+def hang(self, results):
+    """Never answer again."""
+    if self.unlucky():
+        threading.Event().wait()
+    return results
+
+
+def fail(error):
+    """Raise, as engines of ours do, or what is an error of its author's."""
+
+    def maybe(self, results):
         if self.unlucky():
-            raise self.error("it misbehaves")
+            raise error("it misbehaves")
+        return results
 
-
-class Breaking(Raising):
-    """Raises what is an error of its author's."""
-
-    error = KeyError
-
-
-class Forgetting(Wrapping):
-    """Loses draws without a word."""
-
-    def wait(self):
-        return [result for result in self.engine.wait() if not self.unlucky()]
-
-
-class Hanging(Wrapping):
-    """Never answers again."""
-
-    def wait(self):
-        if self.unlucky():
-            threading.Event().wait()
-        return super().wait()
+    return maybe
 
 
 KINDS = {
-    "right": Wrapping,
-    "late and out of order": Late,
-    "twice": Repeating,
-    "lost": Losing,
-    "raises": Raising,
-    "breaks": Breaking,
-    "forgets": Forgetting,
-    "hangs": Hanging,
+    "right": lambda self, results: results,
+    "late and out of order": late,
+    "twice": repeat,
+    "lost": lose,
+    "raises": fail(EngineError),
+    "breaks": fail(KeyError),
+    "forgets": forget,
+    "hangs": hang,
 }

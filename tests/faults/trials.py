@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -62,14 +61,11 @@ FURTHER = {"train of episodes": EPISODES}
 """Other ways of a command, whose name is the first word."""
 
 
-@dataclass
-class Tally:
+class Tally(Counter):
     """How often each fault was tried; a test fails if anything was lost."""
 
-    tried: Counter = field(default_factory=Counter)
-
     def count(self, fault: str, times: int = 1) -> None:
-        self.tried[fault] += times
+        self[fault] += times
 
 
 TALLY = Tally()
@@ -78,10 +74,7 @@ TALLY = Tally()
 class Trial:
     """One command in a folder, which is started again and again until it is done.
 
-    Args:
-        name: The command, or one of `FURTHER`.
-        place: Its settings and its folder are made there.
-        **further: Settings; plug-ins are looked for beside this file.
+    It may have further settings; plug-ins are looked for beside this file.
     """
 
     def __init__(self, name: str, place: Path, **further: object):
@@ -145,13 +138,7 @@ def _parsed(path: Path):
 
 
 def _without_times(value):
-    if isinstance(value, dict):
-        return {
-            k: _without_times(v)
-            for k, v in value.items()
-            if k not in ("elapsed", "started") and "seconds" not in k
-        }
-    return [_without_times(part) for part in value] if isinstance(value, list) else value
+    return _without(value, lambda key: key in ("elapsed", "started") or "seconds" in key)
 
 
 def processor_seconds() -> float:
@@ -170,28 +157,28 @@ def copy_of(trial: Trial, place: Path) -> Trial:
 
 def alike(trial: Trial, wanted) -> list[str]:
     """Name the files that are not as in a command that was left alone."""
-    found, best = trial.result(), wanted(trial.name)[0]
-    return sorted(name for name in found | best if found.get(name) != best.get(name))
+    return _different(trial.result(), wanted(trial.name)[0])
 
 
-def unlike(trial: Trial, wanted: dict) -> list[str]:
+def unlike(trial: Trial, best: dict) -> list[str]:
     """Name the files that have another content, settings and counts of failures apart."""
-    found, best = _work(trial.result()), _work(wanted)
+    return _different(_work(trial.result()), _work(best))
+
+
+def _different(found: dict, best: dict) -> list[str]:
     return sorted(name for name in found | best if found.get(name) != best.get(name))
 
 
 def _work(result: dict) -> dict:
-    work = {name: part for name, part in result.items() if not name.endswith(WITH_SETTINGS)}
+    work = {n: part for n, part in result.items() if not n.endswith(("config.json", ".txt"))}
     for name in work:
         if name == "prepared.parquet" or name.startswith("problems"):  # with the settings noted
             work[name] = pq.read_table(BytesIO(work[name])).to_pylist()
-    return {name: _without_failures(part) for name, part in work.items()}
+    return {name: _without(part, lambda key: "fail" in key) for name, part in work.items()}
 
 
-WITH_SETTINGS = ("config.json", "checksums.txt")
-
-
-def _without_failures(value):
+def _without(value, left_out):
+    """Leave out what stands under some names, at any depth."""
     if isinstance(value, dict):
-        return {k: _without_failures(v) for k, v in value.items() if "fail" not in k}
-    return [_without_failures(part) for part in value] if isinstance(value, list) else value
+        return {k: _without(v, left_out) for k, v in value.items() if not left_out(k)}
+    return [_without(part, left_out) for part in value] if isinstance(value, list) else value

@@ -177,14 +177,17 @@ def test_a_worker_holds_no_more_memory_than_it_may():
     assert one != other  # it had grown
 
 
-def test_a_supervisor_that_is_killed_ends_its_workers_and_is_replaced_when_it_is_needed():
-    with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, shared=True) as grader:
+def test_a_supervisor_that_is_killed_ends_its_workers_and_is_replaced_for_all_of_them():
+    with WorkerGrader(loading.load, Limits(PATIENCE), workers=2, shared=True) as grader:
         (loader, worker), _ = grade_counted(grader, ["loader", "os.getpid()"])
+        futures = grader.submit([f"time.sleep(0.5) or {i}" for i in range(6)], [""] * 6)
+        time.sleep(0.2)
         os.kill(int(loader), signal.SIGKILL)
         wait_until_gone(int(worker))
-        (successor,), failures = grade_counted(grader, ["0 or loader"])
+        assert [future.result(PATIENCE) for future in futures] == [*range(6)]
+        (successor,), _ = grade_counted(grader, ["0 or loader"])
+        assert grader.failures == 0
     assert successor != loader
-    assert failures == 0
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from rollwise.cli import main
 from rollwise.config import BUILT_IN, ModelSettings, ModelSource
 from rollwise.errors import DataError, ModelError
+from rollwise.models import loading
 from rollwise.models.loading import load_model, merged_weights, model_path, pick_device
 from rollwise.models.saved import describe_saved, find_model
 
@@ -296,3 +298,22 @@ def test_a_name_that_no_file_can_have_is_refused(name):
     for find in (find_model, lambda name: load_model(ModelSettings(path=name))):
         with pytest.raises(DataError, match=r"a name of|a NUL"):
             find(name)
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
+    """Its own library would ask again for half a minute."""
+    asked = []
+
+    class Nowhere:
+        def head(self, address, timeout):
+            asked.append(address)
+            raise ConnectionError
+
+    loading._reaches.cache_clear()
+    monkeypatch.setattr(loading.huggingface_hub.utils, "get_session", Nowhere)
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"hub cannot be reached from here.*: give a local"):
+            loading.load_tokenizer("owner/none")
+    loading._reaches.cache_clear()
+    assert len(asked) == 1 and time.monotonic() - began < 10

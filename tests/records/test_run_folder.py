@@ -163,6 +163,8 @@ def test_metrics_stay_with_later_steps_and_an_evaluation_that_was_made_since(
     folder.complete_metrics(2, saved)
     assert folder.read_metrics()[-1] == LINES[3]
     assert not caplog.records
+    with pytest.raises(RunError, match="cannot read"):
+        folder.complete_metrics(2, tmp_path / "no copy")
 
 
 def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):

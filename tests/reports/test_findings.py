@@ -80,6 +80,16 @@ def test_a_trend_is_found_since_the_step_where_its_mean_crosses(title, name, bef
     assert only.what and only.advice
 
 
+def test_a_warning_has_its_figures():
+    clipped = found(run(clip_fraction=lambda step: 0.04 if step < 20 else 0.6))
+    assert clipped["Much is clipped"].what.startswith("60 % of the tokens do not teach")
+    jumped = found(run(clip_fraction=lambda step: 0.008 if step < 20 else 0.08))
+    said = "8.0 % of the tokens are clipped, and 0.8 % at the beginning"
+    assert jumped["Clipping has jumped"].what.startswith(said)
+    fallen = found(run(reward=lambda step: 0.4 if step < 20 else 0.1))
+    assert fallen["Reward has collapsed"].what == "It is 0.100, and was 0.400."
+
+
 def test_most_responses_cut_from_the_beginning_are_found():
     assert found(run(truncated=0.6))["Many responses are cut"].step == 10
 

@@ -47,6 +47,14 @@ def test_what_is_known_to_be_surplus_is_cancelled_before_the_exit():
     assert session.pools["a"].rewards.tolist() == [0.0, 0.0, 1.0]
 
 
+def test_a_failed_draw_that_is_surplus_by_now_is_not_drawn_again():
+    session = RolloutSession("ab", PositiveFocused(1), Streamed(8, speculation=0.0))
+    draws = [draw for draw in session.next_draws(16) if draw.key == "a"]
+    session.record_failure(draws[1])
+    assert session.record(draws[0], 1.0) == draws[2:]
+    assert session.next_draws(8) == []
+
+
 def test_a_rule_that_a_further_draw_can_break_is_not_decided_ahead():
     """Exactly one correct response: draw 1 alone meets it, draw 0 may break it again."""
 

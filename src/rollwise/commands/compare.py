@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from rollwise.commands.compare_rewards import compare_rewards
 from rollwise.commands.compare_runs import (
     RECORDS,
     RUNS,
@@ -23,6 +22,7 @@ from rollwise.commands.compare_runs import (
 )
 from rollwise.commands.compare_tables import comparison_tables, in_words
 from rollwise.commands.folder import settle, stopped, write_settings
+from rollwise.commands.plan import compare_rewards
 from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
 from rollwise.errors import ConfigError, RunError
@@ -44,17 +44,7 @@ _SEED_FOLDER = re.compile(r"seed-(\d+)")
 def compare(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
 ) -> bool:
-    """Train what is missing, or replay rewards, compare, and write tables into the folder `path`.
-
-    See `folder.settle` for the arguments. Runs that the folder holds are not repeated.
-
-    Returns:
-        Whether all runs are done; False if it was stopped.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
-        Terminated: SIGTERM or SIGHUP stopped it.
-    """
+    """Train what is missing, or replay rewards, and compare, in the folder `path`."""
     config = _settings(layers, path, resume)
     if config.rewards is not None:
         compare_rewards(config, config.rewards, path, console)

@@ -18,6 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
+from rollwise.commands.train import CHANGEABLE, ENDS, train_in
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
 from rollwise.files import write_text
@@ -40,21 +41,10 @@ SECONDS_BETWEEN_LOOKS = 2.0
 MEMORY_OF_A_RUN = 2 * 2**30
 """Bytes of memory that a run may take, when it is decided how many run at a time."""
 
-BUDGETS = ("steps", "tokens", "seconds")
-"""Settings of which one says how long a run is."""
-
-LENGTH = (*BUDGETS, "evaluation.every", "checkpoint", "records", "stall_limit")
-"""Settings that may differ from those of a run that is there: it is extended by the difference."""
-
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a comparison.
-
-    Attributes:
-        name: Its folder within that of the comparison.
-        settings: Those that are given.
-    """
+    """A run of a comparison: its folder within that of the comparison, and what is given of it."""
 
     name: str
     settings: Mapping[str, Any]
@@ -64,12 +54,6 @@ class Records:
     """The curves of the runs that are done, in the folder of a comparison.
 
     A run that is recorded is not repeated, even if its own folder is gone.
-
-    Args:
-        path: The folder of the comparison.
-
-    Raises:
-        RunError: The file is broken.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,15 +70,11 @@ class Records:
             self._lines[line["run"]] = line
 
     def curve(self, run: PlannedRun) -> Curve | None:
-        """Return the curve of a run; None if it is not recorded, or was of another length.
-
-        Raises:
-            ConfigError: It was made with other settings.
-        """
+        """Return the curve of a run; None if it is not recorded, or was of another length."""
         line = self._lines.get(run.name)
         if line is None:
             return None
-        refuse_changes(self.path / run.name, line["settings"], run.settings, LENGTH)
+        refuse_changes(self.path / run.name, line["settings"], run.settings, CHANGEABLE)
         if flatten(line["settings"], ".") != flatten(run.settings, "."):
             return None
         return Curve.from_json(line["curve"])
@@ -131,16 +111,10 @@ def _checksum(line: Mapping[str, Any]) -> str:
 
 
 def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:
-    """Train the runs that are not recorded, several at a time.
+    """Train the runs that are not recorded, several at a time, each in a process of its own.
 
-    Yields from time to time how many runs are done; those under way count in part.
-
-    Each run has a process of its own, on its share of the processor's cores. Where one fails, or a
-    signal comes, the others stop after their step, with a checkpoint.
-
-    Raises:
-        RollwiseError: A run failed, or its process died.
-        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP.
+    Yields from time to time how many runs are done; those under way count in part. Where one fails,
+    or a signal comes, the others stop after their step, with a checkpoint.
     """
     missing = [run for run in runs if records.curve(run) is None]
     recorded = len(runs) - len(missing)
@@ -193,7 +167,7 @@ def share_done(path: Path, run: PlannedRun) -> float:
         *_, spent = spent_until_each(RunFolder(path / run.name).read_metrics())
     except RunError:  # it has not begun
         return 0.0
-    budget = next(name for name in BUDGETS if run.settings.get(name))
+    budget = next(name for name in ENDS if run.settings.get(name))
     return float(min(1.0, spent[budget] / run.settings[budget]))
 
 
@@ -217,7 +191,6 @@ def _stop_runs(pool: ProcessPoolExecutor) -> None:
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     """Train one run from the start or its checkpoint, or go on where it is longer now."""
-    from rollwise.commands.train import train_in
     from rollwise.models.saved import list_checkpoints
 
     logging.getLogger("rollwise").setLevel(logging.WARNING)
@@ -225,7 +198,7 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     resume = bool(list_checkpoints(folder.checkpoints))
     if resume:
         before = make_config(folder.read_config())
-        refuse_changes(path, before.model_dump(), config.model_dump(), LENGTH)
+        refuse_changes(path, before.model_dump(), config.model_dump(), CHANGEABLE)
     elif path.exists():
         shutil.rmtree(path)  # it was killed before its first checkpoint
     try:

@@ -12,9 +12,7 @@ from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
 def comparison_tables(comparison: Comparison, narrow: bool = False) -> list[PlainTable]:
     """Return the tables of accuracy, of the cost of the target, and of what was chosen.
 
-    Args:
-        comparison: What was found.
-        narrow: Whether they must fit into 80 columns.
+    With `narrow` they fit into 80 columns.
     """
     tables = [_accuracy(comparison), _cost(comparison, narrow), _chosen(comparison.chosen)]
     return [table for table in tables if table[2]]

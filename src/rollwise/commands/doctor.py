@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollwise.commands.check import EXTRAS, Check, State, checks
-from rollwise.commands.doctor_plugins import try_plugins
+from rollwise.commands.doctor_try import try_plugins, try_step
 from rollwise.config import (
     CommandConfig,
     CompareConfig,
@@ -56,15 +56,8 @@ ReadForVerl = Callable[[Mapping[str, Any]], TrainConfig]
 def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadForVerl) -> int:
     """Print what is found, of everything or of a settings file; returns the exit code.
 
-    Args:
-        path: A settings file, if any; one with a table `verl` is for verl.
-        as_json: Whether to print JSON.
-        try_it: Whether to take a step of the file's run, if nothing is missing.
-        read_for_verl: Reads the settings of a file with a table `verl`, and raises a `ConfigError`
-            at what verl cannot follow.
-
-    Raises:
-        ConfigError: A step is to be tried without a settings file.
+    `read_for_verl` reads the settings of a file with a table `verl`, and raises a `ConfigError` at
+    what verl cannot follow.
     """
     if path is None:
         if try_it:
@@ -103,8 +96,6 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
     if try_it and runs[0].backend.type == "tinker":
         raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
     if try_it and all(check.state == "works" for check in found):
-        from rollwise.commands.doctor_try import try_step
-
         found.append(try_step(runs[0]))
     return found
 

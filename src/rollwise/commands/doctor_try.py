@@ -1,28 +1,39 @@
-"""`rollwise doctor FILE --try`: one step of a run on this machine, as long as a step can be."""
+"""What `rollwise doctor FILE` tries out: plug-ins, and with `--try` a step as long as can be."""
 
+import asyncio
 import dataclasses
 import itertools
 import resource
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from inspect import isawaitable
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from rollwise.commands.check import Check
-from rollwise.config import TrainConfig
+from rollwise.config import BUILT_IN_NAMES, TrainConfig
+from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
 from rollwise.grading.grader import finished
-from rollwise.models.loading import pick_device
+from rollwise.grading.settings import FunctionSettings
+from rollwise.plugins import calling, is_plugin
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
-from rollwise.training.loop import draw, learn
-from rollwise.training.run import start_run
-from rollwise.training.state import Run
+from rollwise.signals import raised_after
+from rollwise.tasks import Problem, make_built_in, read_first
+from rollwise.tasks.tables import is_path
+
+if TYPE_CHECKING:  # doctor loads torch for a step alone
+    import torch
+
+    from rollwise.training.state import Run
+
+SECONDS = 60.0
+"""How long an environment may take to answer."""
+
 
 FIX = """set model.gradient_checkpointing = true
 lower learner.micro_batch_tokens
@@ -31,6 +42,54 @@ lower engine.batch_size; with vLLM set engine.sleep_level = 2, and a lower
 engine.gpu_memory_utilization
 set model.lora_rank = 32"""
 """What to change first where memory is not enough."""
+
+
+def try_plugins(config: TrainConfig) -> Iterator[Check]:
+    """Call the user's grader and environment with the first problem, unless the hub has it."""
+    grader, data = config.grading.make(), config.data
+    own_grader = isinstance(grader, FunctionSettings)
+    own_environment = is_plugin(config.episode.type)
+    built_in = data.train in BUILT_IN_NAMES
+    if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
+        return
+    read = make_built_in(data, 1, 0) if built_in else read_first(data.train, data).problems
+    problem, seconds = read[0], config.grading.timeout
+    if own_grader:
+        yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))
+    if own_environment:
+        yield _called("environments", SECONDS, lambda: _play(config.episode.make(), problem))
+
+
+def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
+    name = "your own, called once"
+    try:
+        with raised_after(seconds, TimeoutError(f"no result after {seconds:g} s")):
+            return Check(part, name, "works", call())
+    except Exception as error:  # a plug-in may raise anything
+        why = str(error) if isinstance(error, RollwiseError) else one_line(error)
+        return Check(part, name, "broken", why, "see docs/plugins.md")
+
+
+def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
+    """Grade the reference answer as a response."""
+    reward = grader.loader(folder)()(problem.answer, problem.answer)
+    return f"{grader.function}: reward {float(reward):g}"
+
+
+def _play(environment: Any, problem: Problem) -> str:
+    """Have the environment answer one reply."""
+    with calling(environment, "begin"):
+        play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
+    with calling(play, "step"):
+        turn = play.step(problem.answer)
+        if isawaitable(turn):
+            turn = asyncio.run(_awaited(turn))
+    checked_turn(play, turn)
+    return "answers"
+
+
+async def _awaited(turn: Any) -> Any:
+    return await turn
 
 
 class EveryOther:
@@ -52,6 +111,9 @@ class EveryOther:
 
 def try_step(config: TrainConfig) -> Check:
     """Take the largest step of a run, in a folder that is removed, and say what it took."""
+    from rollwise.models.loading import pick_device
+    from rollwise.training.run import start_run
+
     name = ("memory", "one step")
     quiet = config.model_copy(
         update={"records": config.records.model_copy(update={"trackers": []})}
@@ -78,12 +140,14 @@ def try_step(config: TrainConfig) -> Check:
     return Check(*name, "works", detail)
 
 
-def largest_step(run: Run) -> Row:
+def largest_step(run: "Run") -> Row:
     """Take a step with as many draws as it can have, all as long as they can be.
 
     Every prompt gets as many tokens as the longest, and as many draws as its rule and schedule
     allow, in one round. The engine ignores what ends a response, if it can.
     """
+    from rollwise.training.loop import draw, learn
+
     draws = _most_draws(run.recipe.resolved_exit_rule, run.recipe.resolved_schedule.max_samples)
     schedule = Rounds(size=draws, rounds=1)
     run.recipe = dataclasses.replace(run.recipe, schedule=schedule, allocation=None)
@@ -107,9 +171,11 @@ def _most_draws(rule: ExitRule, most: int) -> int:
     return next(every, most)
 
 
-def _peak(device: torch.device) -> str:
+def _peak(device: "torch.device") -> str:
     """Say how much memory was taken at most: of a GPU by tensors, else by this process."""
     if device.type == "cuda":
+        import torch
+
         total = torch.cuda.get_device_properties(device).total_memory
         peak = torch.cuda.max_memory_allocated(device)
         return f"{peak / 1e9:.2f} of {total / 1e9:.1f} GB on {torch.cuda.get_device_name(device)}"

@@ -87,13 +87,9 @@ def draw_all(
 ) -> dict[str, Found]:
     """Draw the responses that are missing in the folder `path`, to problems that it keeps.
 
-    Args:
-        config: The settings.
-        path: The folder.
-        sources: Read the problems of each name, if the folder does not have them yet.
-        changeable: Settings that may differ from those that the kept problems were drawn with.
-        console: Where to show progress.
-        check: May refuse the problems before anything is written.
+    `sources` read the problems of each name if the folder does not have them yet; `check` may
+    refuse them before anything is written. Settings that are `changeable` may differ from those
+    that the folder's problems were written with.
     """
     files = {name: problem_file(path, name) for name in sources}
     with build(config) as parts:
@@ -164,11 +160,7 @@ def _draw_portions(
 
 
 def read_responses(folder: Path, columns: Iterable[str] = SCHEMA.names) -> Responses:
-    """Read the columns, `key` among them, of all portions of a folder.
-
-    Raises:
-        RunError: A portion is broken.
-    """
+    """Read the columns, `key` among them, of all portions of a folder."""
     found = Responses()
     for path in sorted(folder.glob("part-*.parquet")):
         table = _read(path, columns)

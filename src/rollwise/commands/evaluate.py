@@ -14,7 +14,7 @@ from rollwise.commands.drawing import Found, Responses, draw_all, problem_file, 
 from rollwise.commands.evaluate_tables import evaluation_tables
 from rollwise.commands.folder import settle, stopped
 from rollwise.commands.show import show
-from rollwise.config import EvaluateConfig, GradingSection, make_settings
+from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import DataError, EngineError, RunError
 from rollwise.models.building import Parts
 from rollwise.records import RunFolder
@@ -36,24 +36,21 @@ CHANGEABLE = ("baseline", "plugin_folder", "stall_limit")
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A benchmark: its problems, the responses to them, and the results of those that have any."""
+    """What was found on a benchmark: each problem that has responses, and all responses."""
 
-    problems: Sequence[Problem]
+    answered: Sequence[Answered]
     responses: Responses
-    results: Sequence[ProblemResult]
+
+    @property
+    def results(self) -> list[ProblemResult]:
+        """Of each problem that has responses."""
+        return [each.result for each in self.answered]
 
 
 def evaluate(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
 ) -> bool:
-    """Evaluate, or resume an evaluation, in the folder `path`; returns whether it finished.
-
-    See `folder.settle` for the arguments.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
-        Terminated: SIGTERM or SIGHUP stopped it; all portions but the last are written.
-    """
+    """Evaluate, or resume an evaluation, in the folder `path`."""
     config = settle(EvaluateConfig, layers, path, resume, CHANGEABLE)
     baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
     benchmarks = find_benchmarks(config.benchmarks)
@@ -63,7 +60,10 @@ def evaluate(
         found = draw_all(config, path, sources, CHANGEABLE, console, check)
     except KeyboardInterrupt as stop:
         return stopped("evaluate", path, console, stop)
-    evaluated = {name: _graded(config, path, name, known) for name, (known, _) in found.items()}
+    evaluated = {
+        name: _graded(config, path, name, problems, baseline)
+        for name, (problems, _) in found.items()
+    }
     for name, each in evaluated.items():
         if not each.results:
             raise EngineError(f"{name}: the engine lost all draws; the log says why")
@@ -73,7 +73,7 @@ def evaluate(
     seal(folder)
     tables = list(evaluation_tables(summary))
     show(console, tables)
-    answered = _answered(evaluated, baseline)
+    answered = [problem for each in evaluated.values() for problem in each.answered]
     settings = config.model_dump(mode="json")
     report = write_evaluation_report(path, summary, settings, tables, answered)
     console.print(f"report: {report}", markup=False)
@@ -92,10 +92,26 @@ def _read(parts: Parts[EvaluateConfig], benchmark: Benchmark, console: Console) 
 
 
 def _graded(
-    config: EvaluateConfig, path: Path, name: str, problems: Sequence[Problem]
+    config: EvaluateConfig,
+    path: Path,
+    name: str,
+    problems: Sequence[Problem],
+    baseline: Mapping[str, Evaluated],
 ) -> Evaluated:
+    """Put each problem that has responses beside what was found of it, here and before."""
     responses = read_responses(path / "responses" / name)
-    return Evaluated(problems, responses, results_of(problems, responses, config.grading))
+    others = baseline[name].results if name in baseline else ()
+    rates = {result.key: result.pass_rate for result in others}
+    answered = []
+    for problem in problems:
+        if rows := responses.rows.get(problem.key):
+            key, level, subject = problem.key, problem.level, problem.subject
+            rewards_G = np.array([row["reward"] for row in rows])
+            answers = final_answers([row["response"] for row in rows], config.grading)
+            correct_G = rewards_G > config.grading.positive_threshold
+            result = ProblemResult(key, correct_G, answers, level, subject)
+            answered.append(Answered(name, problem, rows, result, rates.get(key)))
+    return Evaluated(answered, responses)
 
 
 def _read_evaluation(path: Path) -> dict[str, Evaluated]:
@@ -110,7 +126,7 @@ def _read_evaluation(path: Path) -> dict[str, Evaluated]:
         raise RunError(f"`baseline`: the evaluation in {path} is not finished")
     names = [benchmark.name for benchmark in find_benchmarks(config.benchmarks)]
     known = {name: read_problems(problem_file(path, name)).problems for name in names}
-    return {name: _graded(config, path, name, known[name]) for name in names}
+    return {name: _graded(config, path, name, known[name], {}) for name in names}
 
 
 def _check_common(
@@ -124,35 +140,6 @@ def _check_common(
             f"`baseline`: the evaluation in {path} has no problem of this one; it has the "
             f"benchmarks {', '.join(baseline)}"
         )
-
-
-def results_of(
-    problems: Sequence[Problem], responses: Responses, grading: GradingSection
-) -> list[ProblemResult]:
-    """Return the result of each problem that has a response, by the section `grading`."""
-    results = []
-    for problem in problems:
-        if rows := responses.rows.get(problem.key):
-            correct_G = np.array([row["reward"] for row in rows]) > grading.positive_threshold
-            answers = final_answers([row["response"] for row in rows], grading)
-            level, subject = problem.level, problem.subject
-            results.append(ProblemResult(problem.key, correct_G, answers, level, subject))
-    return results
-
-
-def _answered(
-    evaluated: Mapping[str, Evaluated], baseline: Mapping[str, Evaluated]
-) -> list[Answered]:
-    """Put each problem that has a response beside what was found of it."""
-    answered = []
-    for name, each in evaluated.items():
-        by_key = {problem.key: problem for problem in each.problems}
-        others = baseline[name].results if name in baseline else ()
-        theirs = {result.key: result.pass_rate for result in others}
-        for result in each.results:
-            rows, rate = each.responses.rows[result.key], theirs.get(result.key)
-            answered.append(Answered(name, by_key[result.key], rows, result, rate))
-    return answered
 
 
 def _summarise(

@@ -25,18 +25,12 @@ def settle(
 ) -> Config:
     """Make the settings of a command from layers and, with `resume`, those of its folder.
 
-    The same command with the same folder goes on where it stopped.
-
     Args:
         kind: The class of the settings.
         layers: Settings; later layers win.
         path: The folder, which must be new or this command's.
         resume: Begin with the settings recorded in the folder, which must be there.
         changeable: Settings that may differ from those recorded; None for any.
-
-    Raises:
-        ConfigError: A setting is bad, or differs from the folder's.
-        RunError: The folder holds something else, or, with `resume`, nothing.
     """
     folder, recorded = RunFolder(path), {}
     if resume or not folder.is_new:
@@ -61,11 +55,7 @@ def settle(
 
 
 def write_settings(path: Path, config: CommandConfig) -> None:
-    """Write the settings, unless the folder already has them.
-
-    Raises:
-        RunError: What was final in the folder is damaged.
-    """
+    """Write the settings, unless the folder already has them; refuse what is damaged there."""
     folder, settings = RunFolder(path), config.model_dump(mode="json")
     unseal(folder)
     if not folder.has_config or folder.read_config() != settings:
@@ -73,11 +63,7 @@ def write_settings(path: Path, config: CommandConfig) -> None:
 
 
 def stopped(command: str, path: Path, console: Console, stop: KeyboardInterrupt) -> bool:
-    """Say how to resume a command that was interrupted; returns False, as it has not finished.
-
-    Raises:
-        Terminated: SIGTERM or SIGHUP stopped it.
-    """
+    """Say how to resume a command; return False, or raise what was no Ctrl-C."""
     hint = f"stopped; to resume: rollwise {command} --output {path} --resume"
     if not RunFolder(path).has_config:
         hint = "stopped before anything was written"

@@ -1,6 +1,8 @@
-"""`rollwise plan`: what methods would cost and teach, before anything is trained."""
+"""What methods would cost and teach, without a model: `rollwise plan`, `compare --rewards`."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,22 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from rollwise.commands.folder import settle
-from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
-from rollwise.config import PlanConfig, make_settings
+from rollwise.commands.folder import settle, write_settings
+from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
+from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.records import RunFolder
+from rollwise.records.final import seal
+from rollwise.reports.facts import command
 from rollwise.reports.methods import write_simulation_report
 from rollwise.simulate.planning import cuts_in_words, plan_method, prices_of, read_prompts
-from rollwise.simulate.tables import plan_tables
+from rollwise.simulate.recorded import read_recorded
+from rollwise.simulate.replaying import ReplayedMethod, replay_methods
+from rollwise.simulate.tables import (
+    plan_tables,
+    recorded_in_words,
+    replay_in_words,
+    replay_tables,
+)
 
 SIGNAL = (
     "Signal is (how far a step moves along the gradient of the expected reward / its noise)². "
@@ -27,9 +38,6 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     """Predict, show, and write tables and a report into the folder `path`, if there is one.
 
     What an earlier plan wrote there is replaced.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
     """
     if path is None:
         config = make_settings(PlanConfig, *layers)
@@ -58,7 +66,7 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         return
     RunFolder(path).write_config(config.model_dump(mode="json"))
     figures = {
-        n: {figure: asdict(mean) for figure, mean in own.items()} for n, own in plans.items()
+        name: {figure: asdict(mean) for figure, mean in own.items()} for name, own in plans.items()
     }
     write_figures(path / "plan", figures, tables, [*given, SIGNAL])
     bars = {name: {figure: mean.bar for figure, mean in own.items()} for name, own in plans.items()}
@@ -66,5 +74,64 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
         f"means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
         "standard error over steps"
     )
-    write_simulation_report(path, bars, ("tokens", "seconds"), {"figures": about}, given, tables)
-    say(console, [f"report: {path / 'report.html'}"])
+    costs = ("tokens", "seconds")
+    report = write_simulation_report(path, bars, costs, {"figures": about}, given, tables)
+    say(console, [f"report: {report}"])
+
+
+def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Console) -> None:
+    """Replay recorded rewards by each method, compare, show, and write the tables."""
+    prompts, replays = read_recorded(rewards), sum(map(config.seeds_of, config.compared))
+    with _without_warnings(), progress(console, "replaying", replays) as advance:
+        methods = replay_methods(config, prompts, advance)
+    baseline = config.baseline or config.compared[0]
+    has_lengths = bool(len(prompts[0].recorded.tokens))
+    described = recorded_in_words(prompts)
+    tables = replay_tables(methods, baseline, has_lengths)
+    settings = {name: make_config(config.run_settings(name, 0, {})) for name in methods}
+    words = [*methods_in_words(settings), *replay_in_words(methods, baseline, has_lengths)]
+    say(console, [described])
+    show(console, tables)
+    say(console, words)
+    write_settings(path, config)
+    figures = {"baseline": baseline, "methods": {n: _figures(m) for n, m in methods.items()}}
+    write_figures(path / "comparison", figures, tables, words, [described])
+    _write_replays(path / "replays.csv", methods)
+    seal(RunFolder(path))
+    means = {name: method.means for name, method in methods.items()}
+    costs = ("tokens", "draws") if has_lengths else ("draws",)
+    facts = {"command": command("compare", CompareConfig, config.model_dump(mode="json"))}
+    report = write_simulation_report(path, means, costs, facts, [described, *words], tables)
+    say(console, [f"report: {report}"])
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Log errors alone: what a step warns of is in the figures."""
+    log = logging.getLogger("rollwise")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _figures(method: ReplayedMethod) -> dict[str, Any]:
+    return {
+        "means": {figure: asdict(mean) for figure, mean in method.means.items()},
+        "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
+        "verdict": method.verdict,
+    }
+
+
+def _write_replays(path: Path, methods: Mapping[str, ReplayedMethod]) -> None:
+    """Write a line for each replay."""
+    names = list(dict.fromkeys(name for method in methods.values() for name in method.means))
+    rows = []
+    for name, method in methods.items():
+        samples = {"recorded": method.replays.recorded, "bootstrap": method.replays.bootstrapped}
+        for kind, of_seeds in samples.items():
+            for seed, figures in of_seeds.items():
+                rows.append([name, seed, kind, *(figures.get(each, "") for each in names)])
+    write_csv(path, ["method", "seed", "sample", *names], rows)

@@ -41,14 +41,7 @@ Columns = Mapping[str, NDArray[Any]]
 def prepare(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
 ) -> bool:
-    """Prepare problems, or resume a preparation, in the folder `path`; returns whether it finished.
-
-    See `folder.settle` for the arguments.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
-        Terminated: SIGTERM or SIGHUP stopped it; all portions but the last are written.
-    """
+    """Prepare problems, or resume a preparation, in the folder `path`."""
     config = settle(PrepareConfig, layers, path, resume, CHANGEABLE)
     sources = {"": partial(_clean, console=console)}
     try:

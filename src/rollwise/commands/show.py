@@ -27,11 +27,7 @@ def progress(
 ) -> Iterator[Callable[..., None]]:
     """Show a progress bar; yields a function to call with how many more things are done, or 1.
 
-    Args:
-        console: Where to show it.
-        name: What is under way.
-        total: How many things there are.
-        unit: What they are called, to print a line for each call where there is no terminal.
+    Where there is no terminal, each call prints a line, if the `unit` of the things is given.
     """
     bar = Progress(
         TextColumn("{task.description}"),
@@ -102,15 +98,7 @@ def write_figures(
     sentences: Iterable[str],
     first: Iterable[str] = (),
 ) -> None:
-    """Write figures as `path.json` for other programs, and as `path.md` for people.
-
-    Args:
-        path: Of both files, without what their names end in.
-        content: The figures.
-        tables: The same ones as in the terminal.
-        sentences: Follow the tables.
-        first: Go before them.
-    """
+    """Write figures as `path.json`, and as `path.md` tables between sentences."""
     parts = [*first, *(_markdown(*table) for table in tables), *sentences]
     write_text(path.with_suffix(".json"), json.dumps(content, indent=2) + "\n")
     write_text(path.with_suffix(".md"), "\n\n".join(parts) + "\n")

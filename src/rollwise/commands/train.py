@@ -34,15 +34,7 @@ REPORT_EVERY = 30.0
 
 
 def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> bool:
-    """Train in the folder `path`, or resume training there; returns whether it came to its end.
-
-    See `folder.settle` for the arguments. The same command can be repeated: it begins the run, or
-    resumes it, or says that it is done.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
-        Terminated: SIGTERM or SIGHUP stopped it; what was done is saved.
-    """
+    """Train in the folder `path`, resume training there, or say that it is done."""
     config, folder = settle(TrainConfig, layers, path, resume, CHANGEABLE), RunFolder(path)
     begun = folder.has_config
     checkpoints = _checkpoints(folder, config) if begun else []
@@ -104,16 +96,8 @@ def train_in(
 ) -> bool:
     """Train a run to its end and write its summary; returns whether the end was reached.
 
-    Args:
-        folder: The run's.
-        config: Its settings.
-        resume: Go on from the newest checkpoint.
-        console: Where to show progress.
-        after_step: Is called when the metrics of a step are recorded.
-
-    Raises:
-        RollwiseError: Says what is wrong, and what to do.
-        Terminated: SIGTERM or SIGHUP stopped it, with a checkpoint.
+    With `resume` it goes on from the newest checkpoint. `after_step` is called when the metrics of
+    a step are recorded.
     """
     from rollwise.training.loop import train as run_to_end
     from rollwise.training.run import resume_run, start_run

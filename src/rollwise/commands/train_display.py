@@ -44,9 +44,6 @@ class TrainingDisplay:
         after_step: Is called when a finished step has been shown.
         config: The settings of the run, by which what goes wrong is explained.
         lines: The metrics of the steps before.
-
-    Attributes:
-        stop: What the signals ask for.
     """
 
     def __init__(

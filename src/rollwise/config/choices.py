@@ -270,8 +270,8 @@ class GradingSection(VariantByType):
 
 
 _BACKENDS = {name: load_plugin(place, ()) for name, place in BACKENDS.items()}
-_BELIEFS = {"own": OwnBelief, **BELIEFS}
-_ALLOCATIONS = {"none": NoAllocation, **ALLOCATIONS}
+_BELIEFS: dict[str, type] = {"own": OwnBelief, **BELIEFS}
+_ALLOCATIONS: dict[str, type] = {"none": NoAllocation, **ALLOCATIONS}
 
 CHOICES = {
     registry.name: registry

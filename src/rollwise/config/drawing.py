@@ -27,12 +27,10 @@ _INTERVAL = re.compile(rf"([(\[])\s*{_BOUND}\s*,\s*{_BOUND}\s*([)\]])")
 
 @dataclass(frozen=True)
 class PassRateRange:
-    """An interval of pass rates, each end within it or not."""
+    """An interval of pass rates; both ends are within it."""
 
     low: float
     high: float
-    with_low: bool
-    with_high: bool
 
     @classmethod
     def parse(cls, text: str) -> "PassRateRange":
@@ -48,14 +46,14 @@ class PassRateRange:
         low, high = float(found[2]), float(found[3])
         if not 0 <= low <= high <= 1:
             raise ValueError(must)
-        return cls(low, high, found[1] == "[", found[4] == "]")
+        above = low if found[1] == "[" else float(np.nextafter(low, 2.0))
+        below = high if found[4] == "]" else float(np.nextafter(high, -1.0))
+        return cls(above, below)
 
     def holds(self, rates: ArrayLike) -> NDArray[np.bool_]:
         """Say for each pass rate whether it is in the range."""
         rates_P = np.asarray(rates, dtype=float)
-        above = rates_P >= self.low if self.with_low else rates_P > self.low
-        below = rates_P <= self.high if self.with_high else rates_P < self.high
-        within: NDArray[np.bool_] = above & below
+        within: NDArray[np.bool_] = (self.low <= rates_P) & (rates_P <= self.high)
         return within
 
 

@@ -6,6 +6,7 @@ import json
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -142,12 +143,11 @@ def _structure(name: str, text: str, kind: type) -> Any:
 
 def _parsed(text: str) -> Any:
     """Read a value in TOML, or else in JSON; a text that is neither stays as it is."""
-    for read in (lambda: tomllib.loads(f"value = {text}"), lambda: {"value": json.loads(text)}):
-        try:
-            [value] = read().values()
-            return value
-        except (ValueError, RecursionError):
-            continue
+    with suppress(ValueError, RecursionError):
+        [value] = tomllib.loads(f"value = {text}").values()
+        return value
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
     return text
 
 

@@ -21,7 +21,8 @@ class EnvironmentGrader(WorkerGrader):
     Args:
         name: An installed environment, or a module in the current directory.
         arguments: The settings of the taskset.
-        timeout, workers: See `FunctionGrader`.
+        timeout: Seconds for one response.
+        workers: Processes; see `FunctionGrader`.
 
     Raises:
         ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
@@ -143,4 +143,4 @@ def _as_trl(
     completion = [{"role": "assistant", "content": response}] if chat else response
     references = {name: [answer] for name in columns}
     rewards = function(**prompts, completions=[completion], **references)
-    return rewards[0] if isinstance(rewards, Sized) and len(rewards) == 1 else rewards
+    return rewards[0] if hasattr(rewards, "__len__") and len(rewards) == 1 else rewards

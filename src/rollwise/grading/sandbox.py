@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from rollwise.grading.memory_group import joining, memory_group
 from rollwise.grading.system_calls import filter_file
@@ -147,9 +147,19 @@ class NoSandbox:
 
 
 def _popen(command: list[str], cwd: str, pass_fds: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    session: dict[str, Any] = {"env": {}, "pass_fds": pass_fds, "start_new_session": True}
-    return subprocess.Popen(command, bufsize=0, cwd=cwd, **pipes, **session)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command,
+        0,
+        None,
+        pipe,
+        pipe,
+        pipe,
+        cwd=cwd,
+        env={},
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
 
 
 _EXECUTABLE = os.path.realpath(getattr(sys, "_base_executable", sys.executable))

@@ -153,7 +153,7 @@ class WorkerGrader(Grader):
 
     def _running_pool(self) -> WorkerPool:
         if self._pool is None:
-            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared)
+            self._pool = WorkerPool(self._load, self.limits, self.workers, self._shared, self._lock)
             self._stop = weakref.finalize(self, self._pool.stop)
         return self._pool
 

@@ -1,12 +1,14 @@
 """Load the model that is trained, and its tokenizer."""
 
 import copy
+import functools
 import json
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import torch
 from transformers import (
     AutoModelForCausalLM,
@@ -181,7 +183,8 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         ModelError: There is none.
     """
     tokenizer: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, path)
-    if get_tokenizer_config(path).get("tokenizer_class") in _SAID_BY_FILE:
+    settings = get_tokenizer_config(path, local_files_only=not _may_ask_hub(path))
+    if settings.get("tokenizer_class") in _SAID_BY_FILE:
         # For some models (Qwen2 is one) transformers 5 puts the model's usual one in its place.
         tokenizer = from_pretrained(PreTrainedTokenizerFast, path)
     # Where there are no files, transformers makes a tokenizer of special tokens alone.
@@ -200,25 +203,49 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
         ModelError: It is not there, or its files are not what they should be.
     """
     what = "tokenizer" if "Tokenizer" in kind.__name__ else "model"
-    looks_local = path.startswith((".", "/", "~")) or Path(path).is_dir()
+    looks_local, asks = _looks_local(path), _may_ask_hub(path)
     if looks_local and not Path(path).is_dir():
         raise ModelError(f"model.path: there is no folder {path}")
     _check_sizes(Path(path) / "config.json")
     try:
-        return kind.from_pretrained(path, trust_remote_code=False, **options)
+        return kind.from_pretrained(
+            path, trust_remote_code=False, local_files_only=not asks, **options
+        )
     except Exception as error:  # its files may say anything, and so may the library of them
         if is_out_of_memory(error):
             raise
         place = "in the folder" if looks_local else "on the hub under the name"
-        hint = (
-            "a folder needs config.json, safetensors weights and tokenizer files"
-            if looks_local
-            else "give a local folder where the hub cannot be reached"
-        )
+        hint = "is the name right, and may you read it?"
+        if looks_local:
+            hint = "a folder needs config.json, safetensors weights and tokenizer files"
+        elif not asks:
+            hint = (
+                "the hub cannot be reached from here, and the files are not in its cache: give a "
+                "local folder, or download them where the hub can be reached"
+            )
         cause = " ".join(str(error).split())[:300]
         raise ModelError(
             f"model.path: no {what} could be loaded {place} {path}; {hint} ({cause})"
         ) from error
+
+
+def _looks_local(path: str) -> bool:
+    return path.startswith((".", "/", "~")) or Path(path).is_dir()
+
+
+def _may_ask_hub(path: str) -> bool:
+    """Say whether a name may be looked up on the hub; else what is not here is said at once."""
+    return not _looks_local(path) and _reaches(huggingface_hub.constants.ENDPOINT)
+
+
+@functools.cache
+def _reaches(address: str) -> bool:
+    """Ask once; the hub's own library repeats the question of each file for half a minute."""
+    try:
+        huggingface_hub.utils.get_session().head(address, timeout=10)
+    except Exception:  # of whichever client that library has, or because HF_HUB_OFFLINE forbids it
+        return False
+    return True
 
 
 def _check_sizes(config: Path) -> None:

@@ -64,11 +64,11 @@ class Trained:
         examples = [as_example(datum) for datum in message.data]
         lengths = [len(example.response) for example in examples]
         logprobs = self.learner._forward(examples)[0]
-        given = {
-            name: torch.cat([torch.tensor(floats(d.loss_fn_inputs[name])) for d in message.data])
+        old, advantages = (
+            torch.cat([torch.tensor(floats(d.loss_fn_inputs[name])) for d in message.data])
             for name in ("logprobs", "advantages")
-        }
-        losses = loss(message, logprobs, given["logprobs"], given["advantages"])
+        )
+        losses = loss(message, logprobs, old, advantages)
         if not message.forward_only:
             losses.sum().backward()
         output = wire.ForwardBackwardOutput(loss_fn_output_type="TorchLossReturn")
@@ -108,14 +108,13 @@ class Trained:
 
 
 def as_example(datum):
-    [chunk] = datum.model_input
-    first = np.frombuffer(chunk.encoded_text.tokens, np.int32)[:1].tolist()
+    first = np.frombuffer(datum.model_input[0].encoded_text.tokens, np.int32)[:1].tolist()
     targets = np.frombuffer(datum.loss_fn_inputs["target_tokens"].dense, np.int64).tolist()
     return Example(first, targets, np.zeros(len(targets), np.float32), 0.0)
 
 
 def floats(tensor):
-    return np.frombuffer(tensor.dense, np.float32).copy()
+    return np.frombuffer(tensor.dense, np.float32)
 
 
 def loss(message, logprobs, old, advantages):
@@ -140,8 +139,7 @@ def as_answer(completion):
 
 class Promise:
     def __init__(self, kind, body):
-        self.kind, self.body, self.result = kind, body, None
-        self.done, self.begun = asyncio.Event(), False
+        self.kind, self.body, self.result, self.done = kind, body, None, asyncio.Event()
 
 
 class Service:
@@ -247,6 +245,16 @@ def grouped(names, promises):
     return groups
 
 
+ANSWERS = {
+    "client/config": {"create_model_via_load_weights": True, "proto_compress_fwdbwd": True},
+    "client/dynamic_config": {"sample_cancel_enabled": True},
+    "telemetry": {"status": "accepted"},
+    "session_heartbeat": {"type": "session_heartbeat"},
+    "cancel_future": {},
+}
+"""Path -> what is always answered."""
+
+
 def make_app(service):
     app = FastAPI()
 
@@ -260,25 +268,14 @@ def make_app(service):
             return Response(json.dumps({"detail": "no such key"}), 401)
         return await call_next(request)
 
-    @post("client/config")
-    async def config():
-        return {"create_model_via_load_weights": True, "proto_compress_fwdbwd": True}
+    def always(answer):
+        async def endpoint():
+            return answer
 
-    @post("client/dynamic_config")
-    async def dynamic_config():
-        return {"sample_cancel_enabled": True}
+        return endpoint
 
-    @post("telemetry")
-    async def telemetry():
-        return {"status": "accepted"}
-
-    @post("session_heartbeat")
-    async def heartbeat():
-        return {"type": "session_heartbeat"}
-
-    @post("cancel_future")
-    async def cancel():
-        return {}
+    for path, answer in ANSWERS.items():
+        post(path)(always(answer))
 
     @post("create_session")
     async def create_session():
@@ -289,21 +286,8 @@ def make_app(service):
     @post("get_info")
     async def get_info(request: Request):
         name = (await request.json())["model_id"]
-        rank = service.models[name].rank
-        data = {"model_name": "running-sums"}
-        return {"model_id": name, "model_data": data, "is_lora": True, "lora_rank": rank}
-
-    @post("create_model")
-    async def create_model(request: Request):
-        body = await request.json()
-        name = f"{body['session_id']}:train:{body['model_seq_id']}:0"
-        return service.ask(name, "create_model", body)
-
-    @post("load_weights")
-    async def load_weights(request: Request):
-        body = await request.json()
-        name = f"{body['session_id']}:train:{body['model_seq_id']}:0"
-        return service.ask(name, "load_weights", body)
+        own = {"is_lora": True, "lora_rank": service.models[name].rank}
+        return {"model_id": name, "model_data": {"model_name": "running-sums"}} | own
 
     @post("forward_backward")
     async def forward_backward(request: Request):
@@ -314,13 +298,17 @@ def make_app(service):
         name = f"{message.model_id}:{message.seq_id}"
         return service.ask(name, "forward_backward", base64.b64encode(body).decode())
 
-    for kind in ("optim_step", "save_weights", "save_weights_for_sampler"):
-
-        async def train(request: Request, kind=kind):
+    def asking(kind, name):
+        async def endpoint(request: Request):
             body = await request.json()
-            return service.ask(f"{body['model_id']}:{body['seq_id']}", kind, body)
+            return service.ask(name.format(**body), kind, body)
 
-        post(kind)(train)
+        return endpoint
+
+    for kind in ("create_model", "load_weights"):
+        post(kind)(asking(kind, "{session_id}:train:{model_seq_id}:0"))
+    for kind in ("optim_step", "save_weights", "save_weights_for_sampler"):
+        post(kind)(asking(kind, "{model_id}:{seq_id}"))
 
     @post("asample")
     async def asample(request: Request):

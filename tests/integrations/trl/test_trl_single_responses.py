@@ -8,6 +8,7 @@ import torch
 
 pytest.importorskip("trl")
 
+from tiny_runs import logged
 
 import rollwise as rw
 from rollwise.config import make_config
@@ -39,10 +40,6 @@ def make_single(make_trainer):
         return make_trainer(sampling or single(), **{"per_device_train_batch_size": ROWS} | changed)
 
     return make
-
-
-def logged(trainer, name):
-    return [line[name] for line in trainer.state.log_history if name in line]
 
 
 def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer):
@@ -131,42 +128,3 @@ def test_each_response_is_bounded_as_trls_loss_averages(make_single, watch, loss
     wanted = [row.advantage * scale for row, scale in zip(rows, scales, strict=True)]
     assert [row.advantage for row in found] == pytest.approx(wanted, rel=1e-5)
     assert logged(capped, "rollwise/capped_responses") == [(scales < 1).sum()]
-
-
-REFUSED = {
-    "group_size must divide generation_batch_size, which is 12.*got 8": {
-        "group_size": 8,
-        "exit_rule": rw.FixedCount(8),
-        "schedule": rw.Rounds(8, rounds=1),
-    },
-    "allows 1 draws a prompt, fewer than the .*: set group_size=1": {"group_size": None},
-    "compares a response with others.*baseline='belief'": {
-        "objective": "reference",
-        "baseline": "pool",
-    },
-    "needs a schedule of at most 1 draws": {"schedule": rw.Rounds(2, rounds=1)},
-    "response_cap needs the log-probability of each token": {
-        "response_cap": 1.0,
-        "engine": "trl",
-    },
-}
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-def test_what_does_not_go_with_single_responses_is_refused(make_single, reason):
-    changed = dict(REFUSED[reason])
-    given = changed.pop("given", {})
-    with pytest.raises(ValueError, match=reason):
-        make_single(single(**changed), **given)
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"group_size": 0}, "group_size must be at least 1"),
-        ({"response_cap": -1.0}, "response_cap must be finite and at least 0, got -1.0"),
-    ],
-)
-def test_settings_of_single_responses_are_checked_where_they_are_made(changed, reason):
-    with pytest.raises(ValueError, match=reason):
-        single(**changed)

@@ -10,9 +10,9 @@ import torch
 
 pytest.importorskip("trl")
 
+from datasets import Dataset
 from peft import LoraConfig
-from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct
-from trl import GRPOTrainer
+from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, logged, weights_of
 
 import rollwise as rw
 from rollwise.beliefs import Features, LogitKalman
@@ -31,14 +31,6 @@ GRPO = AdaptiveSampling(
     strategy="all",
     zero_variance="keep",
 )
-
-
-def logged(trainer, name):
-    return [line[name] for line in trainer.state.log_history if name in line]
-
-
-def weights_of(trainer):
-    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
 
 
 @pytest.mark.parametrize("engine", ["rollwise", "trl"])
@@ -91,6 +83,13 @@ def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_t
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
     assert {row.counts for rows in seen.rows for row in rows} == {True, False}
 
+    refilled = AdaptiveSampling(zero_variance="refill", refills=20)
+    trainer = make_trainer(refilled, rewards=correct_if_even)
+    seen = watch(trainer)
+    trainer.train()
+    assert all(row.counts for rows in seen.rows for row in rows)
+    assert all(len(pools) > PROMPTS for pools in seen.pools)
+
 
 def test_prompts_without_signal_change_nothing(make_trainer):
     """Every reward is 0: the loss is 0, and so is the gradient (no weight decay is set)."""
@@ -109,21 +108,12 @@ def test_every_draw_is_counted(make_trainer):
         return is_correct(completions, **others)
 
     trainer = make_trainer(rewards=counting)
+    assert isinstance(trainer._engine._engine, TransformersEngine)
     trainer.train()
     assert sum(logged(trainer, "rollwise/draws")) == sum(graded) > 2 * PROMPTS * GROUP
     assert logged(trainer, "rollwise/prompts") == [PROMPTS, PROMPTS]
     assert all(value > 0 for value in logged(trainer, "rollwise/seconds/sampling"))
     assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
-
-
-def test_rollwise_s_engine_draws_by_continuous_batching(make_trainer):
-    assert isinstance(make_trainer()._engine._engine, TransformersEngine)
-
-
-def test_trl_s_own_generation_has_no_entropy_to_show(make_trainer):
-    trainer = make_trainer(AdaptiveSampling(engine="trl"))
-    trainer.train()
-    assert logged(trainer, "rollwise/reward") and not logged(trainer, "rollwise/entropy")
 
 
 def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, watch):
@@ -166,7 +156,6 @@ def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer, w
 @pytest.mark.parametrize(
     "sampling",
     [
-        AdaptiveSampling(zero_variance="refill", refills=8),
         AdaptiveSampling(zero_variance="refill", engine="trl"),
         AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
         AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
@@ -184,18 +173,9 @@ def test_every_way_of_sampling_trains(make_trainer, watch, sampling):
     before = weights_of(trainer)
     trainer.train()
     assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+    assert bool(logged(trainer, "rollwise/entropy")) == (sampling.engine == "auto")
     assert all(len(rows) == PROMPTS * GROUP for rows in seen.rows)
     assert any(not torch.equal(value, before[name]) for name, value in weights_of(trainer).items())
-
-
-def test_refilling_fills_the_batch_with_groups_that_carry_signal(make_trainer, watch):
-    trainer = make_trainer(
-        AdaptiveSampling(zero_variance="refill", refills=20), rewards=correct_if_even
-    )
-    seen = watch(trainer)
-    trainer.train()
-    assert all(row.counts for rows in seen.rows for row in rows)
-    assert all(len(pools) > PROMPTS for pools in seen.pools)
 
 
 SETTINGS = {
@@ -252,8 +232,6 @@ def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer, watch
 
 
 def test_conversations_are_prompts_too(make_trainer):
-    from datasets import Dataset
-
     seen = []
 
     def reward(prompts, completions, answer, **others):
@@ -281,28 +259,27 @@ def test_evaluation_is_trl_s_own(make_trainer):
     assert trainer.sampling_steps == 2
 
 
-def keys_of(seen):
-    return [[row.completion.draw for row in rows] for rows in seen.rows]
-
-
 def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, watch, tmp_path):
     sampling = AdaptiveSampling(prompt_sampler=rw.CDAS)
     options = {"lr_scheduler_type": "constant", "save_strategy": "steps", "save_steps": 2}
     whole = make_trainer(sampling, folder=tmp_path / "whole", max_steps=4, **options)
     seen = watch(whole)
     whole.train()
-    whole_rows = keys_of(seen)
+    drawn = [[row.completion.draw for row in rows] for rows in seen.rows]
     checkpoint = tmp_path / "whole" / "checkpoint-2"
     resumed = make_trainer(sampling, folder=tmp_path / "resumed", max_steps=4, **options)
     seen = watch(resumed)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert resumed.sampling_steps == 4
-    assert keys_of(seen) == whole_rows[2:]
+    assert [[row.completion.draw for row in rows] for rows in seen.rows] == drawn[2:]
     for name, value in weights_of(resumed).items():
         torch.testing.assert_close(value, whole.model.state_dict()[name])
     np.testing.assert_array_equal(
         resumed.prompt_sampler.difficulty, whole.prompt_sampler.difficulty
     )
+    (checkpoint / "rollwise").rename(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=r"checkpoint-2: it has no folder rollwise/"):
+        resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
 def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path):
@@ -338,14 +315,6 @@ def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):
     assert trainer.sampling_steps == trainer.state.global_step == len(PROBLEMS) / PROMPTS
 
 
-def test_a_checkpoint_without_the_sampler_s_state_is_refused(make_trainer, tmp_path):
-    options = {"save_strategy": "steps", "save_steps": 1}
-    make_trainer(trainer=GRPOTrainer, max_steps=1, **options).train()
-    trainer = make_trainer(max_steps=2, **options)
-    with pytest.raises(RunError, match=r"checkpoint-1: it has no folder rollwise/"):
-        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
-
-
 class FakeVLLM:
     """Draws as TRL's vLLM backend does: the first token of the prompt, and the end."""
 
@@ -378,66 +347,3 @@ def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
         assert [row.completion.tokens for row in rows] == firsts
         assert batch["completion_ids"].tolist() == [row.completion.tokens for row in rows]
         assert torch.equal(batch["sampling_per_token_logps"][:, 0], torch.full((16,), -1.5))
-
-
-REFUSED = {
-    "scale_rewards must be 'group'": {"scale_rewards": "batch"},
-    "set scale_rewards='none'": {
-        "scale_rewards": "group",
-        "sampling": AdaptiveSampling(objective="log"),
-    },
-    "multi_objective_aggregation must be": {"multi_objective_aggregation": "normalize_then_sum"},
-    "size must be even": {"num_generations": 3, "per_device_train_batch_size": 12},
-    "needs rollwise's engine.*top_k": {
-        "top_k": 5,
-        "sampling": AdaptiveSampling(schedule=rw.Streamed()),
-    },
-    "engine='rollwise' cannot do .*min_p": {
-        "min_p": 0.1,
-        "sampling": AdaptiveSampling(engine="rollwise"),
-    },
-    "strategy='all' needs a schedule of at most": {"sampling": AdaptiveSampling(strategy="all")},
-    "can never be satisfied": {
-        "sampling": AdaptiveSampling(exit_rule=rw.Balanced(9, 9), schedule=rw.Rounds(4, 4))
-    },
-    "rollout_func does not go with": {"given": {"rollout_func": lambda prompts, trainer: {}}},
-    "^tools does not go with .*`episode.type`.*verl's agent loops": {"given": {"tools": [len]}},
-    "^environment_factory does not go with": {"given": {"environment_factory": dict}},
-    "train_dataset must hold the prompts of a step, 32 ": {"per_device_train_batch_size": 128},
-}
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-def test_what_does_not_go_with_it_is_refused_by_name(make_trainer, reason):
-    options = dict(REFUSED[reason])
-    sampling = options.pop("sampling", None)
-    with pytest.raises(ValueError, match=reason):
-        make_trainer(sampling, **options)
-
-
-def test_a_stream_of_rows_is_refused(make_trainer):
-    rows = make_trainer().train_dataset.to_iterable_dataset()
-    with pytest.raises(ValueError, match=r"rows have numbers.*IterableDataset"):
-        make_trainer(given={"train_dataset": rows})
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"zero_variance": "ignore"}, "zero_variance must be one of drop, keep, refill"),
-        ({"engine": "vllm"}, "engine must be one of"),
-        ({"refills": 0}, "refills must be at least 1"),
-        ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
-        ({"allocation": rw.GVM(), "zero_variance": "refill"}, "must be 'drop' or 'keep' with GVM"),
-        ({"estimates": "unbiased"}, "'unbiased' is for objective"),
-    ],
-)
-def test_options_are_checked_where_they_are_made(options, reason):
-    with pytest.raises(ValueError, match=reason):
-        AdaptiveSampling(**options)
-
-
-@pytest.mark.parametrize("sampler", ["cdas", rw.Uniform(["a", "b"], batch_size=1)])
-def test_what_makes_no_sampler_is_refused(sampler):
-    with pytest.raises(TypeError, match="prompt_sampler must be what makes a sampler"):
-        AdaptiveSampling(prompt_sampler=sampler)

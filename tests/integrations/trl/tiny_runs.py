@@ -56,3 +56,11 @@ def build(
     }
     own = {"sampling": sampling or AdaptiveSampling()} if trainer is AdaptiveGRPOTrainer else {}
     return trainer(**options | own | dict(given))
+
+
+def logged(trainer, name):
+    return [line[name] for line in trainer.state.log_history if name in line]
+
+
+def weights_of(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}

@@ -1,9 +1,7 @@
-"""What verl's driver does with the reports: the replay buffer and the trainer, without a run."""
+"""What verl's trainers do with the reports of their workers, without a run."""
 
 import json
-import logging
 from collections import Counter
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,21 +10,15 @@ import torch
 
 pytest.importorskip("verl")
 
-from transfer_queue import KVBatchMeta
+from reports_by_hand import make_report
 
 from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
 from rollwise.integrations.verl import asynchronous as asynchronous_module
-from rollwise.integrations.verl import replay_buffer
 from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
 from rollwise.integrations.verl.data import columns_of, places_of_prompts
 from rollwise.integrations.verl.records import Recorder
-from rollwise.integrations.verl.replay_buffer import (
-    AsyncPoolReplayBuffer,
-    PoolReplayBuffer,
-    rows_in_order,
-)
-from rollwise.integrations.verl.reports import Order, PromptReport, session_of
+from rollwise.integrations.verl.reports import Order, session_of
 from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import RollwiseTrainer, heldout_figures, numbers
 from rollwise.sampling import shift_beliefs
@@ -34,94 +26,7 @@ from rollwise.sampling.baselines import belief_baseline
 
 pytestmark = pytest.mark.verl
 
-
-def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
-    """A prompt whose responses have 3, 1, 3, 1, … tokens; the first two are its members."""
-    rewards = list(rewards)
-    figures = [[3, 1.5, False, 1, 3, 0.6, "done"], [1, 0.5, True, 1, 1, 0.2, "truncated"]]
-    fields = {
-        "key": key,
-        "prior": [1.0, 1.0],
-        "rewards": rewards,
-        "scores": rewards,
-        "indices": list(range(len(rewards))),
-        "figures": [figures[place % 2] for place in range(len(rewards))],
-        "weights": [[3, 3]] * len(rewards),
-        "exit_reason": "satisfied",
-        "members": [0, 1],
-        "dropped": dropped,
-        "tokens": 10,
-        "failed_tokens": 0,
-        "surplus": 1,
-        "stale": 0,
-        "failures": 0,
-        "lost": 0,
-        "records": [],
-    }
-    return PromptReport(**{**fields, **changed})
-
-
-# The replay buffer.
-
-
-def test_rows_are_sorted_by_prompt_and_draw_and_those_without_signal_left_out():
-    reports = {"v": make_report("a"), "u": make_report("b"), "w": make_report("c", dropped=True)}
-    names = ["u_3_0", "w_0_0", "v_11_0", "v_2_1", "v_2_0", "u_1_0"]
-    assert rows_in_order(names, reports) == ([4, 3, 2, 5, 0], [1])
-
-
-def test_where_no_prompt_has_signal_the_first_one_stays():
-    reports = {"u": make_report("a", dropped=True), "v": make_report("b", dropped=True)}
-    assert rows_in_order(["v_0_0", "u_0_0", "u_1_0"], reports) == ([1, 2], [0])
-    # A group of correct responses alone may have no member.
-    reports["u"] = make_report("a", dropped=True, members=[])
-    assert rows_in_order(["v_0_0"], reports) == ([0], [])
-
-
-@pytest.fixture
-def queue(monkeypatch):
-    """TransferQueue with three prompts: two sampled, one failed."""
-    reports = {"v": make_report("a"), "u": make_report("b", dropped=True)}
-    tags = {uid: {"rollwise": asdict(report)} for uid, report in reports.items()}
-    cleared = []
-    queue = SimpleNamespace(
-        kv_list=lambda partition: {
-            partition: {**tags, "f": {"status": "failure", "rollwise_lost": 2}}
-        },
-        kv_clear=lambda keys, partition_id: cleared.append((partition_id, keys)),
-        cleared=cleared,
-        reports=reports,
-    )
-    monkeypatch.setattr(replay_buffer, "tq", queue)
-    base = replay_buffer.ReplayBuffer
-    monkeypatch.setattr(
-        base,
-        "_materialize_batch",
-        lambda self, partition, uids, rows: KVBatchMeta(
-            partition_id=partition, keys=list(rows), tags=list(rows.values())
-        ),
-    )
-    return queue
-
-
-def test_the_buffer_hands_over_reports_and_rows(queue):
-    buffer = object.__new__(PoolReplayBuffer)
-    buffer.failed = {}
-    rows = {f"{uid}_{i}_0": {"seq_len": i} for uid in "uv" for i in (1, 0)}
-    batch = buffer._materialize_batch("train", ["u", "v", "f"], rows)
-    assert (batch.keys, batch.tags) == (["v_0_0", "v_1_0"], [{"seq_len": 0}, {"seq_len": 1}])
-    assert buffer.reports == queue.reports
-    assert buffer.failed == {"f": 2}
-    assert queue.cleared == [("train", ["u_1_0", "u_0_0"])]
-
-
-def test_validation_rows_are_left_as_they_are(queue):
-    batch = object.__new__(PoolReplayBuffer)._materialize_batch("val", ["x"], {"x_0_0": {}})
-    assert batch.keys == ["x_0_0"]
-    assert queue.cleared == []
-
-
-# The trainer.
+BASE = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
 
 
 class Rows:
@@ -142,29 +47,24 @@ def asked(text):
     return [{"role": "user", "content": text}]
 
 
-def test_columns_are_those_of_our_files_or_the_levels_of_others():
+def test_a_data_set_of_ours_or_of_others_names_and_describes_its_prompts(caplog):
     features = json.dumps({"level": 3, "pass_rate": 0.25})
     ours = Rows(
         {"prompt": asked("a"), "extra_info": {"key": "k1", "features": features}},
         {"prompt": asked("b"), "extra_info": {"key": "k2", "features": "{}"}},
     )
+    assert places_of_prompts(ours, "prompt") == {"k1": 0, "k2": 1}
     assert columns_of(ours, [1, 0]) == {"level": [None, 3], "pass_rate": [None, 0.25]}
     others = Rows({"prompt": asked("a"), "extra_info": {"level": 5}})
     assert columns_of(others, [0]) == {"level": [5]}
-    assert columns_of(Rows({"prompt": asked("a")}), [0]) == {"level": [None]}
-
-
-def test_prompts_are_named_by_our_files_or_by_what_they_say(caplog):
-    ours = Rows(
-        {"prompt": asked("a"), "extra_info": {"key": "k1", "level": 3}},
-        {"prompt": asked("b"), "extra_info": {"key": "k2", "level": None}},
-    )
-    assert places_of_prompts(ours, "prompt") == {"k1": 0, "k2": 1}
     others = Rows({"prompt": asked("a")}, {"prompt": asked("b")}, {"prompt": asked("a")})
-    with caplog.at_level(logging.WARNING):
-        places = places_of_prompts(others, "prompt")
-    assert list(places.values()) == [0, 1]
+    assert columns_of(others, [0]) == {"level": [None]}
+    assert list(places_of_prompts(others, "prompt").values()) == [0, 1]
     assert "1 prompts come more than once" in caplog.text
+
+
+def make_sampler(trainer):
+    return trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
 
 
 @pytest.fixture
@@ -181,7 +81,7 @@ def trainer(tmp_path):
     keys = list("abcdef")
     trainer.recipe = step_recipe(trainer.settings)
     trainer.places = {key: place for place, key in enumerate(keys)}
-    trainer.sampler = trainer.settings.prompts.make(keys, 0, [None] * 6)
+    trainer.sampler = make_sampler(trainer)
     trainer.train_dataset = [{"raw_prompt": asked(key), "n": torch.tensor([0])} for key in keys]
     trainer.global_steps = 4
     trainer.config = SimpleNamespace(
@@ -196,7 +96,7 @@ def trainer(tmp_path):
 
 
 def test_a_step_asks_the_sampler_for_its_prompts(trainer):
-    same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
+    same = make_sampler(trainer)
     batch = trainer._next_train_batch()
     keys = same.ask()
     orders = [Order(**field) for field in batch["rollwise"]]
@@ -214,7 +114,7 @@ def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
     trainer.replay_buffer.failed = {"f": 3}
     trainer._under_way = {"u": keys[0], "v": keys[1], "f": "c", "w": "d"}
     metrics = take_step(trainer, monkeypatch)
-    same = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
+    same = make_sampler(trainer)
     same.ask()
     same.tell(keys, correct=[4, 1], drawn=[4, 3])
     for name, value in same.state_dict().items():
@@ -236,14 +136,13 @@ def _nothing(self, *arguments, **options):
 
 def take_step(trainer, monkeypatch, parts=1):
     """Take a step whose updates do nothing; returns its metrics."""
-    base = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
 
     def step(self, metrics, timing_raw):
         for _ in range(parts):
             self._compute_advantage(SimpleNamespace(keys=[], tags=[]), {})
 
-    monkeypatch.setattr(f"{base}.step", step)
-    monkeypatch.setattr(f"{base}._compute_advantage", _nothing)
+    monkeypatch.setattr(f"{BASE}.step", step)
+    monkeypatch.setattr(f"{BASE}._compute_advantage", _nothing)
     metrics = {}
     trainer.step(metrics, {})
     return metrics
@@ -306,12 +205,16 @@ def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch)
     assert not buffer.failed
 
 
-def test_a_checkpoint_names_the_prompts_under_way(asynchronous, monkeypatch):
-    base, cleared = "verl.trainer.ppo.v1.trainer_base.PPOTrainer", []
-    monkeypatch.setattr(f"{base}._save_checkpoint", _nothing)
-    monkeypatch.setattr(f"{base}._load_checkpoint", _nothing)
-    asynchronous._under_way = {"u": "a", "v": "b"}
-    asynchronous._save_checkpoint()
+def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(asynchronous, monkeypatch):
+    saved, cleared, trainer = [], [], asynchronous
+    monkeypatch.setattr(f"{BASE}._save_checkpoint", lambda self: saved.append(self.global_steps))
+    monkeypatch.setattr(f"{BASE}._load_checkpoint", _nothing)
+    trainer.sampler.tell(trainer.sampler.ask(), correct=[4, 0], drawn=[4, 8])
+    trainer._under_way = {"u": "a", "v": "b"}
+    trainer._save_checkpoint()
+    assert saved == [4]
+    state = trainer.sampler.state_dict()
+    trainer.sampler, trainer._under_way = make_sampler(trainer), {}
     queued = {name: {"is_prompt": True} for name in "uv"}
     used = {"w_0_0": {}, "u_1_0": {}}
     queue = SimpleNamespace(
@@ -319,32 +222,23 @@ def test_a_checkpoint_names_the_prompts_under_way(asynchronous, monkeypatch):
         kv_clear=lambda keys, partition_id: cleared.extend(keys),
     )
     monkeypatch.setattr(asynchronous_module, "tq", queue)
-    asynchronous._under_way = {}
-    asynchronous._load_checkpoint()
-    assert asynchronous._under_way == {"u": "a", "v": "b"}
+    trainer._load_checkpoint()
+    assert trainer._under_way == {"u": "a", "v": "b"}
     assert cleared == ["w_0_0"]  # its step has used it; the other's session goes on
+    assert (trainer._last["step"], trainer._last["draws"]) == (4, 3)
+    assert trainer._last["seconds"]["sampling"] == 1.5
+    for name, value in state.items():
+        np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
     del queued["v"]
     with pytest.raises(RunError, match="1 prompts under way, and the sampler was asked for 2"):
-        asynchronous._load_checkpoint()
-
-
-def test_prompts_that_are_too_old_or_failed_are_remembered(queue, monkeypatch):
-    buffer = object.__new__(AsyncPoolReplayBuffer)
-    buffer.stale, buffer.failed = {}, {}
-    base = replay_buffer.ReplayBufferAsync
-    monkeypatch.setattr(base, "_evict_terminal_groups", lambda *arguments: "verl's")
-    assert buffer._evict_terminal_groups(3, "train", ({"v"}, set(), {"f"}, {})) == "verl's"
-    assert buffer.stale == {"v": queue.reports["v"]}
-    assert buffer.failed == {"f": 2}
-    buffer._materialize_batch("train", ["u"], {"u_0_0": {}})
-    for _ in range(replay_buffer.FAILURES - 1):
-        buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {}))
-    with pytest.raises(RunError, match="100 prompts failed in a row"):
-        buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {}))
+        trainer._load_checkpoint()
+    trainer.global_steps = 5
+    with pytest.raises(RunError, match="global_step_5/rollwise"):
+        trainer._load_checkpoint()
 
 
 def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
-    monkeypatch.setattr("verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage", _nothing)
+    monkeypatch.setattr(f"{BASE}._compute_advantage", _nothing)
     reports = {
         "u": make_report("a", indices=[0, 2, 5]),
         "v": make_report("b", [1.0, 1.0], dropped=True),
@@ -396,35 +290,6 @@ def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monk
     assert abs(raw[1]) > 3 * abs(wanted[1])
 
 
-def test_the_sampler_goes_on_from_a_checkpoint(trainer, monkeypatch, tmp_path):
-    saved, base = [], "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
-    monkeypatch.setattr(f"{base}._save_checkpoint", lambda self: saved.append(self.global_steps))
-    monkeypatch.setattr(f"{base}._load_checkpoint", _nothing)
-    trainer.sampler.tell(trainer.sampler.ask(), correct=[4, 0], drawn=[4, 8])
-    trainer._save_checkpoint()
-    assert saved == [4]
-    state = trainer.sampler.state_dict()
-    trainer.sampler = trainer.settings.prompts.make(list("abcdef"), 0, [None] * 6)
-    trainer._load_checkpoint()
-    assert (trainer._last["step"], trainer._last["draws"]) == (4, 3)
-    assert trainer._last["seconds"]["sampling"] == 1.5
-    for name, value in state.items():
-        np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
-    trainer.global_steps = 5
-    with pytest.raises(RunError, match="global_step_5/rollwise"):
-        trainer._load_checkpoint()
-
-
-def test_a_checkpoint_of_other_prompts_is_refused(trainer, monkeypatch):
-    base = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
-    monkeypatch.setattr(f"{base}._save_checkpoint", _nothing)
-    monkeypatch.setattr(f"{base}._load_checkpoint", _nothing)
-    trainer._save_checkpoint()
-    trainer.sampler = trainer.settings.prompts.make(list("uvwxyz"), 0, [None] * 6)
-    with pytest.raises(RunError, match="other prompts"):
-        trainer._load_checkpoint()
-
-
 def test_held_out_figures_are_the_built_in_trainers():
     figures = heldout_figures(["u", "v", "u", "v"], [1.0, 0.0, 0.0, False], 0.7)
     assert figures["avg@2"]["value"] == pytest.approx(0.25)
@@ -439,33 +304,27 @@ def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
     settings = train_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
 
-    def run(done, steps):
+    def run(done, steps, last=None):
         recorder = Recorder(settings, str(tmp_path))
-        recorder.begin(done, heldout)
+        recorder.begin(done, heldout, last)
         for step in steps:
             recorder.folder.keep_samples([{"step": step}])
             recorder.step({"step": step})
         recorder.folder.flush_samples()
-        return recorder.folder
+        return recorder.folder, recorder.folder.read_metrics()
 
-    folder = run(0, [1, 2, 3])
-    assert [row["step"] for row in folder.read_metrics()] == [0, 1, 2, 3]
-    folder = run(2, [3, 4])
-    assert [row["step"] for row in folder.read_metrics()] == [0, 1, 2, 3, 4]
+    _, lines = run(0, [1, 2, 3])
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    folder, lines = run(2, [3, 4], {"step": 2, "draws": 7})
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
+    assert not any("draws" in line for line in lines)
     assert [row["step"] for row in folder.read_samples()] == [1, 2, 3, 4]
-    elapsed = [row["elapsed"] for row in folder.read_metrics()]
+    elapsed = [line["elapsed"] for line in lines]
     assert elapsed == sorted(elapsed)
-    folder = run(0, [1])
-    assert [row["step"] for row in folder.read_metrics()] == [0, 1]
-    assert folder.read_metrics()[0]["heldout"] == heldout
+    # A run that was killed before it logged step 5, whose metrics are in its checkpoint.
+    _, lines = run(5, [6], {"step": 5, "draws": 9})
+    assert [(line["step"], line.get("draws")) for line in lines[-2:]] == [(5, 9), (6, None)]
+    folder, lines = run(0, [1])
+    assert [line["step"] for line in lines] == [0, 1]
+    assert lines[0]["heldout"] == heldout
     assert folder.read_config()["seed"] == 0
-
-
-def test_a_step_whose_metrics_were_not_written_down_is_in_its_checkpoint(tmp_path):
-    recorder = Recorder(train_config({}), str(tmp_path))
-    recorder.begin(0, None)
-    recorder.step({"step": 1})
-    for last in ({"step": 2, "draws": 7}, {"step": 2, "draws": 9}):
-        Recorder(train_config({}), str(tmp_path)).begin(2, None, last)
-    lines = recorder.folder.read_metrics()
-    assert [(line["step"], line.get("draws")) for line in lines] == [(0, None), (1, None), (2, 7)]

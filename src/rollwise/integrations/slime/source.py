@@ -99,11 +99,7 @@ class PromptSource:
             save_state(folder, self.sampler, **progress)
 
     def load(self, rollout_id: int | None = None) -> None:
-        """Load what `save` wrote, from `--load`; before the first rollout there is nothing.
-
-        Raises:
-            RunError: It is missing or damaged, or belongs to other prompts or another sampler.
-        """
+        """Load what `save` wrote, from `--load`; before the first rollout there is nothing."""
         if self.args.load is None or rollout_id is None or rollout_id < 0:
             return
         folder = _folder(self.args.load, rollout_id)
@@ -124,15 +120,9 @@ class PromptSource:
             self._finished += samples
 
     def learn(self, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-        """Tell the sampler the results of a rollout, and compute the advantages.
+        """Tell the sampler a rollout's results; returns the samples' rewards and advantages.
 
         Samples that were aborted, or have no reward, are taken out of the loss.
-
-        Args:
-            samples: That are trained on.
-
-        Returns:
-            The reward and the advantage of each sample.
         """
         with self._lock:
             self.rollouts += 1
@@ -211,9 +201,6 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
     Args:
         args: slime's arguments, those that the source was made with.
         samples: Those that are trained on, not nested.
-
-    Returns:
-        The reward of each, and its advantage.
     """
     return _source(args).learn(samples)
 

@@ -19,19 +19,9 @@ if TYPE_CHECKING:
 class TinkerBackend:
     """A model at Tinker, which draws from it and updates it; only its tokenizer is local.
 
-    Making one signs in, with the key in the environment, and loads the tokenizer. The adapters are
-    created when they are first needed, so that a run that is resumed creates none in vain.
-
-    Args:
-        config: The settings of the run, with Tinker's in `config.backend`. `model.path` names the
-            tokenizer (a folder, or a name on the hub), and the model at Tinker unless
-            `backend.base_model` does.
-        checkpoint: Not used: `learner.load` reads it.
-
-    Attributes:
-        tokenizer: The model's.
-        context: The most tokens of a prompt and its response together; None if unknown.
-        learner: Updates the adapters.
+    Making one signs in, with the key in the environment, and loads the tokenizer, which
+    `model.path` names (a folder, or a name on the hub). The adapters are created when they are
+    first needed, so that a run that is resumed creates none in vain.
 
     Raises:
         ConfigError: Tinker cannot follow a setting (a line for each), its SDK is not installed or
@@ -50,9 +40,9 @@ class TinkerBackend:
         from rollwise.integrations.tinker.client import as_engine_errors
         from rollwise.integrations.tinker.learner import TinkerLearner
 
-        self._config, path = config, model_path(config.model.path)
-        self.tokenizer = load_tokenizer(path)
-        self.context = _context(path)
+        self._config, self._path = config, model_path(config.model.path)
+        self.tokenizer = load_tokenizer(self._path)
+        self.context = _context(self._path)
         with as_engine_errors("signing in"):
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
@@ -63,7 +53,7 @@ class TinkerBackend:
         settings = self._config.engine
         engine = TinkerEngine(
             self.tokenizer,
-            _ends(model_path(self._config.model.path), self.tokenizer),
+            _ends(self._path, self.tokenizer),
             self.context,
             settings.max_new_tokens,
             settings.batch_size,

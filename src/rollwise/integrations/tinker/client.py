@@ -25,14 +25,7 @@ def as_future(answer: Any) -> "Future[Any]":
 
 @contextmanager
 def as_engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the SDK raises, after retrying for minutes, into an error with its reason.
-
-    Args:
-        doing: What is done within, as in "creating the model", for the message.
-
-    Raises:
-        EngineError: The SDK raised; the message is without the key.
-    """
+    """Turn what the SDK raises at `doing` something, after retrying for minutes, into ours."""
     try:
         yield
     except (tinker.TinkerError, ValueError) as error:  # ValueError: an answer it cannot read

@@ -30,17 +30,10 @@ class TinkerLearner:
     Each token's loss is −A π/π_sampler, clipped as in PPO (Schulman et al., 2017, equation 7) or
     not. The sampler's log-probabilities came with the responses, so the ratio corrects for
     numerical differences between sampler and trainer, and for the age of the weights drawn from.
-    AdamW has torch's betas and epsilon, as in the built-in learner.
-
-    The adapters are created at their first use, initialised by `config.seed`, unless `load` was
-    called before.
 
     Args:
         service: Tinker's `ServiceClient`.
-        config: The settings: of the model, the learner, and Tinker (`config.backend`).
-
-    Attributes:
-        updates: Updates made so far. Whoever calls `load` sets it.
+        config: Of the run; `config.seed` initialises the adapters.
     """
 
     def __init__(self, service: Any, config: TrainConfig) -> None:
@@ -184,14 +177,17 @@ def _metrics(
     ]
     if not all("logprobs" in output for _, output in learnt):
         return metrics  # Tinker may leave them out
-    ratios = [np.zeros(0), *(_log_ratio(example, output) for example, output in learnt)]
-    signs = [np.zeros(0), *(np.full(e.drawn, e.advantage) for e, _ in learnt)]
-    log_ratio, advantages = np.concatenate(ratios), np.concatenate(signs)
-    held = 0 if clips is None else _held(np.exp(log_ratio), advantages, clips)
+    log_ratio = np.concatenate([np.zeros(0), *(_log_ratio(e, output) for e, output in learnt)])
+    advantages = np.concatenate([np.zeros(0), *(np.full(e.drawn, e.advantage) for e, _ in learnt)])
+    ratio, held = np.exp(log_ratio), 0
+    if clips is not None:  # beyond a bound, on the side that the advantage leads to
+        above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
+        below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
+        held = int((above | below).sum())
     return metrics | {
         "clip_fraction": held / max(1, tokens),
         "sampler_gap": float(np.abs(log_ratio).sum()) / max(1, len(log_ratio)),
-        "importance_weight": float(np.exp(log_ratio).mean()) if len(log_ratio) else 1.0,
+        "importance_weight": float(ratio.mean()) if len(ratio) else 1.0,
     }
 
 
@@ -200,12 +196,3 @@ def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float6
     logprobs = np.asarray(output["logprobs"].data, np.float64)[-len(example.response) :]
     own = slice(None) if example.loss_mask is None else example.loss_mask
     return logprobs[own] - example.drawn_logprobs
-
-
-def _held(
-    ratio: NDArray[np.float64], advantages: NDArray[np.float64], clips: Mapping[str, float]
-) -> int:
-    """Count the tokens that a bound holds: beyond it, on the side that the advantage leads to."""
-    above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
-    below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
-    return int((above | below).sum())

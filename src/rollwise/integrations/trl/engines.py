@@ -141,18 +141,14 @@ class SharedEngine(Engine):
             self._own.difference_update(found.draw for found in own)
             rewards = self._grade_together(own)
             everything = self._gather(list(zip(own, rewards, strict=True)))
-            # What is done may be what another process had done before.
-            if (fresh := self._take(everything)) or not everything:
+            fresh: list[Outcome] = []
+            for completion, reward in everything:
+                if completion.draw in self._in_flight:  # else another process was faster
+                    self._in_flight.remove(completion.draw)
+                    self.rewards[completion.draw] = reward
+                    fresh.append(completion)
+            if fresh or not everything:
                 return fresh
-
-    def _take(self, everything: Sequence[tuple[Outcome, tuple[float, ...]]]) -> list[Outcome]:
-        fresh: list[Outcome] = []
-        for completion, reward in everything:
-            if completion.draw in self._in_flight:
-                self._in_flight.remove(completion.draw)
-                self.rewards[completion.draw] = reward
-                fresh.append(completion)
-        return fresh
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         """Forget draws, the same in all processes; returns their tokens drawn in all processes."""

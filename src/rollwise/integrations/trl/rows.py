@@ -9,13 +9,7 @@ from rollwise.step.outcomes import Outcome
 
 @dataclass(frozen=True)
 class Row:
-    """A response in TRL's batch.
-
-    Attributes:
-        completion: The response.
-        advantage: Its advantage.
-        counts: Whether it enters the loss; a row that does not only fills the batch.
-    """
+    """A response in TRL's batch; one that does not count only fills it, and has no loss."""
 
     completion: Outcome
     advantage: float
@@ -27,9 +21,6 @@ def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row
 
     Groups with signal come first. Where there are too few, the other groups fill the batch with
     rows that do not enter the loss; so do the missing rows of a group that is too small.
-
-    Raises:
-        RuntimeError: There is no response at all.
     """
     drawn = sorted((g for g in groups if len(g.pool)), key=lambda group: group.dropped)
     if not drawn:

@@ -26,6 +26,8 @@ from rollwise.records import Row
 class AsyncPoolTrainer(PoolTrainer):
     """What both asynchronous trainers have in common."""
 
+    client = ResumingClient
+
     def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
         """Say how old the responses of the step are (docs/verl.md)."""
         left_out = self.replay_buffer.stale.values()
@@ -68,10 +70,6 @@ class ColocateAsyncTrainer(AsyncPoolTrainer, PPOTrainerColocateAsync):
 
     mode = "colocate_async"
 
-    def get_llm_client(self) -> Any:
-        """Return a client that can cancel and resume responses."""
-        return self.llm_server_manager.get_client(client_cls=ResumingClient)
-
 
 @register_trainer(TRAINERS["separate_async"])
 class SeparateAsyncTrainer(AsyncPoolTrainer, PPOTrainerSeparateAsync):
@@ -80,5 +78,5 @@ class SeparateAsyncTrainer(AsyncPoolTrainer, PPOTrainerSeparateAsync):
     mode = "separate_async"
 
     def get_llm_client(self) -> Any:
-        """Return a client that can cancel and resume responses, of the separate engines."""
-        return self.standalone_server_manager.get_client(client_cls=ResumingClient)
+        """Return a client of verl's separate engines."""
+        return self.standalone_server_manager.get_client(client_cls=self.client)

@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
 from rollwise.step import Rollouts, TrainedGroup
-from rollwise.step.asking import ask, session_arguments
+from rollwise.step.asking import ask
 from rollwise.step.step import conclude, make_groups
 from rollwise.step.visits import visit_rows
 
@@ -43,12 +44,11 @@ class PoolTrainer:
 
     Attributes:
         mode: verl's name of the trainer.
-
-    Raises:
-        ConfigError: Says why this configuration cannot be run.
+        client: Of verl's rollout engines.
     """
 
     mode: ClassVar[str]
+    client: ClassVar[type[CancellingClient]] = CancellingClient
     config: Any
     train_dataset: Any
     replay_buffer: Any
@@ -100,12 +100,11 @@ class PoolTrainer:
         rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
-        priors: Any = session_arguments(self.recipe, self.sampler, keys).get("priors")
-        priors = [None] * len(keys) if priors is None else priors.tolist()
+        known = self.sampler.pass_rate_priors(keys).tolist() if self.recipe.uses_priors else None
         recorded = self.settings.records.prompts_per_step
         orders = (
             asdict(Order(key, self.global_steps, prior, place < recorded))
-            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
+            for place, (key, prior) in enumerate(zip(keys, known or repeat(None), strict=False))
         )
         rows[NAME] = np.fromiter(orders, dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)
@@ -116,7 +115,7 @@ class PoolTrainer:
 
     def get_llm_client(self) -> Any:
         """Return a client of verl's rollout engines that can cancel responses."""
-        return self.llm_server_manager.get_client(client_cls=CancellingClient)
+        return self.llm_server_manager.get_client(client_cls=self.client)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """Take a step, tell the sampler the pass rates of its prompts, and measure it."""
