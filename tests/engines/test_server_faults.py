@@ -7,9 +7,8 @@ from tiny_models import complete, make_draws
 
 from rollwise.engines import Completion, LostDraw
 from rollwise.errors import EngineError
-from rollwise.grading.grader import finished
 from rollwise.sampling import Balanced, FixedCount, RolloutSession, Rounds, Streamed
-from rollwise.step.session import run_session
+from rollwise.step.session import finished, run_session
 
 pytest.importorskip("openai")
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from rollwise.grading import ExactGrader, Grader, GraderSettings
-from rollwise.grading.grader import finished
+from rollwise.step.session import finished
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from rollwise.commands.check import Check
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
-from rollwise.grading.grader import finished
 from rollwise.grading.settings import FunctionSettings
 from rollwise.plugins import calling, is_plugin
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
 from rollwise.signals import raised_after
+from rollwise.step.session import finished
 from rollwise.tasks import Problem, make_built_in, read_first
 from rollwise.tasks.tables import is_path
 

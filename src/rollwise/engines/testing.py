@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from rollwise.engines.engine import Engine
-from rollwise.grading.grader import finished
 from rollwise.sampling import Balanced, Draw, RolloutSession, Rounds, Schedule, Streamed, draw_seed
 from rollwise.sampling.draws import Key
 from rollwise.step.outcomes import LostDraw, Outcome
-from rollwise.step.session import run_session
+from rollwise.step.session import finished, run_session
 
 
 class EngineContract:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
+from rollwise.step.session import finished
 
 
 @runtime_checkable
@@ -63,13 +64,6 @@ class Grader(Protocol):
 
     def __exit__(self, *error: Any) -> None:
         self.close()
-
-
-def finished(reward: float) -> Future[float]:
-    """Make a future that already has its result."""
-    future: Future[float] = Future()
-    future.set_result(reward)
-    return future
 
 
 def check_pairs(responses: Sequence[str], answers: Sequence[str]) -> None:

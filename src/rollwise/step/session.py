@@ -55,15 +55,16 @@ def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
         texts = [outcome.text for outcome in ungraded]
         wanted = [answers[outcome.draw.key] for outcome in ungraded]
         graded = iter(grader.submit(texts, wanted) if ungraded else ())
-        return [next(graded) if reward is None else _known(reward) for reward in rewards]
+        return [next(graded) if reward is None else finished(reward) for reward in rewards]
 
     return grade
 
 
-def _known(reward: float) -> Future[float]:
-    known: Future[float] = Future()
-    known.set_result(reward)
-    return known
+def finished(reward: float) -> Future[float]:
+    """Make a future that already has its result."""
+    future: Future[float] = Future()
+    future.set_result(reward)
+    return future
 
 
 def run_session(

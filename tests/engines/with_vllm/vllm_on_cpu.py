@@ -7,7 +7,7 @@ from tiny_models import END, LIMIT, PROMPTS, complete
 
 from rollwise.config import VLLMSettings
 from rollwise.engines.vllm import VLLMEngine
-from rollwise.grading.grader import finished
+from rollwise.step.session import finished
 
 CONTEXT, SLOTS = 4096, 8
 SETTINGS = VLLMSettings(dtype="float32", enforce_eager=True, restarts=1)

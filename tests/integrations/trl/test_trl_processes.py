@@ -13,9 +13,8 @@ pytest.importorskip("trl")
 
 import rollwise as rw
 from rollwise.engines import Completion
-from rollwise.grading.grader import finished
 from rollwise.integrations.trl.engines import SharedEngine
-from rollwise.step.session import run_session
+from rollwise.step.session import finished, run_session
 
 pytestmark = pytest.mark.trl
 

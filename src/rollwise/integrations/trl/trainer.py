@@ -17,7 +17,6 @@ from trl import GRPOTrainer
 
 from rollwise.engines import Engine
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.grading.grader import finished
 from rollwise.integrations.trl.checkpoints import StateKeeper, load_checkpoint
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling, single_responses
@@ -33,7 +32,7 @@ from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Step, take_step
 from rollwise.step.outcomes import Outcome
-from rollwise.step.session import run_session
+from rollwise.step.session import finished, run_session
 
 TRLS_NAMES = {
     "response_tokens": "completions/mean_length",
