@@ -142,7 +142,7 @@ def _draw_portions(
     """
     size = parts.config.portion
     starts = range(0, len(problems), size)
-    portions = {
+    portions: dict[Path, Sequence[Problem]] = {
         folder / f"part-{number:05d}.parquet": problems[start : start + size]
         for number, start in enumerate(starts)
     }
