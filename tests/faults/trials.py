@@ -138,7 +138,8 @@ def _parsed(path: Path):
 
 
 def _without_times(value):
-    return _without(value, lambda key: key in ("elapsed", "started") or "seconds" in key)
+    timed = ("elapsed", "started", "checksum")
+    return _without(value, lambda key: key in timed or "seconds" in key)
 
 
 def processor_seconds() -> float:
