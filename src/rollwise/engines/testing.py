@@ -1,12 +1,10 @@
 """What any engine must do, as tests: subclass, write `make`, and run pytest.
 
-    from rollwise.engines.testing import EngineContract
+from rollwise.engines.testing import EngineContract
 
-    class TestMyEngine(EngineContract):
-        def make(self):
-            return MyEngine(model, max_new_tokens=16)
-
-Each test makes an engine of its own and closes it. Any runner that collects `test_...` will do.
+class TestMyEngine(EngineContract):
+    def make(self):
+        return MyEngine(model, max_new_tokens=16)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,13 +45,12 @@ class EngineContract:
         with self.engine() as engine:
             assert list(engine.wait()) == []
             completions = self.complete(engine, draws)
-            engine.submit([], self.prompts)
             assert list(engine.wait()) == [], "a draw was returned twice"
         for completion in completions.values():
             assert completion.tokens and {*map(type, completion.tokens)} == {int}
-            assert completion.logprobs.shape == (len(completion.tokens),)
-            assert completion.logprobs.dtype == np.float32
-            assert not np.any(completion.logprobs > 0), "a log-probability is above 0"
+            logprobs = completion.logprobs
+            assert (logprobs.shape, logprobs.dtype) == ((len(completion.tokens),), np.float32)
+            assert not np.any(logprobs > 0), "a log-probability is above 0"
             assert (type(completion.text), type(completion.truncated)) == (str, bool)
 
     def test_a_response_does_not_depend_on_its_company(self) -> None:
@@ -87,7 +84,6 @@ class EngineContract:
             before = self.tokens(engine, draws)
             engine.sleep()
             slept = self.tokens(engine, draws)
-            engine.sleep()
             if weights is not None:
                 engine.load_weights(weights)
             loaded = self.tokens(engine, draws)
@@ -126,8 +122,7 @@ class EngineContract:
         attempts = 10 * len(expected)
         while results := engine.wait():
             for result in results:
-                assert result.draw in expected, f"{result.draw} was not asked for"
-                assert result.draw not in done, f"{result.draw} was returned twice"
+                assert result.draw in expected - done.keys(), f"{result.draw}: unasked, or twice"
                 if isinstance(result, LostDraw):
                     attempts -= 1
                     assert attempts > 0, f"draws are lost again and again: {result.reason}"
