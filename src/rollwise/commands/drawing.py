@@ -131,6 +131,11 @@ def _kept(file: Path, config: C, changeable: tuple[str, ...]) -> Found:
     return read_problems(file).problems, counts or {}
 
 
+def _refuse_others(file: Path, problems: Sequence[Problem]) -> None:
+    if not {*_read(file, ["key"])["key"].to_pylist()} <= {problem.key for problem in problems}:
+        raise RunError(f"{file} is of other problems; remove it to have them drawn again")
+
+
 def _draw_portions(
     folder: Path, problems: Sequence[Problem], parts: Parts[C], advance: Callable[[int], None]
 ) -> None:
@@ -142,15 +147,15 @@ def _draw_portions(
     """
     size = parts.config.portion
     starts = range(0, len(problems), size)
-    portions: dict[Path, Sequence[Problem]] = {
+    portions = {
         folder / f"part-{number:05d}.parquet": problems[start : start + size]
         for number, start in enumerate(starts)
     }
-    for path, portion in portions.items():
-        if not path.exists():
-            _write(path, *_draw(portion, parts))
-        elif not {*_read(path, ["key"])["key"].to_pylist()} <= {each.key for each in portion}:
-            raise RunError(f"{path} is of other problems; remove it to have them drawn again")
+    for file, portion in portions.items():
+        if file.exists():
+            _refuse_others(file, portion)
+        else:
+            _write(file, *_draw(portion, parts))
         advance(len(portion))
     if removed := [part.name for part in portions if not part.exists()]:
         raise RunError(

@@ -1,10 +1,10 @@
 """What any engine must do, as tests: subclass, write `make`, and run pytest.
 
-from rollwise.engines.testing import EngineContract
+    from rollwise.engines.testing import EngineContract
 
-class TestMyEngine(EngineContract):
-    def make(self):
-        return MyEngine(model, max_new_tokens=16)
+    class TestMyEngine(EngineContract):
+        def make(self):
+            return MyEngine(model, max_new_tokens=16)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,8 @@ class EngineContract:
         for completion in completions.values():
             assert completion.tokens and {*map(type, completion.tokens)} == {int}
             logprobs = completion.logprobs
-            assert (logprobs.shape, logprobs.dtype) == ((len(completion.tokens),), np.float32)
+            assert logprobs.shape == (len(completion.tokens),)
+            assert logprobs.dtype == np.float32
             assert not np.any(logprobs > 0), "a log-probability is above 0"
             assert (type(completion.text), type(completion.truncated)) == (str, bool)
 
