@@ -1,10 +1,10 @@
 """What any engine must do, as tests: subclass, write `make`, and run pytest.
 
-    from rollwise.engines.testing import EngineContract
+from rollwise.engines.testing import EngineContract
 
-    class TestMyEngine(EngineContract):
-        def make(self):
-            return MyEngine(model, max_new_tokens=16)
+class TestMyEngine(EngineContract):
+    def make(self):
+        return MyEngine(model, max_new_tokens=16)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
