@@ -26,7 +26,17 @@ from rollwise.statistics.curves import Curve
 Floats = NDArray[np.float64]
 IMAGES = Path(__file__).parents[1] / "docs/images"
 TITLE = "Held-out accuracy against response tokens, by method and problem set"
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b59f00", "#56b4e9", "#e69f00", "#8d99ae")
+COLORS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#aa4499",
+    "#b59f00",
+    "#56b4e9",
+    "#e69f00",
+    "#8d99ae",
+    "#000000",
+)
 STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,

@@ -31,7 +31,11 @@ from study_figure import COLORS, IMAGES, STYLE, curves_of, write_svg
 from rollwise.records import flatten
 from rollwise.statistics.curves import Estimate, mean_over_seeds
 
-OURS = ("default of rollwise train", "single by belief and worth")
+OURS = (
+    "default of rollwise train",
+    "single by belief and worth",
+    "standardized single by belief and worth",
+)
 START = STUDY / "start.json"
 SAMPLES, GROUP = 16, 4
 
