@@ -251,7 +251,7 @@ class Mistaken(PARENT):
         ),
         ("belief.type", "Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
         ("belief.type", "Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
-        ("belief.type", "Belief", "kept = ('unknown',)", "kept", "names of attributes, got str"),
+        ("belief.type", "Belief", "kept = ('unknown',)", "kept", "attributes that it has, got str"),
         ("belief.type", "Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
         ("belief.type", "Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
         ("belief.type", "Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),

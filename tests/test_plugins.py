@@ -161,6 +161,13 @@ def mine(tmp_path, monkeypatch):
         "class NotMade(AnyCorrect):\n"
         "    def __post_init__(self):\n"
         "        raise KeyError('colour')\n"
+        "class Undecorated(rw.beliefs.Belief):\n"
+        "    def __post_init__(self):\n"
+        "        self.correct = 0\n"
+        "    def believe(self, indices):\n"
+        "        return indices, indices\n"
+        "    def learn(self, indices, correct, drawn):\n"
+        "        self.correct += 1\n"
         "@dataclass(frozen=True)\n"
         "class Untyped(AnyCorrect):\n"
         "    other: 'Colour' = 1\n"
@@ -195,6 +202,12 @@ def test_what_is_wrong_with_a_plugin_is_said_in_a_sentence(mine, settings, messa
         make_config({"exit": {"type": "mine_for_plugins:AnyCorrect", **settings}})
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_belief_that_only_inherits_from_a_dataclass_is_refused(mine):
+    """Its `__post_init__` would never be called."""
+    with pytest.raises(ConfigError, match=r"`rollwise.beliefs.Belief`; it is no dataclass"):
+        make_config({"belief": {"type": "mine_for_plugins:Undecorated"}})
 
 
 def test_a_class_that_lacks_a_method_is_told_so(mine):

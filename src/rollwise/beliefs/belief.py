@@ -29,7 +29,8 @@ class Belief(ABC):
     that have a `help` are its settings.
 
     Example:
-        >>> class AllTime(Belief):
+        >>> @dataclass(eq=False)
+        ... class AllTime(Belief):
         ...     kept = ("correct", "drawn")
         ...
         ...     def __post_init__(self):

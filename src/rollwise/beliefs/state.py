@@ -61,7 +61,7 @@ def metrics_of(owner: Any) -> dict[str, float]:
 def state_of(owner: Any, names: Iterable[str]) -> State:
     """Return attributes, by their names without a leading underscore; arrays as copies."""
     if unknown := [name for name in names if not hasattr(owner, name)]:
-        raise wrong_result(owner, "kept", "names of attributes", unknown[0])
+        raise wrong_result(owner, "kept", "names of attributes that it has", unknown[0])
     values = {name.removeprefix("_"): getattr(owner, name) for name in names}
     return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in values.items()}
 

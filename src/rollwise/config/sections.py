@@ -175,7 +175,8 @@ class Registry:
             return "does not inherit from it"
         if undefined := sorted(getattr(found, "__abstractmethods__", ())):
             return f"lacks {' and '.join(f'`{verb}`' for verb in undefined)}"
-        return "" if dataclasses.is_dataclass(found) else "is no dataclass"
+        # The base classes are dataclasses, so `is_dataclass` would be true by inheritance.
+        return "" if "__dataclass_fields__" in vars(found) else "is no dataclass"
 
     def _refusal(self, message: str) -> ConfigError:
         return ConfigError(f"`{self.name}.{self.tag}`: {message}")

@@ -64,7 +64,7 @@ class LengthModel(Protocol):
     """How long responses are, `longest` tokens at most."""
 
     @property
-    def longest(self) -> int: ...  # noqa: D102
+    def longest(self) -> int: ...
 
     def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
         """Tokens of a response to `key`, by a number in (0, 1), and whether it was cut."""
