@@ -36,15 +36,15 @@ a list as `a,b`, a table as JSON. The command line wins over the file, the file 
 Some sections choose a kind by `type` (`advantage` by `objective`), or name a [class of your
 own](plugins.md) as `module:Class`. A link leads to the page that explains the kinds. The table
 begins with the keys that all kinds share. Each kind, in bold, is followed by its own keys, and
-accepts no others. If the command line names another
-kind than the file, the file's keys of that section are dropped, except those of `advantage` that
-the other objective has as well.
+accepts no others. If the command line names another kind than the file, the file's keys of that
+section are dropped, except those of `advantage` that the other objective has as well.
 
 ## Defaults that depend on other settings
 
 - **The default method** is single responses, with [these settings](belief.md#when-to-use-them). It
   holds if the grader gives 0 and 1 (`exact`, `math`, `code`) and nothing of `exit`, `schedule`,
-  `allocation`, `group`, `advantage`, `belief`, `prompts.type` and `episode.type` is set.
+  `allocation`, `group`, `advantage`, `belief` (but for `features` and `history`), `prompts.type`
+  and `episode.type` is set.
   `learner.old_logprobs` is `engine` with the built-in engine only. Otherwise the tables hold, which
   describe Reinforce-Ada.
 - **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
