@@ -102,8 +102,7 @@ class VLLMEngine(AsyncEngine):
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Update the weights in place, once all draws in flight have ended.
 
-        All weights, by the names in the model's own files, are taken one after another, so they may
-        be made when they are asked for (`merged_weights`). A copy of them stays in the machine's
+        `weights` are named as in the model's own files. A copy of them stays in the machine's
         memory, for a restart.
         """
         self._drop_weights()  # before there are others: they are large

@@ -53,8 +53,7 @@ class Epochs:
         Args:
             count: At most `total`.
             skipped: Members to skip, shape (total,). If too few remain within this epoch and the
-                next,
-                fewer are returned.
+                next, fewer are returned.
         """
         chosen = self.rest(count, skipped)
         missing = count - len(chosen)

@@ -70,8 +70,7 @@ def counts_by_index(
     """Check the arguments of `tell`, and leave out the prompts that have no draws.
 
     Returns indices, correct and drawn, shape (P,) each. A TypeError or a ValueError names the
-        prompt
-    and what is wrong.
+    prompt and what is wrong.
     """
     positives, draws = _integers("correct", correct), _integers("drawn", drawn)
     if not positives.shape == draws.shape == (len(keys),):

@@ -33,8 +33,7 @@ def shift_beliefs(pools: Iterable[Pool], weights: ArrayLike | None = None) -> No
     Args:
         pools: Of a step, P of them, each with a prior. Sets `shift` of each.
         weights: In proportion to a response's weight in the loss, shape (P,): the mean number of
-            tokens
-            of its responses, where each token counts alike. By default all count alike.
+            tokens of its responses, where each token counts alike. By default all count alike.
     """
     pools = list(pools)
     weight_P = np.ones(len(pools)) if weights is None else np.asarray(weights, dtype=float)

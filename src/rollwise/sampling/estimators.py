@@ -47,8 +47,8 @@ class Estimates:
     Attributes:
         pass_rate: Of p; NaN before the first draw.
         variance: Of p(1 − p); NaN where sampling is cut short at fewer than two draws, and
-            everywhere
-            if every prompt stops at its first draw, for then no unbiased estimate exists.
+            everywhere if every prompt stops at its first draw, for then no unbiased estimate
+            exists.
     """
 
     pass_rate: Floats

@@ -36,8 +36,7 @@ class Stopping:
 
     Args:
         rule: When a prompt has been sampled enough, or is given up. For one that looks at rewards
-            the
-            tables are computed from its guess by counts, and at least one draw more is expected
+            the tables are computed from its guess by counts, and at least one draw more is expected
             wherever the budget is not spent.
         schedule: After how many draws the rule is asked.
         budget: The most draws, B.

@@ -142,8 +142,7 @@ class Reached:
 
     Attributes:
         share: Of what the baseline spent in all: geometric mean over seeds; a lower bound where
-            runs
-            never got there, which count with all that they spent.
+            runs never got there, which count with all that they spent.
         runs: How many runs got there.
     """
 

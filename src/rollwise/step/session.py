@@ -85,8 +85,7 @@ def run_session(
         prompts: Token ids of each prompt.
         grade: Starts grading completions (`grade_with`).
         stall_limit: Seconds without a response and a reward after which engine or grader count as
-            hung.
-            Looked at in the main thread alone.
+            hung. Looked at in the main thread alone.
 
     Raises:
         EngineError: The engine has nothing in flight although draws are due, or hangs.

@@ -85,12 +85,10 @@ class Learner:
 
         Returns:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
-                between
-            the learner's log-probability and the engine's), `importance_weight` and
-                `importance_truncated`
-            (the share of weights at the cap). Over updates: `grad_norm`, and the number of
-            `skipped_updates`; with `response_cap`, also that of `capped_gradients`, and with
-            `max_divergence` that of `diverged_responses`.
+            between the learner's log-probability and the engine's), `importance_weight` and
+            `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
+            and the number of `skipped_updates`; with `response_cap`, also that of
+            `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
         """
         capped_before = self._cap.capped if self._cap else 0
         count = min(self.settings.mini_batches, max(1, len(examples)))
@@ -115,7 +113,7 @@ class Learner:
     def weights(self) -> Mapping[str, Tensor]:
         """Return the model's weights by name, for an engine to load before the next update.
 
-        Merged ones are made as they are asked for.
+        Adapters are merged into a copy.
         """
         return merged_weights(self.model) if self.merged else self.model.state_dict()
 

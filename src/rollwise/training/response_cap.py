@@ -39,8 +39,7 @@ class ResponseCap:
     Attributes:
         tokens: What the loss of a backward pass has been divided by.
         bounds: At each place, shape (layers + 1,): on the norm of the gradient of one response's
-            loss
-            times `tokens`; infinite until something was measured there.
+            loss times `tokens`; infinite until something was measured there.
         capped: Responses scaled down so far, at the place where most were in each update.
 
     Raises:
