@@ -154,13 +154,21 @@ class VLLMEngine(AsyncEngine):
 
     async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Result:
         async with self._free:
+            request = asyncio.create_task(self._request(draw, prompt, parameters))
             try:
                 async with asyncio.timeout(self.settings.draw_timeout):
-                    output = await self._request(draw, prompt, parameters)
+                    # vLLM never answers a request that it gets just when its process dies.
+                    while not (await asyncio.wait({request}, timeout=1.0))[0]:
+                        if self._is_dead:
+                            return LostDraw(draw, "vLLM's process died")
+                    output = request.result()
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self.settings.draw_timeout:g} s")
             except Exception as error:  # vLLM may raise anything; the draw is lost
                 return LostDraw(draw, f"{type(error).__name__}: {error}")
+            finally:
+                request.cancel()
+                await asyncio.wait({request})
         if output.finish_reason not in ("stop", "length"):
             return LostDraw(draw, f"vLLM ended it by {output.finish_reason!r}")
         tokens = list(output.token_ids)

@@ -1,5 +1,6 @@
 """vLLM's process: its memory, its death, and its end with the process that started it."""
 
+import asyncio
 import importlib.util
 import os
 import signal
@@ -98,6 +99,12 @@ def kill(engine):
     process.join()
 
 
+async def never(*request):
+    """Answer as vLLM does: by a stream, which here has no end."""
+    await asyncio.Event().wait()
+    yield
+
+
 def test_a_process_that_dies_loses_its_draws_and_nothing_else(
     engine, folders, models, tokenizer, caplog
 ):
@@ -158,8 +165,15 @@ def test_a_restart_that_fails_is_an_error_each_time_and_may_succeed_later(
         assert (mortal.free_slots, mortal.wait()) == (SLOTS, [])
         mortal.path = str(folders[0])
         assert tokens_of(mortal, draws) == wanted
-        mortal.settings = replace(mortal.settings, restarts=mortal.restarts)
+        mortal._llm.generate = never  # as where a request reaches a process that is dying
+        mortal.submit(draws, PROMPTS)
         kill(mortal)
+        lost = []
+        while results := mortal.wait():
+            lost.extend(results)
+        assert {result.reason for result in lost} == {"vLLM's process died"}
+        assert len(lost) == len(draws)
+        mortal.settings = replace(mortal.settings, restarts=mortal.restarts)
         with pytest.raises(EngineError, match="died 5 times, or was not started again"):
             while complete(mortal, draws):
                 pass
