@@ -31,8 +31,8 @@ class Usage:
     """What an episode has cost.
 
     Attributes:
-        tokens: Drawn by the model, also in a turn that was broken off or begun again. Budgets, the
-            prices of prompts and `tokens` in the metrics count these.
+        tokens: Drawn by the model, also in a turn that was broken off. Budgets, the prices of
+            prompts and `tokens` in the metrics count these.
         turns: Of the model.
         seconds: From its first turn to its end; 0 where nobody measured.
     """
