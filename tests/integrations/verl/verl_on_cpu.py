@@ -49,30 +49,69 @@ class Silent(types.ModuleType):
         return getattr(torch.cpu, name, lambda *a, **k: 0)
 
 
-def returning(value):
-    return lambda self, *arguments, **options: value
-
-
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
     """Calls a CPU core a GPU, so that Ray places one worker on each."""
 
-    device_name, vendor_name, device_module = "cpu", "cpu", Silent("silent")
-    is_available, is_ipc_supported = returning(True), returning(False)
-    current_device, device_count = returning("cpu"), returning(1)
-    get_device_capability = returning((None, None))
-    communication_backend_name = returning("gloo")
-    visible_devices_envvar = returning("CUDA_VISIBLE_DEVICES")
-    ray_resource_name = returning("GPU")
-    ray_noset_envvars = returning(["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"])
-    nvtx_range = returning(contextlib.nullcontext())
-    set_device = synchronize = set_allocator_settings = empty_cache = returning(None)
-    profiler_start = profiler_stop = cudart = returning(None)
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module = Silent("silent")
+
+    def is_available(self):
+        return True
+
+    def current_device(self):
+        return "cpu"
+
+    def device_count(self):
+        return 1
+
+    def set_device(self, device_index):
+        pass
+
+    def synchronize(self, device_index=None):
+        pass
 
     def manual_seed(self, seed):
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
+
+    def set_allocator_settings(self, settings):
+        pass
+
+    def empty_cache(self):
+        pass
+
+    def get_device_capability(self, device_index=0):
+        return None, None
+
+    def communication_backend_name(self):
+        return "gloo"
+
+    def visible_devices_envvar(self):
+        return "CUDA_VISIBLE_DEVICES"
+
+    def ray_resource_name(self):
+        return "GPU"
+
+    def ray_noset_envvars(self):
+        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+
+    def is_ipc_supported(self):
+        return False
+
+    @contextlib.contextmanager
+    def nvtx_range(self, msg):
+        yield
+
+    def profiler_start(self):
+        pass
+
+    profiler_stop = profiler_start
+
+    def cudart(self):
+        return None
 
 
 _init_process_group = torch.distributed.init_process_group
@@ -172,10 +211,8 @@ class Server:
     async def release_kv_cache(self):
         assert self.paused, "the weights would change under the requests under way"
 
-    async def resume_kv_cache(self, tags=None):
+    async def resume_kv_cache(self):
         pass
-
-    wake_up = resume_kv_cache
 
     async def load_weights(self, weights, steps):
         self.engine.load_weights(weights)
@@ -183,6 +220,9 @@ class Server:
 
     async def sleep(self):
         assert self.paused or not self.requests, "the engine sleeps with requests under way"
+
+    async def wake_up(self, tags=None):
+        pass
 
 
 def replica():
