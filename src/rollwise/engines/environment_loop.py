@@ -60,24 +60,27 @@ class EnvironmentLoop:
             return
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
-        try:
-            asyncio.run_coroutine_threadsafe(end_other_tasks(), loop).result(CLOSE_SECONDS)
-        except TimeoutError:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSE_SECONDS)
+        if thread.is_alive():
             log.warning(
                 "an environment goes on %g s after it was cancelled, and is left behind: its "
                 "`step` must let other tasks run, and end where it is cancelled",
                 CLOSE_SECONDS,
             )
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(CLOSE_SECONDS)
-        if not thread.is_alive():
-            loop.close()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=self._loop.run_forever, name="environment", daemon=True
+                target=_run, args=(self._loop,), name="environment", daemon=True
             )
             self._thread.start()
         return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped; then cancel its tasks, and close it once they have ended."""
+    loop.run_forever()
+    loop.run_until_complete(end_other_tasks())
+    loop.close()
