@@ -13,8 +13,8 @@ from typing import Any
 
 from rollwise.errors import ConfigError
 from rollwise.grading import program
-from rollwise.grading.program_time import ProgramTime
-from rollwise.grading.sandbox import Bubblewrap, ProgramLimits, Sandbox
+from rollwise.grading.program_usage import ProgramUsage
+from rollwise.grading.sandbox import DISK, Bubblewrap, ProgramLimits, Sandbox
 
 LONGEST_OUTPUT = 4 * program.MOST_OUTPUT
 """Bytes of a line with what a program printed; JSON may need more than the output that it holds."""
@@ -23,7 +23,7 @@ LONGEST_REPLY = 8 * 1024**2
 """Bytes of any other line from inside."""
 
 STEP = 0.05
-"""Seconds between two looks at how much time a program has taken."""
+"""Seconds between two looks at what a program has taken."""
 
 START_TIMEOUT = 30.0
 """Seconds for a sandbox to be ready."""
@@ -34,11 +34,11 @@ class NoReply(Exception):
 
 
 class Conversation:
-    """Messages to and from a process by unbuffered pipes, each a line of JSON, within a time."""
+    """Messages to and from a process by unbuffered pipes, each a line of JSON, within limits."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float, memory: int) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._pid = process.pid
+        self._pid, self._memory = process.pid, memory
         self._stdin, self._stdout = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._stdin, False)
         self._unread = bytearray()
@@ -46,7 +46,7 @@ class Conversation:
 
     def extend(self, seconds: float) -> None:
         """Let it take so many seconds from now on."""
-        self._time = ProgramTime(self._pid, seconds)
+        self._usage = ProgramUsage(self._pid, seconds, self._memory)
         self._looked = time.monotonic()
 
     def ask(self, message: Any, longest: int = LONGEST_REPLY) -> Any:
@@ -84,8 +84,8 @@ class Conversation:
             selector.register(file, event)
             while True:
                 if time.monotonic() - self._looked >= STEP:
-                    if not self._time.left():
-                        raise NoReply("it took too long")
+                    if not self._usage.left():
+                        raise NoReply("it took too long, or too much memory")
                     self._looked = time.monotonic()
                 if selector.select(STEP):
                     return
@@ -101,7 +101,7 @@ def sandboxed(
         RuntimeError: It cannot start.
     """
     with sandbox.start(Path(program.__file__).read_text(), limits) as process:
-        talk = Conversation(process, START_TIMEOUT)
+        talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
         try:
             rlimits = _rlimits(limits, sandbox.isolated)
             talk.ask({**first, "limits": rlimits, "isolated": sandbox.isolated})
@@ -167,7 +167,7 @@ def leaks_of(sandbox: Sandbox) -> list[str]:
     return found + [MEMORY_LEAK] * holds
 
 
-MEMORY_LEAK = "memory beyond the limit (it needs seccomp, or a control group)"
+MEMORY_LEAK = "memory beyond the limit (it needs seccomp)"
 
 
 def _probe(sandbox: Sandbox, function: str) -> Any:
