@@ -19,7 +19,7 @@ from processes import PATIENCE, wait_until_gone
 import rollwise
 from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
-from rollwise.grading.limits import Limits
+from rollwise.grading.worker import Limits
 from rollwise.grading.worker_grader import WorkerGrader
 
 HERE = Path(__file__).parent

@@ -13,7 +13,6 @@ from rollwise.grading.conversation import (
     find_sandbox,
     sandboxed,
 )
-from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.program import encode
 from rollwise.grading.program_usage import BUSY
 from rollwise.grading.sandbox import NoSandbox, ProgramLimits, Sandbox
@@ -26,6 +25,7 @@ from rollwise.grading.testcases import (
     same_value,
     value_of,
 )
+from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import at_least
 

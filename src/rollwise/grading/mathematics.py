@@ -19,7 +19,7 @@ from rollwise.grading.final_answers import (
     final_boxes,
     tagged_answer,
 )
-from rollwise.grading.limits import GradeFunction, Limits
+from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import one_of
 
