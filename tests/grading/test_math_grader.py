@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -118,20 +117,6 @@ PIECES = (
     *("%", " percent", r"\%", "x=", "12", "3.5 ", "$7$", r"\frac{1}{2}", "answer: ", "costs $5 "),
     *(". ", "}", "{", " is ", " is: ", r"\text{ cm}", r"\boxed{5}", r"\fbox{12}", "$a$ and "),
 )
-
-
-def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
-    """All that are accepted, plain Math-Verify also says to be the same answer."""
-    pick = random.Random(1)
-    found, references = (pick.sample(math500, count) for count in (25, 40))
-    pairs = [(row, reference["answer"]) for row in found for reference in references]
-    responses = [rf"The answer is $\boxed{{{row['answer']}}}$." for row, _ in pairs]
-    rewards = grader.grade(responses, [answer for _, answer in pairs])
-    accepted = [(row["answer"], a) for (row, a), r in zip(pairs, rewards, strict=True) if r]
-    assert grader.failures == 0
-    assert 0 < len(accepted) < 100
-    for found, answer in accepted:
-        assert verify_math(boxed(found), answer) == 1.0
 
 
 BOMBS = {

@@ -156,32 +156,28 @@ def leaks_of(sandbox: Sandbox) -> list[str]:
     Raises:
         FileNotFoundError, RuntimeError: The sandbox does not work here.
     """
+    limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
+    call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
     try:
-        found: list[str] = _probe(sandbox, "leaks")
+        with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
+            talk.receive()
+            found: list[str] = program.decode(talk.ask(call)["value"])
     except (NoReply, KeyError) as error:
         raise RuntimeError(f"the probe of the sandbox failed: {error}") from error
-    try:
-        holds = bool(_probe(sandbox, "ways_to_hold_memory"))
-    except (NoReply, KeyError):  # ended by the system, for it needed too much
-        holds = False
-    return found + [MEMORY_LEAK] * holds
-
-
-MEMORY_LEAK = "memory beyond the limit (it needs seccomp)"
-
-
-def _probe(sandbox: Sandbox, function: str) -> Any:
-    limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
-    call = {"call": function, "args": [], "kwargs": ["dict", []]}
-    with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
-        talk.receive()
-        return program.decode(talk.ask(call)["value"])
+    return found
 
 
 _PROBE = """
 import ctypes, os, socket
 
+def works(call):
+    try:
+        return call() >= 0
+    except (OSError, AttributeError):
+        return False
+
 def leaks():
+    shared_memory = lambda: ctypes.CDLL(None).shmget(0, 4096, 0o1600)
     reached = {
         "processes": os.getppid() > 1,
         "the network": any(name != "lo" for _, name in socket.if_nameindex()),
@@ -189,32 +185,9 @@ def leaks():
         "writing": os.access("/usr", os.W_OK) or os.access("/", os.W_OK),
         "the environment": bool(set(os.environ) - {"PWD", "OLDPWD", "LC_CTYPE", "SHLVL", "_"}),
         "root's rights": os.getuid() == 0,
+        "memory beyond the limit (it needs seccomp)": (
+            works(lambda: os.memfd_create("")) or works(shared_memory)
+        ),
     }
     return [name for name, is_so in reached.items() if is_so]
-
-SIZE, COUNT = 16 * 2**20, 14  # more than memory and files together may take
-libc = ctypes.CDLL(None)
-libc.shmat.restype = ctypes.c_void_p
-
-def memory_file():
-    os.posix_fallocate(os.memfd_create(""), 0, SIZE)
-
-def shared_memory():
-    segment = libc.shmget(0, SIZE, 0o1600)
-    address = ctypes.c_void_p(libc.shmat(segment, None, 0))
-    if segment < 0 or address.value in (None, 2**64 - 1):
-        raise OSError
-    ctypes.memset(address, 1, SIZE)
-    libc.shmdt(address)
-
-def ways_to_hold_memory():
-    found = []
-    for way in (memory_file, shared_memory):
-        try:
-            for _ in range(COUNT):
-                way()
-            found.append(way.__name__)
-        except (OSError, AttributeError):
-            pass
-    return found
 """

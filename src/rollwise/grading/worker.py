@@ -111,10 +111,7 @@ def _peak_memory() -> int:
 
 def _grade(function: GradeFunction, text: str, answer: str) -> Result:
     try:
-        value = function(text, answer)
-        if not isinstance(value, SupportsFloat):
-            return Failure("not a number", f"{type(value).__name__} returned, not a number")
-        reward = float(value)
+        reward = float(function(text, answer))
     except BaseException as error:
         return failure_of(error)
     return reward if math.isfinite(reward) else Failure("not finite", f"{reward} returned")
