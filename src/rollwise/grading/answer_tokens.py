@@ -207,7 +207,7 @@ class _Reader:
         if text == r"\begin":
             return [self._environment()]
         if kind == "command" and _NO_TOKEN.fullmatch(text):
-            self._at += text in (r"\left", r"\right") and self._text[self._at :][:1] == "."
+            self._at += text in (r"\left", r"\right") and self._text[self._at : self._at + 1] == "."
             return []
         if kind == "command" and _BRACE.match(self._text, self._at):
             if _TEXT.fullmatch(text):
