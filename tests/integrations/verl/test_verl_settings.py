@@ -226,6 +226,7 @@ def test_the_engines_log_probabilities_need_no_further_correction():
         ("trainer.v1.sampler.max_off_policy_threshold", 1, "must be at least 2"),
         ("trainer.v1.colocate_async.num_warmup_batches", 5, "must be below .*, 5"),
         ("algorithm.rollout_correction.rollout_is", None, "older weights"),
+        ("trainer.v1.sampler.max_off_policy_strategy", "drop", "must be 'wait'"),
     ],
 )
 def test_responses_that_would_be_too_old_are_refused(key, value, reason):
