@@ -120,51 +120,24 @@ CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0],
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    "line",
     [
-        ("", "no run of this comparison is done yet"),
-        (f'{{"run": "choosing/a/seed-0", "settings": {{}}, {CURVE}}}\n', "no run of this compari"),
-        ('{"run": "runs/a/seed-0", "settings": {}}\n', "curves.jsonl, line 1, is broken"),
-        ('{"run": "runs/a/seed-0", "settings": {}, "curve": 3}\n', "line 1, is broken"),
-        ('{"run": "a", "settings": {}, "curve": {"accuracy": [1]}}\n', "line 1, is broken"),
-        (f'{{"run": 3, "settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
-        (f'{{"settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
-        (f'{{"run": "a", "settings": {{}}, "checksum": "0", {CURVE}}}\n', "line 1, is broken"),
+        '{"run": "runs/a/seed-0", "settings": {}}',
+        '{"run": "runs/a/seed-0", "settings": {}, "curve": 3}',
+        '{"run": "a", "settings": {}, "curve": {"accuracy": [1]}}',
+        f'{{"run": 3, "settings": {{}}, {CURVE}}}',
+        f'{{"settings": {{}}, {CURVE}}}',
+        f'{{"run": "a", "settings": {{}}, "checksum": "0", {CURVE}}}',
     ],
 )
-def test_records_that_cannot_be_compared_are_named(tmp_path, say, lines, said):
-    (tmp_path / "done").mkdir()
-    (tmp_path / "done/curves.jsonl").write_text(lines)
-    code, shown = say("compare", tmp_path / "out", "--folders", str(tmp_path / "done"))
+def test_records_that_cannot_be_compared_are_named(tmp_path, write, say, line):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/curves.jsonl").write_text(line + "\n")
+    code, shown = say("compare", tmp_path / "out", write())
     assert code == 2
-    assert said in " ".join(shown.split())
+    assert "curves.jsonl, line 1, is broken" in " ".join(shown.split())
     assert "Traceback" not in shown
-    assert not (tmp_path / "out").exists()
-    code, shown = say("compare", tmp_path / "out", "--folders", str(tmp_path / "nothing"))
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-
-
-@pytest.mark.slow
-def test_runs_that_exist_are_compared(done, tmp_path, say):
-    folders = [
-        str(done / f"runs/{name}/seed-{seed}") for name in ("GRPO", "own-b-rule") for seed in (0, 1)
-    ]
-    code, shown = say("compare", tmp_path / "out", "--folders", ",".join(folders))
-    assert code == 0
-    assert "own-b-rule" in shown
-    found = [{**row, "method": ""} for row in rows_of(tmp_path / "out")]
-    assert found == [{**row, "method": ""} for row in rows_of(done)]
-    code, shown = say("compare", tmp_path / "recorded", "--folders", str(done))
-    assert code == 0
-    assert rows_of(tmp_path / "recorded") == rows_of(tmp_path / "out")
-    shutil.copytree(done, tmp_path / "cut")
-    lines = (done / "curves.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "cut/curves.jsonl").write_text("".join(lines[1:]))
-    code, shown = say("compare", tmp_path / "of less", "--folders", str(tmp_path / "cut"))
-    assert code == 2 and "curves.jsonl is missing, or is not what was written" in shown
-    code, shown = say("compare", tmp_path / "twice", "--folders", ",".join(folders[:1] * 2))
-    assert code == 2
-    assert "another run of `GRPO` with seed 0" in shown
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["curves.jsonl"]
 
 
 @pytest.mark.slow
@@ -197,7 +170,7 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give either `methods` to train or `folders`"),
+        ({}, "give `methods` to compare"),
         ({"methods": {"a": {}}}, "give one of `steps`, `tokens` and `seconds`; given is none"),
         ({"methods": {"a": {}}, "steps": 1, "tokens": 1}, "given is `steps` and `tokens`"),
         (
@@ -212,8 +185,6 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
         ({"methods": {"a": {"seeds": 0}}, "steps": 1}, "`methods.a.seeds` must be at least 1"),
         ({"methods": {"a": {"seeds": True}}, "steps": 1}, "`methods.a.seeds` .* it is True"),
         ({"methods": {" ": {}}, "steps": 1}, "a name is empty"),
-        ({"methods": {"a": {}}, "rewards": "r", "folders": ["a"]}, "give either `methods`"),
-        ({"rewards": "r", "folders": ["a"]}, "either `rewards` to replay or `folders`"),
         ({"methods": {"a": {}}, "steps": 1, "sedes": 3}, "did you mean `seeds`"),
     ],
 )

@@ -36,7 +36,7 @@ def differing(flat: Sequence[Settings]) -> list[str]:
     return [name for name in names if any(e.get(name) != flat[0].get(name) for e in flat)]
 
 
-NEEDED = {"compare": ("methods", "folders", "rewards", "steps", "tokens", "seconds")}
+NEEDED = {"compare": ("methods", "rewards", "steps", "tokens", "seconds")}
 """Settings of commands that have no defaults for all of theirs."""
 
 SHOWN = ("rollwise", "torch", "transformers")
