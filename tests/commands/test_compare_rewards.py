@@ -68,10 +68,7 @@ def test_what_a_replay_writes_and_says(tmp_path, write, say):
     draws = [float(row["draws"]) for row in own[:6]]
     assert content["methods"]["own | <b>rule"]["means"]["draws"]["value"] == np.mean(draws)
     assert len(set(draws)) > 1
-    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
-    assert "own | &lt;b&gt;rule" in page
-    assert "<b>" not in page
-    assert "other prompts like these" in shown and "other prompts like these" in page + text
+    assert "other prompts like these" in shown and "other prompts like these" in text
 
 
 def test_a_replay_is_the_same_again_and_its_folder_may_be_used_again(tmp_path, write, say):

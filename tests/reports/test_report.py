@@ -50,7 +50,6 @@ def test_it_shows_what_the_run_came_to(run):
     assert "exit balanced (positives 2, negatives 2)" in text
     assert "schedule rounds (size 8, rounds 4)" in text
     assert f"versions rollwise {rollwise.__version__}" in text
-    assert "command rollwise train " in text
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):

@@ -27,7 +27,6 @@ from rollwise.config import CompareConfig, TrainConfig, make_config, make_settin
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
-from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
 
@@ -159,10 +158,9 @@ def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Co
     write_figures(path / "comparison", content, tables, words)
     _write_runs(path / "runs.csv", comparison)
     seal(RunFolder(path))
-    repeats = command("compare", CompareConfig, config.model_dump(mode="json"))
     made = own_settings(config, comparison.chosen)
     configs = {name: each.model_dump(mode="json") for name, each in made.items()}
-    report = write_comparison_report(path, comparison, words, tables, configs, repeats)
+    report = write_comparison_report(path, comparison, words, tables, configs)
     say(console, [f"report: {report}"])
 
 

@@ -107,7 +107,6 @@ def train_in(
         console,
         lambda: run.expected_steps,
         run.step,
-        config.checkpoint.grace,
         after_step,
         config.model_dump(mode="json"),
         folder.read_metrics() if resume else (),
