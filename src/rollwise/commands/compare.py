@@ -131,12 +131,10 @@ def _train(
         )
         with (
             progress(console, what, len(planned)) as advance,
-            closing(train_missing(planned, records, workers)) as states,
+            closing(train_missing(planned, records, workers)) as ended,
         ):
-            before = 0.0
-            for done in states:
-                advance(done - before)
-                before = done
+            for count in ended:
+                advance(count)
     curves = {name: (records.curve(run), records.path / run.name) for name, run in runs.items()}
     return {name: replace(found, folder=path) for name, (found, path) in curves.items() if found}
 

@@ -48,16 +48,9 @@ def _without_interval(comparison: Comparison, name: str) -> str:
 
 
 def _of_seconds(comparison: Comparison) -> str:
-    """Say whether seconds can be compared."""
-    if not comparison.uneven:
-        return "Seconds can be compared only if the machine was equally busy during all runs."
-    shares = comparison.uneven.items()
-    found = "; ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in shares)
-    instead = ": compare CPU seconds" if PROCESSOR in comparison.costs else ""
-    return (
-        "Runs got unequal shares of the processor, or use it differently (its seconds for each "
-        f"second: {found}). If the machine had other work, seconds cannot be compared{instead}."
-    )
+    """Say when seconds can be compared."""
+    instead = "; if not, compare CPU seconds" if PROCESSOR in comparison.costs else ""
+    return f"Seconds can be compared only if the machine was equally busy during all runs{instead}."
 
 
 def _accuracy(comparison: Comparison) -> PlainTable:

@@ -8,7 +8,7 @@ and with `--try` a step of a run.
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import groupby
@@ -43,18 +43,12 @@ KINDS: dict[str, type[CommandConfig]] = {
     "plan": PlanConfig,
 }
 
-ReadForVerl = Callable[[Mapping[str, Any]], TrainConfig]
 
-
-def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadForVerl) -> int:
-    """Print what works here and whether a settings file is valid; returns the exit code.
-
-    `read_for_verl` reads the settings of a file with a table `verl`, and raises a `ConfigError` at
-    what verl cannot follow.
-    """
+def examine(path: Path | None, as_json: bool, try_it: bool) -> int:
+    """Print what works here and whether a settings file is valid; returns the exit code."""
     if path is None and try_it:
         raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
-    of_file = [] if path is None else _of_file(path, try_it, read_for_verl)
+    of_file = [] if path is None else _of_file(path, try_it)
     here = checks()
     well = all(check.state == "works" for check in of_file) and (try_it or _is_well(here))
     found, about = [*of_file, *here], _machine()
@@ -66,10 +60,10 @@ def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadF
     return 0 if well else 1
 
 
-def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check]:
+def _of_file(path: Path, try_it: bool) -> list[Check]:
     """Check a settings file, and take a step by it with `try_it`."""
     try:
-        command, config = _read(read_toml(path), read_for_verl)
+        command, config = _read(read_toml(path))
         if try_it and command != "train":
             raise ConfigError(
                 f"--try takes a step of `rollwise train`; the file is for `{command}`"
@@ -78,17 +72,17 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
             raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
     except RollwiseError as error:
         return [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
-    detail = f"valid for `rollwise {command}`"
-    if command == "verl":
-        detail += "; the table [verl] itself is not checked"
-    found = Check("settings", path.name, "works", detail)
+    found = Check("settings", path.name, "works", f"valid for `rollwise {command}`")
     return [found, try_step(config)] if try_it else [found]
 
 
-def _read(given: dict[str, Any], read_for_verl: ReadForVerl) -> tuple[str, Any]:
+def _read(given: dict[str, Any]) -> tuple[str, Any]:
     """Return the command that settings are for, and what they come to."""
     if "verl" in given:
-        return "verl", read_for_verl(given)
+        raise ConfigError(
+            "the file is for `rollwise verl`, which checks it: rollwise verl FILE --output DIR "
+            "--print"
+        )
     fits = [name for name, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
     command = fits[0] if fits else "train"
     lengths = {"steps", "tokens", "seconds", "rewards"}

@@ -38,13 +38,12 @@ def progress(
         expand=True,
         disable=not console.is_terminal,
     )
-    task, done = bar.add_task(escape(name), total=total), 0.0
+    task = bar.add_task(escape(name), total=total)
 
-    def advance(count: float = 1) -> None:
-        nonlocal done
-        done += count
-        bar.update(task, completed=done)
+    def advance(count: int = 1) -> None:
+        bar.advance(task, count)
         if unit and not console.is_terminal:
+            done = bar.tasks[0].completed
             console.print(f"{escape(name)}: {done:,.0f} of {total:,} {unit}")
 
     with bar:

@@ -1,6 +1,6 @@
 """Compare methods by the curves of their runs: held-out accuracy against what it cost."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,23 +32,8 @@ POWER = 0.8
 MOST_SEEDS = 1000
 """More are not proposed."""
 
-UNEVEN = 1.2
-"""Runs whose processor seconds for each second differ by this factor may have had other company."""
-
 COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
-
-
-def spent_until_each(metrics: Iterable[Row]) -> Iterator[dict[str, float]]:
-    """Yield for each line of a run's metrics what the run has spent until then, by its name."""
-    spent = dict.fromkeys([*COSTS, PROCESSOR], 0.0)
-    for line in metrics:
-        seconds = line.get("seconds", {})
-        spent["steps"] = line["step"]
-        spent["seconds"] += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
-        for name in ("draws", "tokens", PROCESSOR):
-            spent[name] += line.get(name, 0)
-        yield dict(spent)
 
 
 @dataclass(frozen=True)
@@ -73,11 +58,16 @@ class Curve:
         names = [*COSTS]
         if all(PROCESSOR in line for line in lines if line["step"] > 0):
             names.append(PROCESSOR)
-        accuracy, costs = [], []
-        for line, spent in zip(lines, spent_until_each(lines), strict=True):
+        spent, accuracy, costs = dict.fromkeys(names, 0.0), [], []
+        for line in lines:
+            of_step = line.get("seconds", {})
+            seconds = of_step.get("sampling", 0.0) + of_step.get("learning", 0.0)
+            own = {**line, "seconds": seconds}
+            spent = {name: before + own.get(name, 0) for name, before in spent.items()}
+            spent["steps"] = line["step"]
             if "heldout" in line:
                 accuracy.append(next(iter(line["heldout"].values()))["value"])
-                costs.append([spent[name] for name in names])
+                costs.append([*spent.values()])
         if not accuracy:
             raise ValueError("a run without an evaluation has no curve")
         columns = np.array(costs, dtype=float).T
@@ -98,14 +88,6 @@ class Curve:
     def end(self) -> float:
         """The accuracy at the end."""
         return float(self.accuracy[-1])
-
-    @property
-    def busy(self) -> float | None:
-        """Processor seconds for each second; None if they are not known."""
-        seconds = self.costs["seconds"][-1]
-        if PROCESSOR not in self.costs or not seconds:
-            return None
-        return float(self.costs[PROCESSOR][-1] / seconds)
 
     @property
     def collapsed(self) -> bool:
@@ -208,19 +190,6 @@ class Comparison:
     def costs(self) -> Sequence[str]:
         """The costs that all runs have."""
         return _common_costs(self.curves)
-
-    @property
-    def uneven(self) -> Mapping[str, tuple[float, float]]:
-        """Processor seconds for each second of each method's runs: the least and the most.
-
-        Empty where they are alike over all runs, or not known.
-        """
-        busy = {m: [curve.busy for curve in runs.values()] for m, runs in self.curves.items()}
-        known = {m: [each for each in found if each] for m, found in busy.items()}
-        found = [each for of_method in known.values() for each in of_method]
-        if not found or max(found) < UNEVEN * min(found):
-            return {}
-        return {m: (min(of_method), max(of_method)) for m, of_method in known.items() if of_method}
 
 
 def _common_costs(curves: Mapping[str, Curves]) -> Sequence[str]:
