@@ -22,7 +22,7 @@ from rollwise.commands.compare_runs import (
 from rollwise.commands.compare_tables import comparison_tables, in_words
 from rollwise.commands.folder import settle, stopped, write_settings
 from rollwise.commands.plan import compare_rewards
-from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
+from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
@@ -152,26 +152,17 @@ def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Co
             name: asdict(result) | {"verdict": result.verdict}
             for name, result in comparison.results.items()
         },
+        "runs": {
+            name: {seed: curve.as_json() for seed, curve in sorted(curves.items())}
+            for name, curves in comparison.curves.items()
+        },
     }
     write_figures(path / "comparison", content, tables, words)
-    _write_runs(path / "runs.csv", comparison)
     seal(RunFolder(path))
     made = own_settings(config, comparison.chosen)
     configs = {name: each.model_dump(mode="json") for name, each in made.items()}
     report = write_comparison_report(path, comparison, words, tables, configs)
     say(console, [f"report: {report}"])
-
-
-def _write_runs(path: Path, comparison: Comparison) -> None:
-    """Write a line for each run: its accuracy, what it cost, and what the target cost."""
-    costs, rows = comparison.costs, []
-    for name, of_seeds in comparison.curves.items():
-        for seed, curve in sorted(of_seeds.items()):
-            spent = [curve.costs[cost][-1] for cost in costs]
-            needed = [curve.cost_of(comparison.target, cost) for cost in costs]
-            rows.append([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
-    header = ["method", "seed", "accuracy", "collapsed", *costs]
-    write_csv(path, [*header, *(f"{cost}_to_target" for cost in costs)], rows)
 
 
 def own_settings(

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from rollwise.commands.folder import settle, write_settings
-from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
+from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
@@ -91,7 +91,6 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     write_settings(path, config)
     figures = {"baseline": baseline, "methods": {n: _figures(m) for n, m in methods.items()}}
     write_figures(path / "comparison", figures, tables, words, [described])
-    _write_replays(path / "replays.csv", methods)
     seal(RunFolder(path))
     say(console, [f"figures: {path / 'comparison.md'}"])
 
@@ -113,16 +112,5 @@ def _figures(method: ReplayedMethod) -> dict[str, Any]:
         "means": {figure: asdict(mean) for figure, mean in method.means.items()},
         "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
         "verdict": method.verdict,
+        "replays": {"recorded": method.replays.recorded, "bootstrap": method.replays.bootstrapped},
     }
-
-
-def _write_replays(path: Path, methods: Mapping[str, ReplayedMethod]) -> None:
-    """Write a line for each replay."""
-    names = list(dict.fromkeys(name for method in methods.values() for name in method.means))
-    rows = []
-    for name, method in methods.items():
-        samples = {"recorded": method.replays.recorded, "bootstrap": method.replays.bootstrapped}
-        for kind, of_seeds in samples.items():
-            for seed, figures in of_seeds.items():
-                rows.append([name, seed, kind, *(figures.get(each, "") for each in names)])
-    write_csv(path, ["method", "seed", "sample", *names], rows)
