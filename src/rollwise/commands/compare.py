@@ -142,7 +142,7 @@ def _train(
 def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Console) -> None:
     """Show a comparison, and write its figures, tables and report."""
     tables, words = comparison_tables(comparison), list(in_words(comparison))
-    show(console, comparison_tables(comparison, narrow=True))
+    show(console, tables)
     say(console, words)
     content = {
         "baseline": comparison.baseline,

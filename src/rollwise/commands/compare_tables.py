@@ -9,12 +9,9 @@ from rollwise.statistics import Estimate
 from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
 
 
-def comparison_tables(comparison: Comparison, narrow: bool = False) -> list[PlainTable]:
-    """Return the tables of accuracy, of the cost of the target, and of what was chosen.
-
-    With `narrow` they fit into 80 columns.
-    """
-    tables = [_accuracy(comparison), _cost(comparison, narrow), _chosen(comparison.chosen)]
+def comparison_tables(comparison: Comparison) -> list[PlainTable]:
+    """Return the tables of accuracy, of the cost of the target, and of what was chosen."""
+    tables = [_accuracy(comparison), _cost(comparison), _chosen(comparison.chosen)]
     return [table for table in tables if table[2]]
 
 
@@ -66,10 +63,9 @@ def _accuracy(comparison: Comparison) -> PlainTable:
     return title, ["method", "mean", "IQM", "worst", "difference", "verdict"], rows
 
 
-def _cost(comparison: Comparison, narrow: bool) -> PlainTable:
-    hidden = {"draws"}
-    if PROCESSOR in comparison.costs and narrow:
-        hidden.add("steps")
+def _cost(comparison: Comparison) -> PlainTable:
+    # A terminal of 80 columns has room for four.
+    hidden = {"draws", "steps"} if PROCESSOR in comparison.costs else {"draws"}
     costs = [cost for cost in comparison.costs if cost not in hidden]
     title = (
         f"Cost of {comparison.target:.3f}, as a share of what {comparison.baseline} spent in all"
