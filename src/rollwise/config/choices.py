@@ -124,10 +124,7 @@ class BeliefSection(VariantByType):
         return belief
 
     def _takes_features(self, kind: Any) -> bool:
-        """Say whether a class of beliefs takes features; refuse any that are given if it does not.
-
-        None stands for a prompt sampler that has no belief.
-        """
+        """Say whether a class takes features; refuse any that are given if it does not."""
         if kind is not None and "features" in inspect.signature(kind).parameters:
             return True
         if self.features or self.history:

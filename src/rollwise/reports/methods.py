@@ -75,11 +75,7 @@ def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:
 
 
 def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) -> Chart:
-    """Draw the accuracy of each method against one cost: its runs, and their mean over seeds.
-
-    The band around the mean is its 95 % interval over three seeds or more. Both end where the first
-    of a method's runs ends.
-    """
+    """Draw the accuracy of each method against one cost: its runs, and their mean over seeds."""
     curves = comparison.curves
     most = max(float(curve.costs[cost][-1]) for runs in curves.values() for curve in runs.values())
     grid, label = np.linspace(0, most, POINTS), label_of(cost)

@@ -44,11 +44,7 @@ def write_reports(path: Path) -> Path:
 def _read(
     found: Mapping[str, Path], page: Path
 ) -> tuple[list[Row], dict[str, RunCharts], list[str]]:
-    """Read runs for the page in a folder: a row of cells and the charts of each; what is left out.
-
-    Raises:
-        RunError: None of them can be read.
-    """
+    """Read runs for a page: a row of cells and the charts of each, and what is left out."""
     rows, charts, configs, remarks = [], {}, [], []
     for name, path in found.items():
         folder = RunFolder(path)
