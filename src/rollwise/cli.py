@@ -250,7 +250,7 @@ COMMANDS = {
     "plan": Command(
         _plan,
         PlanConfig,
-        {**CONFIG, "--output": _folder("a folder for the tables and the report")},
+        {**CONFIG, "--output": _folder("a folder for the tables")},
         "methods.toml --steps 64",
         "predict what methods cost and teach a step, before anything is trained (docs/plan.md)",
     ),
