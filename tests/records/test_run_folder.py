@@ -39,7 +39,7 @@ def test_a_start_is_recorded_with_the_commit_and_stays_when_settings_are_written
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert describe_start("GPU").keys() == {"date", "host", "device"}
+    assert describe_start("GPU").keys() == {"date", "host", "device", "command"}
     who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
     (tmp_path / "file").write_text("1")
     for words in (("init", "-q"), ("add", "file"), (*who, "commit", "-q", "-m", "first")):

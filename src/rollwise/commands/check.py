@@ -10,7 +10,7 @@ from typing import Literal
 
 from rollwise.grading.sandbox import Bubblewrap, ProgramLimits
 from rollwise.grading.system_calls import filter_program
-from rollwise.releases import requirements
+from rollwise.releases import admitted
 
 State = Literal["works", "missing", "broken"]
 
@@ -75,7 +75,6 @@ def checks() -> list[Check]:
 
 
 def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check:
-    wanted = {each.name: each.specifier for each in requirements(extra)}
     install = f"pip install 'rollwise[{extra}]'"
     here, wrong = [], []
     for package in packages:
@@ -85,15 +84,15 @@ def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check
             fix = install + OWN_ENVIRONMENT.get(extra, "")
             return Check(part, name, "missing", f"no {package}", fix)
         here.append(f"{package} {found}")
-        if package in wanted and not wanted[package].contains(found, prereleases=True):
-            wrong.append(f"{package} {found} is not {wanted[package]}")
+        wanted = admitted(package, extra)
+        if not wanted.contains(found, prereleases=True):
+            wrong.append(f"{package} {found} is not {wanted}")
     if wrong:
         return Check(part, name, "broken", "; ".join(wrong), install)
-    detail = ", ".join(here)
     if extra == "tinker" and not os.environ.get(TINKER_KEY):
-        detail += f", but no key in {TINKER_KEY}"
+        detail = f"{here[0]}, but no key in {TINKER_KEY}"
         return Check(part, name, "missing", detail, f"export {TINKER_KEY}=...")
-    return Check(part, name, "works", detail)
+    return Check(part, name, "works", ", ".join(here))
 
 
 def _containment() -> Iterator[Check]:

@@ -102,7 +102,7 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
 
 def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
     """Say what settings are valid for; return those of each run that needs something here."""
-    lengths = {"steps", "tokens", "seconds", "rewards", "folders"}
+    lengths = {"steps", "tokens", "seconds", "rewards"}
     without = command == "compare" and not given.keys() & lengths
     config = make_settings(KINDS[command], given, {"rewards": "recorded"} if without else {})
     detail, runs = f"valid for `rollwise {command}`", [config]

@@ -1,13 +1,11 @@
 """The settings of the commands that draw responses and train nothing: `evaluate` and `prepare`."""
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from rollwise.config.base import SamplingConfig, setting
@@ -25,36 +23,21 @@ _BOUND = r"(\d*\.?\d+)"
 _INTERVAL = re.compile(rf"([(\[])\s*{_BOUND}\s*,\s*{_BOUND}\s*([)\]])")
 
 
-@dataclass(frozen=True)
-class PassRateRange:
-    """An interval of pass rates; both ends are within it."""
+def pass_rate_range(text: str) -> tuple[float, float]:
+    """Read a name of `RANGES`, or an interval such as `(0, 0.5]`; both ends returned are within it.
 
-    low: float
-    high: float
-
-    @classmethod
-    def parse(cls, text: str) -> "PassRateRange":
-        """Read a name of `RANGES`, or an interval such as `(0, 0.5]`.
-
-        Raises:
-            ValueError: It is neither.
-        """
-        found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
-        must = f"should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]"
-        if not found:
-            raise ValueError(must)
-        low, high = float(found[2]), float(found[3])
-        if not 0 <= low <= high <= 1:
-            raise ValueError(must)
-        above = low if found[1] == "[" else float(np.nextafter(low, 2.0))
-        below = high if found[4] == "]" else float(np.nextafter(high, -1.0))
-        return cls(above, below)
-
-    def holds(self, rates: ArrayLike) -> NDArray[np.bool_]:
-        """Say for each pass rate whether it is in the range."""
-        rates_P = np.asarray(rates, dtype=float)
-        within: NDArray[np.bool_] = (self.low <= rates_P) & (rates_P <= self.high)
-        return within
+    Raises:
+        ValueError: It is neither.
+    """
+    found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
+    low, high = (float(found[2]), float(found[3])) if found else (1.0, 0.0)
+    if not found or not 0 <= low <= high <= 1:
+        raise ValueError(
+            f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "
+            f"it is {text!r}"
+        )
+    above = low if found[1] == "[" else math.nextafter(low, 2.0)
+    return above, high if found[4] == "]" else math.nextafter(high, -1.0)
 
 
 class SampledModel(ModelSource):
@@ -161,10 +144,7 @@ class SelectionSettings(Section):
 
     @model_validator(mode="after")
     def _range_is_one(self) -> Self:
-        try:
-            PassRateRange.parse(self.range)
-        except ValueError as error:
-            raise ValueError(f"range {error}; it is {self.range!r}") from None
+        pass_rate_range(self.range)
         return self
 
 

@@ -78,10 +78,6 @@ class CheckpointSettings(Section):
     """Write a checkpoint each time after this many steps (0: only the last)."""
     keep: int = Field(2, ge=1)
     """Keep this many of the newest checkpoints."""
-    grace: float = Field(0.0, ge=0, le=86_400)
-    """Give a step this many seconds to be drawn after SIGTERM or SIGHUP; then it is dropped, and
-    the run saved as it was before it. Above 0 only where these signals reach the main process
-    alone."""
 
 
 class RecordSettings(Section):

@@ -168,18 +168,6 @@ class FunctionSettings(GraderSettings):
             raise ConfigError(f"`grading`: {error}") from error
 
 
-def function_settings(name: str) -> type[FunctionSettings]:
-    """Make the settings of the function `name`, `module:function`."""
-
-    @dataclass(frozen=True)
-    class NamedFunctionSettings(FunctionSettings):
-        """A function of your own."""
-
-        function: str = field(default=name, init=False)
-
-    return NamedFunctionSettings
-
-
 @dataclass(frozen=True)
 class PluginGrader(FunctionSettings):
     """A class of your own: a dataclass with `grade(response, answer) -> float`.

@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib import metadata
@@ -29,16 +31,24 @@ def describe_start(device: str) -> dict[str, str]:
     """Say when and where a run starts, on a `device` that is given in words.
 
     Returns:
-        `date` (local time, to the second), `host`, `device`, and the `commit` that is checked out
-        in the current folder, with `+ changes` if tracked files differ from it; without git, none.
+        `date` (local time, to the second), `host`, `device`, the `command` as it was typed, and the
+        `commit` that is checked out in the current folder, with `+ changes` if tracked files differ
+        from it; without git, none.
     """
     start = {
         "date": datetime.now().astimezone().isoformat(" ", "seconds"),
         "host": platform.node(),
         "device": device,
+        "command": typed_command(),
     }
     commit, changes = _git("rev-parse", "--short=12", "HEAD"), _git("diff", "--stat", "HEAD")
     return start | ({"commit": commit + (" + changes" if changes else "")} if commit else {})
+
+
+def typed_command() -> str:
+    """Return the command of this process as it was typed, quoted for a shell."""
+    name = Path(sys.argv[0]).name
+    return shlex.join(["rollwise" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def _git(*arguments: str) -> str:
