@@ -113,9 +113,9 @@ class EvaluateConfig(DrawConfig):
         foreign = [name for name in self.benchmarks if _is_foreign(name)]
         if self.model.path in BUILT_IN_NAMES and foreign:
             raise ValueError(
-                "the built-in models read sums of at most 256 characters, and cannot be evaluated on "
-                f"{foreign[0][:80]}: give a model of your own, `--model.path` with a folder or a "
-                f"name on the hub, or evaluate on `{self.model.path}`"
+                "the built-in models read sums of at most 256 characters, and cannot be evaluated "
+                f"on {foreign[0][:80]}: give a model of your own, `--model.path` with a folder or "
+                f"a name on the hub, or evaluate on `{self.model.path}`"
             )
         return self
 
