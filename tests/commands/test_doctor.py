@@ -125,7 +125,6 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
         ("[exit]\ntype = 'fixed_count'", {}),
         ("[engine]\ntype = 'vllm'", {"vllm": "missing"}),
         ("[model]\nlora_rank = 8", {"adapters (LoRA)": "missing"}),
-        ("[learner]\noptimizer = 'adamw_8bit'", {"optimizers in 8 bits": "missing"}),
         ("[records]\ntrackers = ['wandb']", {"Weights & Biases": "missing"}),
         ("[data]\ntrain = 'owner/name'", {"data sets of the hub": "missing"}),
         ("[data]\ntrain = 'sums.jsonl'", {"sums.jsonl": "missing"}),
@@ -144,7 +143,7 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
         raise FileNotFoundError("no program bwrap")
 
     monkeypatch.setattr(sandbox, "_find_bwrap", none)
-    names = ("vllm", "peft", "bitsandbytes", "wandb", "datasets", "tinker", "openai", "verl")
+    names = ("vllm", "peft", "wandb", "datasets", "tinker", "openai", "verl")
     installed(**dict.fromkeys(names))
     (tmp_path / "settings.toml").write_text(settings)
     code, found = run(capsys, tmp_path / "settings.toml", "--json")

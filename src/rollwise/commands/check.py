@@ -40,7 +40,6 @@ TINKER_KEY = "TINKER_API_KEY"
 EXTRAS = (
     ("train", "built-in model and learner", "train", ("torch", "transformers")),
     ("train", "adapters (LoRA)", "lora", ("peft",)),
-    ("train", "optimizers in 8 bits", "bitsandbytes", ("bitsandbytes",)),
     ("train", "data sets of the hub", "hub", ("datasets",)),
     ("train", "TensorBoard", "trackers", ("tensorboard",)),
     ("train", "Weights & Biases", "trackers", ("wandb",)),

@@ -140,7 +140,6 @@ def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
     """Yield part and name of each check that a run's settings depend on."""
     settings = flatten(config.model_dump(), ".")
     hosted = settings.get("backend.type") == "tinker"
-    optimizer = settings.get("learner.optimizer", "adamw")
     grading = settings["grading.type"]
     runs_code = grading == "code" and not settings["grading.uncontained"]
     trackers = [TRACKERS.get(name, name) for name in settings.get("records.trackers", ())]
@@ -150,7 +149,6 @@ def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
         ("trainers", "Tinker", hosted),
         ("engines", settings["engine.type"], not hosted),
         ("train", "adapters (LoRA)", not hosted and settings.get("model.lora_rank")),
-        ("train", "optimizers in 8 bits", not hosted and optimizer != "adamw"),
         ("graders", grading, grading != "code" or runs_code),
         ("containment", "sandbox", runs_code),
         ("train", "data sets of the hub", any(of_hub)),
