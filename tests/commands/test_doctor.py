@@ -208,11 +208,15 @@ class Guess(Belief):
     [
         ("[grading]\ntype = 'doctored:Good'", "works", "reward 1"),
         (
-            "[grading]\ntype = 'doctored:short'",
+            "[grading]\ntype = 'function'\nfunction = 'doctored:short'",
             "broken",
             "raised TypeError: short() takes 1 positional",
         ),
-        ("[grading]\ntype = 'doctored:wordy'", "broken", "must return one finite number, got str"),
+        (
+            "[grading]\ntype = 'function'\nfunction = 'doctored:wordy'",
+            "broken",
+            "must return one finite number, got str",
+        ),
         ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'step'", "broken", "must return a rollwise"),
