@@ -1,7 +1,7 @@
 """The settings of the commands: gathered from the rooms that declare them, and read in."""
 
 from rollwise.config.base import CommandConfig
-from rollwise.config.choices import CHOICES, GradingSection
+from rollwise.config.choices import GradingSection
 from rollwise.config.compare import CompareConfig
 from rollwise.config.data import ENVIRONMENT
 from rollwise.config.drawing import EvaluateConfig, PrepareConfig, pass_rate_range
@@ -11,7 +11,6 @@ from rollwise.config.plan import PlanConfig
 from rollwise.config.reading import (
     make_config,
     make_settings,
-    plugins_in,
     read_toml,
     sections_of,
     setting_names,
@@ -23,7 +22,6 @@ from rollwise.engines.settings import ServerSettings, VLLMSettings
 __all__ = [
     "BUILT_IN",
     "BUILT_IN_NAMES",
-    "CHOICES",
     "ENVIRONMENT",
     "MICRO_BATCH_TOKENS",
     "CommandConfig",
@@ -43,7 +41,6 @@ __all__ = [
     "make_config",
     "make_settings",
     "pass_rate_range",
-    "plugins_in",
     "read_toml",
     "sections_of",
     "setting_names",
