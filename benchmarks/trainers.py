@@ -132,7 +132,7 @@ def by_tinker(path: Path, given: Mapping[str, Any]) -> None:
 def by_verl(path: Path, given: Mapping[str, Any]) -> None:
     """Train by `rollwise verl`, on the CPU by the tests' scaffolding."""
     sys.path.insert(0, str(ROOT / "tests/integrations/verl"))
-    from test_verl_end_to_end import run
+    from verl_runs import run
 
     from rollwise.config import read_toml
     from rollwise.records import flatten

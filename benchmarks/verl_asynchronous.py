@@ -29,7 +29,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/integrations/verl"))
 
 from test_verl_asynchronous_end_to_end import COLOCATED, SEPARATE
-from test_verl_end_to_end import begin, kill, metrics_of
+from verl_runs import begin, kill, metrics_of
 
 MODES = {"sync": "", "colocate_async": COLOCATED, "separate_async": SEPARATE}
 SETTINGS = {

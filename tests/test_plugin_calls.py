@@ -9,7 +9,7 @@ from rollwise.cli import main
 from rollwise.errors import ConfigError, PluginError
 from rollwise.plugins import load_plugin
 from rollwise.sampling import ExitRule, Objective, RolloutSession, Streamed
-from rollwise.sampling.exits import RewardRule, where_satisfied
+from rollwise.sampling.exits import where_satisfied
 from rollwise.sampling.objectives import advantages_by
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.schedules import Rounds, check_reachable
@@ -61,17 +61,6 @@ def test_an_exit_rule_that_raises_is_named_with_its_line():
     line = Rule.satisfied.__code__.co_firstlineno + 2
     with pytest.raises(PluginError, match=rf"Rule: .*{__file__}, line {line}\) raised KeyError"):
         RolloutSession(["a"], Rule(), Rounds(2, 2)).next_draws()
-
-
-def test_a_rule_of_rewards_must_return_booleans():
-    class Rule(RewardRule):
-        def satisfied_by(self, rewards):
-            return rewards
-
-    session = RolloutSession(["a"], Rule(), Streamed(4))
-    (draw,) = session.next_draws(1)
-    with pytest.raises(PluginError, match=r"Rule: `satisfied_by` .* must return True or False"):
-        session.record(draw, 1.0)
 
 
 class Handing:

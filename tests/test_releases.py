@@ -39,7 +39,6 @@ def installed(monkeypatch, root):
     [
         ("trl", "1.16.0"),
         ("trl", "1.16.3"),
-        ("tinker", "0.36.0"),
         ("tinker", "0.38.0"),
         ("verl", "0.9.1"),
         ("verifiers", "0.4.0"),
@@ -54,7 +53,7 @@ def test_releases_that_are_tested_are_taken(installed, package, release):
     ("package", "release", "admitted"),
     [
         *(("trl", other, "<1.17,>=1.16") for other in ("1.14.0", "1.15.0", "1.17.0.dev0")),
-        ("tinker", "0.35.0", "<0.39,>=0.36"),
+        ("tinker", "0.36.0", "<0.39,>=0.38"),
         *(("verl", other, "<0.10,>=0.9.1") for other in ("0.8.3", "0.9.0", "0.10.0", "1.0.0rc1")),
         ("verifiers", "0.3.1", "<0.5,>=0.4"),
     ],

@@ -89,6 +89,8 @@ RIGHT = [
     ("45 \\text{ square units}", "45"),
     (r"x = 5 \text{ for all cases}", "5"),
     ("101_2", "101"),
+    (r"\text{$\left( -2, \frac{1}{19} \right)$}", r"\left( -2, \frac{1}{19} \right)"),
+    (r"\text{4x - \frac{3}{2}}", r"4x - \frac{3}{2}"),
     (
         r"\begin{pmatrix} 1 & 2 \\ 3 & 0.5 \end{pmatrix}",
         r"\begin{pmatrix} 1&2\\[2pt] 3&\frac12 \end{pmatrix}",
@@ -119,6 +121,7 @@ def test_forms_that_people_use(found, answer):
         ("2", "2, 3"),
         ("", "4"),
         (".", "4"),
+        ("{}=", "-4"),
         # What looks like the reference once a sign is overlooked
         (r"\begin{pmatrix} 2 \\ 5 \end{pmatrix}", r"\begin{pmatrix} 5 \\ 2 \end{pmatrix}"),
         ("42!", "42"),

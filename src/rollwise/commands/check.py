@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-from rollwise.grading.memory_group import memory_group
 from rollwise.grading.sandbox import Bubblewrap, ProgramLimits
 from rollwise.grading.system_calls import filter_program
 from rollwise.releases import admitted
@@ -41,7 +40,6 @@ TINKER_KEY = "TINKER_API_KEY"
 EXTRAS = (
     ("train", "built-in model and learner", "train", ("torch", "transformers")),
     ("train", "adapters (LoRA)", "lora", ("peft",)),
-    ("train", "optimizers in 8 bits", "bitsandbytes", ("bitsandbytes",)),
     ("train", "data sets of the hub", "hub", ("datasets",)),
     ("train", "TensorBoard", "trackers", ("tensorboard",)),
     ("train", "Weights & Biases", "trackers", ("wandb",)),
@@ -103,11 +101,6 @@ def _containment() -> Iterator[Check]:
     found, name = filter_program() is not None, "system calls (seccomp)"
     detail = "filtered" if found else f"no filter for {platform.machine()}"
     yield Check("containment", name, "works" if found else "missing", detail)
-    with memory_group(64 * 1024**2) as group:
-        found, name = group is not None, "memory (control group)"
-    detail = f"bounded for {'all processes of a program' if found else 'each process alone'}"
-    fix = "" if found else "run where control groups can be made, if programs may be hostile"
-    yield Check("containment", name, "works" if found else "missing", detail, fix)
 
 
 def _sandbox() -> Check:

@@ -1,7 +1,7 @@
 """The settings of the commands: gathered from the rooms that declare them, and read in."""
 
 from rollwise.config.base import CommandConfig
-from rollwise.config.choices import GradingSection
+from rollwise.config.choices import CHOICES, GradingSection
 from rollwise.config.compare import CompareConfig
 from rollwise.config.data import ENVIRONMENT
 from rollwise.config.drawing import EvaluateConfig, PrepareConfig, pass_rate_range
@@ -22,6 +22,7 @@ from rollwise.engines.settings import ServerSettings, VLLMSettings
 __all__ = [
     "BUILT_IN",
     "BUILT_IN_NAMES",
+    "CHOICES",
     "ENVIRONMENT",
     "MICRO_BATCH_TOKENS",
     "CommandConfig",

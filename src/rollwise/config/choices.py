@@ -60,7 +60,7 @@ class AllocationSection(VariantByType):
 class ExitSection(VariantByType):
     """An exit rule: when a prompt has been sampled enough."""
 
-    verbs = ("satisfied", "satisfied_by")
+    verbs = ("satisfied",)
     parent = "rollwise:ExitRule"
 
     give_up_below: float = Field(0.0, ge=0, le=1)

@@ -53,8 +53,7 @@ class BenchmarkSettings(ReadingSettings):
 
     instruction: str | None = None
     """Add this below each problem; by default a benchmark that is given by name asks to reason step
-    by step and to give the final answer where the grader looks for it (within \\boxed{}, or as in
-    Minerva's convention), and a file adds nothing."""
+    by step and to put the final answer within \\boxed{}, and a file adds nothing."""
     split: str = "test"
     """Take this split of a data set on the hub that is not one of the named benchmarks."""
     subset: str | None = None

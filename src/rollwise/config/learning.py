@@ -16,9 +16,6 @@ MICRO_BATCH_TOKENS = 16_384
 class LearnerSettings(Section):
     """How the model learns."""
 
-    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"] = "adamw"
-    """Choose AdamW, or AdamW with a state of 8 bits, or with a paged state, which moves to the
-    machine's memory where the GPU needs room. All but `adamw` need bitsandbytes."""
     learning_rate: float = Field(1e-6, gt=0, le=1e30)
     """Set AdamW's learning rate after the warm-up."""
     warmup_updates: int = Field(10, ge=0)

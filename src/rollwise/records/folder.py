@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import RunError
-from rollwise.files import CHECKSUMS, LOCK, write_text
+from rollwise.files import CHECKSUMS, LOCK, write_checksums, write_text
 from rollwise.records.metrics import Row, metrics_line, parse_line, read_lines
 from rollwise.records.samples import ROWS, StepFiles
 
@@ -94,6 +94,7 @@ class RunFolder:
             if not begun or any(self.checkpoints.glob("step-*")):
                 raise RunError(f"{self.path} is not empty; give another --output")
             self._metrics.unlink(missing_ok=True)
+            (self.path / CHECKSUMS).unlink(missing_ok=True)
             self._samples.remove()
             self._visits.remove()
         self.write_config(config, started)
@@ -180,9 +181,14 @@ class RunFolder:
         self._visits.keep([{"step": step, **row, "question": short}])
 
     def flush_samples(self) -> None:
-        """Write the rows of `samples/` and `visits/` that are in memory."""
+        """Write the rows of `samples/` and `visits/` that are in memory.
+
+        All files but the newest are final, and have their checksums in `checksums.txt` from now on.
+        """
         self._samples.flush()
         self._visits.flush()
+        final = [*self._samples.paths[:-1], *self._visits.paths[:-1]]
+        write_checksums(self.path, [path.relative_to(self.path).as_posix() for path in final])
 
     def read_samples(self) -> list[Row]:
         """Read the responses in `samples/`, in order; none if nothing is written."""
@@ -239,7 +245,8 @@ class RunFolder:
         self.discard_visits_after(step)
 
     def discard_visits_after(self, step: int) -> None:
-        """Remove the rows of `visits/` that were written after `step`."""
+        """Remove the rows of `visits/` that were written after `step`, and `checksums.txt`."""
+        (self.path / CHECKSUMS).unlink(missing_ok=True)
         self._visits.discard_after(step)
 
     def write_summary(self, summary: Row) -> None:
@@ -251,8 +258,7 @@ class RunFolder:
         return self._read_json("summary.json") if self._summary.exists() else None
 
     def remove_summary(self) -> None:
-        """Remove `summary.json` and `checksums.txt`, because the run is continued."""
-        (self.path / CHECKSUMS).unlink(missing_ok=True)
+        """Remove `summary.json`, because the run is continued."""
         self._summary.unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:

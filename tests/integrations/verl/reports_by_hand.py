@@ -21,7 +21,6 @@ def make_report(key, rewards=(1.0, 0.0, 0.0), dropped=False, **changed):
         "tokens": 10,
         "failed_tokens": 0,
         "surplus": 1,
-        "stale": 0,
         "failures": 0,
         "lost": 0,
         "records": [],

@@ -16,7 +16,7 @@ from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
 from rollwise.integrations.verl import asynchronous as asynchronous_module
 from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
-from rollwise.integrations.verl.data import columns_of, places_of_prompts
+from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.reports import Order, session_of
 from rollwise.integrations.verl.settings import train_config
@@ -53,13 +53,13 @@ def test_a_data_set_of_ours_or_of_others_names_and_describes_its_prompts(caplog)
         {"prompt": asked("a"), "extra_info": {"key": "k1", "features": features}},
         {"prompt": asked("b"), "extra_info": {"key": "k2", "features": "{}"}},
     )
-    assert places_of_prompts(ours, "prompt") == {"k1": 0, "k2": 1}
-    assert columns_of(ours, [1, 0]) == {"level": [None, 3], "pass_rate": [None, 0.25]}
+    columns = {"level": [3, None], "pass_rate": [0.25, None]}
+    assert read_prompts(ours, "prompt") == ({"k1": 0, "k2": 1}, columns)
     others = Rows({"prompt": asked("a"), "extra_info": {"level": 5}})
-    assert columns_of(others, [0]) == {"level": [5]}
+    assert read_prompts(others, "prompt")[1] == {"level": [5]}
     others = Rows({"prompt": asked("a")}, {"prompt": asked("b")}, {"prompt": asked("a")})
-    assert columns_of(others, [0]) == {"level": [None]}
-    assert list(places_of_prompts(others, "prompt").values()) == [0, 1]
+    places, columns = read_prompts(others, "prompt")
+    assert (list(places.values()), columns) == ([0, 1], {"level": [None, None]})
     assert "1 prompts come more than once" in caplog.text
 
 
@@ -87,7 +87,7 @@ def trainer(tmp_path):
     trainer.config = SimpleNamespace(
         trainer=SimpleNamespace(default_local_dir=str(tmp_path), resume_mode="auto")
     )
-    trainer.replay_buffer = SimpleNamespace(reports={}, failed={}, stale={})
+    trainer.replay_buffer = SimpleNamespace(reports={}, failed={})
     trainer._under_way, trainer._used, trainer._capped = {}, {}, Counter()
     trainer._question = str
     trainer.recorder = Recorder(trainer.settings, str(tmp_path / "run"))
@@ -170,14 +170,12 @@ def test_prompts_under_way_are_not_asked_for_again(asynchronous):
 
 
 def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch):
-    """Two mini-batches of one prompt each, a prompt that was too old, and one that failed."""
-    asynchronous._under_way = dict(zip("uvwxy", "abcde", strict=True))
-    buffer = asynchronous.replay_buffer
-    buffer.stale["w"] = make_report("c", stale=1, lost=1)
-    buffer.failed["x"] = 2
+    """Two mini-batches of one prompt each, and a prompt that failed."""
+    asynchronous._under_way = dict(zip("uvxy", "abde", strict=True))
+    asynchronous.replay_buffer.failed["x"] = 2
     parts = iter(
         [
-            {"u": make_report("a", weights=[[1, 1], [1, 3], [3, 3]], stale=2)},
+            {"u": make_report("a", weights=[[1, 1], [1, 3], [3, 3]])},
             {"v": make_report("b", dropped=True)},
         ]
     )
@@ -192,17 +190,14 @@ def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch)
     figures = asynchronous._figures
     ledger = figures["ledger"]["draws"]
     assert ledger["trained"] + ledger["spare"] + ledger["zero_variance"] == 3 + 3
-    assert figures["surplus_draws"] == 3
-    assert figures["stale_draws"] == 2 + 3 + 1
-    assert figures["draws"] == 2 + 4 + 3 + 6
-    assert (figures["lost_draws"], figures["failed_prompts"], figures["stale_prompts"]) == (3, 1, 1)
+    assert (figures["surplus_draws"], figures["draws"]) == (2, 8)
+    assert (figures["lost_draws"], figures["failed_prompts"]) == (2, 1)
     assert figures["steps_off_policy"] == 4 - 1 - 1
     assert figures["steps_off_policy_mean"] == pytest.approx((2 + 2 + 0 + 0 + 0 + 0) / 6)
     assert (figures["interrupted_draws"], figures["prompts_under_way"]) == (1, 1)
-    assert figures["tokens"] == 30
+    assert figures["tokens"] == 20
     assert asynchronous._under_way == {"y": "e"}
-    assert not buffer.stale
-    assert not buffer.failed
+    assert not asynchronous.replay_buffer.failed
 
 
 def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(asynchronous, monkeypatch):

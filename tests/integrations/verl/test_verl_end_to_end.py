@@ -1,276 +1,191 @@
-"""Released verl trains on the CPU with our plug-in: each run takes one to two minutes."""
+"""Released verl trains on the CPU with our plug-in; starting it is most of each run's minute.
 
-import contextlib
-import json
+Every kind of session, trainer and agent loop occurs in one of the runs, and `verl_runs.check`
+holds for all of them.
+"""
+
 import os
-import signal
-import subprocess
-import sys
-import time
-import tomllib
-from collections import defaultdict
+from itertools import groupby
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("verl")
 
-import pyarrow.parquet as pq
-from verl_on_cpu import ENVIRONMENT
+from transformers import AutoTokenizer
+from verl_runs import check, config_of, learnt_rows, metrics_of, recorded_pools, run, run_killed
 
 from rollwise.cli import main
-from rollwise.config import read_toml
-from rollwise.config.step import make_sampler, step_recipe
-from rollwise.integrations.verl.settings import split, train_config
-from rollwise.records import flatten
-from rollwise.records.states import load_sampler
-from rollwise.step import make_group
-from rollwise.step.step import make_groups
+from rollwise.environments.calculator import CALL
+from rollwise.integrations.verl.data import write_data as write_problems
+from rollwise.models.loading import model_path
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
-HERE = Path(__file__).parent
-LIMIT = 1800
-"""Seconds for a run: a guard, not a measure."""
-
-ADA = {"schedule.size": 4, "schedule.rounds": 3}
-CDAS = {"prompts.type": "cdas", "exit.type": "fixed_count"}
-BOTH = {
-    "prompts.type": "cdas",
-    "schedule.type": "streamed",
-    "schedule.max_samples": 12,
-    "exit.give_up_below": 0.1,
-    "group.strategy": "all",
-}
-
-SINGLE = {"learner.mini_batches": 2, "learner.old_logprobs": "engine"}
-"""No method is named: single responses, by belief and worth, with the cap."""
-
-
-def columns_in(problems):
-    """What the file says of its prompts, as features of a belief."""
-    rows = [json.loads(row["extra_info"]["features"]) for row in problems]
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def begin(folder, settings, *arguments, workers=1, verl=""):
-    """Start `rollwise verl` in a process group of its own.
-
-    Args:
-        folder: The run's.
-        settings: rollwise's, beside those of `cpu.toml`.
-        arguments: Of the command.
-        workers: Learners, engines and agent loop workers.
-        verl: Tables of verl's own settings, in place of those of `cpu.toml`.
-    """
-    settings_file = folder.parent / f"{folder.name}.toml"
-    text = (HERE / "cpu.toml").read_text()
-    for name in ("n_gpus_per_node", "num_gpus", "agent.num_workers"):
-        text = text.replace(f"{name} = 1", f"{name} = {workers}")
-    settings_file.write_text(as_toml(tomllib.loads(text), tomllib.loads(verl)))
-    options = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
-    command = [sys.executable, "-m", "rollwise", "verl", str(settings_file), *arguments]
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": path, "VERL_ON_CPU": str(folder)}
-    with (folder.parent / f"{folder.name}.log").open("ab") as log:
-        return subprocess.Popen(
-            [*command, "--output", str(folder), *options],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def as_toml(*layers):
-    """Write settings as TOML, one a line under its whole name; later layers win."""
-    named = {name: value for layer in layers for name, value in flatten(layer, ".").items()}
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in named.items())
-
-
-def run(folder, settings, *arguments, workers=1, verl=""):
-    process = begin(folder, settings, *arguments, workers=workers, verl=verl)
-    try:
-        code = process.wait(LIMIT)
-    finally:
-        kill(process)
-    log = (folder.parent / f"{folder.name}.log").read_text(errors="replace")
-    assert code == 0, log[-6000:]
-
-
-def kill(process):
-    """End a run and all that it started, as a machine that goes down does."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def config_of(settings):
-    layers = [read_toml(HERE / "cpu.toml")]
-    for key, value in settings.items():
-        section, _, name = key.rpartition(".")
-        layers.append({section: {name: value}} if section else {name: value})
-    return train_config(split(layers)[0])
-
-
-def recorded_pools(folder):
-    """step -> prompt -> the rows of its pool, in draw order."""
-    pools = defaultdict(dict)
-    for row in pq.read_table(folder / "samples").to_pylist():
-        pools[row["step"]].setdefault(row["key"], []).append(row)
-    return pools
-
-
-def learnt_rows(folder):
-    """step -> what verl's learner was given, padding left out: prompt -> draw -> row."""
-    steps = defaultdict(lambda: defaultdict(dict))
-    for line in (folder / "learnt.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        if not row["name"].startswith("pad"):
-            draw = int(row["name"].rsplit("_", 2)[1])
-            steps[row["step"]][row["key"]][draw] = row
-    return steps
-
-
-def expected_advantages(config, pools, believed=None, learnt=None):
-    """The advantages of a step's rows by the core, from its recorded pools.
-
-    Args:
-        config: The run's settings.
-        pools: Prompt -> the rows of its pool.
-        believed: Prompt -> (α, β), where advantages depend on it.
-        learnt: Prompt -> draw -> what the learner was given, where they depend on probabilities.
-
-    Returns:
-        Prompt -> draw -> advantage; without the prompts that are left out.
-    """
-    recipe = step_recipe(config)
-    priors = [believed[key] for key in pools] if believed else None
-    session = recipe.session(pools, 0, priors=priors)
-    for key, rows in pools.items():
-        for row in rows:
-            logprobs = learnt[key][row["index"]]["logprobs"] if learnt else []
-            tokens = range(row["tokens"])
-            drawn = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=row["truncated"])
-            session.pools[key].take(row["reward"], drawn)
-    rng = np.random.default_rng(0)
-    make = lambda pool: make_group(recipe, pool, rng)  # noqa: E731
-    return {
-        group.pool.key: {
-            pools[group.pool.key][place]["index"]: value
-            for place, value in zip(group.members.indices, group.advantages, strict=True)
-        }
-        for group in make_groups(recipe, list(session.pools.values()), make)[0]
-        if not group.dropped
-    }
-
-
-def check_steps(folder, settings, believed=None):
-    """All three steps: verl learnt from the groups and advantages of the recorded pools."""
-    config = config_of(settings)
-    learnt, pools = learnt_rows(folder), recorded_pools(folder)
-    assert sorted(learnt) == sorted(pools) == [1, 2, 3]
-    for step in pools:
-        assert len(pools[step]) == config.prompts.batch_size
-        priors = believed and believed[step]
-        expected = expected_advantages(
-            config, pools[step], priors, learnt[step] if config.step.response_cap else None
-        )
-        assert sorted(learnt[step]) == sorted(expected)
-        for key, values in expected.items():
-            found = learnt[step][key]
-            assert {i: row["advantage"] for i, row in found.items()} == pytest.approx(values)
-            rewards = {row["index"]: row["reward"] for row in pools[step][key]}
-            assert {i: row["reward"] for i, row in found.items()} == {i: rewards[i] for i in values}
-
-
-def check_sampler(folder, settings):
-    """The sampler's state is that of one that was asked and told on its own.
-
-    Returns:
-        What that one believed of each prompt when it asked for it: step -> prompt -> (α, β).
-    """
-    config = config_of(settings)
-    problems = pq.read_table(folder / "data/train.parquet").to_pylist()
-    keys = [row["extra_info"]["key"] for row in problems]
-    make = lambda: make_sampler(config, keys, columns_in(problems))  # noqa: E731
-    alone, saved, believed = make(), make(), {}
-    for step, pools in sorted(recorded_pools(folder).items()):
-        asked = alone.ask()
-        assert sorted(asked) == sorted(pools)
-        believed[step] = dict(zip(asked, alone.pass_rate_priors(asked).tolist(), strict=True))
-        told = sorted(asked)
-        rewards = [np.array([row["reward"] for row in pools[key]]) for key in told]
-        alone.tell(told, correct=[int(r.sum()) for r in rewards], drawn=[len(r) for r in rewards])
-        checkpoint = folder / f"checkpoints/global_step_{step}/rollwise"
-        assert load_sampler(checkpoint, saved)["step"] == step
-        for name, value in alone.state_dict().items():
-            np.testing.assert_array_equal(saved.state_dict()[name], value)
-    return believed
-
-
-def metrics_of(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def test_reinforce_ada_balanced(tmp_path):
-    folder = tmp_path / "ada"
-    run(folder, ADA)
-    check_steps(folder, ADA)
-    lines = metrics_of(folder)
-    assert [line["step"] for line in lines] == [0, 1, 2, 3]
-    assert all(line["draws_by_round"][0] == 4.0 for line in lines[1:])
-    assert [line["step"] for line in lines if "heldout" in line] == [0, 3]
-    log = (tmp_path / "ada.log").read_text(errors="replace")
-    assert f"rollwise/reward:{lines[3]['reward']}" in log
-    assert main(["report", str(folder)]) == 0
-    page = (folder / "report.html").read_text()
-    assert "Draws of a prompt, by round" in page
-
-
-def run_killed(folder, settings, after=2, steps=3, verl=""):
-    """Kill a run once the checkpoint of the step `after` is complete, and resume it."""
-    marker = folder / "checkpoints/latest_checkpointed_iteration.txt"
-    process = begin(folder, settings, verl=verl)
-    try:
-        until = time.monotonic() + LIMIT
-        while process.poll() is None and not (marker.exists() and marker.read_text() == str(after)):
-            assert time.monotonic() < until, f"no checkpoint of step {after}"
-            time.sleep(0.05)
-    finally:
-        kill(process)
-    assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
-    run(folder, settings, "--resume", verl=verl)
-    assert [line["step"] for line in metrics_of(folder)] == list(range(steps + 1))
-
-
-def test_cdas_killed_after_the_second_step_and_resumed(tmp_path):
-    folder = tmp_path / "cdas"
-    run_killed(folder, CDAS)
-    check_steps(folder, CDAS)
-    check_sampler(folder, CDAS)
+EXAMPLES = Path(__file__).parents[3] / "examples/verl"
 
 
 def test_single_responses_killed_after_the_second_step_and_resumed(tmp_path):
-    """One response to each prompt, compared with what the sampler believed of it."""
+    """No method is named: one response to each prompt, by belief and worth, with the cap."""
     folder = tmp_path / "single"
-    run_killed(folder, SINGLE)
-    check_steps(folder, SINGLE, check_sampler(folder, SINGLE))
-    lines = metrics_of(folder)[1:]
-    assert [line["trained_groups"] for line in lines] == [8, 8, 8]
-    assert all(0 < line["capped_responses"] < 8 for line in lines)
+    settings = {"learner.mini_batches": 2, "learner.old_logprobs": "engine"}
+    run_killed(folder, settings)
+    check(folder, settings)
+    lines = metrics_of(folder)
+    assert [line["trained_groups"] for line in lines[1:]] == [8, 8, 8]
+    assert all(0 < line["capped_responses"] < 8 for line in lines[1:])
+    assert [line["step"] for line in lines if "heldout" in line] == [0, 3]
+    log = (tmp_path / "single.log").read_text(errors="replace")
+    assert f"rollwise/reward:{lines[3]['reward']}" in log
+    assert main(["report", str(folder)]) == 0
+    assert "Where the draws and tokens went" in (folder / "report.html").read_text()
 
 
-def test_both_streamed_on_two_workers_with_uneven_groups(tmp_path):
+def test_streamed_groups_of_uneven_size_on_two_workers(tmp_path):
     """World size 2; groups of all responses, as many as it took, so the ranks' shares differ."""
-    folder = tmp_path / "both"
-    run(folder, BOTH, workers=2)
-    check_steps(folder, BOTH)
-    sizes = {len(draws) for step in learnt_rows(folder).values() for draws in step.values()}
+    folder = tmp_path / "streamed"
+    settings = {
+        "prompts.type": "cdas",
+        "schedule.type": "streamed",
+        "schedule.max_samples": 12,
+        "exit.give_up_below": 0.1,
+        "group.strategy": "all",
+    }
+    run(folder, settings, workers=2)
+    learnt = check(folder, settings)
+    sizes = {sum(key == name for name, _ in rows) for rows in learnt.values() for key, _ in rows}
     assert len(sizes) > 1
-    check_sampler(folder, BOTH)
     assert sum(line["surplus_draws"] for line in metrics_of(folder)[1:]) > 0
     actor = folder / "checkpoints/global_step_3/actor"
     assert len(list(actor.glob("model_world_size_2_rank_*.pt"))) == 2
+
+
+SEPARATE = """
+verl.trainer.v1.trainer_mode = "separate_async"
+verl.trainer.v1.sampler.max_off_policy_threshold = 3
+verl.actor_rollout_ref.rollout.nnodes = 1
+verl.actor_rollout_ref.rollout.n_gpus_per_node = 1
+verl.actor_rollout_ref.rollout.checkpoint_engine.backend = "cpu"
+verl.ray_kwargs.ray_init.num_gpus = 2
+"""
+
+
+def test_groups_drawn_in_rounds_by_separate_engines_killed_and_resumed(tmp_path):
+    folder = tmp_path / "separate"
+    settings = {
+        "steps": 6,
+        "prompts.batch_size": 4,
+        "checkpoint.every": 2,
+        "prompts.type": "cdas",
+        "schedule.size": 4,
+        "schedule.rounds": 2,
+        "learner.mini_batches": 2,
+    }
+    run_killed(folder, settings, verl=SEPARATE)
+    check(folder, settings, ahead=True)
+    lines = metrics_of(folder)[1:]
+    assert all(line["draws_by_round"][0] == 4.0 for line in lines)
+    assert max(line["steps_off_policy"] for line in lines) > 0
+
+
+LOOPS = ("tool_agent", "compacting")
+ROLLOUT = "verl.actor_rollout_ref.rollout"
+COLOCATED = f"""
+verl.trainer.v1.trainer_mode = "colocate_async"
+verl.trainer.v1.sampler.max_off_policy_threshold = 3
+{ROLLOUT}.agent.agent_loop_config_path = "{EXAMPLES}/compacting.yaml"
+{ROLLOUT}.multi_turn.format = "sums"
+{ROLLOUT}.multi_turn.function_tool_path = "{EXAMPLES}/calculator.py"
+{ROLLOUT}.multi_turn.max_assistant_turns = 4
+"""
+TURNS = {
+    "model.path": "tool-sums",
+    "steps": 4,
+    "data.min_terms": 3,
+    "prompts.batch_size": 6,
+    "schedule.type": "streamed",
+    "schedule.max_samples": 8,
+}
+
+
+def test_draws_of_several_turns_and_of_several_rows_by_colocated_engines(tmp_path, monkeypatch):
+    """verl's own agent loop with a tool, and one of a user's.
+
+    Draws are streamed, so that some are cancelled in the middle of their conversation.
+    """
+    path = [str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    train, heldout = write_data(tmp_path)
+    folder = tmp_path / "loops"
+    files = f'verl.data = {{ train_files = "{train}", val_files = "{heldout}" }}'
+    run(folder, TURNS, verl=COLOCATED + files)
+    check(folder, TURNS, train, ahead=True)
+    rows = pq.read_table(train).to_pylist()
+    loop_of = {row["extra_info"]["key"]: row["agent_name"] for row in rows}
+    draws = check_turns(folder)
+    calls = [call for key, [turns] in of_loop(draws, loop_of, "tool_agent") for call in told(turns)]
+    assert calls
+    for asked, answer in calls:
+        found = CALL.fullmatch((asked.split() or [""])[-1])
+        assert answer.strip() == (str(int(found[1]) + int(found[2])) if found else "?")
+    compacted = [said for _, said in of_loop(draws, loop_of, "compacting")]
+    assert max(map(len, compacted)) > 1
+    assert all(own for said in compacted for turns in said for own, _ in turns)
+    lines = metrics_of(folder)[1:]
+    assert max(line["turns"] for line in lines) > 1
+    assert max(line["steps_off_policy"] for line in lines) > 0
+    assert sum(line["surplus_draws"] for line in lines) > 0
+
+
+def write_data(folder):
+    """Problems in verl's form, which say by which agent loop they are played."""
+    files = write_problems(config_of(TURNS), folder)
+    for file in files:
+        table = pq.read_table(file)
+        loops = [LOOPS[place % len(LOOPS)] for place in range(len(table))]
+        pq.write_table(table.append_column("agent_name", pa.array(loops)), file)
+    return files
+
+
+def check_turns(folder):
+    """Each draw's rows have its text, its turns and its price.
+
+    Returns:
+        For each draw that was trained on its prompt, and its turns, row by row.
+    """
+    decode, draws = AutoTokenizer.from_pretrained(model_path("tool-sums")).decode, []
+    pools, lines = recorded_pools(folder), {line["step"]: line for line in metrics_of(folder)}
+    for step, learnt in learnt_rows(folder).items():
+        recorded = {(key, r["index"]): r for key, rows in pools[step].items() for r in rows}
+        trained = 0
+        for name, rows in learnt.items():
+            said = [turns_of(row, decode) for row in rows]
+            tokens = sum(sum(row["mask"]) for row in rows)
+            own = [own for turns in said for own, _ in turns]
+            text = "\n".join(text for turns in said for _, text in turns)
+            assert text == recorded[name]["response"]
+            assert (sum(own), tokens) == (recorded[name]["turns"], recorded[name]["tokens"])
+            trained += tokens if rows[0]["advantage"] else 0
+            draws.append((name[0], said))
+        assert lines[step]["ledger"]["tokens"]["trained"] == trained
+    return draws
+
+
+def turns_of(row, decode):
+    """Who said what in a row: [(whether the model, its text), ...]."""
+    said = zip(row["mask"], row["tokens"], strict=True)
+    parts = [(own, [token for _, token in part]) for own, part in groupby(said, lambda s: s[0])]
+    return [(bool(own), decode(part, skip_special_tokens=True)) for own, part in parts]
+
+
+def of_loop(draws, loop_of, name):
+    return [(key, said) for key, said in draws if loop_of[key] == name]
+
+
+def told(turns):
+    """Each call of the tool, and what it answered."""
+    assert [own for own, _ in turns] == [place % 2 == 0 for place in range(len(turns))]
+    texts = [text for _, text in turns]
+    return zip(texts[::2], texts[1::2], strict=False)

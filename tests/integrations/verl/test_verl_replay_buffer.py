@@ -76,13 +76,12 @@ def test_the_buffer_hands_over_reports_and_rows(queue):
     assert queue.cleared == []
 
 
-def test_prompts_that_are_too_old_or_failed_are_remembered(queue, monkeypatch):
+def test_prompts_that_failed_are_remembered(queue, monkeypatch):
     buffer = object.__new__(AsyncPoolReplayBuffer)
-    buffer.stale, buffer.failed = {}, {}
+    buffer.failed = {}
     base = replay_buffer.ReplayBufferAsync
     monkeypatch.setattr(base, "_evict_terminal_groups", lambda *arguments: "verl's")
-    assert buffer._evict_terminal_groups(3, "train", ({"v"}, set(), {"f"}, {})) == "verl's"
-    assert buffer.stale == {"v": queue.reports["v"]}
+    assert buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {})) == "verl's"
     assert buffer.failed == {"f": 2}
     buffer._materialize_batch("train", ["u"], {"u_0_0": {}})
     for _ in range(replay_buffer.FAILURES - 1):

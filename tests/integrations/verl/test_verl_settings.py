@@ -174,7 +174,6 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
         ({"learner": {"max_divergence": 5e-3}}, "learner.max_divergence"),
-        ({"learner": {"optimizer": "adamw_8bit"}}, "learner.optimizer"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
         ({"episode": {"max_seconds": 60}}, "episode.max_seconds"),
         ({"episode": {"max_turns": 4}}, "episode.max_turns"),
@@ -227,6 +226,7 @@ def test_the_engines_log_probabilities_need_no_further_correction():
         ("trainer.v1.sampler.max_off_policy_threshold", 1, "must be at least 2"),
         ("trainer.v1.colocate_async.num_warmup_batches", 5, "must be below .*, 5"),
         ("algorithm.rollout_correction.rollout_is", None, "older weights"),
+        ("trainer.v1.sampler.max_off_policy_strategy", "drop", "must be 'wait'"),
     ],
 )
 def test_responses_that_would_be_too_old_are_refused(key, value, reason):

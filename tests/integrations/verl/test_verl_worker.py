@@ -334,4 +334,4 @@ def test_a_prompt_whose_oldest_response_is_too_old_ends_with_what_it_has(sample,
     loop = {"outputs": outputs, "graded": wrong, "mode": mode, "most_off_policy": 2}
     report = sample(make_worker(loop=loop))
     assert (len(report.rewards), report.exit_reason) == (drawn, "exhausted")
-    assert report.ages(5)[:4] == [3, 3, 3, 1]
+    assert report.weights[:4] == [[1, 1], [1, 1], [1, 1], [3, 3]]

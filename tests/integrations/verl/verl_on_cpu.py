@@ -66,22 +66,16 @@ class PlatformCPU(PlatformBase):
     def device_count(self):
         return 1
 
-    def set_device(self, device_index):
+    def nothing(self, *arguments):
         pass
 
-    def synchronize(self, device_index=None):
-        pass
+    set_device = synchronize = set_allocator_settings = empty_cache = nothing
+    profiler_start = profiler_stop = cudart = nothing
 
     def manual_seed(self, seed):
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
-
-    def set_allocator_settings(self, settings):
-        pass
-
-    def empty_cache(self):
-        pass
 
     def get_device_capability(self, device_index=0):
         return None, None
@@ -104,14 +98,6 @@ class PlatformCPU(PlatformBase):
     @contextlib.contextmanager
     def nvtx_range(self, msg):
         yield
-
-    def profiler_start(self):
-        pass
-
-    profiler_stop = profiler_start
-
-    def cudart(self):
-        return None
 
 
 _init_process_group = torch.distributed.init_process_group
@@ -211,8 +197,10 @@ class Server:
     async def release_kv_cache(self):
         assert self.paused, "the weights would change under the requests under way"
 
-    async def resume_kv_cache(self):
+    async def nothing(self, tags=None):
         pass
+
+    resume_kv_cache = wake_up = nothing
 
     async def load_weights(self, weights, steps):
         self.engine.load_weights(weights)
@@ -220,9 +208,6 @@ class Server:
 
     async def sleep(self):
         assert self.paused or not self.requests, "the engine sleeps with requests under way"
-
-    async def wake_up(self, tags=None):
-        pass
 
 
 def replica():
@@ -247,11 +232,10 @@ class Adapter:
         self.rank = torch.distributed.get_rank() if replica_rank is None else replica_rank
         self.server = None
 
-    async def resume(self, tags):
+    async def resume(self, tags=None):
         pass
 
-    async def release(self):
-        pass
+    release = resume
 
     async def update_weights(self, weights, global_steps=None, **options):
         self.server = self.server or ray.get_actor(f"cpu_server_{self.rank}")
@@ -282,10 +266,6 @@ class Mailbox:
         return self.weights if self.steps == steps else None
 
 
-def mailbox():
-    return ray.remote(Mailbox).options(name="cpu_mailbox", get_if_exists=True).remote()
-
-
 class MailboxEngine:
     """A checkpoint engine of verl's, by the mailbox."""
 
@@ -295,7 +275,8 @@ class MailboxEngine:
         self.rank, self.mailbox = -1, None
 
     def prepare(self):
-        self.mailbox = self.mailbox or mailbox()
+        named = ray.remote(Mailbox).options(name="cpu_mailbox", get_if_exists=True)
+        self.mailbox = self.mailbox or named.remote()
 
     @classmethod
     def build_topology(cls, actors, rollouts, metadata):

@@ -15,12 +15,8 @@ PROMPT = "rollwise_prompt"
 class SampledResponse(NamedTuple):
     """A response: one of slime's samples, or those that one rollout was split into.
 
-    Attributes:
-        samples: They share a reward, and get one advantage.
-        reward: None if the response failed: it was aborted, or has no reward.
-        tokens: The T that the model drew, without those that the loss masks.
-        logprobs: The log-probability of each, shape (T,); empty if unknown.
-        truncated: Whether it was cut at the limit of new tokens.
+    The `reward` is None if the response failed; `tokens` are those that the model drew and the loss
+    does not mask, and `logprobs` the log-probability of each, empty if unknown.
     """
 
     samples: Sequence[Any]
@@ -31,12 +27,7 @@ class SampledResponse(NamedTuple):
 
 
 def responses_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[SampledResponse]]:
-    """Sort slime's samples by their prompts, and join those that one rollout was split into.
-
-    Raises:
-        RunError: A sample has lost its prompt, its reward is no number, or the samples of one
-            rollout have different rewards.
-    """
+    """Sort slime's samples by their prompts, and join those that one rollout was split into."""
     rollouts: dict[int, dict[tuple[Any, Any], list[Any]]] = {}
     for sample in samples:
         name = sample.index if sample.rollout_id is None else sample.rollout_id
@@ -79,17 +70,13 @@ def _response(args: Any, parts: Sequence[Any]) -> SampledResponse:
         tokens += np.asarray(sample.tokens[len(sample.tokens) - length :])[mask].tolist()
         if len(sample.rollout_log_probs or ()) == length:
             logprobs += np.asarray(sample.rollout_log_probs or ())[mask].tolist()
-    return SampledResponse(
-        samples=parts,
-        reward=None if None in rewards else rewards.pop(),
-        tokens=tokens,
-        logprobs=np.array(logprobs if len(logprobs) == len(tokens) else (), np.float32),
-        truncated=any(sample.status.value == "truncated" for sample in parts),
-    )
+    known = np.array(logprobs if len(logprobs) == len(tokens) else (), np.float32)
+    truncated = any(sample.status.value == "truncated" for sample in parts)
+    reward = None if None in rewards else rewards.pop()
+    return SampledResponse(parts, reward, tokens, known, truncated)
 
 
 def _reward(args: Any, sample: Any) -> float | None:
-    """Return a sample's reward; None if it was aborted, or never graded."""
     if sample.status.value == "aborted" or sample.reward is None:
         return None
     found = sample.get_reward_value(args)

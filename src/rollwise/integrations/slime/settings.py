@@ -33,17 +33,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def read_settings(args: Any) -> TrainConfig:
-    """Read the settings file, and complete it by slime's arguments.
+    """Read the file that `rollwise_settings` names, and complete it by slime's arguments.
 
     Without a file: single responses by belief where slime draws one response to a prompt
     (`--n-samples-per-prompt`), else GRPO's groups.
-
-    Args:
-        args: slime's arguments, parsed; `rollwise_settings` names the file, or the variable
-            `ROLLWISE_SETTINGS` in the environment does.
-
-    Raises:
-        ConfigError: One line for each setting or argument: what it must be, and what it is.
     """
     path = getattr(args, "rollwise_settings", None) or os.environ.get("ROLLWISE_SETTINGS")
     given = read_toml(Path(path)) if path else {}

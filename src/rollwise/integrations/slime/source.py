@@ -40,15 +40,11 @@ class PromptSource:
 
     It reads the data set with slime's own source, and keeps its buffer: what was broken off comes
     first. A prompt is not asked for again before the rollout has ended, unless there is no other.
-    slime calls it from the threads of its event loops and of its manager, so a lock guards it.
+    slime calls it from several threads, so a lock guards it. The keys of its `sampler` are the
+    places of prompts in the data set, and `metrics` are those of the last rollout.
 
     Args:
         args: slime's arguments, parsed; `rollwise_settings` names the settings file.
-
-    Attributes:
-        sampler: The prompt sampler; its keys are the places of prompts in the data set.
-        rollouts: The number of rollouts that it has learned from.
-        metrics: Of the last of them, as `rollwise train` has them.
 
     Raises:
         ConfigError: A setting or an argument of slime's cannot be followed; says which.
@@ -109,8 +105,9 @@ class PromptSource:
                 "that run; to begin from its weights, give --start-rollout-id 0"
             )
         with self._lock:
-            names = ("rollouts", "groups", "waiting")
-            self.rollouts, self._groups, waiting = load_state(folder, self.sampler, *names)
+            self.rollouts, self._groups, waiting = load_state(
+                folder, self.sampler, "rollouts", "groups", "waiting"
+            )
             self._own.buffer[:] = [self._group(key) for key in waiting]
             self._under_way = set(waiting)
 
@@ -196,30 +193,19 @@ _SOURCES: WeakValueDictionary[int, PromptSource] = WeakValueDictionary()
 
 
 def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
-    """Return rewards and advantages, and tell the sampler (`--custom-reward-post-process-path`).
-
-    Args:
-        args: slime's arguments, those that the source was made with.
-        samples: Those that are trained on, not nested.
-    """
+    """Return rewards and advantages, and tell the sampler (`--custom-reward-post-process-path`)."""
     return _source(args).learn(samples)
 
 
 def keep_all_samples(args: Any, all_samples: list[Any], data_source: Any) -> None:
-    """Show the sampler what a filter leaves out too (`--rollout-all-samples-process-path`).
-
-    Args:
-        args: slime's arguments, those that the source was made with.
-        all_samples: All groups of the rollout that were finished.
-        data_source: Not used.
-    """
+    """Show the sampler what a filter leaves out too (`--rollout-all-samples-process-path`)."""
     _source(args).keep(list(flat(all_samples)))
 
 
 def _source(args: Any) -> PromptSource:
-    if (source := _SOURCES.get(id(args))) is None:
+    if id(args) not in _SOURCES:
         raise ConfigError(f"slime's `data_source_path` must be {PACKAGE}.PromptSource")
-    return source
+    return _SOURCES[id(args)]
 
 
 def _own_source(args: Any) -> Any:

@@ -1,26 +1,13 @@
-"""What differs between releases 0.36 and 0.38 of Tinker's SDK, and its errors as ours."""
+"""The errors of Tinker's SDK as ours."""
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
 
 import tinker
 
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.requirements import KEY
-
-
-def resolved(client: Any) -> Any:
-    """Wait for a client if need be: from 0.38 on the SDK returns a future of one."""
-    return client.result() if hasattr(client, "result") else client
-
-
-def as_future(answer: Any) -> "Future[Any]":
-    """Return the `concurrent.futures.Future` of an answer; 0.36 returns it directly."""
-    future: Future[Any] = answer.future() if hasattr(answer, "future") else answer
-    return future
 
 
 @contextmanager

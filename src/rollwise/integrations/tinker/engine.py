@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
 from rollwise.errors import EngineError
-from rollwise.integrations.tinker.client import as_future, describe
+from rollwise.integrations.tinker.client import describe
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
@@ -81,7 +81,7 @@ class TinkerEngine(AsyncEngine):
         async with self._free:
             try:
                 async with asyncio.timeout(self._draw_timeout):
-                    answer = await asyncio.wrap_future(as_future(client.sample(**request)))
+                    answer = await asyncio.wrap_future(client.sample(**request).future())
             except TimeoutError:
                 return LostDraw(draw, f"not done after {self._draw_timeout:g} s")
             except (tinker.TinkerError, ValueError) as error:  # ValueError: no usable answer

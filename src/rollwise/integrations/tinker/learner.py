@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from rollwise.config import LearnerSettings, TrainConfig
-from rollwise.integrations.tinker.client import as_engine_errors, resolved
+from rollwise.integrations.tinker.client import as_engine_errors
 from rollwise.step import Example
 
 FILE = "tinker.json"
@@ -64,7 +64,7 @@ class TinkerLearner:
         """Return a sampling client of the current weights, which stay at Tinker."""
         if self._sampling is None or self._sampling[0] != self.updates:
             with as_engine_errors("passing the weights to the sampler"):
-                client = resolved(self._client.save_weights_and_get_sampling_client())
+                client = self._client.save_weights_and_get_sampling_client().result()
             self._sampling = self.updates, client
         return {"client": self._sampling[1]}
 
@@ -87,7 +87,7 @@ class TinkerLearner:
         path = json.loads((folder / FILE).read_text(encoding="utf-8"))["path"]
         with as_engine_errors(f"loading {path}"):
             begin = self._service.create_training_client_from_state_with_optimizer
-            self._training = resolved(begin(path))
+            self._training = begin(path).result()
 
     @property
     def _client(self) -> Any:
@@ -96,7 +96,8 @@ class TinkerLearner:
             name = self._own.base_model or self._model.path
             with as_engine_errors(f"creating adapters for {name!r}"):
                 begin = self._service.create_lora_training_client
-                self._training = resolved(begin(name, rank=self._model.lora_rank, seed=self._seed))
+                training = begin(name, rank=self._model.lora_rank, seed=self._seed)
+                self._training = training.result()
         return self._training
 
     def _tokens_of_average(self, examples: Sequence[Example], example: Example) -> int:

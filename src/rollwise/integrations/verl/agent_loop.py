@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from rollwise.config.step import step_recipe
-from rollwise.integrations.verl.client import SEEDED, Attempt, attempting
+from rollwise.integrations.verl.client import ATTEMPT, SEEDED, Attempt
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
@@ -25,22 +25,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded(Episode):
-    """What an agent loop made of a draw, with what verl needs to train on it.
-
-    Attributes:
-        draw: The draw.
-        text: All that was said after the prompt, a line a turn; empty if it is not recorded.
-        outputs: verl's own form of the response: one or more rows to train on.
-        fields: What verl stores beside it.
-        weights: The versions of the weights that drew its first and its last token.
-    """
+    """What an agent loop made of a draw, with what verl needs to train on it."""
 
     draw: Draw
-    text: str
+    text: str  # a line a turn; empty if it is not recorded
     reward: float
-    outputs: Sequence[Any]
-    fields: dict[str, Any]
-    weights: tuple[int, int]
+    outputs: Sequence[Any]  # verl's own form of the response: one or more rows to train on
+    fields: dict[str, Any]  # what verl stores beside it
+    weights: tuple[int, int]  # the versions that drew its first and its last token
 
 
 class SessionWorker:
@@ -98,15 +90,20 @@ class SessionWorker:
             params = dict(sampling_params)
             if self.config.actor_rollout_ref.rollout.name in SEEDED:
                 params["seed"] = draw.seed
-            with attempting(attempts) as attempt:
+            attempts.append(attempt := Attempt())
+            ATTEMPT.set(attempt)  # in the task of this draw alone
+            try:
                 outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
                     params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
                 )
                 graded = self._graded(draw, outputs, fields, order.recorded, attempt)
+            except Exception:
+                attempt.failed = True
+                raise
             versions.extend(graded.weights)
             return correctness(graded), graded
 
-        stale = await run_session(session, respond, None if self.mode == "sync" else too_old)
+        await run_session(session, respond, None if self.mode == "sync" else too_old)
         if not len(pool):
             log.error("prompt %s failed: none of its draws could be completed", prompt["uid"])
             return {"status": "failure", LOST: session.lost}
@@ -117,7 +114,7 @@ class SessionWorker:
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
         question = str(prompt["raw_prompt"][-1]["content"])
         records = group.records(session.step, question, answer) if order.recorded else ()
-        report = PromptReport.of(session, group, attempts, stale, list(records))
+        report = PromptReport.of(session, group, attempts, list(records))
         return {"status": "finished", NAME: asdict(report)}
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
@@ -199,20 +196,17 @@ def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
     if not outputs or not outputs[-1].response_ids:
         return "returned no response"
     for output in outputs:
-        length, known = len(output.response_ids), output.response_logprobs
-        if len(output.response_mask) != length:
-            return (
-                f"returned a response_mask of {len(output.response_mask)} for {length} tokens: it "
-                "must say of each whether the model drew it"
-            )
+        tokens, known = f"for {len(output.response_ids)} tokens", output.response_logprobs
+        if len(output.response_mask) != len(output.response_ids):
+            return f"returned a response_mask of {len(output.response_mask)} {tokens}"
         if not any(output.response_mask):
             return "returned a row of which the model drew no token (response_mask is 0 throughout)"
-        if known and len(known) != length:
-            return f"returned {len(known)} response_logprobs for {length} tokens"
+        if known and len(known) != len(output.response_ids):
+            return f"returned {len(known)} response_logprobs {tokens}"
         if needs_logprobs and not known:
             return (
-                "returned no response_logprobs, which verl's asynchronous trainers need, because "
-                "other weights drew the response than learn from it, and `step.response_cap`"
+                "returned no response_logprobs, which verl's asynchronous trainers and "
+                "`step.response_cap` need"
             )
         if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
             return (

@@ -29,18 +29,14 @@ class AsyncPoolTrainer(PoolTrainer):
     client = ResumingClient
 
     def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
-        """Say how old the responses of the step are (docs/verl.md)."""
-        left_out = self.replay_buffer.stale.values()
-        ages = [age for report in reports for age in report.ages(self.global_steps)]
-        cancelled = sum(report.stale for report in (*reports, *left_out))
+        """Say how many updates the weights of responses lack (docs/verl.md)."""
+        weights = [pair for report in reports for pair in report.weights]
+        ages = [self.global_steps - 1 - first for first, _ in weights]
         return {
             "steps_off_policy": max(ages, default=0),
             "steps_off_policy_mean": sum(ages) / max(len(ages), 1),
-            "interrupted_draws": sum(first != last for r in reports for first, last in r.weights),
-            "stale_draws": cancelled + sum(len(report.rewards) for report in left_out),
-            "stale_prompts": len(left_out),
+            "interrupted_draws": sum(first != last for first, last in weights),
             "prompts_under_way": len(self._under_way),
-            "draws": self._figures["draws"] + cancelled,
         }
 
     def _load_checkpoint(self) -> None:

@@ -1,8 +1,6 @@
 """A client of verl's rollout engines that counts tokens, and can cancel a response."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -18,33 +16,17 @@ SEEDED = ("vllm", "cpu")
 
 @dataclass
 class Attempt:
-    """One attempt at a draw, whatever becomes of it.
+    """An attempt at a draw: the tokens that engines handed over for it, and whether it raised.
 
-    Attributes:
-        tokens: That engines have handed over for it. Of a request that is cancelled they hand over
-            none.
-        failed: Whether it raised; not of one that was cancelled.
+    Of a request that is cancelled they hand over none.
     """
 
     tokens: int = 0
     failed: bool = False
 
 
-_UNDER_WAY: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
-
-
-@contextmanager
-def attempting(attempts: list[Attempt]) -> Iterator[Attempt]:
-    """Count the tokens of all requests from here, and from the tasks that are begun here."""
-    attempts.append(attempt := Attempt())
-    before = _UNDER_WAY.set(attempt)
-    try:
-        yield attempt
-    except Exception:
-        attempt.failed = True
-        raise
-    finally:
-        _UNDER_WAY.reset(before)
+ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+"""To which a task, and those that it begins, count their tokens."""
 
 
 class CancellingClient(LLMServerClient):
@@ -81,7 +63,7 @@ class _Server:
             await asyncio.wait([waiting])
             waiting.exception()
             raise
-        if attempt := _UNDER_WAY.get():
+        if attempt := ATTEMPT.get():
             attempt.tokens += len(output.token_ids)
         return output
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,34 +49,21 @@ def _write(problems: Sequence[Problem], path: Path) -> Path:
     return path
 
 
-def places_of_prompts(rows: Any, prompt_key: str) -> dict[str, int]:
-    """Name each prompt of a data set of verl's: key -> its place.
+def read_prompts(rows: Any, prompt_key: str) -> tuple[dict[str, int], dict[str, list[Any]]]:
+    """Name the prompts of a data set of verl's: key -> its place; and what it says of them.
 
-    Files that `rollwise verl` wrote have keys in `extra_info`; in other files the key is a hash of
-    the prompt. Of equal prompts the first is used.
+    The latter are columns, with a value for each prompt. Files that `rollwise verl` wrote have keys
+    and columns in `extra_info`; of others the key is a hash of the prompt, and perhaps a level is
+    known. Of equal prompts the first is used.
     """
+    found = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
+    extras = [extra or {} for extra in found]
     places: dict[str, int] = {}
-    for place, (messages, extra) in enumerate(zip(rows[prompt_key], _extras(rows), strict=True)):
+    for place, (messages, extra) in enumerate(zip(rows[prompt_key], extras, strict=True)):
         places.setdefault(extra.get("key") or problem_key(tuple(messages)), place)
     if len(places) < len(rows):
         log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
-    return places
-
-
-def columns_of(rows: Any, places: Iterable[int]) -> dict[str, list[Any]]:
-    """Return what a data set of verl's says of its prompts: name -> a value for each of `places`.
-
-    Files that `rollwise verl` wrote have all columns in `extra_info`; others perhaps a level.
-    """
-    extras = _extras(rows)
-    features = [
-        json.loads(extras[place].get("features") or "null") or {"level": extras[place].get("level")}
-        for place in places
-    ]
+    used = [extras[place] for place in places.values()]
+    features = [json.loads(e.get("features") or "null") or {"level": e.get("level")} for e in used]
     names = dict.fromkeys(name for row in features for name in row)
-    return {name: [row.get(name) for row in features] for name in names}
-
-
-def _extras(rows: Any) -> list[dict[str, Any]]:
-    found = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)
-    return [extra or {} for extra in found]
+    return places, {name: [row.get(name) for row in features] for name in names}

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from rollwise.integrations.verl.settings import (
     NAME,
     OLDEST,
     ROLLOUT,
+    STRATEGY,
     TRAINERS,
     buffer_of,
-    mode_of,
 )
 from rollwise.models.loading import model_path
 from rollwise.records import flatten
@@ -34,6 +35,48 @@ MODEL = "actor_rollout_ref.model"
 AGGREGATIONS = {"tokens": "token-mean", "responses": "seq-mean-token-mean"}
 """`learner.average` -> verl's name for it."""
 
+SAME = {
+    "data.train_batch_size": "prompts.batch_size",
+    "data.max_prompt_length": "data.max_prompt_tokens",
+    "data.max_response_length": "engine.max_new_tokens",
+    f"{MODEL}.enable_gradient_checkpointing": "model.gradient_checkpointing",
+    f"{ACTOR}.optim.lr": "learner.learning_rate",
+    f"{ACTOR}.optim.lr_warmup_steps": "learner.warmup_updates",
+    f"{ACTOR}.optim.weight_decay": "learner.weight_decay",
+    f"{ACTOR}.grad_clip": "learner.max_grad_norm",
+    f"{ACTOR}.clip_ratio_low": "learner.clip_low",
+    f"{ACTOR}.clip_ratio_high": "learner.clip_high",
+    f"{ACTOR}.clip_ratio_c": "learner.dual_clip",
+    f"{ACTOR}.entropy_coeff": "learner.entropy_coefficient",
+    f"{ROLLOUT}.n": "group.size",
+    f"{ROLLOUT}.temperature": "engine.temperature",
+    f"{ROLLOUT}.val_kwargs.n": "evaluation.samples",
+    f"{ROLLOUT}.val_kwargs.temperature": "engine.temperature",
+    "trainer.total_training_steps": "steps",
+    "trainer.max_actor_ckpt_to_keep": "checkpoint.keep",
+}
+"""verl's settings -> those of ours whose value they take."""
+
+ALWAYS = {
+    "data.filter_overlong_prompts": True,
+    "data.return_raw_chat": True,
+    "data.dataloader_num_workers": 0,
+    f"{ACTOR}.strategy": "fsdp2",
+    f"{ACTOR}.use_dynamic_bsz": True,
+    f"{ACTOR}.use_kl_loss": False,
+    f"{ROLLOUT}.name": "vllm",
+    f"{ROLLOUT}.tensor_model_parallel_size": 1,
+    f"{ROLLOUT}.calculate_log_probs": True,
+    f"{ROLLOUT}.val_kwargs.do_sample": True,
+    f"+{ROLLOUT}.agent.agent_loop_manager_class": MANAGER,
+    "algorithm.adv_estimator": NAME,
+    "critic.enable": False,
+    "reward.reward_manager.source": "importlib",
+    "reward.reward_manager.name": "GraderRewardManager",
+    "reward.reward_manager.module.path": "pkg://rollwise.integrations.verl.reward",
+    "trainer.project_name": NAME,
+}
+
 
 def overrides(
     config: TrainConfig,
@@ -48,15 +91,17 @@ def overrides(
     `config`. Those in `verl`, verl's own, take precedence. `data` are training and held-out file.
     """
     own = flatten(verl, ".")
-    mode = mode_of(own.pop(MODE, "sync"))
     derived = {
-        **_data(config, data),
+        **{name: attrgetter(ours)(config) for name, ours in SAME.items()},
+        **ALWAYS,
         **_model(config),
-        **_actor(config),
-        **_rollout(config),
-        **_algorithm(config),
-        **_mode(config, mode),
-        **_trainer(config, folder),
+        **_learner(config),
+        **_mode(config, own.pop(MODE, "sync")),
+        **_trainer(config),
+        "data.train_files": str(data[0]),
+        "data.val_files": str(data[1]),
+        "trainer.experiment_name": folder.name,
+        "trainer.default_local_dir": str(folder / "checkpoints"),
         f"+{NAME}.output": str(folder),
         "hydra.run.dir": str(folder / "hydra"),
     }
@@ -66,81 +111,28 @@ def overrides(
     return [f"{key}={_text(value)}" for key, value in chosen]
 
 
-def _data(config: TrainConfig, files: tuple[Path, Path]) -> dict[str, Any]:
-    return {
-        "data.train_files": str(files[0]),
-        "data.val_files": str(files[1]),
-        "data.train_batch_size": config.prompts.batch_size,
-        "data.max_prompt_length": config.data.max_prompt_tokens,
-        "data.max_response_length": config.engine.max_new_tokens,
-        "data.filter_overlong_prompts": True,
-        "data.return_raw_chat": True,
-        "data.dataloader_num_workers": 0,
-    }
-
-
 def _model(config: TrainConfig) -> dict[str, Any]:
-    model = config.model
-    chosen: dict[str, Any] = {
-        f"{MODEL}.path": model_path(model.path),
-        f"{MODEL}.enable_gradient_checkpointing": model.gradient_checkpointing,
-    }
+    model, modules = config.model, config.model.lora_modules
+    chosen: dict[str, Any] = {f"{MODEL}.path": model_path(model.path)}
     if model.path in BUILT_IN_NAMES:
         chosen[f"{MODEL}.custom_chat_template"] = PLAIN_TEMPLATE
     if model.lora_rank:
-        modules = model.lora_modules
         chosen[f"{MODEL}.lora_rank"] = model.lora_rank
         chosen[f"{MODEL}.lora_alpha"] = model.lora_alpha
         chosen[f"{MODEL}.target_modules"] = modules.split(",") if "," in modules else modules
     return chosen
 
 
-def _actor(config: TrainConfig) -> dict[str, Any]:
-    """The papers' loss: PPO's clipped ratio, a mean over all tokens, no KL term."""
+def _learner(config: TrainConfig) -> dict[str, Any]:
     learner = config.learner
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
     at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
     return {
-        f"{ACTOR}.strategy": "fsdp2",
-        f"{ACTOR}.optim.lr": learner.learning_rate,
-        f"{ACTOR}.optim.lr_warmup_steps": learner.warmup_updates,
-        f"{ACTOR}.optim.weight_decay": learner.weight_decay,
-        f"{ACTOR}.grad_clip": learner.max_grad_norm,
         f"{ACTOR}.ppo_mini_batch_size": max(config.prompts.batch_size // learner.mini_batches, 1),
-        f"{ACTOR}.use_dynamic_bsz": True,
         f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
-        f"{ACTOR}.clip_ratio_low": learner.clip_low,
-        f"{ACTOR}.clip_ratio_high": learner.clip_high,
-        f"{ACTOR}.clip_ratio_c": learner.dual_clip,
-        f"{ACTOR}.entropy_coeff": learner.entropy_coefficient,
         f"{ACTOR}.loss_agg_mode": AGGREGATIONS[learner.average],
-        f"{ACTOR}.use_kl_loss": False,
-    }
-
-
-def _rollout(config: TrainConfig) -> dict[str, Any]:
-    return {
-        f"{ROLLOUT}.name": "vllm",
-        f"{ROLLOUT}.tensor_model_parallel_size": 1,
-        f"{ROLLOUT}.n": config.group.size,
-        f"{ROLLOUT}.temperature": config.engine.temperature,
-        f"{ROLLOUT}.calculate_log_probs": True,
-        f"{ROLLOUT}.val_kwargs.n": config.evaluation.samples,
-        f"{ROLLOUT}.val_kwargs.do_sample": True,
-        f"{ROLLOUT}.val_kwargs.temperature": config.engine.temperature,
-        f"+{ROLLOUT}.agent.agent_loop_manager_class": MANAGER,
-    }
-
-
-def _algorithm(config: TrainConfig) -> dict[str, Any]:
-    return {
-        "algorithm.adv_estimator": NAME,
-        "algorithm.rollout_correction.bypass_mode": config.learner.old_logprobs == "engine",
-        "critic.enable": False,
+        "algorithm.rollout_correction.bypass_mode": learner.old_logprobs == "engine",
         "reward.num_workers": config.grading.workers or 8,
-        "reward.reward_manager.source": "importlib",
-        "reward.reward_manager.name": "GraderRewardManager",
-        "reward.reward_manager.module.path": "pkg://rollwise.integrations.verl.reward",
     }
 
 
@@ -149,7 +141,7 @@ def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
     chosen: dict[str, Any] = {MODE: TRAINERS[mode], **buffer_of(mode)}
     if mode == "sync":
         return chosen
-    chosen |= {OLDEST: 5, "trainer.v1.sampler.max_off_policy_strategy": "wait"}
+    chosen |= {OLDEST: 5, STRATEGY: "wait"}
     if config.learner.old_logprobs == "learner":
         chosen |= {
             "algorithm.rollout_correction.rollout_is": "token",
@@ -163,19 +155,14 @@ def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
     return chosen
 
 
-def _trainer(config: TrainConfig, folder: Path) -> dict[str, Any]:
+def _trainer(config: TrainConfig) -> dict[str, Any]:
     """`every = 0` means only at the end; to verl, 0 would mean never."""
     return {
-        "trainer.total_training_steps": config.steps,
         # An epoch has at least one step, so that the number of steps ends the run.
         "trainer.total_epochs": config.steps + 1,
         "trainer.save_freq": config.checkpoint.every or config.steps,
-        "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
         "trainer.test_freq": config.evaluation.every or config.steps,
         "trainer.logger": ["console", *config.records.trackers],
-        "trainer.project_name": NAME,
-        "trainer.experiment_name": folder.name,
-        "trainer.default_local_dir": str(folder / "checkpoints"),
     }
 
 

@@ -23,7 +23,6 @@ class _Pools:
         reports: verl's name of a prompt (`uid`) -> its report, for the prompts last sampled for
             training; those that failed have none.
         failed: Prompts that failed -> their lost draws, since the trainer last cleared it.
-        stale: The reports of prompts left out because they were too old, likewise.
     """
 
     reports: dict[str, PromptReport]
@@ -32,7 +31,6 @@ class _Pools:
         super().__init__(*arguments, **options)
         self.reports = {}
         self.failed: dict[str, int] = {}
-        self.stale: dict[str, PromptReport] = {}
 
     def _materialize_batch(
         self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, Any]
@@ -67,22 +65,16 @@ class PoolReplayBuffer(_Pools, ReplayBuffer):
 
 
 class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
-    """For verl's asynchronous trainers: hands over groups, the oldest first, as they complete.
-
-    Raises:
-        RunError: 100 prompts failed, and none was sampled between them.
-    """
+    """For verl's asynchronous trainers: hands over groups, the oldest first, as they complete."""
 
     _failed_in_a_row = 0
 
     def _evict_terminal_groups(
         self, global_steps: int, partition_id: str, eviction_reasons: Any
     ) -> Any:
-        """Remember what becomes of the prompts that verl leaves out and replaces."""
-        stale, _, failed, _ = eviction_reasons
-        if stale or failed:
+        """Remember the prompts that have failed; verl leaves them out, and asks for others."""
+        if failed := eviction_reasons[2]:
             tags = tq.kv_list(partition_id)[partition_id]
-            self.stale |= {uid: PromptReport(**tags[uid][NAME]) for uid in stale - failed}
             self.failed |= {uid: tags[uid].get(LOST, 0) for uid in failed}
             self._failed_in_a_row += len(failed)
             if self._failed_in_a_row >= FAILURES:
@@ -99,20 +91,19 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
 def rows_in_order(
     names: list[str], reports: dict[str, PromptReport]
 ) -> tuple[list[int], list[int]]:
-    """Sort rows, named `UID_INDEX_PART`, by prompt and draw; returns the places of those kept.
+    """Sort rows, named `UID_INDEX_PART`, by prompt and draw; returns the kept and the left out.
 
-    Also those of the rows left out. verl cannot train on nothing: if no group carries signal, the
-    first one stays, with advantages of 0.
+    verl cannot train on nothing: if no group carries signal, the first one stays, with advantages
+    of 0.
     """
-    position = {uid: place for place, uid in enumerate(reports)}
-
-    def order(row: int) -> tuple[int, int, int]:
-        uid, index, part = names[row].rsplit("_", 2)
-        return position[uid], int(index), int(part)
-
-    rows = [row for row in range(len(names)) if names[row].split("_")[0] in position]
-    rows.sort(key=order)
     signal = {uid for uid, report in reports.items() if not report.dropped}
     signal = signal or set([uid for uid, report in reports.items() if report.members][:1])
-    kept = [row for row in rows if names[row].split("_")[0] in signal]
-    return kept, sorted(set(range(len(names))) - set(kept))
+    position = {uid: place for place, uid in enumerate(reports) if uid in signal}
+    kept, dropped = [], []
+    for row, name in enumerate(names):
+        uid, index, part = name.rsplit("_", 2)
+        if uid in position:
+            kept.append((position[uid], int(index), int(part), row))
+        else:
+            dropped.append(row)
+    return [row for *_, row in sorted(kept)], dropped

@@ -39,25 +39,23 @@ class Order:
 
 @dataclass(frozen=True)
 class PromptReport:
-    """One prompt's sampling.
+    """One prompt's sampling: its pool of N responses, in draw order, and what it cost.
 
     Attributes:
         key: The prompt.
         prior: The belief that its order came with.
-        rewards: What the exit rule looked at, of each of the N responses in the pool, in draw
-            order.
-        scores: What advantages look at where the size of a reward counts, shape (N,).
-        indices: The draw that each response is of, shape (N,).
+        rewards: What the exit rule looked at, N of them.
+        scores: What advantages look at where the size of a reward counts, N of them.
+        indices: The draw that each response is of.
         figures: The fields of each response's `ResponseFigures`, shape (N, 7).
         weights: The versions of the weights that drew the first and the last token of each
             response: the steps after whose updates they were loaded; shape (N, 2).
         exit_reason: Why sampling ended.
         members: The places in the pool of the responses that are trained on.
         dropped: Whether the group is left out because it carries no signal.
-        tokens: Of all draws, those included that are in no pool.
+        tokens: Of all attempts, those included that are in no pool.
         failed_tokens: Those of failed attempts.
-        surplus: Draws beyond the exit.
-        stale: Draws cancelled because the prompt's oldest response was too old to wait for them.
+        surplus: Draws that were not used.
         failures: Failed attempts at draws.
         lost: Draws that were given up after repeated failures.
         records: Rows for `samples/`, if they were asked for.
@@ -76,7 +74,6 @@ class PromptReport:
     tokens: int
     failed_tokens: int
     surplus: int
-    stale: int
     failures: int
     lost: int
     records: list[Row]
@@ -87,8 +84,7 @@ class PromptReport:
         session: RolloutSession,
         group: TrainedGroup,
         attempts: Sequence[Attempt],
-        stale: int = 0,
-        records: Sequence[Row] = (),
+        records: Sequence[Row],
     ) -> "PromptReport":
         """Summarise a session of one prompt, whose responses are `Graded`, and its group."""
         pool = group.pool
@@ -105,8 +101,7 @@ class PromptReport:
             dropped=group.dropped,
             tokens=sum(attempt.tokens for attempt in attempts),
             failed_tokens=sum(attempt.tokens for attempt in attempts if attempt.failed),
-            surplus=session.surplus - stale,
-            stale=stale,
+            surplus=session.surplus,
             failures=session.failures,
             lost=session.lost,
             records=list(records),
@@ -132,10 +127,6 @@ class PromptReport:
         """Return its rows for `samples/`, with the advantages that are trained on."""
         values = self.advantages(group)
         return [row | {"advantage": values.get(row["index"])} for row in self.records]
-
-    def ages(self, step: int) -> list[int]:
-        """Say of each response how many updates its first token's weights lack in `step`."""
-        return [step - 1 - first for first, _ in self.weights]
 
 
 def session_of(

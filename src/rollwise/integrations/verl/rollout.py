@@ -15,13 +15,12 @@ Respond = Callable[[Draw], Awaitable[tuple[float, Any]]]
 
 async def run_session(
     session: RolloutSession, respond: Respond, too_old: Callable[[], bool] | None = None
-) -> int:
+) -> None:
     """Draw and grade until every prompt of `session` has ended; nothing is in flight then.
 
     Draws that are no longer needed are cancelled. Where `too_old`, which is asked after each
-    response, is true, prompts end with what they have; returns how many draws that gave up.
+    response, is true, prompts end with what they have, and what is in flight is surplus.
     """
-    given_up = 0
     in_flight: dict[Draw, asyncio.Future[tuple[float, Any]]] = {}
     cancelled: list[asyncio.Future[Any]] = []
     slots = session.schedule.max_samples if session.schedule.draws_ahead else None
@@ -35,9 +34,7 @@ async def run_session(
                     surplus = _record(session, draw, in_flight.pop(draw))
                     cancelled += [in_flight.pop(other) for other in surplus]
             if too_old is not None and not session.done and too_old():
-                before = session.surplus
                 cancelled += [in_flight.pop(other) for other in session.end_all()]
-                given_up = session.surplus - before
             for task in cancelled:
                 task.cancel()
     finally:
@@ -45,7 +42,6 @@ async def run_session(
         for task in cancelled:
             task.cancel()
         await asyncio.gather(*cancelled, return_exceptions=True)
-    return given_up
 
 
 def _record(
@@ -57,6 +53,6 @@ def _record(
         return session.record(draw, *task.result())
     lost = session.lost
     surplus = session.record_failure(draw)
-    given_up = session.lost > lost
-    log.log(logging.WARNING if given_up else logging.INFO, "%s failed: %r", draw, error)
+    level = logging.WARNING if session.lost > lost else logging.INFO
+    log.log(level, "%s failed: %r", draw, error)
     return surplus

@@ -1,5 +1,6 @@
 """rollwise's settings inside verl's configuration, and verl's settings that exclude them."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -27,6 +28,8 @@ OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
 """verl's setting that says how old responses may be: one more than the number of updates that the
 weights that drew a response's first token may lack."""
 
+STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
+
 LOST = f"{NAME}_lost"
 """Names the number of lost draws of a failed prompt in its tag."""
 
@@ -39,11 +42,6 @@ TRAINERS = {
     "separate_async": f"{NAME}_separate_async",
 }
 """verl's trainers -> ours."""
-
-
-def mode_of(trainer: str) -> str:
-    """Return verl's name of a trainer, given verl's or ours."""
-    return next((mode for mode, name in TRAINERS.items() if name == trainer), trainer)
 
 
 def buffer_of(mode: str) -> dict[str, str]:
@@ -73,7 +71,7 @@ def read_settings(
     """
     given, own = split(layers)
     config = train_config(given)
-    if wrong := unsupported(config, mode_of(own.get(MODE, "sync"))):
+    if wrong := unsupported(config, own.get(MODE, "sync")):
         raise ConfigError("\n".join(wrong))
     return config, given, own
 
@@ -129,9 +127,7 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     """
     from omegaconf import OmegaConf
 
-    def get(key: str) -> Any:
-        return OmegaConf.select(config, key)
-
+    get = functools.partial(OmegaConf.select, config)
     wrong = unsupported(settings, mode) + refusals(_rules_for_verl(get, settings, mode), get)
     if mode != "sync":
         wrong += _too_old(get, mode)
@@ -180,7 +176,6 @@ def _rules_for_ours(settings: TrainConfig) -> list[Rule]:
             (f"episode.{name}", (default[name].default,), limits)
             for name in ("max_turns", "max_tokens", "max_seconds")
         ),
-        ("learner.optimizer", ("adamw",), "verl's own settings name the optimizer (`actor.optim`)"),
         ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
         ("learner.max_divergence", (0,), "verl's loss has no such bound"),
     ]
@@ -224,14 +219,16 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
 def _too_old(get: Callable[[str], Any], mode: str) -> list[str]:
     """Say by which of verl's settings responses would be too old, or not corrected for it."""
     oldest, warm_up = get(OLDEST) or 0, f"trainer.v1.{mode}.num_warmup_batches"
-    correction = "algorithm.rollout_correction"
-    corrected = get(f"{correction}.bypass_mode") or get(f"{correction}.rollout_is")
-    wrong = {
-        f"`{OLDEST}` must be at least 2, which allows the updates of one step to be missing; it is "
-        f"{oldest!r}": oldest < 2,
-        f"`{warm_up}` must be below `{OLDEST}`, {oldest}: what is asked so far ahead would be too "
-        f"old; it is {get(warm_up)!r}": (get(warm_up) or 0) >= oldest,
-        f"`{correction}.rollout_is` must be `token` or `sequence`, or `bypass_mode` be true: "
-        "responses are drawn by older weights than those that learn from them": not corrected,
-    }
-    return [line for line, is_so in wrong.items() if is_so]
+    correction, ahead = "algorithm.rollout_correction", get(warm_up) or 0
+    wrong = refusals([(STRATEGY, ("wait",), "what the sampler was asked for is awaited")], get)
+    if oldest < 2:
+        wrong.append(f"`{OLDEST}` must be at least 2, for the updates of one step; it is {oldest}")
+    if ahead >= oldest:
+        reason = "what is asked so far ahead would be too old"
+        wrong.append(f"`{warm_up}` must be below `{OLDEST}`, {oldest}: {reason}; it is {ahead}")
+    if not (get(f"{correction}.bypass_mode") or get(f"{correction}.rollout_is")):
+        wrong.append(
+            f"`{correction}.rollout_is` must be `token` or `sequence`, or `bypass_mode` be true: "
+            "responses are drawn by older weights than those that learn from them"
+        )
+    return wrong

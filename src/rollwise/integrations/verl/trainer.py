@@ -6,7 +6,6 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.client import CancellingClient
-from rollwise.integrations.verl.data import columns_of, places_of_prompts
+from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
 from rollwise.integrations.verl.reports import Order, PromptReport, cost_of, session_of
 from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
@@ -32,22 +31,16 @@ from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
 from rollwise.statistics import Evaluation
 from rollwise.step import Rollouts, TrainedGroup
-from rollwise.step.asking import ask
+from rollwise.step.asking import ask, session_arguments
 from rollwise.step.step import conclude, make_groups
-from rollwise.step.visits import visit_rows
 
 log = logging.getLogger(__name__)
 
 
 class PoolTrainer:
-    """Overrides of verl's trainers: asks a sampler for prompts, and tells it their pass rates.
+    """Overrides of verl's trainers: asks a sampler for prompts, and tells it their pass rates."""
 
-    Attributes:
-        mode: verl's name of the trainer.
-        client: Of verl's rollout engines.
-    """
-
-    mode: ClassVar[str]
+    mode: ClassVar[str]  # verl's name of the trainer
     client: ClassVar[type[CancellingClient]] = CancellingClient
     config: Any
     train_dataset: Any
@@ -80,9 +73,9 @@ class PoolTrainer:
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()  # type: ignore[misc]
-        self.places = places_of_prompts(self.train_dataset.dataframe, self.config.data.prompt_key)
+        rows = self.train_dataset.dataframe
+        self.places, columns = read_prompts(rows, self.config.data.prompt_key)
         keys = list(self.places)
-        columns = columns_of(self.train_dataset.dataframe, self.places.values())
         known = with_history(columns, self.settings.belief.history, keys)
         self.sampler = make_sampler(self.settings, keys, known)
 
@@ -100,13 +93,18 @@ class PoolTrainer:
         rows = collate_fn([self.train_dataset[self.places[key]] for key in keys])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
-        known = self.sampler.pass_rate_priors(keys).tolist() if self.recipe.uses_priors else None
+        known = session_arguments(self.recipe, self.sampler, keys).get("priors")
         recorded = self.settings.records.prompts_per_step
-        orders = (
-            asdict(Order(key, self.global_steps, prior, place < recorded))
-            for place, (key, prior) in enumerate(zip(keys, known or repeat(None), strict=False))
-        )
-        rows[NAME] = np.fromiter(orders, dtype=object, count=len(keys))
+        orders = [
+            Order(
+                key,
+                self.global_steps,
+                known if known is None else known[place].tolist(),
+                place < recorded,
+            )
+            for place, key in enumerate(keys)
+        ]
+        rows[NAME] = np.fromiter(map(asdict, orders), dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         return batch
@@ -126,38 +124,26 @@ class PoolTrainer:
         return batch
 
     def _tell(self) -> None:
-        """Tell the sampler what came of all prompts that the step has used or left out."""
-        stale, failed = self.replay_buffer.stale, self.replay_buffer.failed
+        """Tell the sampler what came of the prompts that the step has used, and record it."""
+        failed = self.replay_buffer.failed
         reports = [report for report, _ in self._used.values()]
         groups = [group for _, group in self._used.values()]
         session = session_of(self.recipe, reports, self.global_steps)
         session.pools |= {group.pool.key: group.pool for group in groups}
         session.lost += sum(failed.values())
-        left_out, visits = [], []
-        if stale:
-            left_out = [left := session_of(self.recipe, stale.values())]
-            for name in ("surplus", "failures", "lost"):
-                setattr(session, name, getattr(session, name) + getattr(left, name))
-            visits = visit_rows(self.sampler, list(left.pools.values()), [0] * len(stale))
-        rollouts = Rollouts(session, left_out, cost_of([*reports, *stale.values()]))
+        rollouts = Rollouts(session, cost=cost_of(reports))
         step = conclude(self.recipe, self.sampler, rollouts, groups, self._capped)
-        for uid in (*self._used, *stale, *failed):
+        for uid in (*self._used, *failed):
             self._under_way.pop(uid)
         self._figures = step.metrics | {"failed_prompts": len(failed)}
         del self._figures["seconds"]  # verl measures them
         self._figures |= self._age_figures(reports)
-        self._record(step.visits + visits)
-        stale.clear()
         failed.clear()
-
-    def _record(self, visits: Sequence[Row]) -> None:
-        """Keep the responses to be recorded, and what the step found of each of its prompts."""
-        folder, step = self.recorder.folder, self.global_steps
+        folder, number = self.recorder.folder, self.global_steps
         samples = [row for report, group in self._used.values() for row in report.samples(group)]
-        samples += [row for r in self.replay_buffer.stale.values() for row in r.records]
-        folder.keep_samples(row | {"step": step} for row in samples)
-        for row in visits:
-            folder.keep_visit(step, row, self._question(row["key"]))
+        folder.keep_samples(row | {"step": number} for row in samples)
+        for row in step.visits:
+            folder.keep_visit(number, row, self._question(row["key"]))
 
     def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
         return {}
@@ -230,26 +216,17 @@ class PoolTrainer:
         self._heldout = None
 
     def _val_metrics_update(
-        self,
-        data_sources: Any,
-        sample_uids: Any,
-        reward_extra_infos_dict: Any,
-        *others: Any,
-        **more: Any,
+        self, data_sources: Any, sample_uids: Any, infos: Any, *others: Any, **more: Any
     ) -> dict[str, float]:
-        scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
+        scores = infos.get("acc") or infos["reward"]
         self._heldout = heldout_figures(sample_uids, scores, self.recipe.positive_threshold)
         metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
-            data_sources, sample_uids, reward_extra_infos_dict, *others, **more
+            data_sources, sample_uids, infos, *others, **more
         )
         return metrics | numbers({"heldout": self._heldout or {}})
 
-    def _compute_metrics(
-        self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(  # type: ignore[misc]
-            batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch
-        )
+    def _compute_metrics(self, *arguments: Any, global_steps: int, **options: Any) -> None:
+        super()._compute_metrics(*arguments, global_steps=global_steps, **options)  # type: ignore[misc]
         line = self._line()
         if self._heldout:
             line["heldout"], self._heldout = self._heldout, None
