@@ -195,7 +195,12 @@ def _report(options: argparse.Namespace, console: Console) -> int:
 def _doctor(options: argparse.Namespace, console: Console) -> int:
     from rollwise.commands.doctor import examine
 
-    return examine(options.config, options.json, getattr(options, "try"))
+    def read_for_verl(given: Mapping[str, Any]) -> TrainConfig:
+        from rollwise.integrations.verl.settings import read_settings
+
+        return read_settings([given])[0]
+
+    return examine(options.config, options.json, getattr(options, "try"), read_for_verl)
 
 
 def _verl(options: argparse.Namespace, console: Console) -> int:

@@ -131,10 +131,12 @@ def _train(
         )
         with (
             progress(console, what, len(planned)) as advance,
-            closing(train_missing(planned, records, workers)) as ended,
+            closing(train_missing(planned, records, workers)) as states,
         ):
-            for count in ended:
-                advance(count)
+            before = 0.0
+            for done in states:
+                advance(done - before)
+                before = done
     curves = {name: (records.curve(run), records.path / run.name) for name, run in runs.items()}
     return {name: replace(found, folder=path) for name, (found, path) in curves.items() if found}
 

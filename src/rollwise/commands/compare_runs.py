@@ -18,13 +18,13 @@ from typing import Any
 
 from rich.console import Console
 
-from rollwise.commands.train import CHANGEABLE, train_in
+from rollwise.commands.train import CHANGEABLE, ENDS, train_in
 from rollwise.config import TrainConfig, make_config
 from rollwise.errors import RunError
 from rollwise.files import write_text
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 from rollwise.signals import held_back, release
-from rollwise.statistics.curves import COSTS, Curve
+from rollwise.statistics.curves import COSTS, Curve, spent_until_each
 
 START = "spawn"
 """How processes of runs are started: torch may have threads, which a fork would lose."""
@@ -101,14 +101,15 @@ def _checksum(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[int]:
+def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:
     """Train the runs that are not recorded, several at a time, each in a process of its own.
 
-    Yields from time to time how many more runs are done. Where one fails, or a signal comes, the
-    others stop after their step, with a checkpoint.
+    Yields from time to time how many runs are done; those under way count in part. Where one fails,
+    or a signal comes, the others stop after their step, with a checkpoint.
     """
     missing = [run for run in runs if records.curve(run) is None]
-    yield len(runs) - len(missing)
+    recorded = len(runs) - len(missing)
+    yield recorded
     if not missing:
         return
     before = os.environ.get("OMP_NUM_THREADS")
@@ -117,7 +118,8 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
     try:
         with ProcessPoolExecutor(workers, context, _end_with_parent, (os.getpid(),)) as pool:
             try:
-                yield from _train_in(pool, missing, records, workers)
+                for done in _train_in(pool, missing, records, workers):
+                    yield recorded + done
             except BrokenProcessPool:
                 raise RunError(
                     "the process of a run died, perhaps for want of memory; the same command "
@@ -133,8 +135,8 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
 
 def _train_in(
     pool: ProcessPoolExecutor, runs: Sequence[PlannedRun], records: Records, workers: int
-) -> Iterator[int]:
-    """Train runs, no more begun than there are workers; yield how many more are done."""
+) -> Iterator[float]:
+    """Train runs, no more begun than there are workers; yield how many are done."""
     waiting, left = list(runs), dict[Future[bool], PlannedRun]()
     while waiting or left:
         while waiting and len(left) < workers:
@@ -146,7 +148,18 @@ def _train_in(
             if not future.result():
                 raise KeyboardInterrupt
             records.add(left.pop(future))
-        yield len(ended)
+        under_way = sum(share_done(records.path, run) for run in left.values())
+        yield len(runs) - len(waiting) - len(left) + under_way
+
+
+def share_done(path: Path, run: PlannedRun) -> float:
+    """Estimate how much of a run is done, 0 to 1, by the steps, tokens or seconds it has spent."""
+    try:
+        *_, spent = spent_until_each(RunFolder(path / run.name).read_metrics())
+    except RunError:  # it has not begun
+        return 0.0
+    budget = next(name for name in ENDS if run.settings.get(name))
+    return float(min(1.0, spent[budget] / run.settings[budget]))
 
 
 def _stop_runs(pool: ProcessPoolExecutor) -> None:

@@ -8,7 +8,7 @@ and with `--try` a step of a run.
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import groupby
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollwise.commands.check import EXTRAS, Check, State, checks
-from rollwise.commands.doctor_try import try_step
+from rollwise.commands.doctor_try import try_plugins, try_step
 from rollwise.config import (
     CommandConfig,
     CompareConfig,
@@ -28,10 +28,14 @@ from rollwise.config import (
     PlanConfig,
     PrepareConfig,
     TrainConfig,
+    make_config,
     make_settings,
     read_toml,
 )
 from rollwise.errors import ConfigError, RollwiseError
+from rollwise.records import flatten
+from rollwise.tasks import read_first
+from rollwise.tasks.tables import is_path
 
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
 
@@ -43,15 +47,30 @@ KINDS: dict[str, type[CommandConfig]] = {
     "plan": PlanConfig,
 }
 
+TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
+SOURCES = ("data.train", "data.heldout", "data.sources")
 
-def examine(path: Path | None, as_json: bool, try_it: bool) -> int:
-    """Print what works here and whether a settings file is valid; returns the exit code."""
-    if path is None and try_it:
-        raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
-    of_file = [] if path is None else _of_file(path, try_it)
-    here = checks()
-    well = all(check.state == "works" for check in of_file) and (try_it or _is_well(here))
-    found, about = [*of_file, *here], _machine()
+ReadForVerl = Callable[[Mapping[str, Any]], TrainConfig]
+
+
+def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadForVerl) -> int:
+    """Print what is found, of everything or of a settings file; returns the exit code.
+
+    `read_for_verl` reads the settings of a file with a table `verl`, and raises a `ConfigError` at
+    what verl cannot follow.
+    """
+    if path is None:
+        if try_it:
+            raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
+        found = checks()
+        well = _is_well(found)
+    else:
+        try:
+            found = _of_file(path, try_it, read_for_verl)
+        except RollwiseError as error:
+            found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
+        well = all(check.state == "works" for check in found)
+    about = _machine()
     if as_json:
         data = {**about, "checks": [asdict(check) for check in found], "ok": well}
         print(json.dumps(data, indent=2))
@@ -60,38 +79,100 @@ def examine(path: Path | None, as_json: bool, try_it: bool) -> int:
     return 0 if well else 1
 
 
-def _of_file(path: Path, try_it: bool) -> list[Check]:
-    """Check a settings file, and take a step by it with `try_it`."""
-    try:
-        command, config = _read(read_toml(path))
-        if try_it and command != "train":
-            raise ConfigError(
-                f"--try takes a step of `rollwise train`; the file is for `{command}`"
-            )
-        if try_it and config.backend.type == "tinker":
-            raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
-    except RollwiseError as error:
-        return [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
-    found = Check("settings", path.name, "works", f"valid for `rollwise {command}`")
-    return [found, try_step(config)] if try_it else [found]
-
-
-def _read(given: dict[str, Any]) -> tuple[str, Any]:
-    """Return the command that settings are for, and what they come to."""
+def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check]:
+    """Check a settings file, and what its settings need; see `examine`."""
+    given = read_toml(path)
     if "verl" in given:
-        raise ConfigError(
-            "the file is for `rollwise verl`, which checks it: rollwise verl FILE --output DIR "
-            "--print"
-        )
-    fits = [name for name, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
-    command = fits[0] if fits else "train"
+        command, runs = "verl", [read_for_verl(given)]
+        detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
+    else:
+        fits = [name for name, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
+        command = fits[0] if fits else "train"
+        detail, runs = _runs(command, given)
+    if try_it and command != "train":
+        of = "verl" if command == "verl" else f"`{command}`"
+        raise ConfigError(f"--try takes a step of `rollwise train`; the file is for {of}")
+    found = [Check("settings", path.name, "works", detail), *_needed(command, runs)]
+    if try_it and runs[0].backend.type == "tinker":
+        raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
+    if try_it and all(check.state == "works" for check in found):
+        found.append(try_step(runs[0]))
+    return found
+
+
+def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Say what settings are valid for; return those of each run that needs something here."""
     lengths = {"steps", "tokens", "seconds", "rewards"}
-    if command == "compare" and not given.keys() & lengths:  # to be replayed, or planned
-        given = {**given, "rewards": "recorded"}
-    config = make_settings(KINDS[command], given)
+    without = command == "compare" and not given.keys() & lengths
+    config = make_settings(KINDS[command], given, {"rewards": "recorded"} if without else {})
+    detail, runs = f"valid for `rollwise {command}`", [config]
     if isinstance(config, CompareConfig):
         config.check_methods()
-    return command, config
+        runs = [make_config(config.run_settings(method, 0, {})) for method in config.compared]
+    if isinstance(config, PlanConfig) or getattr(config, "rewards", None):
+        runs = []  # nothing is trained
+    if without:
+        both = "`rollwise plan` and " if given.keys() <= PlanConfig.model_fields.keys() else ""
+        detail = (
+            f"valid for {both}`rollwise compare` with `--rewards`; to train, add `steps`, `tokens` "
+            "or `seconds`"
+        )
+    return detail, runs
+
+
+def _needed(command: str, runs: Sequence[Any]) -> list[Check]:
+    """Check what runs need, and the files and the classes of the user's that they name."""
+    needed = {each for run in runs for each in _needs(run)}
+    if command == "verl":  # which brings its own engines and learners
+        kept = ("graders", "containment", *TRACKERS.values())
+        needed = {each for each in needed if {*each} & {*kept}} | {("trainers", "verl")}
+    found = [check for check in checks() if (check.part, check.name) in needed]
+    for run in runs:
+        sources = _sources(flatten(run.model_dump(), "."))
+        found += [_check_file(run, source) for source in sources if is_path(source)]
+        readable = all(check.state == "works" for check in found if check.part == "data")
+        if isinstance(run, TrainConfig) and readable:
+            found += try_plugins(run)
+    return list(dict.fromkeys(found))
+
+
+def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
+    """Yield part and name of each check that a run's settings depend on."""
+    settings = flatten(config.model_dump(), ".")
+    hosted = settings.get("backend.type") == "tinker"
+    grading = settings["grading.type"]
+    runs_code = grading == "code" and not settings["grading.uncontained"]
+    trackers = [TRACKERS.get(name, name) for name in settings.get("records.trackers", ())]
+    of_hub = ("/" in s and not is_path(s) and not Path(s).exists() for s in _sources(settings))
+    table = (
+        ("train", "built-in model and learner", True),
+        ("trainers", "Tinker", hosted),
+        ("engines", settings["engine.type"], not hosted),
+        ("train", "adapters (LoRA)", not hosted and settings.get("model.lora_rank")),
+        ("graders", grading, grading != "code" or runs_code),
+        ("containment", "sandbox", runs_code),
+        ("train", "data sets of the hub", any(of_hub)),
+        *(("train", name, True) for name in trackers),
+    )
+    yield from ((part, name) for part, name, needed in table if needed)
+
+
+def _sources(settings: Mapping[str, Any]) -> list[str]:
+    named = [settings.get(name) or [] for name in SOURCES]
+    return [s for each in named for s in ([each] if isinstance(each, str) else each)]
+
+
+def _check_file(config: Any, source: str) -> Check:
+    """Read the first problems of a file as the command would."""
+    if not Path(source).expanduser().exists():
+        return Check("data", source, "missing", "no such file")
+    try:
+        found = read_first(source, config.data)
+    except RollwiseError as error:
+        return Check("data", source, "broken", str(error))
+    if not found.problems:
+        return Check("data", source, "broken", f"no problem to use: {found.describe()}")
+    return Check("data", source, "works", f"first rows: {found.describe()}")
 
 
 def _machine() -> dict[str, Any]:
@@ -108,11 +189,11 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _is_well(found: Iterable[Check]) -> bool:
+def _is_well(found: Sequence[Check]) -> bool:
     """Say whether training is possible, and all that is installed is of an admitted release."""
-    states = {(check.part, check.name): check.state for check in found}
-    of_extras = [states[part, name] for part, name, _, _ in EXTRAS]
-    return of_extras[0] == "works" and "broken" not in of_extras
+    releases = {(part, name) for part, name, _, _ in EXTRAS}
+    broken = {(check.part, check.name) for check in found if check.state == "broken"}
+    return found[0].state == "works" and not releases & broken
 
 
 def _show(about: Mapping[str, Any], found: Iterable[Check]) -> None:

@@ -1,27 +1,45 @@
-"""`rollwise doctor FILE --try`: the largest step that a run may take."""
+"""What `rollwise doctor FILE` tries out: plug-ins, and with `--try` a step as long as can be."""
 
+import asyncio
 import dataclasses
 import itertools
 import resource
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollwise.commands.check import Check
-from rollwise.config import TrainConfig
+from rollwise.config import BUILT_IN_NAMES, TrainConfig
+from rollwise.config.choices import CHOICES
+from rollwise.config.step import make_sampler, step_recipe
+from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
+from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
+from rollwise.grading.settings import FunctionSettings
+from rollwise.plugins import calling, is_plugin
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
+from rollwise.signals import raised_after
+from rollwise.step import take_step
 from rollwise.step.session import finished
+from rollwise.tasks import Problem, make_built_in, read_first
+from rollwise.tasks.tables import is_path
 
 if TYPE_CHECKING:  # doctor loads torch for a step alone
     import torch
 
     from rollwise.training.state import Run
+
+SECONDS = 60.0
+"""How long an environment may take to answer, or a step of the other plug-ins."""
+
+METHOD_PARTS = ("exit", "schedule", "allocation", "advantage", "belief", "prompts")
+"""Sections whose plug-ins take part in a step."""
 
 FIX = """set model.gradient_checkpointing = true
 lower learner.micro_batch_tokens
@@ -29,6 +47,73 @@ lower engine.batch_size; with vLLM set engine.sleep_level = 2, and a lower
 engine.gpu_memory_utilization
 set model.lora_rank = 32"""
 """What to change first where memory is not enough."""
+
+
+def try_plugins(config: TrainConfig) -> Iterator[Check]:
+    """Call the user's plug-ins once.
+
+    Parts of the method take a step with made-up prompts and responses; a grader and an environment
+    get the first problem, unless the hub has it.
+    """
+    chosen = {name: getattr(getattr(config, name), CHOICES[name].tag) for name in METHOD_PARTS}
+    if own := [name for name, kind in chosen.items() if is_plugin(kind)]:
+        yield _called(", ".join(own), SECONDS, lambda: _take_step(config))
+    grader, data = config.grading.make(), config.data
+    own_grader = isinstance(grader, FunctionSettings)
+    own_environment = is_plugin(config.episode.type)
+    built_in = data.train in BUILT_IN_NAMES
+    if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
+        return
+    read = make_built_in(data, 1, 0) if built_in else read_first(data.train, data).problems
+    problem, seconds = read[0], config.grading.timeout
+    if own_grader:
+        yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))
+    if own_environment:
+        yield _called("environments", SECONDS, lambda: _play(config.episode.make(), problem))
+
+
+def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
+    name = "your own, called once"
+    try:
+        with raised_after(seconds, TimeoutError(f"no result after {seconds:g} s")):
+            return Check(part, name, "works", call())
+    except Exception as error:  # a plug-in may raise anything
+        why = str(error) if isinstance(error, RollwiseError) else one_line(error)
+        return Check(part, name, "broken", why, "see docs/plugins.md")
+
+
+def _take_step(config: TrainConfig) -> str:
+    """Take a step with prompts that half of the responses solve."""
+    keys = [str(number) for number in range(config.prompts.batch_size)]
+    known = ("level", "pass_rate", *(config.belief.features or ()))
+    sampler = make_sampler(config, keys, {name: [0.5] * len(keys) for name in known})
+    engine = SimulatedEngine(
+        dict.fromkeys(keys, 0.5), Lengths(8.0, 0.5, longest=64), slots=len(keys)
+    )
+    take_step(step_recipe(config), sampler, lambda session: simulate(session, engine), 1)
+    return "a simulated step was taken"
+
+
+def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
+    """Grade the reference answer as a response."""
+    reward = grader.loader(folder)()(problem.answer, problem.answer)
+    return f"{grader.function}: reward {float(reward):g}"
+
+
+def _play(environment: Any, problem: Problem) -> str:
+    """Have the environment answer one reply."""
+    with calling(environment, "begin"):
+        play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
+    with calling(play, "step"):
+        turn = play.step(problem.answer)
+        if isawaitable(turn):
+            turn = asyncio.run(_awaited(turn))
+    checked_turn(play, turn)
+    return "answers"
+
+
+async def _awaited(turn: Any) -> Any:
+    return await turn
 
 
 class EveryOther:

@@ -1,6 +1,7 @@
 """The settings of the commands that draw responses and train nothing: `evaluate` and `prepare`."""
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,9 +95,9 @@ class EvaluateConfig(DrawConfig):
         foreign = [name for name in self.benchmarks if _is_foreign(name)]
         if self.model.path in BUILT_IN_NAMES and foreign:
             raise ValueError(
-                f"the built-in models read sums of at most 256 characters, and cannot be evaluated "
-                f"on {foreign[0]}: give a model of your own, `--model.path` with a folder or a "
-                f"name on the hub, or evaluate on `{self.model.path}`"
+                "the built-in models read sums of at most 256 characters, and cannot be evaluated "
+                f"on {foreign[0][:80]}: give a model of your own, `--model.path` with a folder or "
+                f"a name on the hub, or evaluate on `{self.model.path}`"
             )
         return self
 
@@ -170,7 +171,7 @@ class PrepareConfig(DrawConfig):
 
 def _is_foreign(benchmark: str) -> bool:
     """Say whether a benchmark is neither the built-in task nor the user's own problems."""
-    is_file = Path(benchmark.rpartition("=")[2]).suffix or Path(benchmark).exists()
+    is_file = Path(benchmark.rpartition("=")[2]).suffix or os.path.exists(benchmark)
     return benchmark not in (*BUILT_IN_NAMES, ENVIRONMENT) and not is_file
 
 

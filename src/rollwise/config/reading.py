@@ -210,7 +210,7 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     message = message.removeprefix("Input ").replace("'", "`")
     subject = f"`{key}`: " if key else ""
-    got = "" if isinstance(problem["input"], Mapping) else f"; it is {problem['input']!r}"
+    got = "" if isinstance(problem["input"], Mapping) else f"; it is {problem['input']!r:.300}"
     return f"{subject}{message}{got}"
 
 
@@ -231,7 +231,7 @@ def _explain_unknown(key: str, of_kind: str, kind: type[CommandConfig]) -> str:
         return f"`{key}` is not a setting of type `{of_kind}`, but of {others}"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"there is no setting `{key}`{hint}"
+    return f"there is no setting `{key[:80]}`{hint}"
 
 
 def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:

@@ -39,10 +39,16 @@ def describe_start(device: str) -> dict[str, str]:
         "date": datetime.now().astimezone().isoformat(" ", "seconds"),
         "host": platform.node(),
         "device": device,
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": typed_command(),
     }
     commit, changes = _git("rev-parse", "--short=12", "HEAD"), _git("diff", "--stat", "HEAD")
     return start | ({"commit": commit + (" + changes" if changes else "")} if commit else {})
+
+
+def typed_command() -> str:
+    """Return the command of this process as it was typed, quoted for a shell."""
+    name = Path(sys.argv[0]).name
+    return shlex.join(["rollwise" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def _git(*arguments: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.records import Row, flatten
+from rollwise.records import Row, flatten, typed_command
 from rollwise.reports.charts import Chart, chart, estimates
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
 from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES, response
@@ -83,6 +83,7 @@ def write_evaluation_report(
             "method": f"{summary['samples']} responses to each problem; intervals are 95 %, over "
             "problems",
             "seed": str(settings["seed"]),
+            "command": typed_command(),
         },
         rows=rows,
         baseline=baseline,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.records import flatten
+from rollwise.records import flatten, typed_command
 from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, write_page
@@ -41,7 +41,7 @@ def write_comparison_report(
         path,
         "methods.html",
         data={"charts": charts, "grids": grids},
-        facts={"seeds": ", ".join(map(str, seeds))},
+        facts={"seeds": ", ".join(map(str, seeds)), "command": typed_command()},
         kind="comparison",
         baseline=comparison.baseline,
         sentences=sentences,

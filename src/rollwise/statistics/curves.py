@@ -1,6 +1,6 @@
 """Compare methods by the curves of their runs: held-out accuracy against what it cost."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,18 @@ COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
 
 
+def spent_until_each(metrics: Iterable[Row]) -> Iterator[dict[str, float]]:
+    """Yield for each line of a run's metrics what the run has spent until then, by its name."""
+    spent = dict.fromkeys([*COSTS, PROCESSOR], 0.0)
+    for line in metrics:
+        seconds = line.get("seconds", {})
+        spent["steps"] = line["step"]
+        spent["seconds"] += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
+        for name in ("draws", "tokens", PROCESSOR):
+            spent[name] += line.get(name, 0)
+        yield dict(spent)
+
+
 @dataclass(frozen=True)
 class Curve:
     """Held-out accuracy of one run at each of its evaluations.
@@ -58,16 +70,11 @@ class Curve:
         names = [*COSTS]
         if all(PROCESSOR in line for line in lines if line["step"] > 0):
             names.append(PROCESSOR)
-        spent, accuracy, costs = dict.fromkeys(names, 0.0), [], []
-        for line in lines:
-            of_step = line.get("seconds", {})
-            seconds = of_step.get("sampling", 0.0) + of_step.get("learning", 0.0)
-            own = {**line, "seconds": seconds}
-            spent = {name: before + own.get(name, 0) for name, before in spent.items()}
-            spent["steps"] = line["step"]
+        accuracy, costs = [], []
+        for line, spent in zip(lines, spent_until_each(lines), strict=True):
             if "heldout" in line:
                 accuracy.append(next(iter(line["heldout"].values()))["value"])
-                costs.append([*spent.values()])
+                costs.append([spent[name] for name in names])
         if not accuracy:
             raise ValueError("a run without an evaluation has no curve")
         columns = np.array(costs, dtype=float).T
