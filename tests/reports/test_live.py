@@ -61,7 +61,8 @@ def test_it_is_written_at_once_and_then_seldom(tmp_path, written, seconds, betwe
 
 
 def test_a_run_that_did_not_begin_has_no_report(tmp_path, written):
-    LiveReport(tmp_path, 30.0, written.clock).stopped()
+    with LiveReport(tmp_path, 30.0, written.clock):
+        pass
     assert written.times == []
 
 
@@ -70,9 +71,8 @@ def test_a_report_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog
         raise RunError("the disk is full")
 
     monkeypatch.setattr("rollwise.reports.report.write_report", full)
-    live = LiveReport(tmp_path, 30.0)
-    live.step_ended()
-    live.stopped()
+    with LiveReport(tmp_path, 30.0) as live:
+        live.step_ended()
     assert caplog.text.count("the report is not up to date: the disk is full") == 2
 
 
@@ -89,7 +89,7 @@ def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
     live.step_ended()
     assert "4 steps" in said(path)
 
-    live.stopped()
+    live.__exit__()
     page = Page((path / "report.html").read_text(encoding="utf-8"))
     assert "The run has not ended, and does not go on." in page.text
     assert page.data["reload"] is None and "location.reload" not in page.scripts[1]

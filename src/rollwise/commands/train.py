@@ -49,7 +49,11 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
         console.print(f"setting up {model:.80} on {data:.80}", markup=False)
         if begun and not checkpoints:
             console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
-        if not _train_with_report(folder, config, bool(checkpoints), console):
+        with LiveReport(path, REPORT_EVERY) as report:
+            finished = train_in(folder, config, bool(checkpoints), console, report.step_ended)
+        if not finished:
+            if (page := path / "report.html").exists():
+                console.print(f"report: {page}", markup=False)
             return False
         summary = folder.read_summary() or {}
     _show_end(summary, console)
@@ -70,21 +74,6 @@ def _show_end(summary: Mapping[str, Any], console: Console) -> None:
             f"the grader failed on {summary['grader_failures']:,} responses, evaluations "
             "included; each got no reward"
         )
-
-
-def _train_with_report(
-    folder: RunFolder, config: TrainConfig, resume: bool, console: Console
-) -> bool:
-    """Do what `train_in` does, and keep the run's report up to date."""
-    report, finished = LiveReport(folder.path, REPORT_EVERY), False
-    try:
-        finished = train_in(folder, config, resume, console, report.step_ended)
-    finally:
-        if not finished:
-            report.stopped()
-    if not finished and (page := folder.path / "report.html").exists():
-        console.print(f"report: {page}", markup=False)
-    return finished
 
 
 def train_in(

@@ -11,7 +11,6 @@ from rollwise.config.plan import PlanConfig
 from rollwise.config.reading import (
     make_config,
     make_settings,
-    plugins_in,
     read_toml,
     sections_of,
     setting_names,
@@ -43,7 +42,6 @@ __all__ = [
     "make_config",
     "make_settings",
     "pass_rate_range",
-    "plugins_in",
     "read_toml",
     "sections_of",
     "setting_names",

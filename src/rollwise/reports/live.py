@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rollwise.errors import RunError
 from rollwise.reports import report
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 class LiveReport:
     """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
+
+    At the end of its block the report says that the run does not go on, if it said that it does.
 
     Args:
         path: The run's folder.
@@ -39,8 +41,10 @@ class LiveReport:
             ended = self._clock()
             self._due = ended + max(self._every, (ended - began) / SHARE)
 
-    def stopped(self) -> None:
-        """Say in the report that the run does not go on, if it says that it does."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._due > -math.inf:
             self._write()
 

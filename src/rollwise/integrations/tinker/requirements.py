@@ -12,8 +12,7 @@ KEY = "TINKER_API_KEY"
 UNCHANGED = {
     "model": ("lora_alpha", "lora_modules", "gradient_checkpointing"),
     "learner": (
-        *("dual_clip", "importance_cap", "entropy_coefficient"),
-        *("response_cap", "max_divergence"),
+        *("dual_clip", "importance_cap", "entropy_coefficient", "response_cap", "max_divergence"),
     ),
 }
 """Section -> settings that Tinker cannot follow."""
