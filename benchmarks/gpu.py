@@ -1,9 +1,9 @@
 """Everything that is only known of a GPU, in one command of a few minutes, without a network.
 
 Bring: this repository with `tests/`, and an environment with a build of torch for CUDA,
-`.[train,lora,vllm,bitsandbytes]`, pytest and hypothesis; without vLLM and bitsandbytes their parts
-are left out. Models are random and are made on the spot. Each part runs in a process of its own, so
-that a failure, or memory that is not given back, is its own.
+`.[train,lora,vllm]`, pytest and hypothesis; without vLLM its parts are left out. Models are random
+and are made on the spot. Each part runs in a process of its own, so that a failure, or memory that
+is not given back, is its own.
 
   tests      the tests marked `gpu`
   attention  packed rows: the largest difference between the attention in use (on a GPU torch's

@@ -37,6 +37,8 @@ COLORS = (
     "#8d99ae",
     "#000000",
 )
+DASHES = ("-", "--", ":")
+"""One for all methods until the colors are used up."""
 STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -52,24 +54,27 @@ STYLE = {
 
 
 def curves_of(problems: str) -> dict[str, list[Curve]]:
-    """Read the recorded curves of a problem set, a list over seeds for each method."""
+    """Read the recorded curves of a problem set, a list in the order of seeds for each method."""
     found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}
     path = STUDY / slug(problems) / "curves.jsonl"
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    for record in sorted(records, key=lambda record: record["settings"]["seed"]):
         found[names[Path(record["run"]).parts[-2]]].append(Curve.from_json(record["curve"]))
     return dict(found)
 
 
-def draw(axes: Axes, methods: Mapping[str, list[Curve]], colors: Mapping[str, str]) -> None:
+def draw(
+    axes: Axes, methods: Mapping[str, list[Curve]], looks: Mapping[str, tuple[str, str]]
+) -> None:
     """Draw the mean of each method over its seeds, on a common axis of tokens."""
     for method, curves in methods.items():
+        color, dashes = looks[method]
         end = min(curve.costs["tokens"][-1] for curve in curves)
         tokens_T = np.linspace(0, end, 41)
         runs_ST = [np.interp(tokens_T, c.costs["tokens"], c.accuracy) for c in curves]
-        axes.plot(tokens_T / 1e6, np.mean(runs_ST, axis=0), color=colors[method], label=method)
+        axes.plot(tokens_T / 1e6, np.mean(runs_ST, axis=0), dashes, color=color, label=method)
         low, high = np.min(runs_ST, axis=0), np.max(runs_ST, axis=0)
-        axes.fill_between(tokens_T / 1e6, low, high, color=colors[method], alpha=0.15, linewidth=0)
+        axes.fill_between(tokens_T / 1e6, low, high, color=color, alpha=0.12, linewidth=0)
 
 
 def write_svg(figure: Figure, path: Path, title: str) -> None:
@@ -86,13 +91,14 @@ def main() -> None:
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
     shown = {method for methods in recorded.values() for method in methods}
     names = [name for name in METHODS["methods"] if name in shown]
-    colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(names)}
+    count = len(COLORS)
+    looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+        figure = Figure(figsize=(9.6, 4.4), layout="constrained")
         FigureCanvasSVG(figure)
         panels = figure.subplots(1, len(recorded), sharey=True, squeeze=False)[0]
         for axes, (problems, methods) in zip(panels, recorded.items(), strict=True):
-            draw(axes, methods, colors)
+            draw(axes, methods, looks)
             axes.set_title(problems)
             axes.set_xlabel("response tokens (M)")
         panels[0].set_ylabel("held-out avg@4")

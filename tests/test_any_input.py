@@ -124,6 +124,24 @@ def test_any_settings(kind, named):
         assert str(error)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"benchmarks": ["x" * 100_000], "model": {"path": "/m"}},
+        {"benchmarks": ["x" * 100_000]},
+        {"x" * 100_000: 1},
+        {"samples": "x" * 100_000},
+    ],
+)
+def test_an_error_does_not_print_all_of_a_long_value(given):
+    try:
+        make_settings(EvaluateConfig, given)
+    except RollwiseError as error:
+        assert len(str(error)) < 1000
+    else:  # whether there is such a benchmark is found where it is read
+        assert given["model"]
+
+
 @fuzzed
 @example(text="a = " + "[" * 10_000)
 @given(text=st.text(max_size=60) | st.text(string.printable + "[]=.\"'\n", max_size=60))

@@ -51,7 +51,7 @@ def shown_plugins():
     """Page, section, class and block of each class in the documentation that inherits a part."""
     root = Path(__file__).parents[1]
     parents = {choice.base.parent.partition(":")[2]: name for name, choice in CHOICES.items()}
-    parents |= {"FixedSetSampler": "prompts", "RewardRule": "exit"}
+    parents |= {"FixedSetSampler": "prompts"}
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         for block in blocks(page, "python"):
             for kind, parent in re.findall(r"^class (\w+)\((?:\w+\.)*(\w+)\)", block, re.MULTILINE):

@@ -45,6 +45,7 @@ def python(*arguments):
     [
         ("rollwise", HEAVY),
         ("rollwise.cli", HEAVY - {"pydantic", "rich"}),
+        ("rollwise.tasks", {"torch", "transformers", "datasets", "pyarrow", "pandas"}),
     ],
 )
 def test_importing_it_loads_nothing_heavy(module, heavy):
@@ -90,30 +91,6 @@ def test_the_version_is_the_packages():
 def test_the_command_is_installed():
     (command,) = entry_points(group="console_scripts", name="rollwise")
     assert command.load() is main
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        *([name] for name in ("train", "report", "evaluate", "prepare", "compare", "plan", "verl")),
-    ],
-)
-def test_help_fits_a_terminal(arguments, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--help"])
-    assert ended.value.code == 0
-    text = capsys.readouterr().out
-    assert text.startswith(f"usage: {' '.join(['rollwise', *arguments])}")
-    assert max(map(len, text.splitlines())) <= 80
-
-
-def test_without_a_command_it_says_which_there_are(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
-    assert "COMMAND" in capsys.readouterr().err
 
 
 def test_an_argument_that_is_not_utf_8_is_named(tmp_path, capsys):

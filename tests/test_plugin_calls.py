@@ -9,7 +9,7 @@ from rollwise.cli import main
 from rollwise.errors import ConfigError, PluginError
 from rollwise.plugins import load_plugin
 from rollwise.sampling import ExitRule, Objective, RolloutSession, Streamed
-from rollwise.sampling.exits import RewardRule, where_satisfied
+from rollwise.sampling.exits import where_satisfied
 from rollwise.sampling.objectives import advantages_by
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.schedules import Rounds, check_reachable
@@ -61,17 +61,6 @@ def test_an_exit_rule_that_raises_is_named_with_its_line():
     line = Rule.satisfied.__code__.co_firstlineno + 2
     with pytest.raises(PluginError, match=rf"Rule: .*{__file__}, line {line}\) raised KeyError"):
         RolloutSession(["a"], Rule(), Rounds(2, 2)).next_draws()
-
-
-def test_a_rule_of_rewards_must_return_booleans():
-    class Rule(RewardRule):
-        def satisfied_by(self, rewards):
-            return rewards
-
-    session = RolloutSession(["a"], Rule(), Streamed(4))
-    (draw,) = session.next_draws(1)
-    with pytest.raises(PluginError, match=r"Rule: `satisfied_by` .* must return True or False"):
-        session.record(draw, 1.0)
 
 
 class Handing:
@@ -231,122 +220,93 @@ class Mistaken(PARENT):
     """
 
 
+SETTINGS = {
+    "Belief": "belief.type",
+    "Sampler": "prompts.type",
+    "FixedSet": "prompts.type",
+    "Schedule": "schedule.type",
+    "Rule": "exit.type",
+    "Objective": "advantage.objective",
+    "Allocation": "allocation.type",
+    "Engine": "engine.type",
+    "Episode": "episode.type",
+}
+"""The setting that names a class that inherits from each of these."""
+
+
 @pytest.mark.parametrize(
-    ("setting", "parent", "mistake", "method", "said"),
+    ("parent", "mistake", "method", "said"),
     [
-        ("belief.type", "Belief", "def believe(self, indices): return None", "believe", "NoneType"),
+        ("Belief", "def believe(self, indices): return None", "believe", "NoneType"),
         (
-            "belief.type",
             "Belief",
             "def believe(self, indices): return np.full(len(indices), 1.5), np.ones(len(indices))",
             "believe",
             "the means (0 to 1, or NaN)",
         ),
         (
-            "belief.type",
             "Belief",
             "def believe(self, indices): return np.zeros(9), np.ones(9)",
             "believe",
             "of shape (P,)",
         ),
-        ("belief.type", "Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
-        ("belief.type", "Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
-        ("belief.type", "Belief", "kept = ('unknown',)", "kept", "attributes that it has, got str"),
-        ("belief.type", "Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
-        ("belief.type", "Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
-        ("belief.type", "Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),
-        ("prompts.type", "Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
-        ("prompts.type", "Sampler", "def metrics(self): return [1.0]", "metrics", "numbers by"),
-        ("prompts.type", "Sampler", "def metrics(self): {}['x']", "metrics", "KeyError: 'x'"),
+        ("Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
+        ("Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
+        ("Belief", "kept = ('unknown',)", "kept", "attributes that it has, got str"),
+        ("Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
+        ("Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),
+        ("Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
+        ("Sampler", "def metrics(self): return [1.0]", "metrics", "numbers by"),
+        ("Sampler", "def metrics(self): {}['x']", "metrics", "KeyError: 'x'"),
+        ("FixedSet", "def choose(self, n, out): return [99] * n", "choose", "from 0"),
+        ("FixedSet", "def choose(self, n, out): return [[1], [1, 2]]", "choose", "list"),
         (
-            "prompts.type",
-            "FixedSet",
-            "def choose(self, n, out): return [99] * n",
-            "choose",
-            "from 0",
-        ),
-        (
-            "prompts.type",
-            "FixedSet",
-            "def choose(self, n, out): return [[1], [1, 2]]",
-            "choose",
-            "list",
-        ),
-        (
-            "prompts.type",
             "Sampler",
             "def pass_rate_priors(self, keys): return np.zeros((len(keys), 2))",
             "pass_rate_priors",
             "above 0",
         ),
         (
-            "prompts.type",
             "Sampler",
             "def expected_pass_rates(self, keys): return [2.0] * len(keys)",
             "expected_pass_rates",
             "0 to 1 or NaN",
         ),
-        ("prompts.type", "Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
-        ("prompts.type", "Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
-        ("schedule.type", "Schedule", "max_samples = None", "max_samples", "an integer from 1"),
-        (
-            "schedule.type",
-            "Schedule",
-            "def dispatcher(self): pass",
-            "dispatcher",
-            "add, changed and",
-        ),
-        (
-            "exit.type",
-            "Rule",
-            "def gives_up(self, chance): return 1.0",
-            "gives_up",
-            "a boolean array",
-        ),
-        (
-            "exit.type",
-            "Rule",
-            "def uses_priors(self): return False",
-            "uses_priors",
-            "True or False",
-        ),
-        ("advantage.objective", "Objective", "needs_variance = None", "needs_variance", "NoneType"),
-        (
-            "allocation.type",
-            "Allocation",
-            "def counts(self, p): return p",
-            "counts",
-            "integers from",
-        ),
-        ("schedule.type", "Schedule", "def asks(self, n): return None", "asks", "True or False"),
-        ("schedule.type", "Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
-        ("engine.type", "Engine", "def wait(self): return None", "wait", "NoneType: None"),
-        ("engine.type", "Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
-        ("engine.type", "Engine", "shift = 2", "wait", "a log-probability for each token"),
-        ("engine.type", "Engine", "likely = 0.5", "wait", "are numbers, at most 0"),
-        ("engine.type", "Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
-        ("engine.type", "Engine", "token = -1", "wait", "tokens are a list of token ids"),
-        ("engine.type", "Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
-        ("episode.type", "Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
-        ("episode.type", "Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
-        (
-            "episode.type",
-            "Episode",
-            "turn = {'reward': 1.0}",
-            "step",
-            "environments.Turn, got dict",
-        ),
+        ("Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
+        ("Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("Schedule", "max_samples = None", "max_samples", "an integer from 1"),
+        ("Schedule", "def dispatcher(self): pass", "dispatcher", "add, changed and"),
+        ("Rule", "def gives_up(self, chance): return 1.0", "gives_up", "a boolean array"),
+        ("Rule", "def uses_priors(self): return False", "uses_priors", "True or False"),
+        ("Objective", "needs_variance = None", "needs_variance", "NoneType"),
+        ("Allocation", "def counts(self, p): return p", "counts", "integers from"),
+        ("Schedule", "def asks(self, n): return None", "asks", "True or False"),
+        ("Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
+        ("Engine", "def wait(self): return None", "wait", "NoneType: None"),
+        ("Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
+        ("Engine", "shift = 2", "wait", "a log-probability for each token"),
+        ("Engine", "likely = 0.5", "wait", "are numbers, at most 0"),
+        ("Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
+        ("Engine", "token = -1", "wait", "tokens are a list of token ids"),
+        ("Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
+        ("Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
+        ("Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
+        ("Episode", "turn = {'reward': 1.0}", "step", "environments.Turn, got dict"),
     ],
 )
 def test_a_mistake_ends_training_with_the_class_and_its_line(
-    setting, parent, mistake, method, said, tmp_path, monkeypatch, capsys
+    parent, mistake, method, said, tmp_path, monkeypatch, capsys
 ):
     module = f"of_{tmp_path.name}"  # imported once for all tests
     text = PARTS.replace("PARENT", f"Own{parent}") + mistake + "\n"
     (tmp_path / f"{module}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert main(["train", f"--{setting}", f"{module}:Mistaken", "--output", "run", *TINY]) == 2
+    assert (
+        main(["train", f"--{SETTINGS[parent]}", f"{module}:Mistaken", "--output", "run", *TINY])
+        == 2
+    )
     shown = " ".join(capsys.readouterr().err.split())
     assert f"{module}:" in shown and f"`{method}`" in shown and said in shown
     if "raised" in shown:

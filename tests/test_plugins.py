@@ -19,7 +19,6 @@ from rollwise.prompts import PromptSampler
 from rollwise.prompts.testing import PromptSamplerContract
 from rollwise.records import RunFolder
 from rollwise.records.states import load_sampler, save_sampler
-from rollwise.sampling import RolloutSession, Streamed
 from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.testing import check_exit_rule, check_objective, check_schedule
 
@@ -60,7 +59,6 @@ def example(monkeypatch):
 
 def test_rules_schedules_and_objectives_of_the_examples_keep_their_contracts(example):
     check_exit_rule(example("confident:Confident")())
-    check_exit_rule(example("spread:Spread")())
     check_schedule(example("even_rounds:EvenRounds")())
     check_objective(example("negatives_first:NegativesFirst")())
 
@@ -69,21 +67,6 @@ class TestSamplerOfTheExamples(PromptSamplerContract):
     def make(self, keys, batch_size, seed=0):
         kind = load_plugin("least_seen:LeastSeen", [str(EXAMPLES)])
         return kind(keys, batch_size, seed)
-
-
-@pytest.mark.parametrize(
-    ("rewards", "enough"), [([0.3], False), ([0.0, 0.3], False), ([0.3, 1.0, 0.3], True)]
-)
-def test_the_example_rule_of_rewards_wants_them_half_apart(example, rewards, enough):
-    example("spread:Spread")
-    rule = make_config({"exit": {"type": "spread:Spread", "least": 0.5}}).exit.make()
-    session = RolloutSession(["a"], rule, Streamed(len(rewards)))
-    for reward in rewards:
-        for draw in session.next_draws(1):
-            session.record(draw, reward)
-    [pool] = session.pools.values()
-    assert (pool.exit_reason == "satisfied") == enough
-    assert len(pool) == (2 if enough else len(rewards))
 
 
 class TestBeliefOfTheExamples(BeliefContract):
@@ -227,17 +210,6 @@ def test_a_state_that_a_sampler_cannot_load_is_named(tmp_path):
         ValueError, match=r":.*Strict: its `load_state_dict` raised KeyError: 'queue'"
     ):
         load_sampler(tmp_path, sampler)
-
-
-def test_unbiased_estimates_need_a_rule_of_counts(example):
-    example("spread:Spread")
-    given = {"exit": {"type": "spread:Spread"}, "advantage": {"objective": "linear"}}
-    make_config(given)
-    given["advantage"]["estimates"] = "unbiased"
-    with pytest.raises(
-        ConfigError, match=r"`advantage\.estimates` must be `plug_in` with `exit` Spread"
-    ):
-        make_config(given)
 
 
 def test_a_belief_needs_a_sampler_that_takes_it(monkeypatch):

@@ -28,12 +28,10 @@ def installed(monkeypatch, root):
                 raise PackageNotFoundError(package)
             return release
 
-        releases.requirements.cache_clear()
         monkeypatch.setattr(releases, "version", version)
         monkeypatch.setattr(releases, "requires", lambda package: lines)
 
-    yield pretend
-    releases.requirements.cache_clear()
+    return pretend
 
 
 @pytest.mark.parametrize(

@@ -87,18 +87,6 @@ def test_work_is_dropped_once_a_process_must_end(number):
     assert stop.number == number
 
 
-def test_work_may_be_finished_while_there_is_time():
-    with StopRequest(grace=3600.0) as stop, stop.droppable():
-        signal.raise_signal(signal.SIGTERM)
-    assert stop.number == signal.SIGTERM
-
-
-def test_work_that_waits_is_dropped_when_the_time_is_over():
-    with StopRequest(grace=0.05) as stop, pytest.raises(Dropped), stop.droppable():
-        signal.raise_signal(signal.SIGTERM)
-        threading.Event().wait(300)
-
-
 def test_the_first_ctrl_c_drops_nothing_and_the_second_stops_at_once():
     heard = []
     with StopRequest(on_request=heard.append) as stop:

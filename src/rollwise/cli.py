@@ -21,7 +21,6 @@ from rich.logging import RichHandler
 
 import rollwise
 from rollwise.config import (
-    CommandConfig,
     CompareConfig,
     EvaluateConfig,
     PlanConfig,
@@ -110,22 +109,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: It asks for help, or is no command line; what is wrong has been printed.
     """
     parser, name = make_parser(), arguments[0] if arguments else ""
-    if name not in COMMANDS:
-        if name and not name.startswith("-"):
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
-            parser.error(f"there is no command `{name}`; {hint}")
-        return parser.parse_args(arguments)
-    words, given = list(arguments[1:]), Given()
-    if COMMANDS[name].kind is not None:
+    words, given = list(arguments), Given()
+    if name in COMMANDS and COMMANDS[name].kind is not None:
         options = {**COMMANDS[name].options, "--help": {"action": "help"}}
+        takes_value = {option: "action" not in how for option, how in options.items()}
         try:
-            words, given = split_settings(
-                words, {option: "action" not in how for option, how in options.items()}
-            )
+            words, given = split_settings(words, takes_value)
         except ConfigError as error:
             parser.error(str(error))
-    parsed = parser.parse_args([name, *words])
+    elif name not in COMMANDS and name and not name.startswith("-"):
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
+        parser.error(f"there is no command `{name}`; {hint}")
+    parsed = parser.parse_args(words)
     parsed.settings = given
     return parsed
 
@@ -156,18 +152,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True)
 class Command:
-    """A command.
-
-    Attributes:
-        run: Runs it with its options; returns the exit code.
-        kind: Its settings; None if it has none.
-        options: Its arguments that are no settings, as `add_argument` takes them.
-        example: What follows its name in an example.
-        help: A line on it.
-    """
+    """A command: what runs it, its settings, its other arguments as `add_argument` takes them."""
 
     run: Callable[[argparse.Namespace, Console], int]
-    kind: type[CommandConfig] | None
+    kind: Any
     options: Mapping[str, dict[str, Any]]
     example: str
     help: str
@@ -175,23 +163,16 @@ class Command:
 
 def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the settings of the file and those of the command line."""
-    kind = COMMANDS[options.command].kind
-    assert kind is not None
     file = read_toml(options.config) if options.config else {}
-    return [file, read_given(kind, options.settings, file)]
+    return [file, read_given(COMMANDS[options.command].kind, options.settings, file)]
 
 
 def _run_in_folder(options: argparse.Namespace, console: Console) -> int:
-    """Run a command that can be resumed in its folder.
-
-    `rollwise.commands.NAME` has the function NAME, which is called with the layers of settings, the
-    folder, whether it resumes, and the console; it returns whether it finished.
-    """
-    layers = _layers(options)
+    """Run a command that can be resumed in its folder: the function NAME of `commands.NAME`."""
+    layers, name = _layers(options), options.command
     if options.resume and options.output is None:
         raise ConfigError("--resume needs --output, the folder of the run to resume")
     folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    name = options.command
     command = getattr(import_module(f"rollwise.commands.{name}"), name)
     with locked(folder):
         return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
@@ -274,7 +255,7 @@ COMMANDS = {
     "plan": Command(
         _plan,
         PlanConfig,
-        {**CONFIG, "--output": _folder("a folder for the tables and the report")},
+        {**CONFIG, "--output": _folder("a folder for the tables")},
         "methods.toml --steps 64",
         "predict what methods cost and teach a step, before anything is trained (docs/plan.md)",
     ),

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,16 +57,23 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def write_checksums(folder: Path, patterns: Sequence[str] = ("**/*",)) -> None:
+def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
     """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some.
+
+    What it says already stays, so that a file that has changed since does not pass for whole.
 
     Raises:
         RunError: The system refused to write.
     """
+    file = folder / CHECKSUMS
+    lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
+    sums = {name: known for known, _, name in (line.partition("  ") for line in lines)}
     found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    sums = _checksums(sorted(found))
-    lines = [f"{known}  {path.relative_to(folder).as_posix()}\n" for path, known in sums.items()]
-    write_text(folder / CHECKSUMS, "".join(lines))
+    new = {path: path.relative_to(folder).as_posix() for path in found}
+    unknown = [path for path, name in new.items() if name not in sums]
+    sums |= {new[path]: known for path, known in _checksums(unknown).items()}
+    if unknown:
+        write_text(file, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
 
 def damaged_files(folder: Path, within: str = "") -> list[str] | None:

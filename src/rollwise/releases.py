@@ -1,26 +1,19 @@
 """Which releases of other packages rollwise's own metadata admits, and which are installed."""
 
-from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 
-@cache
-def requirements(extra: str) -> tuple[Requirement, ...]:
-    """Return what an extra of rollwise asks for on this machine, other extras resolved."""
-    found: list[Requirement] = []
-    for line in requires("rollwise") or ():
-        each = Requirement(line)
+def admitted(package: str, extra: str) -> SpecifierSet:
+    """Return the releases of a package that an extra of rollwise asks for on this machine."""
+    for each in map(Requirement, requires("rollwise") or ()):
         if each.marker is None or not each.marker.evaluate({"extra": extra}):
             continue
-        if each.marker.evaluate({"extra": ""}):
-            continue  # asked for without an extra
-        if each.name == "rollwise":
-            found += [one for other in sorted(each.extras) for one in requirements(other)]
-        else:
-            found.append(each)
-    return tuple(found)
+        if each.name == package:
+            return each.specifier
+    return SpecifierSet()
 
 
 def unmet(package: str) -> str | None:
@@ -34,7 +27,7 @@ def unmet(package: str) -> str | None:
         found = version(package)
     except PackageNotFoundError:
         return f"{package} is not installed: {install}"
-    [wanted] = [each.specifier for each in requirements(package) if each.name == package]
+    wanted = admitted(package, package)
     if wanted.contains(found, prereleases=True):
         return None
     return (

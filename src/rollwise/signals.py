@@ -4,7 +4,6 @@ import math
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -84,9 +83,12 @@ def terminated_by_signals() -> Iterator[None]:
             hook(lost)
             return
         other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
-        _send_later(0.01, getattr(lost.exc_value, "number", other))  # after the callback
+        number = getattr(lost.exc_value, "number", other)
+        later = threading.Timer(0.01, signal.pthread_kill, [main, number])  # after the callback
+        later.daemon = True
+        later.start()
 
-    hook = sys.unraisablehook
+    hook, main = sys.unraisablehook, threading.main_thread().ident
     with _handled(TERMINATING, end):
         sys.unraisablehook = send_again
         try:
@@ -118,11 +120,10 @@ def release(handler: signal.Handlers) -> None:
 class StopRequest:
     """Turns signals into a wish to stop after the current step; use it as a context manager.
 
-    A second Ctrl-C stops at once. After SIGTERM and SIGHUP, work in a block `droppable` is dropped
-    once `grace` seconds have passed, so that there is time to save what was done before.
+    A second Ctrl-C stops at once. After SIGTERM and SIGHUP, work in a block `droppable` is dropped,
+    so that there is time to save what was done before.
 
     Args:
-        grace: Seconds.
         on_request: Called with the number of a signal, if it is another than the one before. It
             must not print: the signal may come in the middle of printing, which Python refuses to
             do twice at a time.
@@ -131,14 +132,10 @@ class StopRequest:
         number: Of the last signal; None as long as there was none.
     """
 
-    def __init__(
-        self, grace: float = 0.0, on_request: Callable[[int], None] = lambda number: None
-    ) -> None:
+    def __init__(self, on_request: Callable[[int], None] = lambda number: None) -> None:
         self.number: int | None = None
-        self._grace, self._on_request = grace, on_request
-        self._deadline = math.inf
-        self._droppable = False
-        self._timer: threading.Timer | None = None
+        self._on_request = on_request
+        self._must_drop = self._droppable = False
         self._handling = _handled(STOPPING, self._hear)
 
     def __enter__(self) -> Self:
@@ -146,9 +143,6 @@ class StopRequest:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer.join()
         self._handling.__exit__(None, None, None)
 
     @contextmanager
@@ -171,21 +165,9 @@ class StopRequest:
         if self.number != number:
             self.number = number
             self._on_request(number)
-        if number in TERMINATING and self._deadline == math.inf:
-            self._deadline = time.monotonic() + self._grace
-            if self._grace:  # the same signal again wakes the main thread, whatever it waits for
-                self._timer = _send_later(self._grace, number)
+        self._must_drop |= number in TERMINATING
         self._drop_if_due()
 
     def _drop_if_due(self) -> None:
-        if self._droppable and time.monotonic() >= self._deadline:
+        if self._droppable and self._must_drop:
             raise Dropped
-
-
-def _send_later(seconds: float, number: int) -> threading.Timer:
-    """Send a signal to the main thread in so many seconds."""
-    main = threading.main_thread().ident
-    timer = threading.Timer(seconds, signal.pthread_kill, [main, number])
-    timer.daemon = True
-    timer.start()
-    return timer

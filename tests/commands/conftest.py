@@ -16,16 +16,6 @@ from rollwise.engines import Completion, Engine, LostDraw
 # The models here are so small that a second thread for a matrix product only waits.
 torch.set_num_threads(1)
 
-REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
-
-
-@pytest.fixture
-def real_data():
-    """The folder of real problems, where there is one."""
-    if not REAL_DATA.exists():
-        pytest.skip(f"the real problems are not there: {REAL_DATA}")
-    return REAL_DATA
-
 
 class FakeEngine(Engine):
     """Answers by a table: key -> the texts of its responses; a text of None is a lost draw."""

@@ -1,6 +1,5 @@
 """`rollwise compare`: whole comparisons of tiny runs, interrupted, extended, and refused."""
 
-import csv
 import json
 import re
 import shutil
@@ -60,24 +59,25 @@ def done(tmp_path_factory):
     return out
 
 
-def rows_of(folder):
-    """The table of runs, without seconds, which are never the same twice."""
-    with (folder / "runs.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+def runs_of(folder):
+    """The curves of all runs, without seconds, which are never the same twice."""
+    runs = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["runs"]
+    return {
+        (method, seed): {cost: curve[cost] for cost in ("accuracy", "steps", "tokens")}
+        for method, curves in runs.items()
+        for seed, curve in curves.items()
+    }
 
 
 @pytest.mark.slow
 def test_what_a_comparison_writes(done):
-    rows = rows_of(done)
-    assert [(row["method"], row["seed"]) for row in rows] == [
-        (method, seed) for method in ("GRPO", "own | <b>rule") for seed in ("0", "1")
-    ]
-    assert all(float(row["steps"]) == 2 for row in rows)
-    assert rows[0]["tokens"] != rows[1]["tokens"]
+    runs = runs_of(done)
+    assert [*runs] == [(m, seed) for m in ("GRPO", "own | <b>rule") for seed in ("0", "1")]
+    assert all(curve["steps"][-1] == 2 for curve in runs.values())
+    assert runs["GRPO", "0"]["tokens"] != runs["GRPO", "1"]["tokens"]
     content = json.loads((done / "comparison.json").read_text(encoding="utf-8"))
     assert content["baseline"] == "GRPO"
-    ends = [float(row["accuracy"]) for row in rows[:2]]
+    ends = [runs["GRPO", seed]["accuracy"][-1] for seed in ("0", "1")]
     assert content["target"] == pytest.approx(sum(ends) / 2)
     assert content["methods"]["GRPO"]["accuracy"]["value"] == pytest.approx(sum(ends) / 2)
     page = (done / "report.html").read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_what_is_recorded_is_not_repeated(done, tmp_path, write, say):
     assert "Training: 3 of 7 runs, " in shown
     made = {p.parent.name + p.name for p in (tmp_path / "out").glob("runs/*/seed-*")}
     assert made == {"GRPOseed-2", "own-b-ruleseed-2", "thirdseed-0"}
-    assert [row for row in rows_of(tmp_path / "out") if row["seed"] in "01"][:4] == rows_of(done)
+    assert runs_of(tmp_path / "out").items() >= runs_of(done).items()
     assert re.search("no difference is shown|better|worse|without spread, no interval", shown)
 
 
@@ -120,51 +120,24 @@ CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0],
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    "line",
     [
-        ("", "no run of this comparison is done yet"),
-        (f'{{"run": "choosing/a/seed-0", "settings": {{}}, {CURVE}}}\n', "no run of this compari"),
-        ('{"run": "runs/a/seed-0", "settings": {}}\n', "curves.jsonl, line 1, is broken"),
-        ('{"run": "runs/a/seed-0", "settings": {}, "curve": 3}\n', "line 1, is broken"),
-        ('{"run": "a", "settings": {}, "curve": {"accuracy": [1]}}\n', "line 1, is broken"),
-        (f'{{"run": 3, "settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
-        (f'{{"settings": {{}}, {CURVE}}}\n', "line 1, is broken"),
-        (f'{{"run": "a", "settings": {{}}, "checksum": "0", {CURVE}}}\n', "line 1, is broken"),
+        '{"run": "runs/a/seed-0", "settings": {}}',
+        '{"run": "runs/a/seed-0", "settings": {}, "curve": 3}',
+        '{"run": "a", "settings": {}, "curve": {"accuracy": [1]}}',
+        f'{{"run": 3, "settings": {{}}, {CURVE}}}',
+        f'{{"settings": {{}}, {CURVE}}}',
+        f'{{"run": "a", "settings": {{}}, "checksum": "0", {CURVE}}}',
     ],
 )
-def test_records_that_cannot_be_compared_are_named(tmp_path, say, lines, said):
-    (tmp_path / "done").mkdir()
-    (tmp_path / "done/curves.jsonl").write_text(lines)
-    code, shown = say("compare", tmp_path / "out", "--folders", str(tmp_path / "done"))
+def test_records_that_cannot_be_compared_are_named(tmp_path, write, say, line):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/curves.jsonl").write_text(line + "\n")
+    code, shown = say("compare", tmp_path / "out", write())
     assert code == 2
-    assert said in " ".join(shown.split())
+    assert "curves.jsonl, line 1, is broken" in " ".join(shown.split())
     assert "Traceback" not in shown
-    assert not (tmp_path / "out").exists()
-    code, shown = say("compare", tmp_path / "out", "--folders", str(tmp_path / "nothing"))
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-
-
-@pytest.mark.slow
-def test_runs_that_exist_are_compared(done, tmp_path, say):
-    folders = [
-        str(done / f"runs/{name}/seed-{seed}") for name in ("GRPO", "own-b-rule") for seed in (0, 1)
-    ]
-    code, shown = say("compare", tmp_path / "out", "--folders", ",".join(folders))
-    assert code == 0
-    assert "own-b-rule" in shown
-    found = [{**row, "method": ""} for row in rows_of(tmp_path / "out")]
-    assert found == [{**row, "method": ""} for row in rows_of(done)]
-    code, shown = say("compare", tmp_path / "recorded", "--folders", str(done))
-    assert code == 0
-    assert rows_of(tmp_path / "recorded") == rows_of(tmp_path / "out")
-    shutil.copytree(done, tmp_path / "cut")
-    lines = (done / "curves.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "cut/curves.jsonl").write_text("".join(lines[1:]))
-    code, shown = say("compare", tmp_path / "of less", "--folders", str(tmp_path / "cut"))
-    assert code == 2 and "curves.jsonl is missing, or is not what was written" in shown
-    code, shown = say("compare", tmp_path / "twice", "--folders", ",".join(folders[:1] * 2))
-    assert code == 2
-    assert "another run of `GRPO` with seed 0" in shown
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["curves.jsonl"]
 
 
 @pytest.mark.slow
@@ -197,7 +170,7 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give either `methods` to train or `folders`"),
+        ({}, "give `methods` to compare"),
         ({"methods": {"a": {}}}, "give one of `steps`, `tokens` and `seconds`; given is none"),
         ({"methods": {"a": {}}, "steps": 1, "tokens": 1}, "given is `steps` and `tokens`"),
         (
@@ -212,8 +185,6 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
         ({"methods": {"a": {"seeds": 0}}, "steps": 1}, "`methods.a.seeds` must be at least 1"),
         ({"methods": {"a": {"seeds": True}}, "steps": 1}, "`methods.a.seeds` .* it is True"),
         ({"methods": {" ": {}}, "steps": 1}, "a name is empty"),
-        ({"methods": {"a": {}}, "rewards": "r", "folders": ["a"]}, "give either `methods`"),
-        ({"rewards": "r", "folders": ["a"]}, "either `rewards` to replay or `folders`"),
         ({"methods": {"a": {}}, "steps": 1, "sedes": 3}, "did you mean `seeds`"),
     ],
 )

@@ -7,27 +7,11 @@ import time
 import pytest
 
 from rollwise.commands import compare_runs
-from rollwise.commands.compare_runs import PlannedRun, Records, share_done, train_missing
+from rollwise.commands.compare_runs import PlannedRun, Records, train_missing
 from rollwise.errors import ModelError
-from rollwise.records import RunFolder
 from rollwise.signals import raised_after
 
 pytestmark = pytest.mark.usefixtures("forked")
-
-
-@pytest.mark.parametrize(
-    ("budget", "share"),
-    [({"steps": 8}, 0.25), ({"tokens": 400}, 0.5), ({"seconds": 2.0}, 1.0)],
-)
-def test_a_run_under_way_counts_in_part(tmp_path, budget, share):
-    run = PlannedRun("runs/GRPO/seed-0", budget)
-    assert share_done(tmp_path, run) == 0
-    folder = RunFolder(tmp_path / run.name)
-    folder.create({"seed": 0})
-    folder.log({"step": 0})
-    for step in (1, 2):
-        folder.log({"step": step, "tokens": 100, "seconds": {"sampling": 1.0, "learning": 0.5}})
-    assert share_done(tmp_path, run) == share
 
 
 def hears_once(path, settings):

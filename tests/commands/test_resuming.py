@@ -1,12 +1,9 @@
 """`rollwise evaluate` and `prepare`, killed and resumed: the files are those of one run."""
 
 import shutil
-import signal
-import sys
 
 import pyarrow.parquet as pq
 import pytest
-from forked import Command
 
 from rollwise.commands import drawing
 
@@ -29,33 +26,6 @@ def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, contents_
         assert not (folder / FIRST_LAST[command][1]).exists()
         assert say(command, folder, *how)[0] == 0
         assert contents_of(folder) == contents_of(tmp_path / "whole")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
-@pytest.mark.parametrize(
-    ("command", "number", "code"),
-    [
-        ("evaluate", signal.SIGKILL, -signal.SIGKILL),
-        ("prepare", signal.SIGKILL, -signal.SIGKILL),
-        ("evaluate", signal.SIGTERM, 143),
-        ("prepare", signal.SIGHUP, 129),
-    ],
-)
-def test_a_process_that_is_ended_resumes_to_the_same_files(
-    tmp_path, contents_of, say, command, number, code
-):
-    options = ["--data.problems", "16", "--samples", "4", "--portion", "1"]
-    where = ["--output", str(tmp_path / "run")]
-    process = Command(command, *where, *options, shown=tmp_path / "shown")
-    process.wait_for((tmp_path / "run" / FIRST_LAST[command][0]).exists)
-    process.send(number)
-    found, shown = process.end()
-    assert found == code
-    if number != signal.SIGKILL:
-        assert f"to resume: rollwise {command} --output" in " ".join(shown.split())
-    for folder in ("run", "whole"):
-        assert say(command, tmp_path / folder, *options)[0] == 0
-    assert contents_of(tmp_path / "run") == contents_of(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("how", [TINY, ["--resume"]], ids=["the same command", "resume"])

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
+import sys
 import threading
+import warnings
 
 import pytest
 from episode_fakes import DRAW, PROBLEMS, Playing, Talking, encode, encode_prompt, play, says
@@ -134,6 +137,8 @@ def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
 @pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
 def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeypatch):
     monkeypatch.setattr("rollwise.engines.environment_loop.CLOSE_SECONDS", 0.05)
+    unawaited = []
+    monkeypatch.setattr(sys, "unraisablehook", unawaited.append)
     free, begun = threading.Event(), threading.Event()
 
     async def step(turn, reply):
@@ -159,6 +164,11 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeyp
     assert "is left behind" in caplog.text
     free.set()
     of_environment.join(60)
+    assert not of_environment.is_alive()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # which `unraisablehook` is told of
+        gc.collect()
+    assert not unawaited, "coroutines that nobody awaited were left behind"
 
 
 def test_the_built_in_engine_can_be_interrupted_and_draws_on():

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from completions_server import CONTEXT
-from tiny_models import LIMIT, complete, make_draws
+from tiny_models import LIMIT, complete, complete_one, make_draws
 
 from rollwise.cli import main
 from rollwise.config import ServerSettings, make_config
@@ -22,11 +22,6 @@ from rollwise.engines.server import SEEDS, ServerEngine, prompt_text
 
 SLOTS = 8
 PATIENCE = 120  # seconds for what must come; only what is broken takes as long
-
-
-def complete_one(engine, prompts, index=0):
-    (outcome,) = complete(engine, [make_draws(index + 1, prompts)[index]], prompts).values()
-    return outcome
 
 
 class TestContract(EngineContract):

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from tiny_models import complete, make_draws
+from tiny_models import complete, complete_one, make_draws
 
 from rollwise.engines import Completion, LostDraw
 from rollwise.errors import EngineError
@@ -14,11 +14,6 @@ pytest.importorskip("openai")
 
 
 PATIENCE = 120  # seconds for what must come; only what is broken takes as long
-
-
-def complete_one(engine, prompts, index=0):
-    (outcome,) = complete(engine, [make_draws(index + 1, prompts)[index]], prompts).values()
-    return outcome
 
 
 @pytest.mark.parametrize(

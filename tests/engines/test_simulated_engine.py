@@ -71,19 +71,6 @@ def test_time_passes_to_the_next_completion_and_the_line_is_first_in_first_out()
     assert engine.now == 24.0
 
 
-def test_draws_submitted_later_begin_later():
-    engine = engine_of(2)
-    wrong, right = draws_of("wrong", "right")
-    late = Draw("right", 7, 7)
-    engine.submit([wrong, right])
-    assert [c.draw for c in engine.wait()] == [right]
-    engine.submit([late])
-    assert [c.draw for c in engine.wait()] == [late]
-    assert (engine.now, engine.busy) == (20.0, 40.0)
-    assert [c.draw for c in engine.wait()] == [wrong]
-    assert (engine.now, engine.busy) == (30.0, 50.0)
-
-
 @given(st.integers(1, 5), st.lists(st.integers(0, 10**6), max_size=30, unique=True))
 def test_completions_come_when_a_line_of_customers_would_be_served(slots, seeds):
     """Each customer goes to the counter that is free first."""
@@ -135,15 +122,6 @@ def test_partial_tokens_are_counted_whatever_the_rounding_of_the_clock(count, pa
     engine.submit([wrong, *right])
     assert [engine.wait()[0].draw for _ in right] == right
     assert engine.cancel([wrong]) == 7 * count
-
-
-def test_draws_in_line_or_just_submitted_cost_nothing_when_cancelled():
-    engine = engine_of(1)
-    draws = draws_of("right", "wrong")
-    engine.submit(draws)
-    engine.cancel(draws)
-    assert (engine.tokens, engine.free_slots) == (0, 1)
-    assert engine.wait() == []
 
 
 # ---- laws ----

@@ -65,6 +65,12 @@ def complete(engine, draws, prompts=PROMPTS):
     return done
 
 
+def complete_one(engine, prompts):
+    """What comes of the first draw of the first prompt."""
+    (outcome,) = complete(engine, make_draws(1, prompts)[:1], prompts).values()
+    return outcome
+
+
 def as_tokens(completions):
     return {draw: completion.tokens for draw, completion in completions.items()}
 

@@ -89,6 +89,13 @@ RIGHT = [
     ("45 \\text{ square units}", "45"),
     (r"x = 5 \text{ for all cases}", "5"),
     ("101_2", "101"),
+    (r"\text{$\left( -2, \frac{1}{19} \right)$}", r"\left( -2, \frac{1}{19} \right)"),
+    (r"\text{4x - \frac{3}{2}}", r"4x - \frac{3}{2}"),
+    (r"\begin{array}{cc} 1 & 2 \end{array}", r"\begin{pmatrix} 1 & 2 \end{pmatrix}"),
+    (r"\text{approx. }10", "10"),
+    ("3 > x", r"(-\infty, 3)"),
+    ("2 < 3 < x", "2 < 3 < x"),
+    (r"\langle 1, 2 \rangle", "(1,2)"),
     (
         r"\begin{pmatrix} 1 & 2 \\ 3 & 0.5 \end{pmatrix}",
         r"\begin{pmatrix} 1&2\\[2pt] 3&\frac12 \end{pmatrix}",
@@ -119,6 +126,9 @@ def test_forms_that_people_use(found, answer):
         ("2", "2, 3"),
         ("", "4"),
         (".", "4"),
+        ("{}=", "-4"),
+        ("1 < x > 3", "(1, 3)"),
+        ("[1, 2]", r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"),
         # What looks like the reference once a sign is overlooked
         (r"\begin{pmatrix} 2 \\ 5 \end{pmatrix}", r"\begin{pmatrix} 5 \\ 2 \end{pmatrix}"),
         ("42!", "42"),

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,12 @@ from rollwise.grading.final_answers import (
     bare_reference,
     boxed,
     final_boxes,
-    minerva_answer,
 )
 from rollwise.grading.mathematics import (
     _values_wanted,
     last_answer,
     verify_answer,
     verify_math,
-    verify_minerva,
 )
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
@@ -120,20 +117,6 @@ PIECES = (
     *("%", " percent", r"\%", "x=", "12", "3.5 ", "$7$", r"\frac{1}{2}", "answer: ", "costs $5 "),
     *(". ", "}", "{", " is ", " is: ", r"\text{ cm}", r"\boxed{5}", r"\fbox{12}", "$a$ and "),
 )
-
-
-def test_a_thousand_wrong_pairings_are_rejected(grader, math500):
-    """All that are accepted, plain Math-Verify also says to be the same answer."""
-    pick = random.Random(1)
-    found, references = (pick.sample(math500, count) for count in (25, 40))
-    pairs = [(row, reference["answer"]) for row in found for reference in references]
-    responses = [rf"The answer is $\boxed{{{row['answer']}}}$." for row, _ in pairs]
-    rewards = grader.grade(responses, [answer for _, answer in pairs])
-    accepted = [(row["answer"], a) for (row, a), r in zip(pairs, rewards, strict=True) if r]
-    assert grader.failures == 0
-    assert 0 < len(accepted) < 100
-    for found, answer in accepted:
-        assert verify_math(boxed(found), answer) == 1.0
 
 
 BOMBS = {
@@ -249,38 +232,11 @@ def test_what_a_reference_says(answer, bare, values):
     assert _values_wanted(answer) == values
 
 
-MINERVA = "work\nFinal Answer: The final answer is {}. I hope it is correct."
-
-
-@pytest.mark.parametrize(
-    ("response", "answer", "verdict"),
-    [
-        (MINERVA.format("$24$"), "24", 1.0),
-        (MINERVA.format(r"$-\frac{2}{3}$"), r"-\frac23", 1.0),
-        (MINERVA.format("$x = 5$ dollars"), "5", 1.0),
-        (MINERVA.format("$1,000$"), "1000", 1.0),
-        (MINERVA.format(r"$0.5$"), r"\frac{1}{2}", 1.0),
-        (MINERVA.format("$24$"), "25", 0.0),
-        (MINERVA.format(r"$4.5 \times 10^{33}$"), "4.5e33", 1.0),
-        (MINERVA.format(r"$4.5 \times 10^{32}$"), "4.5e33", 0.0),
-        (MINERVA.format("$1.6$"), "\\[s = 36 = \\boxed{1.6} \\mathrm{~cm}\\] as asked", 1.0),
-        (MINERVA.format("$2$"), "['2']", 1.0),
-        (MINERVA.format("$24$").removesuffix("I hope it is correct."), "24", 1.0),
-        (r"$\boxed{24}$", "24", 0.0),
-        (MINERVA.format("$1$") + "\n" + MINERVA.format("$2$"), "1", 1.0),
-        ("Final Answer: The final answer is\n$24$. I hope it is correct.", "24", 0.0),
-        ("Final Answer: The final answer is" * 30_000, "24", 0.0),
-    ],
-)
-def test_minervas_convention(response, answer, verdict):
-    found = minerva_answer(response)
-    assert (0.0 if found is None else verify_minerva(found, answer)) == verdict
-
-
-def test_minervas_convention_can_be_chosen(caplog):
-    with MathGrader(convention="minerva", workers=1) as grader:
-        responses = [MINERVA.format("$24$"), r"$\boxed{24}$", r"it is $\boxed{24}$"]
-        assert grader.grade(responses, ["24"] * 3).tolist() == [1.0, 0.0, 0.0]
-    assert caplog.text.count("has its answer in a box, and gets 0") == 1
-    with pytest.raises(ValueError, match="must be one of last_box, math_verify, minerva; got 'x'"):
+def test_the_convention_can_be_chosen():
+    with MathGrader(convention="math_verify", workers=1) as grader:
+        assert grader.grade([r"$0.1\overline{6}$", "7"], [r"\frac{1}{6}", "7"]).tolist() == [
+            0.0,
+            1.0,
+        ]
+    with pytest.raises(ValueError, match="must be one of last_box, math_verify; got 'x'"):
         MathGrader(convention="x")

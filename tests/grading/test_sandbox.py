@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from forked import family
 from processes import wait_until_gone
 
 from rollwise.errors import ConfigError
-from rollwise.grading import CodeGrader, conversation, memory_group, program_time, sandbox
+from rollwise.grading import CodeGrader, conversation, program_usage, sandbox
 from rollwise.grading.conversation import (
-    MEMORY_LEAK,
+    NoReply,
     leaks_of,
     sandboxed,
 )
@@ -24,34 +25,27 @@ from rollwise.grading.sandbox import Bubblewrap, NoSandbox, ProgramLimits, _pope
 from rollwise.grading.system_calls import filter_program
 
 
-class Clock:
-    """A clock and a table of processes that say what a test wants."""
-
-    def __init__(self, monkeypatch):
-        self.now, self.used = 0.0, (0.0, True)
-        monkeypatch.setattr(program_time.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(program_time, "time_used", lambda pid: self.used)
-
-
 @pytest.mark.parametrize(
     ("now", "used", "left"),
     [
-        (10.0, (0.0, True), 2.0),  # it waits for a processor all the time
-        (10.0, (1.5, True), 0.5),  # it had one for a while
-        (10.0, (2.0, True), 0.0),
-        (10.0, (0.5, False), 0.0),  # it sleeps
+        (10.0, (0.0, True, 9), 2.0),  # it waits for a processor all the time
+        (10.0, (1.5, True, 9), 0.5),  # it had one for a while
+        (10.0, (2.0, True, 9), 0.0),
+        (10.0, (0.5, False, 9), 0.0),  # it sleeps
         (10.0, None, 0.0),  # nobody knows
-        (19.5, (0.0, True), 0.5),  # it never gets a processor, and ends at ten times its limit
-        (20.0, (0.0, True), 0.0),
+        (19.5, (0.0, True, 9), 0.5),  # it never gets a processor, and ends at ten times its limit
+        (20.0, (0.0, True, 9), 0.0),
+        (10.0, (0.0, True, 11), 0.0),  # it holds more than its 10 bytes
     ],
 )
 def test_time_of_processors_counts_while_a_program_computes_else_the_clock(
     now, used, left, monkeypatch
 ):
-    clock = Clock(monkeypatch)
-    limit = program_time.ProgramTime(1, 2.0)
-    clock.now, clock.used = now, used
-    assert limit.left() == left
+    clock, looks = iter([0.0, now]), iter([(0.0, True, 9), used])
+    monkeypatch.setattr(program_usage.time, "monotonic", lambda: next(clock))
+    found = lambda pid: (look := next(looks)) and program_usage.Used(*look)  # noqa: E731
+    monkeypatch.setattr(program_usage, "used_by", found)
+    assert program_usage.ProgramUsage(1, 2.0, 10).left() == left
 
 
 def test_the_time_of_descendants_counts_even_of_those_that_ended():
@@ -69,10 +63,11 @@ def test_the_time_of_descendants_counts_even_of_those_that_ended():
     command = [sys.executable, "-I", "-S", "-c", burn]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout.readline() == b"done\n"
-        seconds, _ = program_time.time_used(process.pid)
+        used = program_usage.used_by(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
-    assert seconds > 0.5
-    assert program_time.time_used(process.pid) is None
+    assert used.seconds > 0.5
+    assert used.memory > 2 * 2**20
+    assert program_usage.used_by(process.pid) is None
 
 
 class Failing(Bubblewrap):
@@ -144,25 +139,31 @@ def test_what_is_left_open_is_found(works, change, leak):
     assert leaks_of(Changed(**change)) == [leak]
 
 
-def missing(monkeypatch, *names):
-    """Take from the sandbox what this machine may or may not have."""
-    for name in names:
-        nothing = () if name == "filter_file" else None
-        monkeypatch.setattr(sandbox, name, lambda *_, nothing=nothing: nullcontext(nothing))
-
-
-@pytest.mark.parametrize("without", ["memory_group", "filter_file"])
-def test_memory_is_bounded_by_a_control_group_or_by_a_filter_alone(works, without, monkeypatch):
-    if without == "filter_file" and memory_group.parent_group() is None:
-        pytest.skip("this machine lets us make no control group")
-    missing(monkeypatch, without)
-    assert leaks_of(Bubblewrap()) == []
-
-
-def test_without_both_memory_is_not_bounded_and_the_sandbox_is_refused(works, monkeypatch):
-    missing(monkeypatch, "memory_group", "filter_file")
-    with pytest.raises(ConfigError, match=re.escape(f"leaves open: {MEMORY_LEAK}")):
+def test_without_a_filter_memory_is_not_bounded_and_the_sandbox_is_refused(works, monkeypatch):
+    monkeypatch.setattr(sandbox, "filter_file", lambda: nullcontext(()))
+    with pytest.raises(ConfigError, match=re.escape("leaves open: memory beyond the limit")):
         CodeGrader()
+
+
+HOGS = (
+    "import os, time\n"
+    "for _ in range(5):\n"
+    "    if os.fork() == 0:\n"
+    "        held = bytearray(b'x') * (60 * 2**20)\n"
+    "        time.sleep(3600)\n"
+    "time.sleep(3600)\n"
+)
+
+
+@pytest.mark.parametrize("place", [Bubblewrap(), NoSandbox()], ids=["bubblewrap", "uncontained"])
+def test_memory_of_all_processes_together_is_bounded(works, place):
+    """Each holds 60 MiB of the 128 that it may; and it is ended long before its time is over."""
+    request, began = {"mode": "program", "code": HOGS}, time.monotonic()
+    with sandboxed(place, ProgramLimits(60.0, 128 * 2**20, 8), request) as talk:
+        with pytest.raises(NoReply, match="too much memory"):
+            talk.ask({"stdin": ""})
+        assert program_usage.used_by(talk._pid).memory > 192 * 2**20
+    assert time.monotonic() < began + 30.0
 
 
 CALLS_THAT_FAIL = (
@@ -202,37 +203,6 @@ def test_a_filter_is_made_only_for_machines_whose_calls_are_known():
         assert steps is None or (len(steps) % 8 == 0 and steps[-8] == 0x06)  # ends in a return
 
 
-def test_a_control_group_ends_what_needs_more_and_leaves_nothing():
-    parent = memory_group.parent_group()
-    if parent is None:
-        pytest.skip("this machine lets us make no control group")
-    hog = "x = bytes(1)\nwhile True: x += bytes(2**22)"
-    with memory_group.memory_group(64 * 1024**2) as group:
-        command = memory_group.joining(group, [sys.executable, "-I", "-S", "-c", hog])
-        assert subprocess.run(command, check=False).returncode == -9
-        sleeps = memory_group.joining(group, ["/bin/sh", "-c", "echo begun; exec sleep 3600"])
-        sleeper = subprocess.Popen(sleeps, stdout=subprocess.PIPE)
-        assert sleeper.stdout.readline() == b"begun\n"
-    assert sleeper.wait() == -9
-    assert not group.exists()
-
-
-@pytest.mark.parametrize(
-    ("groups", "mount", "expected"),
-    [
-        ("4:memory:/a/b", "{0} / {1} rw - cgroup cgroup rw,memory", ["a/b"]),
-        ("4:memory:/docker/x/b", "{0} /docker/x {1} rw - cgroup cgroup rw,memory", ["b"]),
-        ("0::/a/b", "{0} / {1} rw - cgroup2 cgroup2 rw", ["a/b", "a"]),
-        ("0::/", "{0} / {1} rw - cgroup2 cgroup2 rw", [""]),
-        ("3:cpu:/a", "{0} / {1} rw - cgroup cgroup rw,cpu", []),
-        ("0::/../a", "{0} /b {1} rw - cgroup2 cgroup2 rw", []),
-    ],
-)
-def test_where_a_control_group_is_sought(groups, mount, expected, tmp_path):
-    found = memory_group._candidates([groups], [mount.format("1 2 0:3", tmp_path)])
-    assert [*found] == [tmp_path / name for name in expected]
-
-
 def test_a_sandbox_ends_with_the_process_that_started_it(works):
     """Killed, it cannot clean up."""
     script = (
@@ -258,6 +228,3 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
     process.wait()
     for one in descendants:
         wait_until_gone(one)
-    memory_group._parent_group.cache_clear()  # a process that begins to use groups
-    if (parent := memory_group.parent_group()) is not None:
-        assert not [*parent.glob(f"rollwise-{process.pid}-*")]

@@ -11,7 +11,9 @@ import pytest
 
 from rollwise.errors import RunError
 from rollwise.records import RunFolder, flatten
+from rollwise.records.final import damaged, seal
 from rollwise.records.folder import describe_start
+from rollwise.records.samples import ROWS
 
 CONFIG = {"seed": 3, "model": {"path": "running-sums"}}
 
@@ -37,7 +39,7 @@ def test_a_start_is_recorded_with_the_commit_and_stays_when_settings_are_written
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert describe_start("GPU").keys() == {"date", "host", "device"}
+    assert describe_start("GPU").keys() == {"date", "host", "device", "command"}
     who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
     (tmp_path / "file").write_text("1")
     for words in (("init", "-q"), ("add", "file"), (*who, "commit", "-q", "-m", "first")):
@@ -311,3 +313,27 @@ def test_what_is_not_finite_is_null_in_strict_json(folder):
         "seconds": {"a": None},
         "draws_by_round": [None],
     }
+
+
+@pytest.mark.parametrize("place", [4, 200, -40, -1])
+def test_a_bit_flipped_in_a_part_that_is_final_is_noticed_while_a_run_goes_on_and_at_its_end(
+    folder, place
+):
+    """Parquet checks its pages, not all of what says where they are."""
+    for step in range(1, 4):
+        folder.keep_samples([row(step)] * ROWS)
+    folder.flush_samples()
+    assert damaged(folder) == []
+    first, *_, newest = sorted((folder.path / "samples").iterdir())
+    content = bytearray(first.read_bytes())
+    content[place] ^= 1
+    first.write_bytes(content)
+    assert damaged(folder) == ["samples/part-00000.parquet"]
+    folder.keep_samples([row(4)])
+    folder.flush_samples()
+    seal(folder)
+    assert damaged(folder) == ["samples/part-00000.parquet"]
+    folder.log({"step": 3})
+    folder.discard_after(3)  # which rewrites the newest
+    assert damaged(folder) == []
+    assert len(pq.read_table(newest)) == ROWS

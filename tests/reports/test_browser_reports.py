@@ -1,4 +1,4 @@
-"""The other reports in a browser: of several runs, of evaluations, of comparisons and plans."""
+"""The other reports in a browser: of several runs, of evaluations, of comparisons."""
 
 import pytest
 from in_browser import HOSTILE_NAME, SIZES, choose, run_script, wait_for
@@ -7,21 +7,9 @@ from test_evaluation_report import FOUR, evaluation
 from test_runs_report import compared
 
 from rollwise.reports import write_reports
-from rollwise.reports.methods import write_simulation_report
-from rollwise.statistics import Estimate
+from rollwise.reports.page import write_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def write_simulated(path, names):
-    """Write the report of a plan, in which each method is unlike the others."""
-    methods = {}
-    for at, name in enumerate(names):
-        mean = Estimate(1.0 + at, 0.9 + at, 1.1 + at)
-        methods[name] = dict.fromkeys(("tokens", "seconds", "signal"), mean)
-    tables = [("A table", ["method", "a step"], [[name, "0.5\n[0.4, 0.6]"] for name in names])]
-    costs = ("tokens", "seconds")
-    return write_simulation_report(path, methods, costs, {}, ["A sentence."], tables)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -42,28 +30,17 @@ def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
     )
     assert len(drawn) == len(set(drawn)) == 20
 
-    (tmp_path / "p").mkdir()
-    page = show(write_simulated(tmp_path / "p", names), theme=theme)
-    shapes = run_script(
-        page,
-        "[...document.querySelectorAll('#chart-signal-tokens .legend path')].map((p) => "
-        "getComputedStyle(p).stroke + p.getAttribute('d'))",
-    )
-    assert len(shapes) == len(set(shapes)) == 20
-
 
 @pytest.mark.parametrize(("width", "theme"), SIZES)
 def test_the_other_reports_open_too(show, tmp_path, width, theme):
     ends = {HOSTILE_NAME: [0.5, 0.6], "other": [0.7, 0.8]}
-    (tmp_path / "p").mkdir()
     (tmp_path / "e").mkdir()
-    simulated = write_simulated(tmp_path / "p", [HOSTILE_NAME, "other"])
     evaluated = evaluation(tmp_path / "e", FOUR, 0.25, ["12", "7", "", "12"], HOSTILE_NAME)
     make_run(tmp_path / "r" / HOSTILE_NAME.replace("/", ""), steps=12)
     make_run(tmp_path / "r/other", steps=3, learner={"learning_rate": 3e-4})
     several = write_reports(tmp_path / "r")
     comparison = compared(tmp_path / "c", ends)
-    for report, charts in ((comparison, 4), (simulated, 2), (evaluated, 2), (several, 3)):
+    for report, charts in ((comparison, 4), (evaluated, 2), (several, 3)):
         page = show(report, width, theme)
         assert run_script(page, "charts.size") == charts
         assert run_script(page, "controls !== null") == (report == several)  # one axis elsewhere
@@ -102,9 +79,8 @@ def test_runs_are_sorted_by_any_column_and_drawn_over_the_same_axis(show, tmp_pa
 def test_every_table_is_sorted_by_numbers_by_texts_and_with_nothing_last(show, tmp_path):
     cells = ["12", "≥ 3.5", "1,000", "–", "+0.5 [0.1, 2]", "−7", "text", "40 %"]
     tables = [("A table", ["name", "value"], [[f"n{at}", cell] for at, cell in enumerate(cells)])]
-    mean = Estimate(1.0, 0.9, 1.1)
-    methods = {"m": dict.fromkeys(("tokens", "signal"), mean)}
-    page = show(write_simulation_report(tmp_path, methods, ("tokens",), {}, [], tables))
+    content = {"kind": "runs", "sentences": [], "tables": tables}
+    page = show(write_page(tmp_path, "methods.html", {"charts": [], "grids": {}}, **content))
     run_script(page, "document.querySelectorAll('main th .sort')[1].click()")
     assert column(page, 1) == ["−7", "+0.5 [0.1, 2]", "≥ 3.5", "12", "40 %", "1,000", "text", "–"]
     run_script(page, "document.querySelectorAll('main th .sort')[1].click()")

@@ -29,7 +29,6 @@ from rollwise.errors import RunError
 from rollwise.records import RunFolder
 from rollwise.reports import write_report
 from rollwise.reports.page import part
-from rollwise.reports.run_charts import MOST_POINTS
 
 UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -50,7 +49,6 @@ def test_it_shows_what_the_run_came_to(run):
     assert "exit balanced (positives 2, negatives 2)" in text
     assert "schedule rounds (size 8, rounds 4)" in text
     assert f"versions rollwise {rollwise.__version__}" in text
-    assert "command rollwise train " in text
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):
@@ -193,12 +191,6 @@ def test_the_page_of_a_long_run_stays_small_and_says_what_was_left_out(tmp_path)
     report = write_report(folder.path)
     assert report.stat().st_size < 5_000_000
     page = read(folder.path)
-    assert all(
-        len(part["values"]) <= MOST_POINTS for c in page.data["charts"] for part in c["lines"]
-    )
-    text = " ".join(page.text.split())
-    assert "the mean of about 6 steps: the run has 5,000" in text
-    assert "Of 500 evaluations, 400 evenly spaced ones are shown" in text
     assert "2,000 of 4,000 prompts are shown" in page.data["note"]
     assert re.search(r"The newest [\d,]+ of 4,004 kept responses", page.data["note"])
     newest = page.data["prompts"][0]

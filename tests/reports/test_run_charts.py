@@ -4,7 +4,7 @@ import numpy as np
 from made_runs import LEDGER, make_run, read, step_line
 
 from rollwise.reports import write_report
-from rollwise.reports.run_charts import MOST_POINTS, RunCharts
+from rollwise.reports.run_charts import RunCharts
 
 
 def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
@@ -25,17 +25,6 @@ def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
     assert plain["group"] == smooth["label"] == "nats a token, mean of 3 steps"
     np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
     np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
-
-
-def test_the_points_of_a_long_run_are_means_of_spans_and_the_page_says_so():
-    """4,000 steps in 800 points: each is the mean of 5, and stands where its last step does."""
-    made = RunCharts([step_line(step) | {"reward": step} for step in range(1, 4001)])
-    reward = next(chart for chart in made.charts if chart["id"] == "reward")["lines"][0]
-    assert len(reward["values"]) == MOST_POINTS
-    assert [reward["values"][0], reward["values"][-1]] == [3, 3998]
-    assert [made.grids["steps"]["steps"][0], made.grids["steps"]["steps"][-1]] == [5, 4000]
-    assert made.grids["steps"]["draws"][0] == 5 * 48
-    assert "the mean of about 5 steps: the run has 4,000" in " ".join(made.remarks)
 
 
 def test_a_ledger_of_one_place_has_no_chart(tmp_path):

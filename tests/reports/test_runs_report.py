@@ -1,7 +1,6 @@
 """The report of a folder of runs, and that of a comparison, which links its runs."""
 
 import os
-import shlex
 from urllib.parse import unquote
 
 import numpy as np
@@ -9,10 +8,9 @@ import pytest
 from made_runs import make_run, read
 
 from rollwise.cli import main
-from rollwise.config import CompareConfig, make_config, make_settings
+from rollwise.config import make_config
 from rollwise.errors import RunError
 from rollwise.reports import write_reports
-from rollwise.reports.facts import command
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Curve, compare_methods
 
@@ -88,7 +86,7 @@ def compared(path, ends, run=None):
     tables = [("Accuracy", ["method", "mean"], [[name, "0.5\n[0.4, 0.6]"] for name in ends])]
     path.mkdir()
     said = ["other: better."]
-    return write_comparison_report(path, comparison, said, tables, configs, "rollwise compare")
+    return write_comparison_report(path, comparison, said, tables, configs)
 
 
 def test_a_comparison_says_its_verdict_first_links_its_runs_and_has_the_settings(tmp_path):
@@ -96,7 +94,7 @@ def test_a_comparison_says_its_verdict_first_links_its_runs_and_has_the_settings
     ends = {"base": [0.4], "other": [0.8]}
     page = read(compared(tmp_path / "compared", ends, run).parent)
     text = " ".join(page.text.split())
-    assert text.index("other: better.") < text.index("command") < text.index("Runs")
+    assert text.index("other: better.") < text.index("Runs")
     assert page.loads == ["../runs/other/seed-0/report.html"] * 2
     assert (run / "report.html").exists()
     assert "learner.learning_rate 0.0001 0.0002" in text
@@ -109,20 +107,3 @@ def test_an_interval_over_two_seeds_is_not_drawn(tmp_path):
         means = [each for each in page.charts["accuracy-tokens"]["lines"] if "style" not in each]
         assert [each["label"] for each in means] == ["base", "other"]
         assert all(("low" in each) == (seeds > 2) for each in means)
-
-
-def test_the_command_of_a_comparison_repeats_it():
-    methods = {"a.b 'c'": {"exit": {"type": "balanced"}}, "d": {"learner": {"epochs": 1}}}
-    given = {"methods": methods, "tokens": 5000, "seeds": 3, "choosing": {"share": 0.5}}
-    given |= {"base": {"data": {"min_terms": 7}}, "choose": {"learner.learning_rate": [1e-4, 2e-4]}}
-    made = make_settings(CompareConfig, given).model_dump(mode="json")
-    words = shlex.split(command("compare", CompareConfig, made))
-    parsed = cli_parsed(words[1:])
-    assert make_settings(CompareConfig, parsed).model_dump(mode="json") == made
-
-
-def cli_parsed(words):
-    """What the command line makes of a command's words."""
-    from rollwise.cli import _layers, parse
-
-    return _layers(parse(words))[1]

@@ -1,30 +1,9 @@
 """Sessions played to their end, one draw at a time or in any order."""
 
 from collections import Counter
-from dataclasses import dataclass
 from random import Random
 
-import numpy as np
-
-from rollwise.sampling import Draw, RewardRule, RolloutSession
-
-
-@dataclass(frozen=True)
-class Spread(RewardRule):
-    """Satisfied once two rewards differ by `least`."""
-
-    least: float = 0.5
-
-    def satisfied_by(self, rewards):
-        return np.ptp(rewards) >= self.least
-
-
-@dataclass(frozen=True)
-class GuessedSpread(Spread):
-    """As `Spread`, guessed by counts: two rewards differ where both sides have one."""
-
-    def satisfied(self, positives, negatives):
-        return (positives >= 1) & (negatives >= 1)
+from rollwise.sampling import Draw, RolloutSession
 
 
 class Engine:

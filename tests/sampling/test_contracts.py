@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from sessions import Spread
 
 from rollwise.sampling import (
     ALLOCATIONS,
@@ -17,7 +16,6 @@ from rollwise.sampling import (
     GiveUp,
     Objective,
     PositiveFocused,
-    RewardRule,
     Rounds,
     Streamed,
 )
@@ -44,8 +42,6 @@ class SatisfiedAlone:
     [
         *(kind() for kind in EXIT_RULES.values()),
         GiveUp(Balanced(), 0.3),
-        Spread(),
-        GiveUp(Spread(), 0.2),
         SatisfiedAlone(),
         GiveUp(SatisfiedAlone(), 0.2),
     ],
@@ -139,14 +135,6 @@ class Divides(ExitRule):
         return positives / (positives + negatives) > 0.5
 
 
-@dataclass(frozen=True)
-class OfSampleDeviation(RewardRule):
-    """Of one reward it is NaN."""
-
-    def satisfied_by(self, rewards):
-        return not np.std(rewards, ddof=1) < 0.1
-
-
 class NoDataclass(ExitRule):
     def satisfied(self, positives, negatives):
         return positives >= 1
@@ -234,11 +222,6 @@ class TooMany(Estimated):
         (check_exit_rule, GivesUpTheBest(), "must not prefer better chances"),
         (check_exit_rule, Forgets(), r"satisfied\(0, 0\) must be True or False, got None"),
         (check_exit_rule, Divides(), r"satisfied\(0, 0\) divides by zero"),
-        (
-            check_exit_rule,
-            OfSampleDeviation(),
-            "computes a value that is not finite",
-        ),
         (check_exit_rule, NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen="),
         (check_exit_rule, Unpicklable(), "must be picklable"),
         (check_schedule, GreedyStream(8), "were surplus"),

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sessions import Engine, GuessedSpread, Spread, contents, in_any_order, one_at_a_time
+from sessions import Engine, contents, in_any_order, one_at_a_time
 
 from rollwise.sampling import (
     Balanced,
@@ -27,8 +27,6 @@ RULES = [
     FixedCount(3),
     GiveUp(Balanced(2, 2), 0.3),
     GiveUp(PositiveFocused(1), 0.4),
-    Spread(),
-    GuessedSpread(),
 ]
 SCHEDULES = [Rounds(3, 4), Rounds(1, 12), *(Streamed(12, ahead) for ahead in (0.0, 0.1, 0.5, 1.0))]
 INTERLEAVINGS = st.integers(0, 2**32).map(Random)

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,14 +34,6 @@ def shown(prompts):
     return [(p.key, p.recorded.rewards.tolist(), p.recorded.tokens.tolist()) for p in prompts]
 
 
-def write_npz(folder):
-    path = folder / "rewards.npz"
-    rewards = np.array([[1, 0, 0.5], [0, np.nan, np.nan]])
-    lengths = np.array([[4, 5, 6], [7, 0, 0]])
-    np.savez(path, rewards=rewards, lengths=lengths, keys=np.array(["a", "b"]))
-    return path
-
-
 def write_prepared(folder):
     parquet(folder / "responses/part-00000.parquet", LONG[:1])
     parquet(folder / "responses/part-00001.parquet", [*LONG[1:], {**LONG[0], "key": "left out"}])
@@ -61,7 +52,6 @@ def write_run(folder):
         lambda folder: lines(folder / "x.jsonl", WIDE),
         lambda folder: parquet(folder / "x.parquet", WIDE),
         lambda folder: lines(folder / "x.jsonl", LONG),
-        write_npz,
         write_prepared,
         write_run,
     ],
@@ -102,17 +92,5 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, rows, said):
 def test_other_files_and_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match="neither the folder of `rollwise prepare`"):
         read_recorded(tmp_path)
-    np.savez(tmp_path / "flat.npz", rewards=np.ones(3))
-    with pytest.raises(DataError, match=r"shape \(P, D\), got shape \(3,\)"):
-        read_recorded(tmp_path / "flat.npz")
-    np.savez(tmp_path / "other.npz", rewards=np.ones((2, 3)), lengths=np.ones((2, 2)))
-    with pytest.raises(DataError, match=r"got \(2, 2\) and \(2,\)"):
-        read_recorded(tmp_path / "other.npz")
-    np.savez(tmp_path / "text.npz", rewards=np.array([["right", "wrong"]]))
-    with pytest.raises(DataError, match="could not convert string to float"):
-        read_recorded(tmp_path / "text.npz")
-    with pytest.raises(DataError, match=r"^no such file: none\.npz \(the current folder is /"):
-        read_recorded("none.npz")
-    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no zip")
-    with pytest.raises(DataError, match=r"cannot be read as \.npz"):
-        read_recorded(tmp_path / "broken.npz")
+    with pytest.raises(DataError, match=r"^no such file: none\.jsonl \(the current folder is /"):
+        read_recorded("none.jsonl")

@@ -6,7 +6,7 @@ import pytest
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import ConfigError, DataError
-from rollwise.grading.settings import INSTRUCTION, MINERVA_INSTRUCTION, MathSettings
+from rollwise.grading.settings import INSTRUCTION, MathSettings
 from rollwise.tasks import find_benchmarks, read_benchmark
 from rollwise.tasks.benchmarks import NAMED
 
@@ -41,9 +41,8 @@ def test_a_named_benchmark_is_read_from_the_hub(hub, name):
 def test_a_benchmark_asks_for_the_answer_where_the_grader_looks(hub):
     hub([{"problem": "1+1?", "answer": "2"}])
     [benchmark] = find_benchmarks(["minerva"])
-    instruction = MathSettings(convention="minerva").instruction
-    [problem] = read_benchmark(benchmark, settings(), instruction)
-    assert problem.messages[-1]["content"] == f"1+1?\n\n{MINERVA_INSTRUCTION}"
+    [problem] = read_benchmark(benchmark, settings(), "Guess.")
+    assert problem.messages[-1]["content"] == "1+1?\n\nGuess."
     assert MathSettings().instruction == INSTRUCTION
 
 

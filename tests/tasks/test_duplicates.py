@@ -1,16 +1,13 @@
 """Near duplicates: what is taken for one problem, and what is not."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.tasks import Problem, make_running_sums, read_problems, remove_near_duplicates
+from rollwise.tasks import Problem, make_running_sums, remove_near_duplicates
 from rollwise.tasks.duplicates import _bands, _stretches, jaccard
 
-REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
 QUESTION = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
 
 
@@ -91,17 +88,3 @@ def test_similar_sets_share_a_band_as_often_as_they_should():
         first, second = values[:300], values[100:]  # 200 of 400 are in both
         shared += any(x == y for x, y in zip(_bands(first), _bands(second), strict=True))
     assert shared / 300 == pytest.approx(1 - (1 - 0.5**4) ** 24, abs=0.1)
-
-
-def test_math_500_has_no_near_duplicates_and_finds_planted_ones():
-    path = REAL_DATA / "math500.jsonl"
-    if not path.exists():
-        pytest.skip(f"the real problems are not there: {path}")
-    problems = read_problems(path).problems
-    planted = [
-        ask(p.messages[0]["content"].replace("the", "THE").replace(" ", "  "), p.answer)
-        for p in problems[::10]
-    ]
-    planted = [p for p in planted if p.key not in {q.key for q in problems}]
-    found = remove_near_duplicates([*problems, *planted], 0.9)
-    assert set(found.duplicates) == {p.key for p in planted}

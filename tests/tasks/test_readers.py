@@ -1,7 +1,6 @@
 """Problems that are read: what is kept, and what is counted."""
 
 import math
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +11,6 @@ from rows import NOTHING_DROPPED, contents, plain, verl, write
 
 from rollwise.tasks import Problem, ProblemSet, read_problems
 from rollwise.tasks.problem import problem_key
-
-REAL_DATA = Path(__file__).parents[2].parent / "shared/data"
 
 
 @pytest.mark.parametrize("row", [plain, verl])
@@ -195,36 +192,3 @@ def test_every_row_is_accounted_for(rows):
 )
 def test_the_description_names_only_what_happened(counts, line):
     assert ProblemSet([], NOTHING_DROPPED | counts).describe() == line
-
-
-def real(name):
-    path = REAL_DATA / name
-    if not path.exists():
-        pytest.skip(f"no real data: {path} is not there")
-    return path
-
-
-def test_the_real_math_training_set():
-    result = read_problems(real("math_train.parquet"), system_prompt="", instruction="Not used.")
-    # Two rows of this file have an empty ground_truth.
-    assert result.counts == {
-        "read": 12_000,
-        **NOTHING_DROPPED,
-        "missing_answers": 2,
-        "kept": 11_998,
-    }
-    assert result.describe() == "12,000 read, 2 missing answers; 11,998 kept"
-    assert {problem.source for problem in result.problems} == {"qwen_remove"}
-    assert all(len(problem.messages) == 1 for problem in result.problems)
-    assert contents(result.problems[0])[0].endswith("within \\boxed{}.\nAnswer:\n")
-
-
-def test_the_real_math500():
-    result = read_problems(real("math500.jsonl"), instruction="Think.")
-    assert result.counts == {"read": 500, **NOTHING_DROPPED, "kept": 500}
-    assert {problem.level for problem in result.problems} == {1, 2, 3, 4, 5}
-    assert all(contents(problem)[0].endswith("\n\nThink.") for problem in result.problems)
-
-
-def test_the_real_aime24():
-    assert read_problems(real("aime24.jsonl")).counts["kept"] == 30

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-from rollwise.grading.memory_group import memory_group
 from rollwise.grading.sandbox import Bubblewrap, ProgramLimits
 from rollwise.grading.system_calls import filter_program
-from rollwise.releases import requirements
+from rollwise.releases import admitted
 
 State = Literal["works", "missing", "broken"]
 
@@ -41,7 +40,6 @@ TINKER_KEY = "TINKER_API_KEY"
 EXTRAS = (
     ("train", "built-in model and learner", "train", ("torch", "transformers")),
     ("train", "adapters (LoRA)", "lora", ("peft",)),
-    ("train", "optimizers in 8 bits", "bitsandbytes", ("bitsandbytes",)),
     ("train", "data sets of the hub", "hub", ("datasets",)),
     ("train", "TensorBoard", "trackers", ("tensorboard",)),
     ("train", "Weights & Biases", "trackers", ("wandb",)),
@@ -77,7 +75,6 @@ def checks() -> list[Check]:
 
 
 def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check:
-    wanted = {each.name: each.specifier for each in requirements(extra)}
     install = f"pip install 'rollwise[{extra}]'"
     here, wrong = [], []
     for package in packages:
@@ -87,15 +84,15 @@ def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check
             fix = install + OWN_ENVIRONMENT.get(extra, "")
             return Check(part, name, "missing", f"no {package}", fix)
         here.append(f"{package} {found}")
-        if package in wanted and not wanted[package].contains(found, prereleases=True):
-            wrong.append(f"{package} {found} is not {wanted[package]}")
+        wanted = admitted(package, extra)
+        if not wanted.contains(found, prereleases=True):
+            wrong.append(f"{package} {found} is not {wanted}")
     if wrong:
         return Check(part, name, "broken", "; ".join(wrong), install)
-    detail = ", ".join(here)
     if extra == "tinker" and not os.environ.get(TINKER_KEY):
-        detail += f", but no key in {TINKER_KEY}"
+        detail = f"{here[0]}, but no key in {TINKER_KEY}"
         return Check(part, name, "missing", detail, f"export {TINKER_KEY}=...")
-    return Check(part, name, "works", detail)
+    return Check(part, name, "works", ", ".join(here))
 
 
 def _containment() -> Iterator[Check]:
@@ -104,11 +101,6 @@ def _containment() -> Iterator[Check]:
     found, name = filter_program() is not None, "system calls (seccomp)"
     detail = "filtered" if found else f"no filter for {platform.machine()}"
     yield Check("containment", name, "works" if found else "missing", detail)
-    with memory_group(64 * 1024**2) as group:
-        found, name = group is not None, "memory (control group)"
-    detail = f"bounded for {'all processes of a program' if found else 'each process alone'}"
-    fix = "" if found else "run where control groups can be made, if programs may be hostile"
-    yield Check("containment", name, "works" if found else "missing", detail, fix)
 
 
 def _sandbox() -> Check:

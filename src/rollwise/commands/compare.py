@@ -14,7 +14,6 @@ from rich.console import Console
 
 from rollwise.commands.compare_runs import (
     RECORDS,
-    RUNS,
     PlannedRun,
     Records,
     runs_at_a_time,
@@ -23,12 +22,11 @@ from rollwise.commands.compare_runs import (
 from rollwise.commands.compare_tables import comparison_tables, in_words
 from rollwise.commands.folder import settle, stopped, write_settings
 from rollwise.commands.plan import compare_rewards
-from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
+from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
-from rollwise.errors import ConfigError, RunError
+from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
-from rollwise.records.final import refuse_damage, seal
-from rollwise.reports.facts import command
+from rollwise.records.final import seal
 from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
 
@@ -37,8 +35,6 @@ Values = Mapping[str, Any]
 
 Train = Callable[[str, Mapping[tuple[Any, ...], PlannedRun]], dict[Any, Curve]]
 """Says what it trains, and returns the curve of each run."""
-
-_SEED_FOLDER = re.compile(r"seed-(\d+)")
 
 
 def compare(
@@ -49,23 +45,14 @@ def compare(
     if config.rewards is not None:
         compare_rewards(config, config.rewards, path, console)
         return True
-    chosen: Mapping[str, Values] = {}
-    if config.folders:
-        curves = _read_curves(config.folders)
-        if config.baseline is not None and config.baseline not in curves:
-            raise ConfigError(
-                f"`baseline` must be one of {', '.join(curves)}; it is {config.baseline!r}"
-            )
-        write_settings(path, config)
-    else:
-        train = partial(_train, config, Records(path), console)
-        write_settings(path, config)
-        say(console, methods_in_words(own_settings(config)))
-        try:
-            chosen = _choose_settings(config, train)
-            curves = _train_all(config, chosen, train)
-        except KeyboardInterrupt as stop:
-            return stopped("compare", path, console, stop)
+    train = partial(_train, config, Records(path), console)
+    write_settings(path, config)
+    say(console, methods_in_words(own_settings(config)))
+    try:
+        chosen = _choose_settings(config, train)
+        curves = _train_all(config, chosen, train)
+    except KeyboardInterrupt as stop:
+        return stopped("compare", path, console, stop)
     baseline = config.baseline or next(iter(curves))
     _tell(path, config, compare_methods(curves, baseline, config.target, chosen), console)
     return True
@@ -116,7 +103,7 @@ def _train_all(
 ) -> dict[str, Curves]:
     runs = {
         (method, seed): PlannedRun(
-            f"{RUNS}{_folder(method, chosen[method])}/seed-{seed}",
+            f"runs/{_folder(method, chosen[method])}/seed-{seed}",
             config.run_settings(method, seed, chosen[method]),
         )
         for seed in range(max(map(config.seeds_of, config.compared)))
@@ -154,38 +141,10 @@ def _train(
     return {name: replace(found, folder=path) for name, (found, path) in curves.items() if found}
 
 
-def _read_curves(folders: Sequence[str]) -> dict[str, Curves]:
-    """Read runs that exist: those in `NAME/seed-N` are of the method NAME, others one each.
-
-    The folder of a comparison stands for all runs that are recorded there.
-    """
-    curves: dict[str, dict[int, Curve]] = defaultdict(dict)
-    for folder in map(Path, folders):
-        refuse_damage(RunFolder(folder))
-        found: list[tuple[Path, Curve | None]] = [(folder, None)]
-        if (folder / RECORDS).exists():
-            found = [(folder / run, curve) for run, curve in Records(folder).trained()]
-            if not found:
-                raise RunError(f"{folder}: no run of this comparison is done yet")
-        for run, recorded in found:
-            path = run.resolve()
-            seed = _SEED_FOLDER.fullmatch(path.name)
-            name = path.parent.name if seed else path.name
-            number = int(seed[1]) if seed else int(RunFolder(run).read_config().get("seed", 0))
-            if number in curves[name]:
-                raise RunError(f"{run}: there is another run of `{name}` with seed {number}")
-            try:
-                curve = recorded or Curve.of_metrics(RunFolder(run).read_metrics())
-            except ValueError as error:
-                raise RunError(f"{run}: {error}") from None
-            curves[name][number] = replace(curve, folder=run)
-    return {**curves}
-
-
 def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Console) -> None:
     """Show a comparison, and write its figures, tables and report."""
     tables, words = comparison_tables(comparison), list(in_words(comparison))
-    show(console, comparison_tables(comparison, narrow=True))
+    show(console, tables)
     say(console, words)
     content = {
         "baseline": comparison.baseline,
@@ -195,36 +154,17 @@ def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Co
             name: asdict(result) | {"verdict": result.verdict}
             for name, result in comparison.results.items()
         },
+        "runs": {
+            name: {seed: curve.as_json() for seed, curve in sorted(curves.items())}
+            for name, curves in comparison.curves.items()
+        },
     }
     write_figures(path / "comparison", content, tables, words)
-    _write_runs(path / "runs.csv", comparison)
     seal(RunFolder(path))
-    repeats = command("compare", CompareConfig, config.model_dump(mode="json"))
-    configs = _configs(config, comparison)
-    report = write_comparison_report(path, comparison, words, tables, configs, repeats)
+    made = own_settings(config, comparison.chosen)
+    configs = {name: each.model_dump(mode="json") for name, each in made.items()}
+    report = write_comparison_report(path, comparison, words, tables, configs)
     say(console, [f"report: {report}"])
-
-
-def _write_runs(path: Path, comparison: Comparison) -> None:
-    """Write a line for each run: its accuracy, what it cost, and what the target cost."""
-    costs, rows = comparison.costs, []
-    for name, of_seeds in comparison.curves.items():
-        for seed, curve in sorted(of_seeds.items()):
-            spent = [curve.costs[cost][-1] for cost in costs]
-            needed = [curve.cost_of(comparison.target, cost) for cost in costs]
-            rows.append([name, seed, curve.end, int(curve.collapsed), *spent, *needed])
-    header = ["method", "seed", "accuracy", "collapsed", *costs]
-    write_csv(path, [*header, *(f"{cost}_to_target" for cost in costs)], rows)
-
-
-def _configs(config: CompareConfig, comparison: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Return the settings of the runs of each method, defaults included."""
-    if not config.folders:
-        made = own_settings(config, comparison.chosen)
-        return {name: each.model_dump(mode="json") for name, each in made.items()}
-    runs = {name: next(iter(curves.values())) for name, curves in comparison.curves.items()}
-    folders = {name: RunFolder(curve.folder) for name, curve in runs.items() if curve.folder}
-    return {name: each.read_config() for name, each in folders.items() if each.has_config}
 
 
 def own_settings(

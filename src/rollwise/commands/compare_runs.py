@@ -32,9 +32,6 @@ START = "spawn"
 RECORDS = "curves.jsonl"
 """The file in the folder of a comparison that has the curve of each run that is done."""
 
-RUNS = "runs/"
-"""The runs that methods are compared by; those that choose their settings are in `choosing/`."""
-
 SECONDS_BETWEEN_LOOKS = 2.0
 """How often it is looked up how far the runs under way are."""
 
@@ -78,12 +75,6 @@ class Records:
         if flatten(line["settings"], ".") != flatten(run.settings, "."):
             return None
         return Curve.from_json(line["curve"])
-
-    def trained(self) -> Iterator[tuple[str, Curve]]:
-        """Yield the folder and the curve of each run, without those that only chose settings."""
-        for name, line in self._lines.items():
-            if name.startswith(RUNS):
-                yield name, Curve.from_json(line["curve"])
 
     def add(self, run: PlannedRun) -> None:
         """Record a run that is done."""

@@ -9,12 +9,9 @@ from rollwise.statistics import Estimate
 from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
 
 
-def comparison_tables(comparison: Comparison, narrow: bool = False) -> list[PlainTable]:
-    """Return the tables of accuracy, of the cost of the target, and of what was chosen.
-
-    With `narrow` they fit into 80 columns.
-    """
-    tables = [_accuracy(comparison), _cost(comparison, narrow), _chosen(comparison.chosen)]
+def comparison_tables(comparison: Comparison) -> list[PlainTable]:
+    """Return the tables of accuracy, of the cost of the target, and of what was chosen."""
+    tables = [_accuracy(comparison), _cost(comparison), _chosen(comparison.chosen)]
     return [table for table in tables if table[2]]
 
 
@@ -48,16 +45,9 @@ def _without_interval(comparison: Comparison, name: str) -> str:
 
 
 def _of_seconds(comparison: Comparison) -> str:
-    """Say whether seconds can be compared."""
-    if not comparison.uneven:
-        return "Seconds can be compared only if the machine was equally busy during all runs."
-    shares = comparison.uneven.items()
-    found = "; ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in shares)
-    instead = ": compare CPU seconds" if PROCESSOR in comparison.costs else ""
-    return (
-        "Runs got unequal shares of the processor, or use it differently (its seconds for each "
-        f"second: {found}). If the machine had other work, seconds cannot be compared{instead}."
-    )
+    """Say when seconds can be compared."""
+    instead = "; if not, compare CPU seconds" if PROCESSOR in comparison.costs else ""
+    return f"Seconds can be compared only if the machine was equally busy during all runs{instead}."
 
 
 def _accuracy(comparison: Comparison) -> PlainTable:
@@ -73,10 +63,9 @@ def _accuracy(comparison: Comparison) -> PlainTable:
     return title, ["method", "mean", "IQM", "worst", "difference", "verdict"], rows
 
 
-def _cost(comparison: Comparison, narrow: bool) -> PlainTable:
-    hidden = {"draws"}
-    if PROCESSOR in comparison.costs and narrow:
-        hidden.add("steps")
+def _cost(comparison: Comparison) -> PlainTable:
+    # A terminal of 80 columns has room for four.
+    hidden = {"draws", "steps"} if PROCESSOR in comparison.costs else {"draws"}
     costs = [cost for cost in comparison.costs if cost not in hidden]
     title = (
         f"Cost of {comparison.target:.3f}, as a share of what {comparison.baseline} spent in all"

@@ -102,7 +102,7 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
 
 def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
     """Say what settings are valid for; return those of each run that needs something here."""
-    lengths = {"steps", "tokens", "seconds", "rewards", "folders"}
+    lengths = {"steps", "tokens", "seconds", "rewards"}
     without = command == "compare" and not given.keys() & lengths
     config = make_settings(KINDS[command], given, {"rewards": "recorded"} if without else {})
     detail, runs = f"valid for `rollwise {command}`", [config]
@@ -140,7 +140,6 @@ def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
     """Yield part and name of each check that a run's settings depend on."""
     settings = flatten(config.model_dump(), ".")
     hosted = settings.get("backend.type") == "tinker"
-    optimizer = settings.get("learner.optimizer", "adamw")
     grading = settings["grading.type"]
     runs_code = grading == "code" and not settings["grading.uncontained"]
     trackers = [TRACKERS.get(name, name) for name in settings.get("records.trackers", ())]
@@ -150,7 +149,6 @@ def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
         ("trainers", "Tinker", hosted),
         ("engines", settings["engine.type"], not hosted),
         ("train", "adapters (LoRA)", not hosted and settings.get("model.lora_rank")),
-        ("train", "optimizers in 8 bits", not hosted and optimizer != "adamw"),
         ("graders", grading, grading != "code" or runs_code),
         ("containment", "sandbox", runs_code),
         ("train", "data sets of the hub", any(of_hub)),

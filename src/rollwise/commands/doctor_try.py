@@ -43,7 +43,6 @@ METHOD_PARTS = ("exit", "schedule", "allocation", "advantage", "belief", "prompt
 
 FIX = """set model.gradient_checkpointing = true
 lower learner.micro_batch_tokens
-set learner.optimizer = "adamw_8bit"
 lower engine.batch_size; with vLLM set engine.sleep_level = 2, and a lower
 engine.gpu_memory_utilization
 set model.lora_rank = 32"""
@@ -189,8 +188,6 @@ def largest_step(run: "Run") -> Row:
 
 def _most_draws(rule: ExitRule, most: int) -> int:
     """Return how many draws, `most` or fewer, satisfy a rule whatever their rewards are."""
-    if rule.looks_at_rewards:
-        return most
     numbers = range(1, most)
     every = (n for n in numbers if all(rule.satisfied(p, n - p) for p in range(n + 1)))
     return next(every, most)

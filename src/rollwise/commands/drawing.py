@@ -139,12 +139,8 @@ def _refuse_others(file: Path, problems: Sequence[Problem]) -> None:
 def _draw_portions(
     folder: Path, problems: Sequence[Problem], parts: Parts[C], advance: Callable[[int], None]
 ) -> None:
-    """Draw and grade `samples` responses to each problem, except those already in `folder`.
-
-    A draw's random numbers depend on the seed, the problem's key and the draw's index, and each
-    portion is drawn separately, so a run that was interrupted and resumed has the same files as one
-    that was not.
-    """
+    """Draw and grade `samples` responses to each problem, except those already in `folder`."""
+    # Each portion is drawn by itself, so that a resumed command has the same files as another.
     size = parts.config.portion
     starts = range(0, len(problems), size)
     portions = {

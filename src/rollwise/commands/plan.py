@@ -11,12 +11,10 @@ import numpy as np
 from rich.console import Console
 
 from rollwise.commands.folder import settle, write_settings
-from rollwise.commands.show import methods_in_words, progress, say, show, write_csv, write_figures
+from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
-from rollwise.reports.facts import command
-from rollwise.reports.methods import write_simulation_report
 from rollwise.simulate.planning import cuts_in_words, plan_method, prices_of, read_prompts
 from rollwise.simulate.recorded import read_recorded
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
@@ -35,7 +33,7 @@ SIGNAL = (
 
 
 def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Console) -> None:
-    """Predict, show, and write tables and a report into the folder `path`, if there is one.
+    """Predict, show, and write tables into the folder `path`, if there is one.
 
     What an earlier plan wrote there is replaced.
     """
@@ -68,15 +66,12 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     figures = {
         name: {figure: asdict(mean) for figure, mean in own.items()} for name, own in plans.items()
     }
-    write_figures(path / "plan", figures, tables, [*given, SIGNAL])
-    bars = {name: {figure: mean.bar for figure, mean in own.items()} for name, own in plans.items()}
     about = (
-        f"means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
-        "standard error over steps"
+        f"Means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
+        "standard error over steps."
     )
-    costs = ("tokens", "seconds")
-    report = write_simulation_report(path, bars, costs, {"figures": about}, given, tables)
-    say(console, [f"report: {report}"])
+    write_figures(path / "plan", figures, tables, [about, *given, SIGNAL])
+    say(console, [f"figures: {path / 'plan.md'}"])
 
 
 def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Console) -> None:
@@ -96,13 +91,8 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     write_settings(path, config)
     figures = {"baseline": baseline, "methods": {n: _figures(m) for n, m in methods.items()}}
     write_figures(path / "comparison", figures, tables, words, [described])
-    _write_replays(path / "replays.csv", methods)
     seal(RunFolder(path))
-    means = {name: method.means for name, method in methods.items()}
-    costs = ("tokens", "draws") if has_lengths else ("draws",)
-    facts = {"command": command("compare", CompareConfig, config.model_dump(mode="json"))}
-    report = write_simulation_report(path, means, costs, facts, [described, *words], tables)
-    say(console, [f"report: {report}"])
+    say(console, [f"figures: {path / 'comparison.md'}"])
 
 
 @contextmanager
@@ -122,16 +112,5 @@ def _figures(method: ReplayedMethod) -> dict[str, Any]:
         "means": {figure: asdict(mean) for figure, mean in method.means.items()},
         "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
         "verdict": method.verdict,
+        "replays": {"recorded": method.replays.recorded, "bootstrap": method.replays.bootstrapped},
     }
-
-
-def _write_replays(path: Path, methods: Mapping[str, ReplayedMethod]) -> None:
-    """Write a line for each replay."""
-    names = list(dict.fromkeys(name for method in methods.values() for name in method.means))
-    rows = []
-    for name, method in methods.items():
-        samples = {"recorded": method.replays.recorded, "bootstrap": method.replays.bootstrapped}
-        for kind, of_seeds in samples.items():
-            for seed, figures in of_seeds.items():
-                rows.append([name, seed, kind, *(figures.get(each, "") for each in names)])
-    write_csv(path, ["method", "seed", "sample", *names], rows)

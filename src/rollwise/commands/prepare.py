@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rollwise.commands.drawing import Found, Responses, draw_all, read_responses
 from rollwise.commands.folder import settle, stopped
-from rollwise.config import BUILT_IN_NAMES, PassRateRange, PrepareConfig
+from rollwise.config import BUILT_IN_NAMES, PrepareConfig, pass_rate_range
 from rollwise.config.drawing import RANGES
 from rollwise.errors import DataError
 from rollwise.models.building import Parts
@@ -50,8 +50,8 @@ def prepare(
         return stopped("prepare", path, console, stop)
     responses = read_responses(path / "responses", MEASURED)
     rates = _pass_rates(problems, responses, config.grading.positive_threshold)
-    within = PassRateRange.parse(config.selection.range).holds(rates["pass_rate"])
-    chosen = within & (rates["drawn"] > 0)
+    low, high = pass_rate_range(config.selection.range)
+    chosen = (low <= rates["pass_rate"]) & (rates["pass_rate"] <= high)  # NaN is in no range
     summary = counts | _summarise(config, rates, chosen) | responses.lengths() | responses.counts
     RunFolder(path).write_summary(summary)
     card = write_data_card(path, summary, config.model_dump(mode="json"))

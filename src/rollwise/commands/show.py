@@ -1,7 +1,5 @@
 """What commands show and write: progress, sentences, and tables for 80 columns and in Markdown."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,13 +36,12 @@ def progress(
         expand=True,
         disable=not console.is_terminal,
     )
-    task, done = bar.add_task(escape(name), total=total), 0.0
+    task = bar.add_task(escape(name), total=total)
 
-    def advance(count: float = 1) -> None:
-        nonlocal done
-        done += count
-        bar.update(task, completed=done)
+    def advance(count: int = 1) -> None:
+        bar.advance(task, count)
         if unit and not console.is_terminal:
+            done = bar.tasks[0].completed
             console.print(f"{escape(name)}: {done:,.0f} of {total:,} {unit}")
 
     with bar:
@@ -102,13 +99,6 @@ def write_figures(
     parts = [*first, *(_markdown(*table) for table in tables), *sentences]
     write_text(path.with_suffix(".json"), json.dumps(content, indent=2) + "\n")
     write_text(path.with_suffix(".md"), "\n\n".join(parts) + "\n")
-
-
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table for other programs."""
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows([header, *rows])
-    write_text(path, table.getvalue())
 
 
 def _markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

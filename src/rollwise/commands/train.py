@@ -107,7 +107,6 @@ def train_in(
         console,
         lambda: run.expected_steps,
         run.step,
-        config.checkpoint.grace,
         after_step,
         config.model_dump(mode="json"),
         folder.read_metrics() if resume else (),
@@ -170,14 +169,11 @@ def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
 
 
 def _checkpoints(folder: RunFolder, config: TrainConfig) -> list[Path]:
-    """List the checkpoints of a run; refuse settings that differ from those that the newest has.
-
-    The run's own `config.json` may have been edited since.
-    """
+    """List the checkpoints of a run; refuse settings that differ from those that the newest has."""
     from rollwise.models.saved import list_checkpoints
 
     found = list_checkpoints(folder.checkpoints)
-    for checkpoint in found[-1:]:
+    for checkpoint in found[-1:]:  # the run's own `config.json` may have been edited since
         whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later
         if whole and (checkpoint / "run" / "config.json").exists():
             saved = make_config(RunFolder(checkpoint / "run").read_config())

@@ -40,7 +40,6 @@ class TrainingDisplay:
         console: Where to show progress.
         steps: Says how many steps the whole run is expected to have; None if that is not known.
         done: Steps done before.
-        grace: Seconds that a step that is being drawn has left after SIGTERM and SIGHUP.
         after_step: Is called when a finished step has been shown.
         config: The settings of the run, by which what goes wrong is explained.
         lines: The metrics of the steps before.
@@ -51,12 +50,11 @@ class TrainingDisplay:
         console: Console,
         steps: Callable[[], int | None],
         done: int = 0,
-        grace: float = 0.0,
         after_step: Callable[[], None] = lambda: None,
         config: Mapping[str, Any] | None = None,
         lines: Iterable[Row] = (),
     ) -> None:
-        self.stop = StopRequest(grace, self._on_request)
+        self.stop = StopRequest(self._on_request)
         self._saying: list[threading.Thread] = []
         self._console, self._steps, self._after_step = console, steps, after_step
         self._accuracy: float | None = None

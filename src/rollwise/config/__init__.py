@@ -4,7 +4,7 @@ from rollwise.config.base import CommandConfig
 from rollwise.config.choices import CHOICES, GradingSection
 from rollwise.config.compare import CompareConfig
 from rollwise.config.data import ENVIRONMENT
-from rollwise.config.drawing import EvaluateConfig, PassRateRange, PrepareConfig
+from rollwise.config.drawing import EvaluateConfig, PrepareConfig, pass_rate_range
 from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, ModelSettings, ModelSource
 from rollwise.config.plan import PlanConfig
@@ -33,7 +33,6 @@ __all__ = [
     "LearnerSettings",
     "ModelSettings",
     "ModelSource",
-    "PassRateRange",
     "PlanConfig",
     "PrepareConfig",
     "Section",
@@ -43,6 +42,7 @@ __all__ = [
     "Variant",
     "make_config",
     "make_settings",
+    "pass_rate_range",
     "plugins_in",
     "read_toml",
     "sections_of",

@@ -17,7 +17,7 @@ from rollwise.config.step import from_recipe
 from rollwise.engines import ENGINES
 from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
-from rollwise.grading.settings import PluginGrader, function_settings
+from rollwise.grading.settings import PluginGrader
 from rollwise.plugins import load_plugin
 from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler, Retiring
 from rollwise.sampling import (
@@ -60,7 +60,7 @@ class AllocationSection(VariantByType):
 class ExitSection(VariantByType):
     """An exit rule: when a prompt has been sampled enough."""
 
-    verbs = ("satisfied", "satisfied_by")
+    verbs = ("satisfied",)
     parent = "rollwise:ExitRule"
 
     give_up_below: float = Field(0.0, ge=0, le=1)
@@ -124,10 +124,7 @@ class BeliefSection(VariantByType):
         return belief
 
     def _takes_features(self, kind: Any) -> bool:
-        """Say whether a class of beliefs takes features; refuse any that are given if it does not.
-
-        None stands for a prompt sampler that has no belief.
-        """
+        """Say whether a class takes features; refuse any that are given if it does not."""
         if kind is not None and "features" in inspect.signature(kind).parameters:
             return True
         if self.features or self.history:
@@ -285,7 +282,7 @@ CHOICES = {
         Registry("advantage", OBJECTIVES, "reference", AdvantageSection),
         Registry("engine", ENGINES, "transformers", EngineSection),
         Registry("episode", ENVIRONMENTS, "none", EpisodeSection),
-        Registry("grading", GRADERS, "math", GradingSection, function_settings),
+        Registry("grading", GRADERS, "math", GradingSection),
     )
 }
 """Section -> what it chooses from. Each section only looks up its own registry."""

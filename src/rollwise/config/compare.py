@@ -44,9 +44,6 @@ class CompareConfig(MethodsConfig):
     `seeds` and `choose` of its own."""
     only: list[str] = Field(default_factory=list)
     """Compare these of the methods; all by default."""
-    folders: list[str] = Field(default_factory=list)
-    """Compare these runs that exist, and make none. Runs in `NAME/seed-N` are of the method NAME;
-    others are one each. The folder of a comparison stands for all of its runs."""
     rewards: str | None = None
     """Replay these recorded rewards in place of training: the folder of `rollwise prepare`, or a
     file with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""
@@ -77,14 +74,10 @@ class CompareConfig(MethodsConfig):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        if bool(self.methods) == bool(self.folders):
-            raise ValueError("give either `methods` to train or `folders` of runs that exist")
+        if not self.methods:
+            raise ValueError("give `methods` to compare, a table [methods.NAME] each")
         if not all(name.strip() for name in self.methods):
             raise ValueError("`methods` must be named, as [methods.NAME]; a name is empty")
-        if self.folders:
-            if self.rewards is not None:
-                raise ValueError("give either `rewards` to replay or `folders` of runs that exist")
-            return self
         self._check_length()
         self._check_names("only", self.only, list(self.methods))
         self._check_names("baseline", [self.baseline] if self.baseline else [], self.compared)

@@ -50,16 +50,13 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names_a_method(given: Mapping[str, Any]) -> bool:
-    """Say whether anything is given that single responses do not fit.
-
-    A belief knows rewards of 0 and 1 alone.
-    """
+    """Say whether anything is given that single responses do not fit."""
     source = ENVIRONMENT if setting(given, "data", "environment", "") else BUILT_IN
     grading = grading_defaults(given, setting(given, "data", "train", source))
     return (
         any(set(given.get(section) or ()) - OF_THE_DATA for section in METHOD)
         or setting(given, "prompts", "type", None) is not None
-        or not GRADERS.get(str(grading["type"]), GraderSettings).right_or_wrong
+        or not GRADERS.get(str(grading["type"]), GraderSettings).right_or_wrong  # as a belief needs
         or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any
     )
 

@@ -1,13 +1,12 @@
 """The settings of the commands that draw responses and train nothing: `evaluate` and `prepare`."""
 
+import math
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from rollwise.config.base import SamplingConfig, setting
@@ -25,36 +24,21 @@ _BOUND = r"(\d*\.?\d+)"
 _INTERVAL = re.compile(rf"([(\[])\s*{_BOUND}\s*,\s*{_BOUND}\s*([)\]])")
 
 
-@dataclass(frozen=True)
-class PassRateRange:
-    """An interval of pass rates; both ends are within it."""
+def pass_rate_range(text: str) -> tuple[float, float]:
+    """Read a name of `RANGES`, or an interval such as `(0, 0.5]`; both ends returned are within it.
 
-    low: float
-    high: float
-
-    @classmethod
-    def parse(cls, text: str) -> "PassRateRange":
-        """Read a name of `RANGES`, or an interval such as `(0, 0.5]`.
-
-        Raises:
-            ValueError: It is neither.
-        """
-        found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
-        must = f"should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]"
-        if not found:
-            raise ValueError(must)
-        low, high = float(found[2]), float(found[3])
-        if not 0 <= low <= high <= 1:
-            raise ValueError(must)
-        above = low if found[1] == "[" else float(np.nextafter(low, 2.0))
-        below = high if found[4] == "]" else float(np.nextafter(high, -1.0))
-        return cls(above, below)
-
-    def holds(self, rates: ArrayLike) -> NDArray[np.bool_]:
-        """Say for each pass rate whether it is in the range."""
-        rates_P = np.asarray(rates, dtype=float)
-        within: NDArray[np.bool_] = (self.low <= rates_P) & (rates_P <= self.high)
-        return within
+    Raises:
+        ValueError: It is neither.
+    """
+    found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
+    low, high = (float(found[2]), float(found[3])) if found else (1.0, 0.0)
+    if not found or not 0 <= low <= high <= 1:
+        raise ValueError(
+            f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "
+            f"it is {text!r}"
+        )
+    above = low if found[1] == "[" else math.nextafter(low, 2.0)
+    return above, high if found[4] == "]" else math.nextafter(high, -1.0)
 
 
 class SampledModel(ModelSource):
@@ -70,8 +54,7 @@ class BenchmarkSettings(ReadingSettings):
 
     instruction: str | None = None
     """Add this below each problem; by default a benchmark that is given by name asks to reason step
-    by step and to give the final answer where the grader looks for it (within \\boxed{}, or as in
-    Minerva's convention), and a file adds nothing."""
+    by step and to put the final answer within \\boxed{}, and a file adds nothing."""
     split: str = "test"
     """Take this split of a data set on the hub that is not one of the named benchmarks."""
     subset: str | None = None
@@ -112,9 +95,9 @@ class EvaluateConfig(DrawConfig):
         foreign = [name for name in self.benchmarks if _is_foreign(name)]
         if self.model.path in BUILT_IN_NAMES and foreign:
             raise ValueError(
-                f"the built-in models read sums of at most 256 characters, and cannot be evaluated "
-                f"on {foreign[0]}: give a model of your own, `--model.path` with a folder or a "
-                f"name on the hub, or evaluate on `{self.model.path}`"
+                "the built-in models read sums of at most 256 characters, and cannot be evaluated "
+                f"on {foreign[0][:80]}: give a model of your own, `--model.path` with a folder or "
+                f"a name on the hub, or evaluate on `{self.model.path}`"
             )
         return self
 
@@ -162,10 +145,7 @@ class SelectionSettings(Section):
 
     @model_validator(mode="after")
     def _range_is_one(self) -> Self:
-        try:
-            PassRateRange.parse(self.range)
-        except ValueError as error:
-            raise ValueError(f"range {error}; it is {self.range!r}") from None
+        pass_rate_range(self.range)
         return self
 
 
@@ -191,7 +171,7 @@ class PrepareConfig(DrawConfig):
 
 def _is_foreign(benchmark: str) -> bool:
     """Say whether a benchmark is neither the built-in task nor the user's own problems."""
-    is_file = Path(benchmark.rpartition("=")[2]).suffix or Path(benchmark).exists()
+    is_file = Path(benchmark.rpartition("=")[2]).suffix or os.path.exists(benchmark)
     return benchmark not in (*BUILT_IN_NAMES, ENVIRONMENT) and not is_file
 
 

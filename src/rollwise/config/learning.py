@@ -16,9 +16,6 @@ MICRO_BATCH_TOKENS = 16_384
 class LearnerSettings(Section):
     """How the model learns."""
 
-    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit"] = "adamw"
-    """Choose AdamW, or AdamW with a state of 8 bits, or with a paged state, which moves to the
-    machine's memory where the GPU needs room. All but `adamw` need bitsandbytes."""
     learning_rate: float = Field(1e-6, gt=0, le=1e30)
     """Set AdamW's learning rate after the warm-up."""
     warmup_updates: int = Field(10, ge=0)
@@ -81,10 +78,6 @@ class CheckpointSettings(Section):
     """Write a checkpoint each time after this many steps (0: only the last)."""
     keep: int = Field(2, ge=1)
     """Keep this many of the newest checkpoints."""
-    grace: float = Field(0.0, ge=0, le=86_400)
-    """Give a step this many seconds to be drawn after SIGTERM or SIGHUP; then it is dropped, and
-    the run saved as it was before it. Above 0 only where these signals reach the main process
-    alone."""
 
 
 class RecordSettings(Section):

@@ -8,10 +8,6 @@ from rollwise.config.methods import MethodsConfig
 from rollwise.config.sections import AT_A_TIME, Section
 from rollwise.config.train import TrainConfig
 
-SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6
-"""Seconds of a token, or before the first one, beyond these are a slip; the clock of a simulation
-is not exact enough for both at once."""
-
 
 class PassRateSettings(Section):
     """How often the model solves each prompt: from a file, or from a Beta distribution."""
@@ -45,24 +41,8 @@ class PriceSettings(Section):
     """Make incorrect responses this many times as long; 1 by default."""
     slots: int | None = Field(None, ge=1, le=AT_A_TIME)
     """Draw this many responses at a time; by default each method's `engine.batch_size`."""
-    seconds_per_token: float = Field(0.02, ge=0, le=LONGEST_TIME)
+    seconds_per_token: float = Field(0.02, ge=1e-9, le=1e6)
     """Take this many seconds for a token in its slot."""
-    seconds_per_busy_slot: float = Field(0.0, ge=0, le=LONGEST_TIME)
-    """Take this many more for each slot that is busy then (0: a larger batch is not slower)."""
-    prefill: float = Field(0.0, ge=0, le=LONGEST_TIME)
-    """Take this many seconds before the first token of a draw."""
-
-    @model_validator(mode="after")
-    def _takes_time(self) -> Self:
-        for name in ("seconds_per_token", "seconds_per_busy_slot"):
-            found = getattr(self, name)
-            if found and found < SHORTEST_TIME:
-                raise ValueError(f"`{name}` must be 0 or at least {SHORTEST_TIME:g}; it is {found}")
-        if not self.seconds_per_token and not self.seconds_per_busy_slot:
-            raise ValueError(
-                "`seconds_per_token` may be 0 only if `seconds_per_busy_slot` is above 0; it is 0"
-            )
-        return self
 
 
 class PlanConfig(MethodsConfig):

@@ -59,14 +59,9 @@ def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], Given]:
-    """Take the settings out of the words of a command line: `--a.b VALUE`, `--a.b=VALUE`.
+    """Take `--a.b VALUE` and `--a.b=VALUE` out of a command line; returns the other words first.
 
-    Args:
-        words: Those after the command's name.
-        options: The command's other options, and whether each takes a value.
-
-    Returns:
-        The other words, and the settings.
+    `options` are the command's other options, and whether each takes a value.
 
     Raises:
         ConfigError: A setting has no value.
@@ -81,22 +76,18 @@ def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[l
             if options.get(option) and not equals:
                 others.extend(next(([value] for value in rest), []))
             continue
-        name = option.removeprefix("--")
         if not equals:
             value = next(rest, "--")
             if value == "--" or value.partition("=")[0] in options:
-                raise ConfigError(f"`--{name}` needs a value")
-        given.append((name, value))
+                raise ConfigError(f"`{option}` needs a value")
+        given.append((option.removeprefix("--"), value))
     return others, given
 
 
 def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]) -> dict[str, Any]:
     """Read the texts of settings on the command line as values.
 
-    Args:
-        kind: The settings of the command.
-        given: What the command line gives.
-        below: The settings of the file, which may name plug-ins.
+    `below` are the settings of the file, which may name plug-ins.
 
     Raises:
         ConfigError: A list or a table cannot be read, or a plug-in is not found.
@@ -105,8 +96,7 @@ def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
     for name, text in given:
         texts.setdefault(name, []).append(text)
     plain = (nested((name, told[-1])) for name, told in texts.items() if name not in CHOICES)
-    whole = with_plugins(kind, merge(below, *plain))
-    types = dict(setting_types(whole))
+    types = dict(setting_types(with_plugins(kind, merge(below, *plain))))
     types |= {n: {dict} for n, field in kind.model_fields.items() if sections_of(field.annotation)}
     return merge(*(nested((name, _value(name, told, types))) for name, told in texts.items()))
 
@@ -120,9 +110,7 @@ def _value(name: str, texts: Sequence[str], types: Mapping[str, set[Any]]) -> An
         return [member for text in texts for member in _members(name, text)]
     if dict in wanted:
         return _structure(name, text, dict)
-    if wanted & {int, float, bool, Any} and str not in wanted:
-        return _parsed(text)
-    return text
+    return text if str in wanted or not wanted & {int, float, bool, Any} else _parsed(text)
 
 
 def _members(name: str, text: str) -> list[Any]:
@@ -132,8 +120,7 @@ def _members(name: str, text: str) -> list[Any]:
 
 
 def _structure(name: str, text: str, kind: type) -> Any:
-    value = _parsed(text)
-    if isinstance(value, kind):
+    if isinstance(value := _parsed(text), kind):
         return value
     raise ConfigError(
         f"`{name}`: on the command line a list is written as a,b and a table as JSON, such as "
@@ -223,7 +210,7 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     message = message.removeprefix("Input ").replace("'", "`")
     subject = f"`{key}`: " if key else ""
-    got = "" if isinstance(problem["input"], Mapping) else f"; it is {problem['input']!r}"
+    got = "" if isinstance(problem["input"], Mapping) else f"; it is {problem['input']!r:.300}"
     return f"{subject}{message}{got}"
 
 
@@ -244,7 +231,7 @@ def _explain_unknown(key: str, of_kind: str, kind: type[CommandConfig]) -> str:
         return f"`{key}` is not a setting of type `{of_kind}`, but of {others}"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"there is no setting `{key}`{hint}"
+    return f"there is no setting `{key[:80]}`{hint}"
 
 
 def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:

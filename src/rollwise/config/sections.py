@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
@@ -95,14 +95,12 @@ class Registry:
         kinds: Name -> class, of ours.
         default: The kind that is taken where nothing is said.
         base: What all kinds have in common.
-        of_function: Makes a kind of the name of a function, where the user may name one.
     """
 
     name: str
     kinds: Mapping[str, type]
     default: str
     base: type[Variant]
-    of_function: Callable[[str], type] | None = None
 
     @property
     def tag(self) -> str:
@@ -139,16 +137,13 @@ class Registry:
         return [f for f in dataclasses.fields(kind) if f.init and f.name not in self.base.given]
 
     def _load(self, plugin: str, folder: str | None) -> Any:
-        what = "class or function" if self.of_function else "class"
         try:
-            found = load_plugin(plugin, plugin_folders(folder), what)
+            found = load_plugin(plugin, plugin_folders(folder))
         except ConfigError as error:
             raise self._refusal(str(error)) from None
         except Exception as error:  # the module is the user's: whatever is wrong, say where
             said = f"importing {plugin!r} failed: {type(error).__name__}: {error}"
             raise self._refusal(said) from error
-        if self.of_function and not inspect.isclass(found):
-            return self.of_function(plugin)
         if lacks := self._lack(found):
             verbs = " or ".join(f"`{verb}`" for verb in self.base.verbs)
             parent = self.base.parent.replace(":", ".")

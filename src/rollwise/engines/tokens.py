@@ -24,8 +24,19 @@ class Sampling:
     end_tokens: Tensor
 
     def uniforms(self, draws: Sequence[Draw]) -> Tensor:
-        """The random numbers of each draw, one for each token, shape (draws, `max_new_tokens`)."""
-        return torch.from_numpy(uniforms_of(draws, self.max_new_tokens)).to(self.end_tokens.device)
+        """The random numbers of each draw, in [0, 1), shape (draws, `max_new_tokens`).
+
+        They come from a Philox generator keyed by the draw's seed. One generator is re-keyed for
+        each draw, because making a new one would read entropy from the system and not use it.
+        """
+        philox = np.random.Philox(key=0)
+        generator, state = np.random.Generator(philox), philox.state
+        rows = np.empty((len(draws), self.max_new_tokens), dtype=np.float32)
+        for row, draw in zip(rows, draws, strict=True):
+            state["state"]["key"][0] = draw.seed
+            philox.state = state
+            generator.random(dtype=np.float32, out=row)
+        return torch.from_numpy(rows).to(self.end_tokens.device)
 
     def sample(self, logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         """Draw a token a row, see `sample`."""
@@ -66,19 +77,3 @@ def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     tokens = torch.searchsorted(cumulative, target[:, None], right=True)
     tokens.clamp_(max=logits.shape[-1] - 1)  # beyond it only if the total is NaN
     return tokens.squeeze(1), logprobs.gather(1, tokens).squeeze(1)
-
-
-def uniforms_of(draws: Sequence[Draw], count: int) -> NDArray[np.float32]:
-    """Return the random numbers of each draw, shape (draws, count), in [0, 1).
-
-    They come from a Philox generator keyed by the draw's seed. One generator is re-keyed for each
-    draw, because making a new one would read entropy from the system and not use it.
-    """
-    philox = np.random.Philox(key=0)
-    generator, state = np.random.Generator(philox), philox.state
-    rows = np.empty((len(draws), count), dtype=np.float32)
-    for row, draw in zip(rows, draws, strict=True):
-        state["state"]["key"][0] = draw.seed
-        philox.state = state
-        generator.random(dtype=np.float32, out=row)
-    return rows

@@ -8,18 +8,9 @@ mathematics is Math-Verify's.
 import itertools
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from rollwise.grading.answer_parts import Parts, closes_last, is_equals, parts_of, split, split_list
-from rollwise.grading.answer_tokens import (
-    OPEN,
-    SPACE,
-    Token,
-    Tokens,
-    closing,
-    render,
-    tokenize,
-    trimmed,
-)
+from rollwise.grading.answer_tokens import SPACE, Token, Tokens, flat, render, trimmed
 from rollwise.grading.answer_values import (
     choice_of,
     is_percentage,
@@ -30,8 +21,8 @@ from rollwise.grading.answer_values import (
     words_of,
 )
 
-Compare = Callable[[Tokens, Tokens], bool]
-"""Whether two answers without any of our forms are mathematically equal."""
+Compare = Callable[[str, str], bool]
+"""Whether two answers, in LaTeX without any of our forms, are mathematically equal."""
 
 MOST_UNORDERED = 12
 """Parts of a list whose order does not count; longer ones are Math-Verify's."""
@@ -39,7 +30,7 @@ MOST_UNORDERED = 12
 
 def are_equal(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
     """Say whether an answer is the reference; None if it cannot be told from the forms."""
-    found, reference = without_marks(found), without_marks(reference)
+    found, reference = _without_marks(found), _without_marks(reference)
     if not found or not reference:
         return None
     if render(found) == render(reference):
@@ -56,27 +47,37 @@ def are_equal(found: Tokens, reference: Tokens, compare: Compare) -> bool | None
     return _by_values(found, reference, compare)
 
 
-# ---- Marks around an answer
-
 _BEFORE = frozenset(
     (
         *("=", ":", r"\approx", r"\simeq", r"\sim", r"\cong", r"\doteq", r"\therefore"),
-        *(r"\implies", r"\Rightarrow", "about", "approximately", "approx"),
+        *(r"\implies", r"\Rightarrow", "about", "approximately", "approx", " "),
     )
 )
-_AFTER = frozenset((".", ",", ";", ":", r"\checkmark", r"\blacksquare", r"\square", r"\qed"))
+_AFTER = frozenset((".", ",", ";", ":", r"\checkmark", r"\blacksquare", r"\square", r"\qed", " "))
 
 
-def without_marks(tokens: Tokens) -> Tokens:
+def _without_marks(tokens: Tokens) -> Tokens:
     """Take away what stands before and after an answer: "=", "about", a full stop."""
     first, last = 0, len(tokens)
-    while first < last and (tokens[first] == SPACE or tokens[first].text.casefold() in _BEFORE):
+    while first < last and tokens[first].text.casefold() in _BEFORE:
         first += 1
-    while first < last and (tokens[last - 1] == SPACE or tokens[last - 1].text in _AFTER):
+    while first < last and tokens[last - 1].text in _AFTER:
         last -= 1
     if first and first < last and tokens[first].text == ".":  # approx.
         first += 1
     return trimmed(tokens[first:last])
+
+
+def _split(tokens: Sequence[Token], *separators: str) -> list[Tokens]:
+    """Split an answer at separators outside of all brackets; empty parts are left out."""
+    ends = [i for i, token in enumerate(tokens) if token.text in separators]
+    pairs = itertools.pairwise([-1, *ends, len(tokens)])
+    return [part for start, end in pairs if (part := trimmed(tokens[start + 1 : end]))]
+
+
+def split_list(tokens: Sequence[Token]) -> list[Tokens]:
+    """Split an answer such as `2, -3` into its values."""
+    return _split(tokens, ",", ";", "and", "or")
 
 
 # ---- Equations
@@ -86,8 +87,8 @@ def _by_equations(found: Tokens, reference: Tokens, compare: Compare) -> bool | 
     """Compare the right sides of `x = 5`; None if neither answer is an equation."""
     if any(len(split_list(answer)) > 1 for answer in (found, reference)):
         return None
-    sides, wanted = (split(answer, is_equals) for answer in (found, reference))
-    if len(sides) == len(wanted) == 1:
+    sides, wanted = _split(found, "="), _split(reference, "=")
+    if not (sides and wanted) or len(sides) == len(wanted) == 1:
         return None
     if len(wanted) == 1:
         return _is_solved(sides[0]) and are_equal(sides[-1], reference, compare)
@@ -104,28 +105,87 @@ def _by_equations(found: Tokens, reference: Tokens, compare: Compare) -> bool | 
 
 def _is_solved(side: Tokens) -> bool:
     """Whether a left side names what is asked for, as in `f(2) = 5`, unlike `2x = 10`."""
-    if not any(token.kind == "letter" for token in side):
-        return True
-    depth, i = 0, 0
-    while i < len(side):
-        if side[i].text == "_" and i + 1 < len(side):
-            i = closing(side, i + 1) if side[i + 1] == OPEN else i + 1
-        elif render(side[i : i + 5]) == "^{-1}":
-            i += 4
-        depth += (side[i].text in ("(", "[", r"\{")) - (side[i].text in (")", "]", r"\}"))
-        if side[i].kind == "number" and depth == 0 and side[i - 1].text not in ("_", r"\angle"):
-            return False
-        i += 1
-    return True
+    has_names = any(token.kind == "letter" for token in flat(side))
+    return not (has_names and _has_number(side))
+
+
+def _has_number(side: Tokens) -> bool:
+    r"""Whether there is a number that is no argument, index, inverse or name: f(2), x_2, f^{-1}."""
+    for before, token in zip((SPACE, *side), side, strict=False):
+        is_inverse = before.text == "^" and render(token.inner) == "-1"
+        if before.text in ("_", r"\angle") or is_inverse:
+            continue
+        if token.kind == "number" or (token.kind == "braces" and _has_number(token.inner)):
+            return True
+    return False
 
 
 # ---- Answers with several parts
 
 
+class Parts(NamedTuple):
+    """The parts of an answer that has several.
+
+    Attributes:
+        kind: `list`, `union`, `matrix`, `vmatrix`, or the two brackets around it.
+        rows: Of a matrix; all else has one row.
+    """
+
+    kind: str
+    rows: list[list[Tokens]]
+
+
+_MATRIX = re.compile("(p|b|B|v|V|small)?matrix|array")
+
+
+def _parts_of(tokens: Tokens) -> Parts | None:
+    """Read a list, a set, an interval, a tuple, a union or a matrix; None of anything else."""
+    if re.match(r"[^\W\d_]\\in\b", render(tokens[:3])):
+        return _parts_of(trimmed(tokens[2 + (tokens[1] == SPACE) :]))
+    unions = _split(tokens, r"\cup", "or")
+    if len(unions) > 1 and all(_interval(each) or _parts_of(each) for each in unions):
+        return Parts("union", [unions])
+    listed = split_list(tokens)
+    if len(listed) > 1:
+        return Parts("list", [listed])
+    whole = tokens[0] if len(tokens) == 1 else SPACE
+    if whole.kind == "matrix" and _MATRIX.fullmatch(whole.text):
+        kind = "vmatrix" if whole.text in ("vmatrix", "Vmatrix") else "matrix"
+        return Parts(kind, [_split(row, "&") for row in _split(whole.inner, r"\\")])
+    if whole.kind == "brackets" and whole.inner:
+        return Parts(whole.text, [split_list(whole.inner)])
+    return _interval(tokens)
+
+
+_MIRRORED = {"<": ">", r"\le": r"\ge", ">": "<", r"\ge": r"\le"}
+
+
+def _interval(tokens: Tokens) -> Parts | None:
+    r"""Read an inequality such as `x > 2` or `1 < x \le 3` as an interval."""
+    signs = [token.text for token in tokens if token.text in _MIRRORED]
+    sides = _split(tokens, *_MIRRORED)
+    if not signs or len(sides) != len(signs) + 1:
+        return None
+    if signs[0] in (">", r"\ge"):
+        signs, sides = [_MIRRORED[sign] for sign in reversed(signs)], sides[::-1]
+    if not set(signs) <= {"<", r"\le"}:
+        return None
+    names = [len(side) == 1 and side[0].kind == "letter" for side in sides]
+    infinity = Token("command", r"\infty")
+    if names == [True, False]:
+        sides, signs = [(Token("mark", "-"), infinity), *sides], ["<", *signs]
+    elif names == [False, True]:
+        sides, signs = [*sides, (infinity,)], [*signs, "<"]
+    elif names != [False, True, False]:
+        return None
+    brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
+    return Parts(brackets, [[sides[0], sides[2]]])
+
+
 def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
     """Compare answers of several parts one by one; None if it cannot be told."""
-    parts, wanted = parts_of(found), parts_of(reference)
-    if any(token.text == r"\pm" for token in (*found, *reference)):
+    parts, wanted = _parts_of(found), _parts_of(reference)
+    if any(token.text == r"\pm" for token in flat((*found, *reference))):
         return None
     if parts is None or wanted is None:
         if wanted is not None and wanted.kind == "()" and _is_changed(found):
@@ -138,25 +198,27 @@ def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None
         return False if _can_never_be(parts, wanted) else None
     if [len(row) for row in parts.rows] != [len(row) for row in wanted.rows]:
         return False
+    ones, others = (list(itertools.chain(*each.rows)) for each in (parts, wanted))
     if is_ordered:
-        pairs = zip(parts.items, wanted.items, strict=True)
+        pairs = zip(ones, others, strict=True)
         return all(are_equal(one, other, compare) for one, other in pairs)
-    if len(wanted.items) > MOST_UNORDERED:
+    if len(others) > MOST_UNORDERED:
         return None
-    left = list(wanted.items)
-    for one in parts.items:
-        same = next((other for other in left if are_equal(one, other, compare)), None)
+    for one in ones:
+        same = next((other for other in others if are_equal(one, other, compare)), None)
         if same is None:
             return False
-        left.remove(same)
+        others.remove(same)
     return True
 
 
 def _is_changed(tokens: Tokens) -> bool:
     """Whether a bracket has more around it than a name, as in -(1, 2), unlike P(1, 2)."""
-    start = next((i for i, token in enumerate(tokens) if token.text == "("), 0)
+    start = next((i for i, token in enumerate(tokens) if token.text[:1] == "("), None)
+    if start is None:
+        return False
     is_named = all(token.kind == "letter" for token in tokens[:start])
-    return tokens[start].text == "(" and not (is_named and closes_last(tokens[start:]))
+    return not (is_named and start == len(tokens) - 1)
 
 
 _UNORDERED = ("list", "union", r"\{\}")
@@ -177,7 +239,7 @@ def _can_never_be(parts: Parts, wanted: Parts) -> bool:
     if wanted.kind[0] in "([" and parts.kind == r"\{\}":
         return True
     kinds = {parts.kind, wanted.kind}
-    return kinds <= {"()", "[]", "(]", "[)"} and len(wanted.items) == 2
+    return kinds <= {"()", "[]", "(]", "[)"} and len(wanted.rows[0]) == 2
 
 
 # ---- Answers with one value
@@ -206,22 +268,16 @@ def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | Non
         return same_number(number, target)
     if not value or not wanted or any(map(_is_ambiguous, (value, wanted))):
         return False
-    return compare(in_radians(value), in_radians(wanted)) or None
+    return compare(_in_radians(value), _in_radians(wanted)) or None
 
 
 def _is_ambiguous(tokens: Tokens) -> bool:
     r"""Whether Math-Verify would take a number out of what is not one: 3 4, `\text{2k}`."""
-    followed = itertools.pairwise(tokens)
+    followed = itertools.pairwise(flat(tokens))
     glued = any(one.kind == "number" and after.kind == "words" for one, after in followed)
     return glued or bool(re.search(r"\d \d|\d\\text\{\w\}", render(tokens)))
 
 
-def in_radians(tokens: Sequence[Token]) -> Tokens:
+def _in_radians(tokens: Tokens) -> str:
     r"""Write the degrees of an angle within an expression as radians: `\sin 30^\circ`."""
-    done: list[Token] = []
-    for token in tokens:
-        if token.text == r"\degree" and done and done[-1].kind == "number":
-            done += tokenize(rf"\frac{{{done.pop().text}\pi}}{{180}}")
-        else:
-            done.append(token)
-    return tuple(done)
+    return re.sub(r"([\d.]+)\\degree(?![a-zA-Z])", r"\\frac{\1\\pi}{180}", render(tokens))

@@ -1,14 +1,16 @@
-r"""The tokens of a final answer: what is left of LaTeX or plain text once looks are taken away.
+r"""The tokens of a final answer, nested by its brackets, once looks are taken away.
 
 Type (`\mathbf`), size (`\left`, `\displaystyle`), spacing and delimiters (`$`) say nothing of an
 answer and leave no token. Everything else does, so that no two answers become one by mistake.
 """
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-Kind = Literal["number", "letter", "words", "command", "mark", "space", "row"]
+Leaf = Literal["number", "letter", "words", "command", "mark", "space", "row"]
+Kind = Leaf | Literal["braces", "brackets", "matrix"]
 
 
 class Token(NamedTuple):
@@ -16,29 +18,32 @@ class Token(NamedTuple):
 
     Attributes:
         kind: A `letter` is a variable, `words` are in `\text{}`, a `row` ends one of a matrix.
-        text: As it is rendered; of words without the `\text{}`.
+        text: As it is rendered; of words without the `\text{}`, of brackets both, of a matrix the
+            name of its environment.
+        inner: What braces, brackets or a matrix hold.
     """
 
     kind: Kind
     text: str
+    inner: "tuple[Token, ...]" = ()
 
 
 Tokens = tuple[Token, ...]
 
 DEEPEST = 40
-"""Braces in braces; what is nested deeper is not read."""
+"""Brackets in brackets; what is nested deeper is not read."""
 
 
 class Unreadable(Exception):
-    """Braces are not balanced, or nested too deep."""
+    """Braces are not balanced, or brackets are nested too deep."""
 
 
-SPACE, DEGREE, OPEN, CLOSE = (
-    Token("space", " "),
-    Token("command", r"\degree"),
-    Token("mark", "{"),
-    Token("mark", "}"),
-)
+SPACE, COMMA = Token("space", " "), Token("mark", ",")
+DEGREE = Token("command", r"\degree")
+
+OPENING = frozenset(("(", "[", r"\{", r"\langle"))
+_CLOSING = frozenset((")", "]", r"\}", r"\rangle"))
+_AROUND = frozenset(("}", r"\end"))
 
 _CHARACTERS = str.maketrans(
     {
@@ -62,18 +67,17 @@ _RENAMED = {
 }
 _NO_TOKEN = re.compile(
     r"\\(?:left|right|displaystyle|textstyle|scriptstyle|limits|bf|bfseries|rm|it|large|Large|LARGE|"
-    r"huge|Huge|normalsize|small|[bB]igg?[lr]?|[()\[\]])"
+    r"huge|Huge|normalsize|small|[bB]igg?[lr]?|[()\[\]!])"
 )
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|emph|mbox|hbox|mathrm|operatorname\*?)")
 _MATH = re.compile(r"\\(?:mathbf|boldsymbol|bm|mathit|mathsf|mathtt|boxed|fbox|underline)")
-_CHANGES_TYPE = re.compile(rf"{_TEXT.pattern}|{_MATH.pattern}|\\(?:text)?color")
+_COLOR = re.compile(r"\\(?:text)?color")
 _FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "ln", "log", "arctan"))
 
-_MATH_MODE = re.compile(
+_LEXEME = re.compile(
     r"""
     (?P<row>\\\\\*?(?:[ ]*\[[-\d. a-z]*\])?)
     |(?P<space>(?:\\[,;:\s]|\\q?quad(?![A-Za-z])|~|\s)+)
-    |(?P<nothing>\\!)
     |(?P<command>\\(?:[A-Za-z]+\*?|.)|%)
     |(?P<number>[0-9]+(?:\.[0-9]+)?|\.[0-9]+)
     |(?P<letter>[^\W\d_])
@@ -81,51 +85,65 @@ _MATH_MODE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_TEXT_MODE = re.compile(r"(?P<words>[^\W\d_]+(?:[ '’-]+[^\W\d_]+)*)")
+_WORDS = re.compile(r"[^\W\d_]+(?:[ '’-]+[^\W\d_]+)*")
+_BEFORE_COMMAND = re.compile(r"[^}]*\\[A-Za-z]")  # then a text holds a formula
+_BRACE, _SPACES = re.compile(r"\s*\{"), re.compile(r"\s*")
 _DELIMITED = re.compile(r"\$\$([^$]*)\$\$|(?<!\\)\$([^$]*)(?<!\\)\$|\\\((.*?)\\\)|\\\[(.*?)\\\]")
+
+_ARGUMENTS = {r"\frac": 2, r"\sqrt": 1, r"\pmod": 1, "^": 1, "_": 1}
+_DIGIT = re.compile(r"(?P<number>\d)|(?P<letter>[^\W\d_])|(?P<command>\\[A-Za-z]+)")
+_ALONE = re.compile(r"(?P<number>\d)(?![\d.])|(?P<letter>[^\W\d_])")
+_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)|(?P<letter>[^\W\d_])")
+_BARE = {r"\frac": _DIGIT, r"\sqrt": _ALONE, r"\pmod": _ALONE, "^": _NUMBER, "_": _NUMBER}
+"""What is an argument without braces."""
 
 
 def tokenize(text: str, commas_group: bool = True) -> Tokens:
     """Read an answer in LaTeX or plain text; `commas_group`: 1,234 is one number.
 
     Raises:
-        Unreadable: Its braces are not balanced, or nested too deep.
+        Unreadable: Its braces are not balanced, or its brackets nested too deep.
     """
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
     text = text.translate(_CHARACTERS)
-    parts, at = [], 0
+    tokens, at = list[Token](), 0
     for formula in _DELIMITED.finditer(text):  # words outside of the dollars are no variables
-        parts += [_read_text(text[at : formula.start()], 0)]
-        parts += [_read_math(formula[formula.lastindex or 0], 0)]
+        tokens += _Reader(text[at : formula.start()]).read(words=True)[0]
+        tokens += _Reader(formula[formula.lastindex or 0]).read()[0]
         at = formula.end()
-    parts.append((_read_text if at else _read_math)(text[at:], 0))
-    return _cleaned([token for part in parts for token in part], commas_group)
+    tokens += _Reader(text[at:]).read(words=at > 0)[0]
+    return _cleaned(tokens, commas_group)
 
 
 def render(tokens: Sequence[Token]) -> str:
     """Write tokens as LaTeX: equal texts for equal tokens, spaces only where they count."""
-    written = ""
-    for i, (kind, text) in enumerate(tokens):
+    written, every = "", [*flat(tokens)]
+    for i, (kind, text, _) in enumerate(every):
         if kind == "words":
             text = rf"\text{{{text}}}"
         elif kind == "space":
-            around = (tokens[i - 1].kind if i else "", tokens[min(i + 1, len(tokens) - 1)].kind)
-            text = " " if around == ("number", "number") else ""
+            around = [each.kind for each in every[max(0, i - 1) : i + 2]]
+            text = " " if around == ["number", "space", "number"] else ""
         if text[:1].isalpha() and re.search(r"\\[A-Za-z]+\Z", written):
             text = f" {text}"
         written += text
     return written
 
 
-def closing(tokens: Sequence[Token], start: int) -> int:
-    """Return the index of the brace that closes the one at `start`."""
-    depth = 0
-    for i in range(start, len(tokens)):
-        depth += (tokens[i] == OPEN) - (tokens[i] == CLOSE)
-        if depth == 0:
-            return i
-    raise Unreadable
+def flat(tokens: Sequence[Token]) -> Iterator[Token]:
+    """List tokens without nesting; brackets become marks."""
+    for token in tokens:
+        if token.kind == "matrix":
+            around = [rf"\begin{{{token.text}}}", rf"\end{{{token.text}}}"]
+        elif token.kind in ("braces", "brackets"):
+            around = re.findall(r"\\[a-z]+|\\?.", token.text)
+        else:
+            yield token
+            continue
+        yield Token("mark", around[0])
+        yield from flat(token.inner)
+        yield Token("mark", around[1])
 
 
 def trimmed(tokens: Sequence[Token]) -> Tokens:
@@ -136,150 +154,153 @@ def trimmed(tokens: Sequence[Token]) -> Tokens:
     while first < last and tokens[last - 1] == SPACE:
         last -= 1
     inner = tuple(tokens[first:last])
-    if inner and inner[0] == OPEN and closing(inner, 0) == len(inner) - 1:
-        return trimmed(inner[1:-1])
-    return inner
+    return trimmed(inner[0].inner) if len(inner) == 1 and inner[0].kind == "braces" else inner
 
 
-def _read_math(text: str, depth: int) -> Iterator[Token]:
-    at = 0
-    while found := _MATH_MODE.match(text, at):
-        kind, at = found.lastgroup, found.end()
-        name = _RENAMED.get(found[0], found[0])
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._depth = text, 0, 0
+
+    def read(self, until: Container[str] = (), words: bool = False) -> tuple[list[Token], str]:
+        """Read to the end, or until one of some texts, and return that too.
+
+        `words`: letters are words here, not variables.
+        """
+        tokens: list[Token] = []
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise Unreadable
+        closer = ""
+        while not closer and self._at < len(self._text):
+            if words and (found := _WORDS.match(self._text, self._at)):
+                tokens.append(Token("words", found[0]))
+                self._at = found.end()
+                continue
+            words = words and not _BEFORE_COMMAND.match(self._text, self._at)
+            kind, text = self._lexeme()
+            if text in until:
+                closer = text
+            else:
+                tokens += self._nested(kind, text, words)
+        self._depth -= 1
+        return tokens, closer
+
+    def _lexeme(self) -> tuple[Leaf, str]:
+        found = _LEXEME.match(self._text, self._at)
+        assert found is not None  # one matches any character
+        self._at = found.end()
+        text = _RENAMED.get(found[0], found[0])
+        return ("mark" if text in "<>" else found.lastgroup), text  # type: ignore[return-value]
+
+    def _nested(self, kind: Leaf, text: str, words: bool) -> list[Token]:
+        """Return the tokens of a lexeme, and of what it opens or takes."""
+        if text == "{":
+            return [self._braced(words)]
+        if text in OPENING:
+            inner, closer = self.read(_CLOSING | _AROUND, words)
+            if closer in _CLOSING:
+                return [Token("brackets", text + closer, tuple(inner))]
+            self._at -= len(closer)
+            return [Token(kind, text), *inner]
+        if text in ("}", r"\end"):
+            raise Unreadable
+        if text == r"\begin":
+            return [self._environment()]
+        if kind == "command" and _NO_TOKEN.fullmatch(text):
+            self._at += text in (r"\left", r"\right") and self._text[self._at : self._at + 1] == "."
+            return []
+        if kind == "command" and _BRACE.match(self._text, self._at):
+            if _TEXT.fullmatch(text):
+                return _typed(text, self._argument(words=True))
+            if _MATH.fullmatch(text) or _COLOR.fullmatch(text):
+                inner = self._argument()
+                return inner if _MATH.fullmatch(text) else []
         if kind == "space":
-            yield SPACE
-        elif kind == "nothing":  # the negative space of 1,\\!000
-            continue
-        elif kind == "row":
-            yield Token("row", r"\\")
-        elif kind != "command":
-            yield Token(kind, name)  # type: ignore[arg-type]
-        elif _NO_TOKEN.fullmatch(name):
-            at += name in (r"\left", r"\right") and text[at : at + 1] == "."
-        elif (end := _argument_end(text, at)) and _CHANGES_TYPE.fullmatch(name):
-            inner = text[text.index("{", at) + 1 : end]
-            if depth == DEEPEST:
-                raise Unreadable
-            if _TEXT.fullmatch(name):
-                yield from _typed(name, tuple(_read_text(inner, depth + 1)))
-            elif _MATH.fullmatch(name):
-                yield from _read_math(inner, depth + 1)
-            at = end + 1
-        else:
-            yield Token("mark" if name in "<>" else "command", name)
+            return [SPACE]
+        if kind == "row":
+            return [Token("row", r"\\")]
+        arguments = (self._argument_of(text) for _ in range(_ARGUMENTS.get(text, 0)))
+        return [Token(kind, text), *itertools.chain.from_iterable(arguments)]
+
+    def _braced(self, words: bool = False) -> Token:
+        """Read what is in braces, of which the first has been read."""
+        inner, closer = self.read("}", words)
+        if not closer:
+            raise Unreadable
+        return Token("braces", "{}", tuple(inner))
+
+    def _argument(self, words: bool = False) -> list[Token]:
+        """Read an argument in braces."""
+        found = _BRACE.match(self._text, self._at)
+        if found is None:
+            raise Unreadable
+        self._at = found.end()
+        return [*self._braced(words).inner]
+
+    def _argument_of(self, command: str) -> list[Token]:
+        r"""Read an argument, with braces or without: `\frac12`, `x^2`; [] if it is neither."""
+        if _BRACE.match(self._text, self._at):
+            return [Token("braces", "{}", tuple(self._argument()))]
+        spaces = _SPACES.match(self._text, self._at)
+        begin = spaces.end() if spaces else self._at
+        found = _BARE[command].match(self._text, begin)
+        if found and found[0] not in _ARGUMENTS:
+            self._at = found.end()
+            one = Token(found.lastgroup, found[0])  # type: ignore[arg-type]
+            return [Token("braces", "{}", (one,))]
+        follows = _LEXEME.match(self._text, begin)
+        if follows is None or follows[0] in (*_ARGUMENTS, "}") or command == r"\frac":
+            raise Unreadable
+        return []
+
+    def _environment(self) -> Token:
+        name = render(self._argument())
+        inner, _ = self.read((r"\end",))
+        self._argument()
+        if name == "array" and inner and inner[0].kind == "braces":
+            del inner[0]
+        return Token("matrix", name, tuple(inner))
 
 
-def _read_text(text: str, depth: int) -> Iterator[Token]:
-    r"""Read what is in `\text{}`: letters are words there, not variables."""
-    at = 0
-    while at < len(text):
-        if words := _TEXT_MODE.match(text, at):
-            yield Token("words", words[0])
-            at = words.end()
-        else:
-            found = _TEXT_MODE.search(text, at)
-            command = re.search(r"\\[A-Za-z]", text[at:])
-            end = len(text) if command else found.start() if found else len(text)
-            yield from _read_math(text[at:end], depth)
-            at = end
-
-
-def _typed(name: str, inner: Tokens) -> Tokens:
+def _typed(name: str, inner: list[Token]) -> list[Token]:
     r"""Read `\mathrm{i}` and `\operatorname{sin}`, which are no words."""
     if len(inner) == 1 and name not in (r"\text", r"\mbox", r"\hbox"):
         if inner[0].text in ("i", "e") and name == r"\mathrm":
-            return (Token("letter", inner[0].text),)
+            return [Token("letter", inner[0].text)]
         if inner[0].text in _FUNCTIONS:
-            return (Token("command", rf"\{inner[0].text}"),)
+            return [Token("command", rf"\{inner[0].text}")]
     return inner
 
 
-def _argument_end(text: str, at: int) -> int | None:
-    """Return the place of the brace that closes the argument of a command that ends at `at`."""
-    found = re.compile(r"\s*\{").match(text, at)
-    return closing_brace(text, found.end()) if found else None
-
-
-def closing_brace(text: str, start: int, most: int | None = None) -> int | None:
-    r"""Find the brace that closes the one before `start`, within `most` characters.
-
-    `\{` and `\}` are signs, not braces.
-    """
-    depth, end = 1, len(text) if most is None else min(len(text), start + most)
-    for found in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start, end):
-        depth += (found[0] == "{") - (found[0] == "}")
-        if depth == 0:
-            return found.start()
-    return None
-
-
-def _cleaned(tokens: list[Token], commas_group: bool) -> Tokens:
-    """Give what can be written in several ways one: fractions, powers, roots, grouped digits."""
+def _cleaned(tokens: Sequence[Token], commas_group: bool) -> Tokens:
+    """Join grouped digits, and spaces that follow one another."""
     done: list[Token] = []
-    depth = brackets = i = 0
+    i = 0
     while i < len(tokens):
         token = tokens[i]
-        depth += (token == OPEN) - (token == CLOSE)
-        brackets += (token.text in ("(", "[", r"\{")) - (token.text in (")", "]", r"\}"))
-        if not 0 <= depth <= DEEPEST:
-            raise Unreadable
-        if token.text in _ARGUMENTS:
-            done.append(token)
-            _brace_arguments(tokens, i + 1, _ARGUMENTS[token.text])
-        elif token.kind == "number" and (
-            grouped := _grouped(tokens, i, commas_group and not brackets)
-        ):
-            number, i = grouped[0], grouped[1] - 1
-            done.append(number)
-        elif token != SPACE or (done and done[-1] != SPACE):
+        if token.kind == "number":
+            token, i = _grouped(tokens, i, commas_group)
+        elif token.inner:
+            group = commas_group and token.kind != "brackets"
+            token = token._replace(inner=_cleaned(token.inner, group))
+        if token != SPACE or done[-1:] != [SPACE]:
             done.append(token)
         i += 1
-    if depth:
-        raise Unreadable
     return trimmed(done)
 
 
-_ARGUMENTS = {r"\frac": 2, r"\sqrt": 1, r"\pmod": 1, "^": 1, "_": 1}
+_BRACED_COMMA = Token("braces", "{}", (COMMA,))
 
 
-def _brace_arguments(tokens: list[Token], at: int, count: int) -> None:
-    r"""Put braces around arguments that have none: `\frac12`, `x^2`, but not 10^33."""
-    for _ in range(count):
-        while tokens[at : at + 1] == [SPACE]:
-            del tokens[at]
-        if at >= len(tokens) or tokens[at].text in (*_ARGUMENTS, "}"):
-            raise Unreadable
-        kind, text = tokens[at]
-        if tokens[at] == OPEN:
-            at = closing(tokens, at) + 1
-        elif kind == "number" and len(text) > 1 and count == 2:
-            tokens[at : at + 1] = [OPEN, Token(kind, text[0]), CLOSE, Token(kind, text[1:])]
-            at += 3
-        elif kind == "letter" or count == 2 or (kind == "number" and len(text) == 1):
-            tokens[at : at + 1] = [OPEN, tokens[at], CLOSE]
-            at += 3
-
-
-COMMA = Token("mark", ",")
-
-
-def _grouped(tokens: list[Token], start: int, commas: bool) -> tuple[Token, int] | None:
-    """Read the digits of 1,234 or 1 234, and where they end; None if there are no groups."""
-    digits, at = tokens[start].text, start + 1
-    if not re.fullmatch(r"[1-9][0-9]{0,2}", digits) or tokens[start - 1 : start] == [COMMA]:
-        return None
-    separators = [[SPACE], [OPEN, COMMA, CLOSE], *([[COMMA]] if commas else [])]
-    while True:
-        for separator in separators:
-            end = at + len(separator)
-            group = tokens[end].text if tokens[at:end] == separator and end < len(tokens) else ""
-            if re.fullmatch(r"[0-9]{3}(?:\.[0-9]+)?", group) and "." not in digits:
-                digits, at = digits + group, end + 1
-                break
-        else:
+def _grouped(tokens: Sequence[Token], start: int, commas: bool) -> tuple[Token, int]:
+    """Read 1,234 or 1 234 as one number; return it, and the index of its last token."""
+    digits, end = tokens[start].text, start
+    separators = (SPACE, _BRACED_COMMA, *([COMMA] if commas else []))
+    if not re.fullmatch(r"[1-9][0-9]{0,2}", digits) or (start and tokens[start - 1] == COMMA):
+        return tokens[start], start
+    while end + 2 < len(tokens) and tokens[end + 1] in separators and "." not in digits:
+        if not re.fullmatch(r"[0-9]{3}(?:\.[0-9]+)?", tokens[end + 2].text):
             break
-    if at == start + 1 or (
-        at < len(tokens) and tokens[at].text == "/" and SPACE in tokens[start:at]
-    ):
-        return None
-    return Token("number", digits), at
+        digits, end = digits + tokens[end + 2].text, end + 2
+    is_mixed = SPACE in tokens[start:end] and [t.text for t in tokens[end + 1 : end + 2]] == ["/"]
+    return (tokens[start], start) if is_mixed else (Token("number", digits), end)

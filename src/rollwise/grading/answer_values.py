@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from rollwise.grading.answer_tokens import DEGREE, Token, Tokens, render, trimmed
+from rollwise.grading.answer_tokens import DEGREE, SPACE, Token, Tokens, flat, render, trimmed
 
 # ---- Numbers
 
@@ -69,13 +69,11 @@ def same_number(first: Fraction, second: Fraction) -> bool:
 
 def split_base(tokens: Tokens) -> tuple[Tokens, str]:
     """Split a number into its digits and the base that it names: 52_8."""
-    texts = [token.text for token in tokens]
-    if "_" not in texts:
-        return tokens, ""
-    at = texts.index("_")
-    base = "".join(texts[at + 1 :]).strip("{}")
-    is_number = re.fullmatch(r"[-0-9A-F.]+", "".join(texts[:at])) and texts[0] not in "ABCDEF"
-    return (tokens[:at], base) if is_number and base.isalnum() else (tokens, "")
+    digits, _, base = render(tokens).rpartition("_")
+    base = base.strip("{}")
+    if re.fullmatch(r"(?![A-F])[-0-9A-F.]+", digits) and base.isalnum():
+        return tokens[: tokens.index(Token("mark", "_"))], base
+    return tokens, ""
 
 
 # ---- Words
@@ -87,24 +85,23 @@ def words_of(tokens: Sequence[Token]) -> str | None:
     Names of variables are no words: `xy` is a product, so only what is in `\text{}` or has at least
     four letters counts, beside single letters.
     """
-    inner = [token for token in tokens if token.text not in (".", "(", ")")]
+    inner = [token for token in flat(tokens) if token.text not in (".", "(", ")")]
     if not inner or any(token.kind not in ("words", "letter", "space") for token in inner):
         return None
     words = " ".join("".join(token.text for token in inner).split())
-    has_words = any(token.kind == "words" for token in inner)
     if len(words) == 1:
         return words
+    has_words = any(token.kind == "words" for token in inner)
     return words.casefold() if has_words or (len(words) > 3 and words.isalpha()) else None
+
+
+_CHOICE = re.compile(r"\(?(?:\\text\{)?([A-J])\}?[).:](?=.)(?![-+*/^=_,!])")
 
 
 def choice_of(tokens: Sequence[Token]) -> str | None:
     """Return the letter of an option that its content follows: (B) 5."""
-    inner = [token for token in tokens if token.text != " "]
-    if [token.text for token in inner[:1]] == ["("]:
-        inner = inner[1:]
-    texts = [token.text for token in inner[:3]]
-    is_option = len(texts) == 3 and re.fullmatch("[A-J]", texts[0]) and texts[1] in (")", ".", ":")
-    return texts[0] if is_option and texts[2] not in "+-*/^=_,!" else None
+    found = _CHOICE.match(render(tokens))
+    return found[1] if found else None
 
 
 # ---- Units
@@ -124,9 +121,7 @@ _PLAIN_UNITS = re.compile(
 r"""Units that may stand without `\text{}`, after a space."""
 
 _NO_UNIT = re.compile(r"\b(?:and|or|if|for|mod|base|hundred|thousand|[mb]illion|percent|pct)\b")
-_BETWEEN_UNITS = frozenset((" ", "/", r"\cdot", r"\times", "(", ")", ".", "^", "{", "}", "-"))
-
-
+_BETWEEN_UNITS = frozenset((" ", "/", r"\cdot", r"\times", ".", "^", "-"))
 _OF_ANGLES = frozenset((r"\sin", r"\cos", r"\tan", r"\cot", r"\sec", r"\csc"))
 
 
@@ -139,33 +134,34 @@ def split_unit(tokens: Tokens) -> tuple[Tokens, str]:
     if tokens and tokens[0].text in (r"\$", "$"):
         value, unit = split_unit(trimmed(tokens[1:]))
         return value, unit or "dollar"
-    if tokens and tokens[-1] == DEGREE and not _OF_ANGLES & {token.text for token in tokens}:
+    if tokens[-1:] == (DEGREE,) and not _OF_ANGLES & {token.text for token in tokens}:
         return trimmed(tokens[:-1]), "degree"
     if plain := _plain_unit(tokens):
         return plain
-    start, at = None, len(tokens)
+    start = at = len(tokens)
     while at > 0 and _may_be_of_unit(tokens, at - 1):
         at -= 1
         if tokens[at].kind == "words":
             start = at
-    if start is None or start == 0:
-        return tokens, ""
     words = " ".join(token.text for token in tokens[start:] if token.kind == "words")
     value = trimmed(tokens[:start])
-    if _NO_UNIT.search(words.casefold()):
+    is_letter = len(words) == 1 and words != "L" and words not in _UNITS  # 2k, 2M
+    if not words or not _takes_unit(value) or is_letter or _NO_UNIT.search(words.casefold()):
         return tokens, ""
-    if not (value and (value[-1].kind == "number" or value[-1].text in (")", "}"))):
-        return tokens, ""
-    if len(words) == 1 and words != "L" and words not in _UNITS:
-        return tokens, ""  # 2k, 2M
     return value, _unit_name(words)
+
+
+def _takes_unit(value: Tokens) -> bool:
+    return bool(value) and value[-1].kind in ("number", "braces", "brackets")
 
 
 def _may_be_of_unit(tokens: Tokens, at: int) -> bool:
     token = tokens[at]
-    if token.kind == "number":  # the power of a unit
-        texts = [before.text for before in tokens[max(0, at - 3) : at] if before.text not in "{-"]
-        return bool(texts) and texts[-1] == "^" and len(token.text) == 1
+    if token.kind == "braces":  # the power of a unit
+        is_power = bool(re.fullmatch(r"-?\d", render(token.inner)))
+        return is_power and at > 0 and tokens[at - 1].text == "^"
+    if token.kind == "brackets":
+        return all(_may_be_of_unit(token.inner, i) for i in range(len(token.inner)))
     return token.kind == "words" or token.text in _BETWEEN_UNITS
 
 
@@ -174,12 +170,10 @@ def _plain_unit(tokens: Tokens) -> tuple[Tokens, str] | None:
     while at > 0 and tokens[at - 1].kind == "letter":
         at -= 1
     name = "".join(token.text for token in tokens[at:])
-    if at < 2 or tokens[at - 1].text != " " or not _PLAIN_UNITS.fullmatch(name):
+    if at < 2 or tokens[at - 1] != SPACE or not _PLAIN_UNITS.fullmatch(name):
         return None
     value, qualified = split_unit(trimmed(tokens[:at]))
-    if value[-1:] and (value[-1].kind == "number" or value[-1].text in (")", "}")):
-        return value, qualified or _unit_name(name)
-    return None
+    return (value, qualified or _unit_name(name)) if _takes_unit(value) else None
 
 
 def _unit_name(words: str) -> str:

@@ -13,9 +13,8 @@ from rollwise.grading.conversation import (
     find_sandbox,
     sandboxed,
 )
-from rollwise.grading.limits import GradeFunction, Limits
 from rollwise.grading.program import encode
-from rollwise.grading.program_time import BUSY
+from rollwise.grading.program_usage import BUSY
 from rollwise.grading.sandbox import NoSandbox, ProgramLimits, Sandbox
 from rollwise.grading.testcases import (
     AssertTests,
@@ -26,11 +25,12 @@ from rollwise.grading.testcases import (
     same_value,
     value_of,
 )
+from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import at_least
 
 MEMORY = 512 * 1024**2
-"""Bytes of each process of a program."""
+"""Bytes of each process of a program, and of all together."""
 
 PROCESSES = 8
 """Processes and threads that a program may have at a time."""
@@ -60,7 +60,7 @@ class CodeGrader(WorkerGrader):
             that other load on the machine changes no result, and by the clock while it sleeps. By
             the clock in all, ten times as many.
         workers: Programs that run at a time; None means one for each CPU, at most 16.
-        memory: Bytes of each process of a program.
+        memory: Bytes of each process of a program, and of all together beside their files.
         processes: Processes and threads that a program may have at a time.
         sandbox: Where programs run; None means bubblewrap.
         uncontained: Run programs as this user in no sandbox: they can read and delete what this

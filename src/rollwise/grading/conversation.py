@@ -13,8 +13,8 @@ from typing import Any
 
 from rollwise.errors import ConfigError
 from rollwise.grading import program
-from rollwise.grading.program_time import ProgramTime
-from rollwise.grading.sandbox import Bubblewrap, ProgramLimits, Sandbox
+from rollwise.grading.program_usage import ProgramUsage
+from rollwise.grading.sandbox import DISK, Bubblewrap, ProgramLimits, Sandbox
 
 LONGEST_OUTPUT = 4 * program.MOST_OUTPUT
 """Bytes of a line with what a program printed; JSON may need more than the output that it holds."""
@@ -23,7 +23,7 @@ LONGEST_REPLY = 8 * 1024**2
 """Bytes of any other line from inside."""
 
 STEP = 0.05
-"""Seconds between two looks at how much time a program has taken."""
+"""Seconds between two looks at what a program has taken."""
 
 START_TIMEOUT = 30.0
 """Seconds for a sandbox to be ready."""
@@ -34,11 +34,11 @@ class NoReply(Exception):
 
 
 class Conversation:
-    """Messages to and from a process by unbuffered pipes, each a line of JSON, within a time."""
+    """Messages to and from a process by unbuffered pipes, each a line of JSON, within limits."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float, memory: int) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._pid = process.pid
+        self._pid, self._memory = process.pid, memory
         self._stdin, self._stdout = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._stdin, False)
         self._unread = bytearray()
@@ -46,7 +46,7 @@ class Conversation:
 
     def extend(self, seconds: float) -> None:
         """Let it take so many seconds from now on."""
-        self._time = ProgramTime(self._pid, seconds)
+        self._usage = ProgramUsage(self._pid, seconds, self._memory)
         self._looked = time.monotonic()
 
     def ask(self, message: Any, longest: int = LONGEST_REPLY) -> Any:
@@ -84,8 +84,8 @@ class Conversation:
             selector.register(file, event)
             while True:
                 if time.monotonic() - self._looked >= STEP:
-                    if not self._time.left():
-                        raise NoReply("it took too long")
+                    if not self._usage.left():
+                        raise NoReply("it took too long, or too much memory")
                     self._looked = time.monotonic()
                 if selector.select(STEP):
                     return
@@ -101,7 +101,7 @@ def sandboxed(
         RuntimeError: It cannot start.
     """
     with sandbox.start(Path(program.__file__).read_text(), limits) as process:
-        talk = Conversation(process, START_TIMEOUT)
+        talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
         try:
             rlimits = _rlimits(limits, sandbox.isolated)
             talk.ask({**first, "limits": rlimits, "isolated": sandbox.isolated})
@@ -156,32 +156,28 @@ def leaks_of(sandbox: Sandbox) -> list[str]:
     Raises:
         FileNotFoundError, RuntimeError: The sandbox does not work here.
     """
+    limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
+    call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
     try:
-        found: list[str] = _probe(sandbox, "leaks")
+        with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
+            talk.receive()
+            found: list[str] = program.decode(talk.ask(call)["value"])
     except (NoReply, KeyError) as error:
         raise RuntimeError(f"the probe of the sandbox failed: {error}") from error
-    try:
-        holds = bool(_probe(sandbox, "ways_to_hold_memory"))
-    except (NoReply, KeyError):  # ended by the system, for it needed too much
-        holds = False
-    return found + [MEMORY_LEAK] * holds
-
-
-MEMORY_LEAK = "memory beyond the limit (it needs seccomp, or a control group)"
-
-
-def _probe(sandbox: Sandbox, function: str) -> Any:
-    limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
-    call = {"call": function, "args": [], "kwargs": ["dict", []]}
-    with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
-        talk.receive()
-        return program.decode(talk.ask(call)["value"])
+    return found
 
 
 _PROBE = """
 import ctypes, os, socket
 
+def works(call):
+    try:
+        return call() >= 0
+    except (OSError, AttributeError):
+        return False
+
 def leaks():
+    shared_memory = lambda: ctypes.CDLL(None).shmget(0, 4096, 0o1600)
     reached = {
         "processes": os.getppid() > 1,
         "the network": any(name != "lo" for _, name in socket.if_nameindex()),
@@ -189,32 +185,9 @@ def leaks():
         "writing": os.access("/usr", os.W_OK) or os.access("/", os.W_OK),
         "the environment": bool(set(os.environ) - {"PWD", "OLDPWD", "LC_CTYPE", "SHLVL", "_"}),
         "root's rights": os.getuid() == 0,
+        "memory beyond the limit (it needs seccomp)": (
+            works(lambda: os.memfd_create("")) or works(shared_memory)
+        ),
     }
     return [name for name, is_so in reached.items() if is_so]
-
-SIZE, COUNT = 16 * 2**20, 14  # more than memory and files together may take
-libc = ctypes.CDLL(None)
-libc.shmat.restype = ctypes.c_void_p
-
-def memory_file():
-    os.posix_fallocate(os.memfd_create(""), 0, SIZE)
-
-def shared_memory():
-    segment = libc.shmget(0, SIZE, 0o1600)
-    address = ctypes.c_void_p(libc.shmat(segment, None, 0))
-    if segment < 0 or address.value in (None, 2**64 - 1):
-        raise OSError
-    ctypes.memset(address, 1, SIZE)
-    libc.shmdt(address)
-
-def ways_to_hold_memory():
-    found = []
-    for way in (memory_file, shared_memory):
-        try:
-            for _ in range(COUNT):
-                way()
-            found.append(way.__name__)
-        except (OSError, AttributeError):
-            pass
-    return found
 """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollwise.environments import EnvironmentSource
-from rollwise.grading.limits import GradeFunction, Limits
+from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 
 START_TIMEOUT = 1800.0

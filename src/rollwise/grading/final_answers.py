@@ -2,8 +2,6 @@ r"""Finding the final answer in a response to a problem of mathematics, in linea
 
 import re
 
-from rollwise.grading.answer_tokens import closing_brace
-
 LONGEST_BOX = 1000
 """Characters of a box that is graded alone; a response with a longer box is read whole."""
 
@@ -13,6 +11,7 @@ def boxed(content: str) -> str:
     return f"\\boxed{{{content}}}"
 
 
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # \{ and \} are signs, not braces
 _BOX = re.compile(r"\\(?:boxed|fbox)\b\s*(?:\{|(?P<bare>[^\s${}\\]+))?")
 _PERCENT = re.compile(
     r"\s*(?:\\%|(?:\$|\\\)|\\\])?\s*(?:[Pp]ercent|[Pp]ct)\b|(?:\$|\\\)|\\\])\s*\\?%)"
@@ -37,7 +36,7 @@ def final_boxes(text: str, count: int) -> list[str] | None:
     for box in reversed(list(_BOX.finditer(text))[-_TRIED:]):
         content, end = box["bare"], box.end()
         if content is None:
-            closed = closing_brace(text, end, LONGEST_BOX) if box[0].endswith("{") else None
+            closed = _closing_brace(text, end) if box[0].endswith("{") else None
             if closed is None:
                 if not found and len(text) - end > LONGEST_BOX:
                     return None
@@ -52,6 +51,16 @@ def final_boxes(text: str, count: int) -> list[str] | None:
         if len(found) == count:
             break
     return found or None
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    """Find the brace that closes the one before `start`, within the longest box."""
+    depth = 1
+    for found in _BRACE.finditer(text, start, min(len(text), start + LONGEST_BOX)):
+        depth += (found[0] == "{") - (found[0] == "}")
+        if depth == 0:
+            return found.start()
+    return None
 
 
 def bare_reference(answer: str) -> str:
@@ -79,64 +88,3 @@ def tagged_answer(response: str) -> str | None:
     start = response.rfind(_TAGS[0], 0, max(end, 0))
     content = response[start + len(_TAGS[0]) : end].strip()
     return content if start >= 0 and 0 < len(content) <= LONGEST_BOX else None
-
-
-# ---- Minerva's convention (Lewkowycz et al. 2022, appendix D; `minerva_math` of lm-evaluation-
-# harness), in which a response ends "Final Answer: The final answer is $…$. I hope it is correct."
-
-_BEGIN, _END = "Final Answer: The final answer is", "I hope it is correct"
-
-_REPLACED = (
-    ("an ", ""),
-    ("a ", ""),
-    (".$", "$"),
-    (r"\$", ""),
-    (r"\ ", ""),
-    (" ", ""),
-    ("mbox", "text"),
-    (r",\text{and}", ","),
-    (r"\text{and}", ","),
-    (r"\text{m}", r"\text{}"),
-)
-_REMOVED = (
-    *("square", "ways", "integers", "dollars", "mph", "inches", "ft", "hours", "km", "units"),
-    *(r"\ldots", "sue", "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm"),
-    *("pounds", "meters", "meals", "edges", "students", "childrentickets", "multiples"),
-    *(r"\text{s}", r"\text{.}", "\\text{\ns}", r"\text{}^2", r"\text{}^3", "\\text{\n}"),
-    *(r"\text{}", r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;", r",\!", "{,}", '"', r"\dots"),
-)
-_REWRITTEN = (
-    (r"(.*?)(\$)(.*?)(\$)(.*)", r"$\3$"),
-    (r"(\\text\{)(.*?)(\})", r"\2"),
-    (r"(\\textbf\{)(.*?)(\})", r"\2"),
-    (r"(\\overline\{)(.*?)(\})", r"\2"),
-    (r"(\\boxed\{)(.*)(\})", r"\2"),
-    (r"(frac)([^{])(.)", r"frac{\2}{\3}"),
-    (r"(sqrt)([^{])", r"sqrt{\2}"),
-    (r"\$", ""),
-)
-
-
-def minerva_answer(response: str) -> str | None:
-    """Return the text between the two parts of the convention, in the first line that has both."""
-    # As in lm-evaluation-harness, the second part is appended to the response, and any character
-    # may stand for each of the two full stops.
-    for line in f"{response}{_END}.".split("\n"):
-        begin = line.find(_BEGIN)
-        end = line.find(f" {_END}", begin + len(_BEGIN) + 1) if begin >= 0 else -1
-        if 0 <= end < len(line) - len(f" {_END}"):
-            return line[begin + len(_BEGIN) : end - 1].strip()
-    return None
-
-
-def minerva_normalised(answer: str) -> str:
-    """Normalise a final answer; not in linear time, so only for worker processes."""
-    answer = answer.split("=")[-1]
-    for before, after in _REPLACED:
-        answer = answer.replace(before, after)
-    for text in _REMOVED:
-        answer = answer.replace(text, "")
-    for pattern, replacement in _REWRITTEN:
-        answer = re.sub(pattern, replacement, answer)
-    without_commas = answer.replace(",", "")
-    return without_commas if without_commas.isdigit() else answer

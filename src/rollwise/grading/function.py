@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 from rollwise.errors import ConfigError, PluginError, one_line
-from rollwise.grading.limits import GradeFunction, Limits
+from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.plugins import load_plugin, plugin_folders, raised_in_plugin
 

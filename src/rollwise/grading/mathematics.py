@@ -10,25 +10,20 @@ import signal
 import warnings
 from typing import Any, Literal, get_args
 
-from rollwise.grading.answer_forms import are_equal
-from rollwise.grading.answer_parts import split_list
-from rollwise.grading.answer_tokens import Tokens, Unreadable, render, tokenize
+from rollwise.grading.answer_forms import are_equal, split_list
+from rollwise.grading.answer_tokens import Tokens, Unreadable, tokenize
 from rollwise.grading.final_answers import (
     LONGEST_BOX,
     bare_reference,
     boxed,
     final_boxes,
-    minerva_answer,
-    minerva_normalised,
     tagged_answer,
 )
-from rollwise.grading.limits import GradeFunction, Limits
+from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.sampling.checks import one_of
 
-Convention = Literal["last_box", "math_verify", "minerva"]
-
-logger = logging.getLogger(__name__)
+Convention = Literal["last_box", "math_verify"]
 
 MEMORY = 1024**3
 """Bytes that grading one response may take."""
@@ -113,11 +108,11 @@ def verify_answer(found: str, answer: str) -> float:
     return _as_written(found, reference)
 
 
-def _equal_by_math_verify(found: Tokens, reference: Tokens) -> bool:
+def _equal_by_math_verify(found: str, reference: str) -> bool:
     """Compare two answers whose looks have been taken away."""
     from math_verify import verify
 
-    first, second = _read_box(render(found)), _read_box(render(reference))
+    first, second = _read_box(found), _read_box(reference)
     is_read = not (_is_unread(first) or _is_unread(second))
     return is_read and bool(verify(second, first, timeout_seconds=None))
 
@@ -169,24 +164,6 @@ def last_answer(response: str, answer: str) -> str | None:
     return ", ".join(boxes) if 1 < wanted == len(boxes) and not has_several else boxes[-1]
 
 
-def verify_minerva(found: str, answer: str) -> float:
-    """Give 1.0 to a final answer that equals the reference after Minerva's normalisation.
-
-    Equal means the same text, or equal according to Math-Verify, or by `verify_answer`.
-
-    Raises:
-        ValueError: Nothing is left of `answer` once it is normalised.
-    """
-    reference = bare_reference(answer)
-    first, second = minerva_normalised(found), minerva_normalised(reference)
-    if first and first == second:
-        return 1.0
-    with contextlib.suppress(ValueError):  # it may be readable once it is normalised
-        if verify_answer(found, reference):
-            return 1.0
-    return verify_math(boxed(first), boxed(second))
-
-
 def _refuse_huge_numbers(timeout: float) -> None:
     """Make SymPy end this process, as its limit would, before it computes too many bits."""
     from sympy import Integer, factorial
@@ -214,16 +191,7 @@ def _load(convention: Convention, timeout: float) -> GradeFunction:
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
     _refuse_huge_numbers(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    return {"last_box": _verify_last_box, "math_verify": verify_math, "minerva": verify_minerva}[
-        convention
-    ]
-
-
-_NO_PHRASE = (
-    "MathGrader: a response without Minerva's words has its answer in a box, and gets 0; if all "
-    'do, ask for "Final Answer: The final answer is ... I hope it is correct.", or choose another '
-    "convention"
-)
+    return verify_math if convention == "math_verify" else _verify_last_box
 
 
 class MathGrader(WorkerGrader):
@@ -237,8 +205,7 @@ class MathGrader(WorkerGrader):
         workers: Processes; None means one for each CPU, at most 16.
         convention: `last_box`: the final answer is the last `\boxed{}` (or `\fbox{}`), compared by
             `verify_answer`; without any box, what Math-Verify finds. `math_verify`: verdicts are
-            those of Math-Verify alone. `minerva`: it is between "Final Answer: The final answer is"
-            and "I hope it is correct.", compared by `verify_minerva`.
+            those of Math-Verify alone.
         memory: Bytes that grading one response may take (on Linux).
 
     Raises:
@@ -254,18 +221,11 @@ class MathGrader(WorkerGrader):
     ) -> None:
         one_of("convention", convention, get_args(Convention))
         self.convention = convention
-        self._warned = False
         limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)
         load = functools.partial(_load, convention, timeout)
         super().__init__(load, limits, workers, REMEMBERED, shared=True)
 
     def _part(self, response: str, answer: str) -> str | float:
-        if self.convention == "minerva":
-            found = minerva_answer(response)
-            if found is None and not self._warned and final_boxes(response, 1):
-                self._warned = True
-                logger.warning(_NO_PHRASE)
-            return 0.0 if found is None else found
         if self.convention == "math_verify":
             return response
         content = last_answer(response, answer)

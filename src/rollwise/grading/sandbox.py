@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from rollwise.grading.memory_group import joining, memory_group
 from rollwise.grading.system_calls import filter_file
 
 FOLDER = "/tmp"
@@ -28,9 +27,8 @@ class ProgramLimits:
     """What one program may take.
 
     Attributes:
-        seconds: By the clock.
-        memory: Bytes of each process; where a control group can be made, of all together (without
-            the files that they write).
+        seconds: See `ProgramUsage`.
+        memory: Bytes of each process, and of all together beside `DISK` for the files they write.
         processes: Processes and threads at a time.
     """
 
@@ -82,8 +80,8 @@ class Bubblewrap:
 
     A program sees no other process, no network, and of the files only the system's libraries and
     Python's own, read-only. It has no privileges and no environment, and may write 64 MiB to a
-    folder in memory. Its memory is bounded by a control group where one can be made, and by a
-    filter of system calls that keeps it from memory which a limit on address space does not count.
+    folder in memory. A filter of system calls keeps it from memory which a limit on address space
+    does not count.
     """
 
     isolated: ClassVar[bool] = True
@@ -92,10 +90,10 @@ class Bubblewrap:
     def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
         """See `Sandbox`."""
         bwrap = _find_bwrap()
-        with memory_group(limits.memory + DISK) as group, filter_file() as filters:
+        with filter_file() as filters:
             seccomp = [word for file in filters for word in ("--seccomp", str(file))]
             command = [bwrap, *seccomp, *self.options(), "--", *_python(script)]
-            with _popen(joining(group, command), "/", filters) as process:
+            with _popen(command, "/", filters) as process:
                 try:
                     yield process
                 finally:
@@ -133,8 +131,7 @@ class NoSandbox:
         """See `Sandbox`; the program can read and delete what this user can."""
         with (
             tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True) as folder,
-            memory_group(limits.memory + DISK) as group,
-            _popen(joining(group, [_EXECUTABLE, *_OPTIONS, script]), folder) as process,
+            _popen([_EXECUTABLE, *_OPTIONS, script], folder) as process,
         ):
             try:
                 yield process

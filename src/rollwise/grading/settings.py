@@ -53,11 +53,6 @@ def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
-MINERVA_INSTRUCTION = (
-    "Please reason step by step, and end with a line of this form: Final Answer: The final answer "
-    "is $ANSWER$. I hope it is correct."
-)
-
 
 class GraderSettings:
     """A grader to choose by `grading.type`: a frozen dataclass, whose fields are its settings.
@@ -65,15 +60,13 @@ class GraderSettings:
     Attributes:
         timeout: Seconds for one response, where `grading.timeout` does not say.
         right_or_wrong: Rewards are 0 and 1, as a belief of pass rates needs them.
+        instruction: What benchmarks add below each problem, so that the grader finds the answer.
     """
 
     timeout: ClassVar[float] = 2.0
     right_or_wrong: ClassVar[bool] = False
 
-    @property
-    def instruction(self) -> str:
-        """What benchmarks add below each problem, so that the grader finds the final answer."""
-        return INSTRUCTION
+    instruction: ClassVar[str] = INSTRUCTION
 
     def open(self, inputs: GraderInputs) -> Grader:
         """Make the grader.
@@ -105,15 +98,9 @@ class MathSettings(GraderSettings):
         default="last_box",
         metadata={
             "help": "Where the final answer is sought, and how it may be written. `last_box`: the "
-            "last `\\boxed{}`, in any usual form; `math_verify`: as Math-Verify alone does; "
-            '`minerva`: between "Final Answer: The final answer is" and "I hope it is correct.".'
+            "last `\\boxed{}`, in any usual form; `math_verify`: as Math-Verify alone does."
         },
     )
-
-    @property
-    def instruction(self) -> str:
-        """See `GraderSettings`."""
-        return MINERVA_INSTRUCTION if self.convention == "minerva" else INSTRUCTION
 
     def open(self, inputs: GraderInputs) -> Grader:
         """See `GraderSettings`."""
@@ -179,18 +166,6 @@ class FunctionSettings(GraderSettings):
             return FunctionGrader(self.function, timeout, workers, self.chat, self.settings, folder)
         except (ValueError, TypeError, ImportError, AttributeError) as error:
             raise ConfigError(f"`grading`: {error}") from error
-
-
-def function_settings(name: str) -> type[FunctionSettings]:
-    """Make the settings of the function `name`, `module:function`."""
-
-    @dataclass(frozen=True)
-    class NamedFunctionSettings(FunctionSettings):
-        """A function of your own."""
-
-        function: str = field(default=name, init=False)
-
-    return NamedFunctionSettings
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 
-from rollwise.grading.limits import RETRIED, Failure, Limits, Load
-from rollwise.grading.worker import failure_of, send, serve
+from rollwise.grading.worker import RETRIED, Failure, Limits, Load, failure_of, send, serve
 
 REAP_EVERY = 0.5
 """Seconds between looks for orphans that have ended, of which a long run has many thousands."""

@@ -1,6 +1,6 @@
 """What a run leaves: its folder with settings, metrics and responses, and what goes to trackers."""
 
-from rollwise.records.folder import RunFolder
+from rollwise.records.folder import RunFolder, typed_command
 from rollwise.records.history import offsets_in_earlier_runs
 from rollwise.records.metrics import Row, read_lines
 from rollwise.records.settings import flatten, refuse_changes
@@ -14,4 +14,5 @@ __all__ = [
     "offsets_in_earlier_runs",
     "read_lines",
     "refuse_changes",
+    "typed_command",
 ]

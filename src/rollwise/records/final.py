@@ -7,7 +7,7 @@ from rollwise.records.folder import RunFolder
 FINAL = (
     *("config.json", "summary.json", "metrics.jsonl", "samples/*.parquet", "visits/*.parquet"),
     *("problems.parquet", "problems/*", "responses/**/*.parquet", "prepared.parquet"),
-    *("curves.jsonl", "comparison.json", "runs.csv", "replays.csv"),
+    *("curves.jsonl", "comparison.json"),
 )
 """The final files of all commands."""
 

@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib import metadata
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import RunError
-from rollwise.files import CHECKSUMS, LOCK, write_text
+from rollwise.files import CHECKSUMS, LOCK, write_checksums, write_text
 from rollwise.records.metrics import Row, metrics_line, parse_line, read_lines
 from rollwise.records.samples import ROWS, StepFiles
 
@@ -29,16 +31,24 @@ def describe_start(device: str) -> dict[str, str]:
     """Say when and where a run starts, on a `device` that is given in words.
 
     Returns:
-        `date` (local time, to the second), `host`, `device`, and the `commit` that is checked out
-        in the current folder, with `+ changes` if tracked files differ from it; without git, none.
+        `date` (local time, to the second), `host`, `device`, the `command` as it was typed, and the
+        `commit` that is checked out in the current folder, with `+ changes` if tracked files differ
+        from it; without git, none.
     """
     start = {
         "date": datetime.now().astimezone().isoformat(" ", "seconds"),
         "host": platform.node(),
         "device": device,
+        "command": typed_command(),
     }
     commit, changes = _git("rev-parse", "--short=12", "HEAD"), _git("diff", "--stat", "HEAD")
     return start | ({"commit": commit + (" + changes" if changes else "")} if commit else {})
+
+
+def typed_command() -> str:
+    """Return the command of this process as it was typed, quoted for a shell."""
+    name = Path(sys.argv[0]).name
+    return shlex.join(["rollwise" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def _git(*arguments: str) -> str:
@@ -90,6 +100,7 @@ class RunFolder:
             if not begun or any(self.checkpoints.glob("step-*")):
                 raise RunError(f"{self.path} is not empty; give another --output")
             self._metrics.unlink(missing_ok=True)
+            (self.path / CHECKSUMS).unlink(missing_ok=True)
             self._samples.remove()
             self._visits.remove()
         self.write_config(config, started)
@@ -176,9 +187,14 @@ class RunFolder:
         self._visits.keep([{"step": step, **row, "question": short}])
 
     def flush_samples(self) -> None:
-        """Write the rows of `samples/` and `visits/` that are in memory."""
+        """Write the rows of `samples/` and `visits/` that are in memory.
+
+        All files but the newest are final, and have their checksums in `checksums.txt` from now on.
+        """
         self._samples.flush()
         self._visits.flush()
+        final = [*self._samples.paths[:-1], *self._visits.paths[:-1]]
+        write_checksums(self.path, [path.relative_to(self.path).as_posix() for path in final])
 
     def read_samples(self) -> list[Row]:
         """Read the responses in `samples/`, in order; none if nothing is written."""
@@ -235,7 +251,8 @@ class RunFolder:
         self.discard_visits_after(step)
 
     def discard_visits_after(self, step: int) -> None:
-        """Remove the rows of `visits/` that were written after `step`."""
+        """Remove the rows of `visits/` that were written after `step`, and `checksums.txt`."""
+        (self.path / CHECKSUMS).unlink(missing_ok=True)
         self._visits.discard_after(step)
 
     def write_summary(self, summary: Row) -> None:
@@ -247,8 +264,7 @@ class RunFolder:
         return self._read_json("summary.json") if self._summary.exists() else None
 
     def remove_summary(self) -> None:
-        """Remove `summary.json` and `checksums.txt`, because the run is continued."""
-        (self.path / CHECKSUMS).unlink(missing_ok=True)
+        """Remove `summary.json`, because the run is continued."""
         self._summary.unlink(missing_ok=True)
 
     def _write_metrics(self, lines: Iterable[Row]) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.config import EvaluateConfig
-from rollwise.records import Row, flatten
+from rollwise.records import Row, flatten, typed_command
 from rollwise.reports.charts import Chart, chart, estimates
-from rollwise.reports.facts import command
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
 from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES, response
 from rollwise.statistics import ProblemResult, steps_of_k
@@ -85,7 +83,7 @@ def write_evaluation_report(
             "method": f"{summary['samples']} responses to each problem; intervals are 95 %, over "
             "problems",
             "seed": str(settings["seed"]),
-            "command": command("evaluate", EvaluateConfig, settings),
+            "command": typed_command(),
         },
         rows=rows,
         baseline=baseline,

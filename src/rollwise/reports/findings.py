@@ -1,5 +1,6 @@
 """What a person who reads the metrics of a run would warn of: since which step, and what to do."""
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.beliefs import BELIEFS, LogitKalman
+from rollwise.config import CHOICES
 from rollwise.records import Row, RunFolder
 from rollwise.records.final import damaged
 from rollwise.reports.charts import SMOOTHED, Floats, described, moving_mean
@@ -111,16 +114,31 @@ def _untrained(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Find
     since = _begun([line.get("trained_groups") == 0 for line in steps])
     idle = len(steps) - since
     if idle >= NOTHING_TRAINED:
-        yield _finding("untrained", steps[since], steps=idle, variance=_more_variance(config))
+        yield _finding("untrained", steps[since], steps=idle, **_fitting(config))
 
 
-def _more_variance(config: Mapping[str, Any]) -> str:
-    """Advise how to get groups with rewards that differ, by what a run does not do yet."""
-    drawn = "" if config["exit"]["type"] == "balanced" else 'set `exit.type = "balanced"`, '
-    return (
-        f"{drawn}choose prompts by pass rate (`prompts.type`), or take problems that are neither "
-        "too easy nor too hard."
-    )
+def _fitting(config: Mapping[str, Any]) -> dict[str, str]:
+    """The parts of advice that depend on what a run does already, and on what it can do."""
+    kind, belief = config["prompts"]["type"], config["belief"]["type"]
+    sampler = CHOICES["prompts"].kinds.get(kind)  # one of the user's has none
+    own = getattr(sampler, "belief_kind", None) if belief == "own" else BELIEFS.get(belief)
+    can_follow = sampler is not None and "belief" in inspect.signature(sampler).parameters
+    more = []
+    if config["allocation"]["type"] == "none" and config["exit"]["type"] != "balanced":
+        more.append('set `exit.type = "balanced"`')
+    if kind in ("uniform", "curriculum"):
+        more.append("choose prompts by pass rate (`prompts.type`)")
+    more.append("take problems that are neither too easy nor too hard.")
+    return {
+        "variance": ", or ".join(more),
+        "bonus": ", and set `learner.entropy_coefficient` to 0"
+        if config["learner"]["entropy_coefficient"]
+        else "",
+        "batches": "`learner.mini_batches` or " if config["learner"]["mini_batches"] > 1 else "",
+        "belief": 'Set `belief.type = "logit_kalman"`, which follows a policy that improves.'
+        if can_follow and own is not LogitKalman
+        else "Lower `learner.learning_rate`: the policy changes faster than the belief follows.",
+    }
 
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -137,7 +155,7 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
                 best=_best(values_S)[-1],
                 percent=100 * now,
                 percent_begun=100 * begun,
-                variance=_more_variance(config),
+                **_fitting(config),
             )
 
 

@@ -1,4 +1,4 @@
-"""Write the reports of methods: of a plan, of a replay of recorded rewards, of a comparison."""
+"""Write the report of a comparison of methods."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,48 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.records import flatten
+from rollwise.records import flatten, typed_command
 from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, write_page
 from rollwise.reports.runs import run_link
 from rollwise.simulate.tables import number
-from rollwise.statistics import Estimate
 from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
 
 POINTS = 60
 """Points of each curve."""
-
-
-def write_simulation_report(
-    path: Path,
-    methods: Mapping[str, Mapping[str, Estimate]],
-    costs: Sequence[str],
-    facts: Mapping[str, str],
-    sentences: Sequence[str],
-    tables: Sequence[PlainTable],
-) -> Path:
-    """Write the report of a plan or a replay: signal against what it costs (see `write_page`).
-
-    Args:
-        path: The folder.
-        methods: Method -> figure -> its value, and the ends of its bar.
-        costs: The figures that signal is drawn against.
-        facts: What the header says, by name.
-        sentences: What the figures say.
-        tables: The same ones as in the terminal.
-    """
-    grids: dict[str, Any] = {}
-    charts = [_signal_against(cost, methods, grids) for cost in costs]
-    return write_page(
-        path,
-        "methods.html",
-        data={"charts": charts, "grids": grids},
-        facts=facts,
-        kind="simulation",
-        sentences=sentences,
-        tables=tables,
-    )
 
 
 def write_comparison_report(
@@ -56,7 +24,6 @@ def write_comparison_report(
     sentences: Sequence[str],
     tables: Sequence[PlainTable],
     configs: Mapping[str, Mapping[str, Any]],
-    command: str,
 ) -> Path:
     """Write the report of a comparison: what it says, and accuracy against what it cost.
 
@@ -66,7 +33,6 @@ def write_comparison_report(
         sentences: What it says.
         tables: The same ones as in the terminal.
         configs: The settings of each method's runs.
-        command: What repeats it.
     """
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}
@@ -75,7 +41,7 @@ def write_comparison_report(
         path,
         "methods.html",
         data={"charts": charts, "grids": grids},
-        facts={"seeds": ", ".join(map(str, seeds)), "command": command},
+        facts={"seeds": ", ".join(map(str, seeds)), "command": typed_command()},
         kind="comparison",
         baseline=comparison.baseline,
         sentences=sentences,
@@ -108,28 +74,8 @@ def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:
         yield "Settings in which they differ", ["setting", *configs], values
 
 
-def _signal_against(
-    cost: str, methods: Mapping[str, Mapping[str, Estimate]], grids: dict[str, Any]
-) -> Chart:
-    """Draw the signal of each method's step against one cost, with bars for both."""
-    spent = np.unique([figures[cost].value for figures in methods.values()])
-    grids[cost] = {f"{cost} of a step": spent}
-    lines = []
-    for colour, (name, figures) in enumerate(methods.items()):
-        at, signal = figures[cost], figures["signal"]
-        bars = {"left": at.low, "right": at.high, "low": signal.low, "high": signal.high}
-        values = np.where(spent == at.value, signal.value, np.nan)
-        lines.append(line(name, values, style="points", colour=colour, bars=bars))
-    title = f"Signal against {cost}"
-    return chart(f"signal-{cost}", lines, cost, title=title, low=0, fromzero=True)
-
-
 def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) -> Chart:
-    """Draw the accuracy of each method against one cost: its runs, and their mean over seeds.
-
-    The band around the mean is its 95 % interval over three seeds or more. Both end where the first
-    of a method's runs ends.
-    """
+    """Draw the accuracy of each method against one cost: its runs, and their mean over seeds."""
     curves = comparison.curves
     most = max(float(curve.costs[cost][-1]) for runs in curves.values() for curve in runs.values())
     grid, label = np.linspace(0, most, POINTS), label_of(cost)

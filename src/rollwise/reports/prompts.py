@@ -19,7 +19,7 @@ MOST_VISITS = 40_000
 MOST_RESPONSES = 20_000
 """Responses that are looked at, the newest."""
 
-RESPONSE_BYTES = 2_000_000
+RESPONSE_BYTES = 1_500_000
 """Bytes that responses may take in the page."""
 
 COLUMNS = ("step", "correct", "drawn", "expected", "strength", "trained", "exit_reason")

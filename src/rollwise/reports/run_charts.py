@@ -14,17 +14,10 @@ from rollwise.reports.charts import (
     chart,
     described,
     estimates,
-    evenly,
     line,
     moving_mean,
 )
 from rollwise.step.ledger import PLACES
-
-MOST_POINTS = 800
-"""Points of a line; the steps of a longer run are averaged over spans of equal length."""
-
-MOST_EVALUATIONS = 400
-"""Evaluations that are shown; of more, evenly spaced ones, with the first and the last."""
 
 BINS = 10
 """Parts of the range of what was believed, in charts of pass rates against it."""
@@ -38,7 +31,6 @@ class RunCharts:
 
     Args:
         lines: Its metrics, at least one line.
-        points: The most points of a line.
 
     Attributes:
         charts: The charts that there are figures for.
@@ -46,19 +38,22 @@ class RunCharts:
         remarks: Sentences on how figures are drawn.
     """
 
-    def __init__(self, lines: Sequence[Row], points: int = MOST_POINTS) -> None:
+    def __init__(self, lines: Sequence[Row]) -> None:
         self.steps = [row for row in lines if row["step"] > 0]
         self.charts: list[Chart] = []
         self.grids: dict[str, dict[str, Any]] = {}
         self.remarks: list[str] = []
         count = len(self.steps)
-        self._spans = np.array_split(np.arange(count), max(1, min(count, points)))
         self.smoothed = min(count, max(SMOOTHED, count // 100))
         costs = _costs(lines)
         self._add_evaluations(lines, costs)
         if not self.steps:
             return
-        self._add_steps({name: cost[-count:] for name, cost in costs.items()})
+        self.grids["steps"] = {name: cost[-count:] for name, cost in costs.items()}
+        if count > 2:
+            self.remarks.append(
+                f"Thick lines are means of {self.smoothed} steps, thin ones single steps."
+            )
         single = all(row["draws"] <= row["prompts"] for row in self.steps)
         for name in described():
             if not (single and name in OF_GROUPS):
@@ -78,17 +73,12 @@ class RunCharts:
         prompts: Floats = np.maximum([float(row["prompts"]) for row in self.steps], 1.0)
         return np.array(counts) / prompts
 
-    def averaged(self, found: ArrayLike) -> Floats:
-        """Average a figure of each step over the spans of the grid; NaN where none is known."""
-        values_S = np.asarray(found, dtype=float)
-        return np.array([_mean(values_S[span]) for span in self._spans])
-
     def figure(self, label: str, values_S: Floats, colour: int = 0) -> list[dict[str, Any]]:
         """Draw a figure of each step faintly, and its moving mean."""
-        plain = line(label, self.averaged(values_S), style="points", colour=colour)
+        plain = line(label, values_S, style="points", colour=colour)
         if len(values_S) < 3:
             return [plain]
-        smooth = self.averaged(moving_mean(values_S, self.smoothed))
+        smooth = moving_mean(values_S, self.smoothed)
         name = f"{label}, mean of {self.smoothed} steps"
         own = {"label": "of the step", "style": "faint", "group": name}
         return [plain | own, line(name, smooth, colour=colour)]
@@ -98,33 +88,14 @@ class RunCharts:
     ) -> list[dict[str, Any]]:
         """Draw several figures of each step, by their labels, which make up a whole."""
         return [
-            line(label, self.averaged(values), colour=colours[at] if colours else at)
+            line(label, values, colour=colours[at] if colours else at)
             for at, (label, values) in enumerate(found.items())
         ]
-
-    def _add_steps(self, costs: Mapping[str, Any]) -> None:
-        count, points = len(self.steps), len(self._spans)
-        ends = [int(span[-1]) for span in self._spans]
-        self.grids["steps"] = {name: cost[ends] for name, cost in costs.items()}
-        if count > 2:
-            self.remarks.append(
-                f"Thick lines are means of {self.smoothed} steps, thin ones single steps."
-            )
-        if count > points:
-            self.remarks.append(
-                f"Each point of a chart is the mean of about {count / points:.0f} "
-                f"steps: the run has {count:,}, and {points} points are shown."
-            )
 
     def _add_evaluations(self, lines: Sequence[Row], costs: Mapping[str, Any]) -> None:
         places = [place for place, row in enumerate(lines) if "heldout" in row]
         if not places:
             return
-        if len(places) > MOST_EVALUATIONS:
-            self.remarks.append(
-                f"Of {len(places):,} evaluations, {MOST_EVALUATIONS} evenly spaced ones are shown."
-            )
-            places = [places[at] for at in evenly(len(places), MOST_EVALUATIONS)]
         self.grids["evaluations"] = {name: cost[places] for name, cost in costs.items()}
         figures = [lines[place]["heldout"] for place in places]
         drawn = [estimates(name, [each[name] for each in figures]) for name in figures[0]]
@@ -200,10 +171,10 @@ def _ledger(run: RunCharts, name: str) -> Chart | None:
 def _competence(run: RunCharts, name: str) -> Chart | None:
     if not run.known("competence"):
         return None
-    low, middle, high = (run.averaged(run.values(f"difficulty_p{q}")) for q in (10, 50, 90))
+    low, middle, high = (run.values(f"difficulty_p{q}") for q in (10, 50, 90))
     lines = [
         line("difficulty: median, 10 to 90 %", middle, low=low, high=high, colour=1),
-        line("competence", run.averaged(run.values("competence")), colour=0),
+        line("competence", run.values("competence"), colour=0),
     ]
     return chart(name, lines)
 

@@ -17,9 +17,6 @@ from rollwise.reports.run_charts import RunCharts
 OVERLAID = ("heldout", "reward", "belief", "response_tokens", "truncated", "entropy", "gradient")
 """The charts that are drawn of all runs together: those of one figure."""
 
-ALL_POINTS, FEWEST_POINTS, MOST_POINTS = 4000, 20, 200
-"""Points of a chart's lines together; those of one line, at least and at most."""
-
 MOST_SETTINGS = 20
 """Columns for settings in which runs differ."""
 
@@ -47,18 +44,13 @@ def write_reports(path: Path) -> Path:
 def _read(
     found: Mapping[str, Path], page: Path
 ) -> tuple[list[Row], dict[str, RunCharts], list[str]]:
-    """Read runs for the page in a folder: a row of cells and the charts of each; what is left out.
-
-    Raises:
-        RunError: None of them can be read.
-    """
-    points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // len(found)))
+    """Read runs for a page: a row of cells and the charts of each, and what is left out."""
     rows, charts, configs, remarks = [], {}, [], []
     for name, path in found.items():
         folder = RunFolder(path)
         try:
             config, lines = folder.read_config(), folder.read_metrics()
-            row, drawn = _row(name, folder, config, lines, page), RunCharts(lines, points)
+            row, drawn = _row(name, folder, config, lines, page), RunCharts(lines)
         except (RunError, *UNFIT) as error:
             remarks.append(f"Left out is {name}, which has no report: {one_line(error)}.")
             continue

@@ -14,7 +14,6 @@ from rollwise.sampling.exits import (
     FixedCount,
     GiveUp,
     PositiveFocused,
-    RewardRule,
     as_exit_rule,
 )
 from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
@@ -40,7 +39,6 @@ __all__ = [
     "Objective",
     "Pool",
     "PositiveFocused",
-    "RewardRule",
     "RolloutSession",
     "Rounds",
     "Schedule",

@@ -74,19 +74,13 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
     """Look up the unbiased estimates of p and p(1 − p); None at counts it cannot reach.
 
-    A `ValueError` if the pool does not know its stopping, has outgrown its budget, or stopped by a
-    rule that looks at rewards.
+    A `ValueError` if the pool does not know its stopping, or has outgrown its budget.
     """
     stopping = pool.stopping
     if stopping is None:
         raise ValueError(
             f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
             "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
-        )
-    if stopping.rule.looks_at_rewards:
-        raise ValueError(
-            "estimates = 'unbiased' needs an exit rule that looks at counts, and "
-            f"{stopping.rule} looks at rewards; take 'plug_in'"
         )
     if len(pool) > stopping.budget:
         raise ValueError(

@@ -1,8 +1,8 @@
 """Exit rules: when a prompt has been sampled enough, and when it is given up.
 
 A rule inherits from `ExitRule` and is asked by the schedule: after each round, say, or after each
-draw. Most rules look at the number of correct (`positives`) and incorrect (`negatives`) responses
-in a prompt's pool; a `RewardRule` looks at the rewards themselves.
+draw. It looks at the number of correct (`positives`) and incorrect (`negatives`) responses in a
+prompt's pool.
 """
 
 from abc import ABC, abstractmethod
@@ -28,12 +28,10 @@ class ExitRule(ABC):
 
     Attributes:
         uses_priors: Whether `gives_up` depends on what is believed of a prompt's pass rate.
-        looks_at_rewards: Whether `satisfied_by` decides, rather than `satisfied`.
         count: The responses of every prompt, where the rule fixes them; None where it does not.
     """
 
     uses_priors: bool = False
-    looks_at_rewards: bool = False
     count: int | None = None
 
     @abstractmethod
@@ -56,37 +54,6 @@ class ExitRule(ABC):
                 float, or an array, for which an array of the same shape is returned.
         """
         return np.zeros(np.shape(chance), dtype=bool)[()]
-
-    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
-        """Say whether a pool with these rewards is enough; see `RewardRule`."""
-        raise NotImplementedError(f"{type(self).__name__} looks at counts, not at rewards")
-
-
-class RewardRule(ExitRule):
-    """Base class of exit rules that look at rewards, for rewards that are more than right or wrong.
-
-    Write `satisfied_by`, which decides. What is still expected of a prompt is computed from a guess
-    by counts, `satisfied`, for rewards that have not been drawn are not known. By default any
-    response may satisfy the rule, so that a streaming schedule has one response of a prompt in
-    flight at a time; a better guess has more in flight, and makes giving up possible.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Spread(RewardRule):
-        ...     least: float = 0.5
-        ...     def satisfied_by(self, rewards):
-        ...         return bool(np.ptp(rewards) >= self.least)
-    """
-
-    looks_at_rewards = True
-
-    @abstractmethod
-    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
-        """Say whether a pool with these rewards, in draw order, shape (N,), N ≥ 1, is enough."""
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Guess by counts whether the rule is satisfied: after one response, it may be."""
-        return positives + negatives >= 1
 
 
 @dataclass(frozen=True)
@@ -193,19 +160,11 @@ class GiveUp(ExitRule):
         share("below", self.below)
         object.__setattr__(self, "rule", as_exit_rule(self.rule))
 
-    @property
-    def looks_at_rewards(self) -> bool:  # type: ignore[override]
-        """Whether the rule does."""
-        return self.rule.looks_at_rewards
-
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         return self.rule.satisfied(positives, negatives)
 
     def gives_up(self, chance: Any) -> Any:
         return (chance < self.below) | where_given_up(self.rule, chance)
-
-    def satisfied_by(self, rewards: NDArray[np.float64]) -> bool:
-        return self.rule.satisfied_by(rewards)
 
 
 def where_satisfied(
@@ -241,14 +200,9 @@ def is_satisfied(rule: ExitRule, positives: int, negatives: int) -> bool:
     """Say whether a rule is satisfied by two counts; raises what `where_satisfied` does."""
     with calling(named_rule(rule), "satisfied"):
         answer = rule.satisfied(positives, negatives)
-    return _as_bool(rule, "satisfied", answer)
-
-
-def is_satisfied_by(rule: ExitRule, rewards: NDArray[np.float64]) -> bool:
-    """Say whether a rule is satisfied by rewards; raises what `where_satisfied` does."""
-    with calling(named_rule(rule), "satisfied_by"):
-        answer = rule.satisfied_by(rewards)
-    return _as_bool(rule, "satisfied_by", answer)
+    if not isinstance(answer, (bool, np.bool_)):
+        raise wrong_result(named_rule(rule), "satisfied", "True or False", answer)
+    return bool(answer)
 
 
 def named_rule(rule: Any) -> Any:
@@ -256,12 +210,6 @@ def named_rule(rule: Any) -> Any:
     while isinstance(rule, (GiveUp, _OnlySatisfied)):
         rule = rule.rule
     return rule
-
-
-def _as_bool(rule: ExitRule, method: str, answer: object) -> bool:
-    if not isinstance(answer, (bool, np.bool_)):
-        raise wrong_result(named_rule(rule), method, "True or False", answer)
-    return bool(answer)
 
 
 def _booleans(

@@ -123,8 +123,8 @@ class PassRateObjective(Objective):
 
     Raises:
         ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
-            pool that does not know its stopping, has outgrown its budget, or stopped by a rule that
-            looks at rewards; `belief` for a pool without a prior.
+            pool that does not know its stopping or has outgrown its budget; `belief` for a pool
+            without a prior.
     """
 
     looks_at_rewards = False

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollwise.sampling.draws import Draw, ExitReason, hash_index
-from rollwise.sampling.exits import is_satisfied_by
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.stopping import StoppingTables
 
@@ -102,14 +101,11 @@ class SampledPrompt:
 
     def exit_reason(self, last: bool) -> ExitReason | None:
         """Say why sampling ends with the pool as it is, or as the `last`; None if it continues."""
-        tables, pool = self.tables, self.pool
-        correct, incorrect = pool.positives, pool.negatives
+        tables = self.tables
+        correct, incorrect = self.pool.positives, self.pool.negatives
         last = last or self.processed >= tables.budget
         if last or tables.asked[correct + incorrect]:
-            satisfied = tables.satisfied[correct][incorrect]
-            if tables.rewards_rule is not None:
-                satisfied = len(pool) > 0 and is_satisfied_by(tables.rewards_rule, pool.rewards)
-            if satisfied:
+            if tables.satisfied[correct][incorrect]:
                 return "satisfied"
             if tables.futile[correct][incorrect]:
                 return "futile"

@@ -279,7 +279,7 @@ def dispatcher_of(schedule: Schedule) -> Dispatcher:
 
 
 def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
-    """Refuse a rule that no pool within the schedule's budget can satisfy, as far as counts tell.
+    """Refuse a rule that no pool within the schedule's budget can satisfy.
 
     Raises:
         ValueError: Names both.
@@ -287,8 +287,6 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     most, rule = schedule.max_samples, as_exit_rule(rule)
     if not isinstance(most, Integral) or most < 1:
         raise wrong_result(schedule, "max_samples", "an integer from 1", most)
-    if rule.looks_at_rewards:
-        return
     if not any(is_satisfied(rule, correct, most - correct) for correct in range(most + 1)):
         raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")
 

@@ -35,9 +35,7 @@ class Stopping:
     """An exit rule, asked at certain counts, within a budget.
 
     Args:
-        rule: When a prompt has been sampled enough, or is given up. For one that looks at rewards
-            the tables are computed from its guess by counts, and at least one draw more is expected
-            wherever the budget is not spent.
+        rule: When a prompt has been sampled enough, or is given up.
         schedule: After how many draws the rule is asked.
         budget: The most draws, B.
         prior: α and β of the pass rate's Beta distribution before the first draw.
@@ -98,14 +96,13 @@ class Stopping:
     @cached_property
     def expected_need(self) -> Floats:
         """How many more draws are expected until sampling stops; 0 where it has."""
-        need = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1)
-        return np.maximum(need, self._may_go_on)
+        return self._backward(np.zeros(self._drawn.shape), self.stops, draws=1)
 
     @cached_property
     def certain_need(self) -> NDArray[np.int64]:
         """How many more draws are made at least until sampling stops, whatever their rewards."""
         least = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1, least=True)
-        return np.maximum(least, self._may_go_on).astype(int)
+        return least.astype(int)
 
     def worthwhile(self, probability: float) -> NDArray[np.int64]:
         """How many more draws are each needed with at least `probability`; at least `certain_need`.
@@ -155,11 +152,6 @@ class Stopping:
     def _beyond(self) -> Bools:
         return self._drawn + self.lost > self.budget
 
-    @property
-    def _may_go_on(self) -> Bools:
-        """Where sampling continues although the tables say it stops: rewards decide, not counts."""
-        return ~self._spent & self.rule.looks_at_rewards
-
     @cached_property
     def _correct(self) -> Floats:
         """The probability that the next response is, by [positives, negatives]."""
@@ -190,19 +182,17 @@ class StoppingTables:
 
     Attributes:
         stays_satisfied: Whether a satisfied rule ends the prompt at once, whatever is drawn later.
-        rewards_rule: The exit rule, if it looks at rewards; `satisfied` is then its guess.
     """
 
     def __init__(self, stopping: Stopping) -> None:
-        self.stopping, self.budget, rule = stopping, stopping.budget, stopping.rule
+        self.stopping, self.budget = stopping, stopping.budget
         self.asked: list[bool] = stopping.asked.tolist()
         self.satisfied: list[list[bool]] = stopping.satisfied.tolist()
         self.futile: list[list[bool]] = stopping.futile.tolist()
         self.expected_need: list[list[float]] = stopping.expected_need.tolist()
         self.certain_need: list[list[int]] = stopping.certain_need.tolist()
         asked_always = all(self.asked[1 : self.budget - stopping.lost + 1])
-        self.stays_satisfied = asked_always and stopping.monotone and not rule.looks_at_rewards
-        self.rewards_rule = rule if rule.looks_at_rewards else None
+        self.stays_satisfied = asked_always and stopping.monotone
 
     def after_losing(self, lost: int) -> "StoppingTables":
         """Return the tables of the same prompt once so many of its draws were lost."""

@@ -88,10 +88,7 @@ def _check_answers(rule: ExitRule) -> None:
         f"gives_up must give booleans of the array's shape, got {gives_up!r}"
     )
     assert np.all(np.diff(gives_up.astype(int)) <= 0), "gives_up must not prefer better chances"
-    if not rule.looks_at_rewards:
-        return _warn_of_passing(table)
-    for rewards in ([0.0], [1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.5, 1.0]):
-        _check_rewards(rule, rewards)
+    _warn_of_passing(table)
 
 
 def _answer(rule: ExitRule, positives: int, negatives: int) -> bool:
@@ -105,18 +102,6 @@ def _answer(rule: ExitRule, positives: int, negatives: int) -> bool:
         ) from error
     assert isinstance(answer, bool | np.bool_), f"{call} must be True or False, got {answer!r}"
     return bool(answer)
-
-
-def _check_rewards(rule: ExitRule, given: list[float]) -> None:
-    rewards, call = np.array(given), f"satisfied_by({given})"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # NaN compares as False, unnoticed
-            answer = rule.satisfied_by(rewards)
-    except RuntimeWarning as warning:
-        raise AssertionError(f"{call} computes a value that is not finite: {warning}") from warning
-    assert isinstance(answer, bool | np.bool_), f"{call} must be True or False, got {answer!r}"
-    assert rewards.tolist() == given, "satisfied_by must not change the rewards"
 
 
 def _warn_of_passing(satisfied: NDArray[np.bool_]) -> None:

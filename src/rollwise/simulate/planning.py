@@ -35,8 +35,6 @@ class Prices:
     lengths: LengthModel
     slots: int
     seconds_per_token: float
-    prefill: float = 0.0
-    seconds_per_busy_slot: float = 0.0
 
 
 def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths | None]:
@@ -94,13 +92,7 @@ def prices_of(
     else:
         assert recorded is not None  # as the settings and `read_prompts` have checked
         lengths = dataclasses.replace(recorded, longest=longest)
-    return Prices(
-        lengths,
-        given.slots or method.engine.batch_size,
-        given.seconds_per_token,
-        given.prefill,
-        given.seconds_per_busy_slot,
-    )
+    return Prices(lengths, given.slots or method.engine.batch_size, given.seconds_per_token)
 
 
 def cuts_in_words(config: PlanConfig, prices: Mapping[str, Prices]) -> Iterator[str]:
@@ -141,14 +133,7 @@ def simulate_steps(
         ConfigError: The settings do not fit these prompts.
     """
     pass_rates: dict[Key, float] = {prompt.key: prompt.pass_rate for prompt in prompts}
-    engine = SimulatedEngine(
-        pass_rates,
-        prices.lengths,
-        prices.slots,
-        prices.seconds_per_token,
-        prices.prefill,
-        prices.seconds_per_busy_slot,
-    )
+    engine = SimulatedEngine(pass_rates, prices.lengths, prices.slots, prices.seconds_per_token)
     # Rewards are 0 and 1 here, whatever they are in the run.
     recipe = dataclasses.replace(step_recipe(config), positive_threshold=POSITIVE_THRESHOLD)
     found = []

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from rollwise.engines.recorded import Recorded
-from rollwise.errors import DataError, one_line
+from rollwise.errors import DataError
 from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.tasks.readers import level_of
 from rollwise.tasks.tables import Row, Table, read_table
@@ -47,9 +46,7 @@ def read_recorded(path: str | Path) -> list[RecordedPrompt]:
         path: The folder of `rollwise prepare` (the problems that it chose), or of a run; a parquet
             or JSON Lines file with a row for each prompt (`rewards`, a list; `lengths`, a list of
             as many numbers of tokens, `key` and `level` where it has them) or for each response
-            (`key`, `reward`, and `tokens` where it has it); or an .npz file with `rewards`, shape
-            (P, D), where NaN is none, and `lengths` of the same shape and `keys`, shape (P,), where
-            it has them.
+            (`key`, `reward`, and `tokens` where it has it).
 
     Raises:
         DataError: It cannot be read, or holds none of these; the place and the value are named.
@@ -62,8 +59,6 @@ def read_recorded(path: str | Path) -> list[RecordedPrompt]:
         )
     if found.is_dir():
         return _read_folder(found)
-    if found.suffix.lower() == ".npz":
-        return _read_npz(found)
     return _of_table(_table(found))
 
 
@@ -161,36 +156,6 @@ def _read_folder(folder: Path) -> list[RecordedPrompt]:
         f"{folder}: it is neither the folder of `rollwise prepare`, with its responses, nor of a "
         "run with samples"
     )
-
-
-def _read_npz(path: Path) -> list[RecordedPrompt]:
-    try:
-        with np.load(path) as arrays:
-            there = {"rewards": float, "lengths": float, "keys": str}.items()
-            given = {name: arrays[name].astype(t) for name, t in there if name in arrays.files}
-    except (OSError, ValueError, BadZipFile) as error:
-        raise DataError(f"{path}: cannot be read as .npz: {one_line(error)}") from None
-    rewards = given.get("rewards")
-    if rewards is None or rewards.ndim != 2:
-        shown = "no such array" if rewards is None else f"shape {rewards.shape}"
-        raise DataError(f"{path}: it needs an array `rewards` of shape (P, D), got {shown}")
-    count = len(rewards)
-    lengths = given.get("lengths", np.full(rewards.shape, np.nan))
-    keys = given.get("keys", np.array([f"row {number}" for number in range(count)]))
-    if lengths.shape != rewards.shape or keys.shape != (count,):
-        raise DataError(
-            f"{path}: `lengths` must have the shape of `rewards`, {rewards.shape}, and `keys` "
-            f"{(count,)}; got {lengths.shape} and {keys.shape}"
-        )
-    rows = []
-    for number, (key, rewards_D, lengths_D) in enumerate(zip(keys, rewards, lengths, strict=True)):
-        drawn = ~np.isnan(rewards_D)
-        tokens = lengths_D[drawn]
-        cells = {"key": str(key), "rewards": rewards_D[drawn].tolist()}
-        if not np.isnan(tokens).any():
-            cells["lengths"] = tokens.tolist()
-        rows.append(Row(f"{path}, row {number} (from 0)", cells))
-    return _of_table(Table(str(path), ["key", "rewards"], rows))
 
 
 def _checked(name: str, prompts: list[RecordedPrompt]) -> list[RecordedPrompt]:

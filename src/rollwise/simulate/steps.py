@@ -13,7 +13,6 @@ from rollwise.engines.simulated import SimulatedEngine, simulate
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.pass_rates import RatedPrompt
-from rollwise.statistics import Estimate
 from rollwise.step import Step, StepRecipe, take_step
 from rollwise.tasks.columns import smoothed
 
@@ -153,11 +152,6 @@ class Mean:
             return cls(ratio, np.nan)
         scatter = np.std(above_S - ratio * below_S, ddof=1) / below_S.mean()
         return cls(ratio, float(scatter / np.sqrt(len(above_S))))
-
-    @property
-    def bar(self) -> Estimate:
-        """The mean between one standard error less and one more."""
-        return Estimate(self.value, self.value - self.error, self.value + self.error)
 
 
 Figures = dict[str, Mean]

@@ -8,12 +8,7 @@ import re
 from collections.abc import Sequence
 
 from rollwise.config import GradingSection
-from rollwise.grading.final_answers import (
-    LONGEST_BOX,
-    final_boxes,
-    minerva_answer,
-    minerva_normalised,
-)
+from rollwise.grading.final_answers import final_boxes
 from rollwise.grading.settings import ExactSettings, MathSettings
 
 _LAST = re.compile(r"\$([^$\n]{1,200})\$|(?<![\w.])(-?\d[\d,]*+(?:\.\d+)?+(?:/\d+)?+)")
@@ -23,23 +18,16 @@ _NOTHING = re.compile(r"\s+|\\left|\\right|\\[!,;: ]|\\\$|\$|[.,;:]+\Z")
 def final_answers(responses: Sequence[str], grading: GradingSection) -> list[str] | None:
     r"""Extract the final answer of each response; "" means that there is none.
 
-    `exact`: the text after the last `=`. `math`: what Minerva's convention encloses, or the content
-    of the last box, as for the grader, else the last formula or number. None for graders of other
-    kinds, which do not tell two wrong answers apart.
+    `exact`: the text after the last `=`. `math`: the content of the last box, as for the
+    grader, else the last formula or number. None for graders of other kinds, which do not tell two
+    wrong answers apart.
     """
     grader = grading.make()
     if isinstance(grader, ExactSettings):
         return [response.rpartition("=")[2].strip() for response in responses]
     if not isinstance(grader, MathSettings):
         return None
-    if grader.convention == "minerva":
-        return [_minerva(response) for response in responses]
     return [_normalised(_final(response)) for response in responses]
-
-
-def _minerva(response: str) -> str:
-    answer = minerva_answer(response) or ""
-    return minerva_normalised(answer) if len(answer) <= LONGEST_BOX else answer
 
 
 def _final(response: str) -> str:

@@ -32,9 +32,6 @@ POWER = 0.8
 MOST_SEEDS = 1000
 """More are not proposed."""
 
-UNEVEN = 1.2
-"""Runs whose processor seconds for each second differ by this factor may have had other company."""
-
 COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
 
@@ -98,14 +95,6 @@ class Curve:
     def end(self) -> float:
         """The accuracy at the end."""
         return float(self.accuracy[-1])
-
-    @property
-    def busy(self) -> float | None:
-        """Processor seconds for each second; None if they are not known."""
-        seconds = self.costs["seconds"][-1]
-        if PROCESSOR not in self.costs or not seconds:
-            return None
-        return float(self.costs[PROCESSOR][-1] / seconds)
 
     @property
     def collapsed(self) -> bool:
@@ -208,19 +197,6 @@ class Comparison:
     def costs(self) -> Sequence[str]:
         """The costs that all runs have."""
         return _common_costs(self.curves)
-
-    @property
-    def uneven(self) -> Mapping[str, tuple[float, float]]:
-        """Processor seconds for each second of each method's runs: the least and the most.
-
-        Empty where they are alike over all runs, or not known.
-        """
-        busy = {m: [curve.busy for curve in runs.values()] for m, runs in self.curves.items()}
-        known = {m: [each for each in found if each] for m, found in busy.items()}
-        found = [each for of_method in known.values() for each in of_method]
-        if not found or max(found) < UNEVEN * min(found):
-            return {}
-        return {m: (min(of_method), max(of_method)) for m, of_method in known.items() if of_method}
 
 
 def _common_costs(curves: Mapping[str, Curves]) -> Sequence[str]:

@@ -170,7 +170,7 @@ class StepRecipe:
         """Check that rule, schedule and allocation fit each other and the objective."""
         rule, objective = self.resolved_exit_rule, self.resolved_objective
         schedule, allocation = self.resolved_schedule, self.allocation
-        check_flags(named_rule(rule), "uses_priors", "looks_at_rewards")
+        check_flags(named_rule(rule), "uses_priors")
         check_flags(schedule, "uses_priors", "streams", "draws_ahead")
         most = schedule.max_samples
         try:
@@ -181,12 +181,6 @@ class StepRecipe:
             raise ValueError(
                 f"`allocation.maximum` must be at most the {most} draws of a prompt that "
                 f"`schedule` allows, got {allocation.maximum}"
-            )
-        unbiased = getattr(objective, "estimates", "") == "unbiased"
-        if rule.looks_at_rewards and unbiased:
-            raise ValueError(
-                f"`estimates` must be 'plug_in' with `exit_rule` {rule}, which looks at rewards: "
-                "unbiased estimates are known for rules of counts alone; got 'unbiased'"
             )
         if allocation is None and objective.needs_variance and _draws_one(rule, schedule):
             raise ValueError(
@@ -259,9 +253,7 @@ class StepRecipe:
 
 
 def _draws_one(rule: ExitRule, schedule: Schedule) -> bool:
-    """Say whether every prompt ends at its first draw, as far as counts tell."""
-    if rule.looks_at_rewards:
-        return False
+    """Say whether every prompt ends at its first draw."""
     ends = schedule.asks(1) and all(is_satisfied(rule, right, 1 - right) for right in (0, 1))
     return ends or schedule.max_samples == 1
 

@@ -20,7 +20,7 @@ from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches
-from rollwise.training.optimizers import load_optimizer_state, make_optimizer, optimizer_state
+from rollwise.training.optimizers import load_optimizer_state, optimizer_state
 from rollwise.training.response_cap import ResponseCap
 
 Totals = dict[str, float]
@@ -60,7 +60,9 @@ class Learner:
         self.model, self.settings = model, settings
         self.temperature, self.merged = temperature, merged
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = make_optimizer(self.parameters, settings)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
+        )
         self.updates = 0
         self._learnt_from: Example | None = None
         self._run = Forward(model, temperature, settings.packed)

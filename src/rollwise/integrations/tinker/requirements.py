@@ -12,7 +12,7 @@ KEY = "TINKER_API_KEY"
 UNCHANGED = {
     "model": ("lora_alpha", "lora_modules", "gradient_checkpointing"),
     "learner": (
-        *("optimizer", "dual_clip", "importance_cap", "entropy_coefficient"),
+        *("dual_clip", "importance_cap", "entropy_coefficient"),
         *("response_cap", "max_divergence"),
     ),
 }

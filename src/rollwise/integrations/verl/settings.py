@@ -176,7 +176,6 @@ def _rules_for_ours(settings: TrainConfig) -> list[Rule]:
             (f"episode.{name}", (default[name].default,), limits)
             for name in ("max_turns", "max_tokens", "max_seconds")
         ),
-        ("learner.optimizer", ("adamw",), "verl's own settings name the optimizer (`actor.optim`)"),
         ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
         ("learner.max_divergence", (0,), "verl's loss has no such bound"),
     ]

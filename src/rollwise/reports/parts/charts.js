@@ -128,7 +128,6 @@ class Chart {
     for (const canvas of this.plot.querySelectorAll("canvas")) canvas.setAttribute("aria-hidden", "true");
   }
 
-  // Points, and bars from their low to their high ends in both directions.
   drawPoints(u) {
     u.ctx.save();
     u.ctx.beginPath();
@@ -143,11 +142,6 @@ class Chart {
         const shape = new Path2D(outline(SHAPES[pattern(line)], x, y, 4 * devicePixelRatio));
         u.ctx.stroke(shape);
         u.ctx.fill(shape);
-        if (!line.bars) return;
-        u.ctx.beginPath();
-        u.ctx.moveTo(x, u.valToPos(line.bars.low, "y", true)); u.ctx.lineTo(x, u.valToPos(line.bars.high, "y", true));
-        u.ctx.moveTo(u.valToPos(line.bars.left, "x", true), y); u.ctx.lineTo(u.valToPos(line.bars.right, "x", true), y);
-        u.ctx.stroke();
       });
     }
     u.ctx.restore();
@@ -164,9 +158,7 @@ class Chart {
 
   xRange(min, max) {
     if (min === null) return [0, 1];
-    let [low, high] = this.window || [min, max];
-    const ends = this.lines.map((line) => line.bars?.right ?? high);
-    if (this.spec.fromzero && !this.window) [low, high] = [0, Math.max(high, ...ends) * 1.08];
+    const [low, high] = this.window || [min, max];
     return low === high ? [low - 1, high + 1] : [low, high];
   }
 
@@ -175,8 +167,7 @@ class Chart {
     const { low, high } = this.spec;
     if (this.spec.stacked) min = Math.min(0, min);
     const pad = (max - (low ?? min) || Math.abs(max) || 1) * 0.06;
-    const ends = this.lines.map((line) => line.bars?.high ?? max);
-    return [low ?? min - pad, high ?? Math.max(max, ...ends) + pad];
+    return [low ?? min - pad, high ?? max + pad];
   }
 
   size() { return { width: Math.max(200, this.plot.clientWidth), height: this.plot.clientHeight || 230 }; }

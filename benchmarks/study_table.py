@@ -1,0 +1,63 @@
+"""Print the study's table: each method's held-out accuracy at the end, on each problem set.
+
+    python benchmarks/study_table.py        # Markdown, then one line of JSON
+
+It shows what `python benchmarks/study.py compare` has recorded: the mean over seeds with a 95 %
+interval (Student's t), in brackets what the worst seed reached, and, over the sets that all share,
+the mean difference to GRPO on the same seeds.
+"""
+
+import json
+
+import numpy as np
+from study import MAIN_SETS
+from study_figure import curves_of
+
+from rollwise.statistics import Estimate
+from rollwise.statistics.curves import mean_over_seeds
+
+BASELINE = "GRPO n=4"
+
+
+def at_the_end(problems: str) -> dict[str, list[float]]:
+    """Return the accuracy of each method's runs at the end, in the order of their seeds."""
+    return {
+        method: [float(curve.accuracy[-1]) for curve in curves]
+        for method, curves in curves_of(problems).items()
+    }
+
+
+def shown(estimate: Estimate, sign: str = "") -> str:
+    """Write a mean with its interval."""
+    numbers = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (format(number, f"{sign}.3f") for number in numbers)
+    return f"{value} [{low}, {high}]"
+
+
+def main() -> None:
+    """Print the table, and one line of JSON."""
+    ends = {problems: at_the_end(problems) for problems in MAIN_SETS}
+    methods = sorted(
+        {method for of_set in ends.values() for method in of_set},
+        key=lambda m: -float(np.mean([np.mean(e[m]) if m in e else 0.0 for e in ends.values()])),
+    )
+    head = ["method", *MAIN_SETS, f"difference to {BASELINE}"]
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    results = {}
+    for method in methods:
+        row, differences = [method], []
+        for of_set in ends.values():
+            scores = of_set.get(method, [])
+            row.append(f"{shown(mean_over_seeds(scores))} ({min(scores):.3f})" if scores else "")
+            differences.append([s - b for s, b in zip(scores, of_set[BASELINE], strict=False)])
+        seeds = min(map(len, differences))
+        if seeds > 1:
+            gain = mean_over_seeds(np.mean([each[:seeds] for each in differences], axis=0))
+            results[method] = vars(gain) | {"seeds": seeds}
+        row.append(shown(gain, "+") if seeds > 1 and method != BASELINE else "")
+        print(f"| {' | '.join(row)} |")
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
