@@ -10,4 +10,3 @@ from slime_driver import install
 def slime(monkeypatch):
     for name, module in install().items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delenv("ROLLWISE_SETTINGS", raising=False)

@@ -22,7 +22,6 @@ import importlib
 import itertools
 import queue
 import random
-import sys
 import threading
 import types
 from argparse import Namespace
@@ -168,12 +167,6 @@ class Manager:
             if rollout_id == save_at:
                 self.data_source.save(rollout_id)
         return found
-
-
-def train_in_this_process(args, *arguments):
-    """What a Ray actor does: it gets a copy of the arguments, and makes source and hooks of it."""
-    sys.modules.update(install())
-    return Manager(args).train(*arguments)
 
 
 class _State:

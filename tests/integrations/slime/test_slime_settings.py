@@ -32,11 +32,9 @@ def test_without_a_file_groups_are_those_of_grpo():
     assert config.advantage.scale_by_std
 
 
-def test_the_file_is_named_by_an_argument_or_in_the_environment(tmp_path, monkeypatch):
+def test_the_file_is_named_by_an_argument(tmp_path):
     text = '[prompts]\ntype = "posterior"\n[advantage]\nobjective = "reward"\n'
     given = settings_of(tmp_path, text, n_samples_per_prompt=2)
-    monkeypatch.setenv("ROLLWISE_SETTINGS", str(tmp_path / "settings.toml"))
-    assert read_settings(arguments(n_samples_per_prompt=2)) == given
     assert (given.prompts.type, given.advantage.objective) == ("posterior", "reward")
 
 

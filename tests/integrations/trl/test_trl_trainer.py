@@ -141,18 +141,6 @@ def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, w
     assert len(logged(trainer, "rollwise/pass_rate_by_difficulty/1/2")) == 3
 
 
-def test_streamed_pools_stop_at_the_draw_that_satisfies_the_rule(make_trainer, watch):
-    trainer = make_trainer(AdaptiveSampling(schedule=rw.Streamed(max_samples=16)))
-    seen = watch(trainer)
-    trainer.train()
-    pools = [pool for step in seen.pools for pool in step.values()]
-    satisfied = [pool for pool in pools if pool.exit_reason == "satisfied"]
-    assert satisfied
-    assert all(min(pool.positives, pool.negatives) == 2 for pool in satisfied)
-    assert all(len(pool) <= 16 for pool in pools)
-    assert sum(logged(trainer, "rollwise/draws")) >= sum(map(len, pools))
-
-
 @pytest.mark.parametrize(
     "sampling",
     [

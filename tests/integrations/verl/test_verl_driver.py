@@ -18,11 +18,9 @@ from rollwise.integrations.verl import asynchronous as asynchronous_module
 from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
-from rollwise.integrations.verl.reports import Order, session_of
+from rollwise.integrations.verl.reports import Order
 from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import RollwiseTrainer, heldout_figures, numbers
-from rollwise.sampling import shift_beliefs
-from rollwise.sampling.baselines import belief_baseline
 
 pytestmark = pytest.mark.verl
 
@@ -251,38 +249,6 @@ def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
     unknown = SimpleNamespace(keys=["w_0_0"], tags=[{}])
     with pytest.raises(KeyError, match="w_0"):
         trainer._compute_advantage(unknown, metrics)
-
-
-def test_single_responses_are_compared_and_capped_as_the_core_does(trainer, monkeypatch):
-    """Equal beliefs of ½; one response of improbable tokens, one correct, two as expected."""
-    trainer.recipe = step_recipe(train_config({}))
-    rewards = {"u": 1.0, "v": 0.0, "w": 0.0, "x": 0.0}
-    sizes = {"u": 0.6, "v": 3.0, "w": 0.5, "x": 0.4}
-    trainer.replay_buffer.reports = {
-        uid: make_report(
-            uid,
-            [reward],
-            members=[0],
-            figures=[[1, 0.7, False, 1, 1, sizes[uid], "done"]],
-            records=[{"index": 0, "advantage": 9.9}],
-        )
-        for uid, reward in rewards.items()
-    }
-    trainer._under_way = dict.fromkeys(rewards, "")
-    trainer.places = dict.fromkeys(rewards, 0)
-    kept = []
-    monkeypatch.setattr(trainer.recorder.folder, "keep_samples", kept.extend)
-    trainer.sampler = trainer.settings.prompts.make(list(rewards), 0, [None] * 4)
-    take_step(trainer, monkeypatch)
-    reports = trainer.replay_buffer.reports.values()
-    pools = list(session_of(trainer.recipe, reports).pools.values())
-    shift_beliefs(pools)
-    raw = np.array([pool.rewards[0] - belief_baseline(pool)[0] for pool in pools])
-    estimated = np.abs(raw) * list(sizes.values())
-    wanted = raw * np.minimum(1, np.median(estimated) / estimated)
-    assert [row["advantage"] for row in kept] == pytest.approx(wanted)
-    assert trainer._figures["capped_responses"] == 2
-    assert abs(raw[1]) > 3 * abs(wanted[1])
 
 
 def test_held_out_figures_are_the_built_in_trainers():

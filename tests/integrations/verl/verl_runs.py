@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from verl_on_cpu import ENVIRONMENT
 
 from rollwise.config import read_toml
 from rollwise.config.step import make_sampler, step_recipe
@@ -26,6 +25,20 @@ from rollwise.step import make_group
 from rollwise.step.step import make_groups
 
 HERE = Path(__file__).parent
+ENVIRONMENT = {
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cuda",
+    "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "OMP_NUM_THREADS": "1",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+}
+"""Of a run: loads `verl_on_cpu` into every process of verl's."""
+
 LIMIT = 1800
 """Seconds for a run: a guard, not a measure."""
 

@@ -1,6 +1,5 @@
 """rollwise's settings for slime, and slime's arguments that they exclude."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def read_settings(args: Any) -> TrainConfig:
     Without a file: single responses by belief where slime draws one response to a prompt
     (`--n-samples-per-prompt`), else GRPO's groups.
     """
-    path = getattr(args, "rollwise_settings", None) or os.environ.get("ROLLWISE_SETTINGS")
+    path = getattr(args, "rollwise_settings", None)
     given = read_toml(Path(path)) if path else {}
     names = flatten(given, ".")
     foreign = [n for n in names if n.split(".")[0] not in SECTIONS and n != THRESHOLD]
