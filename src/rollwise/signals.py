@@ -4,8 +4,10 @@ import math
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, Self
 
@@ -84,17 +86,25 @@ def terminated_by_signals() -> Iterator[None]:
             return
         other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
         number = getattr(lost.exc_value, "number", other)
-        later = threading.Timer(0.01, signal.pthread_kill, [main, number])  # after the callback
-        later.daemon = True
-        later.start()
+        arguments = (number, sys._getframe())
+        threading.Thread(target=_send_outside, args=arguments, daemon=True).start()
 
-    hook, main = sys.unraisablehook, threading.main_thread().ident
+    hook = sys.unraisablehook
     with _handled(TERMINATING, end):
         sys.unraisablehook = send_again
         try:
             yield
         finally:
             sys.unraisablehook = hook
+
+
+def _send_outside(number: int, frame: FrameType) -> None:
+    """Send a signal to the main thread once it has left `frame`, where what it raises is lost."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while any(each is frame for each, _ in walk_stack(sys._current_frames()[main])):
+        time.sleep(0.001)
+    signal.pthread_kill(main, number)
 
 
 @contextmanager
