@@ -1,9 +1,5 @@
 """The few best of many, against sorting everything; prompts by their keys."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,19 +87,5 @@ def test_a_fingerprint_is_of_the_keys_and_their_order():
     sets = [["a", "b"], ["b", "a"], ["ab"], ["a", "b", "c"], [0, 1], [1, 0], ["0", "1"], ["1", "0"]]
     assert len({fingerprint(keys) for keys in sets}) == len(sets)
     assert fingerprint(tuple(number(np.arange(2)))) == fingerprint([0, 1])
-
-
-def test_a_fingerprint_is_the_same_in_another_process():
-    """Python hashes strings differently in every process."""
-    code = (
-        "from rollwise.prompts.keys import fingerprint;"
-        "print(fingerprint([f'prompt {i}' for i in range(500)]))"
-    )
-    printed = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONHASHSEED": "12345"},
-    )
-    assert printed.stdout.strip() == fingerprint([f"prompt {i}" for i in range(500)])
+    # The same in every process and release, or states could not be loaded.
+    assert fingerprint(["a", "b", 1]) == "b3e03f9c9a09fd58"

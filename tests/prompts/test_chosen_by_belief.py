@@ -77,7 +77,7 @@ def within_errors(counts, times, shares):
 
 def test_one_prompt_is_drawn_in_proportion():
     """Weights 1, .75, .5, .25, 0 of a sum of 2.5."""
-    sampler, times = told(1), 20_000
+    sampler, times = told(1), 8_000
     counts = np.zeros(5)
     for _ in range(times):
         counts[sampler.ask()] += 1
@@ -86,7 +86,7 @@ def test_one_prompt_is_drawn_in_proportion():
 
 def test_two_prompts_are_drawn_one_after_the_other():
     """P(first i, then j) = w_i/W · w_j/(W − w_i), for all twelve ordered pairs."""
-    sampler, times = told(2), 20_000
+    sampler, times = told(2), 8_000
     weights = [1 - s for s in PASS_RATES]
     counts = dict.fromkeys(itertools.permutations(range(4), 2), 0)
     for _ in range(times):

@@ -171,16 +171,6 @@ def test_exact_far_beyond_what_a_float_counts():
     assert found.variance[200, 312] == 200 * 312 / (512 * 511)
 
 
-def test_a_fixed_number_has_the_ordinary_estimates_when_cut_short_too():
-    found = unbiased_estimates(single(FixedCount(6), 6))
-    for positives, negatives in product(range(7), repeat=2):
-        drawn = positives + negatives
-        if 2 <= drawn <= 6:
-            spread = positives * negatives / (drawn * (drawn - 1))
-            assert found.pass_rate[positives, negatives] == positives / drawn
-            assert found.variance[positives, negatives] == pytest.approx(spread, rel=1e-12)
-
-
 def test_one_draw_says_nothing_of_the_variance():
     """But a prompt that stopped at it because it was correct has a known share in the mean of
     p(1 − p): none, since that mean is the chance of beginning incorrect, correct."""

@@ -84,7 +84,7 @@ def in_virtual_time(slots: int, by_completion: bool = False) -> np.ndarray:
 
     With `by_completion`, draws are numbered as they finish: the variant that this project avoids.
     """
-    session = RolloutSession(range(1500), Balanced(2, 2), Streamed(32, 0.25))
+    session = RolloutSession(range(500), Balanced(2, 2), Streamed(32, 0.25))
     events: list[tuple[float, int, float, float]] = []
     drawn: dict[Draw, int] = {}  # what is in flight, and the event that it ends by
     draw_of: dict[int, Draw] = {}

@@ -149,8 +149,8 @@ SIMULATED = [
 
 @pytest.mark.parametrize(("rule", "schedule", "p"), SIMULATED)
 def test_the_session_has_the_enumerated_law(rule, schedule, p):
-    """Means over 3,000 prompts, and every end state's share, within 4 standard errors."""
-    prompts = 3000
+    """Means over 1,000 prompts, and every end state's share, within 4 standard errors."""
+    prompts = 1000
     pools = law(rule, schedule, p)
     counts = simulate(rule, schedule, p, prompts, seed=7)
     observed = statistics(*counts.T)

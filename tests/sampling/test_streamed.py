@@ -22,19 +22,6 @@ from rollwise.sampling import (
 RULES = [PositiveFocused(1), Balanced(2, 2), FixedCount(3), GiveUp(Balanced(2, 2), 0.3)]
 
 
-def test_what_was_drawn_beyond_the_exit_is_surplus():
-    session = RolloutSession(["a"], PositiveFocused(1), Streamed(8, speculation=0.0))
-    draws = session.next_draws(8)
-    assert len(draws) == 8
-    assert session.record(draws[2], 0.0) == []
-    assert session.record(draws[0], 0.0) == []
-    assert session.record(draws[1], 1.0) == draws[3:]
-    assert session.pools["a"].rewards.tolist() == [0.0, 1.0]
-    assert session.surplus == 6
-    assert session.done
-    assert session.next_draws(8) == []
-
-
 def test_what_is_known_to_be_surplus_is_cancelled_before_the_exit():
     """Draw 2 is correct: the prompt ends there at the latest, whatever comes of 0 and 1."""
     session = RolloutSession(["a"], PositiveFocused(1), Streamed(8, speculation=0.0))

@@ -80,17 +80,6 @@ def expected(pools: Law, values: np.ndarray) -> float:
     return sum(weight * float(values[state]) for state, weight in pools.items())
 
 
-@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
-@pytest.mark.parametrize("cut", [2, 7, 20, BUDGET])
-def test_the_estimates_are_unbiased(stopping, cut):
-    found = unbiased_estimates(stopping)
-    for p in PASS_RATES:
-        pools = law(stopping, p, cut)
-        assert sum(pools.values()) == pytest.approx(1, abs=1e-12)
-        assert expected(pools, found.pass_rate) == pytest.approx(p, abs=1e-12)
-        assert expected(pools, found.variance) == pytest.approx(p * (1 - p), abs=1e-12)
-
-
 @pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(max_samples=BUDGET)], ids=str)
 def test_the_pools_of_a_session_bring_their_stopping(schedule):
     """1,000 prompts, responses in random order: both means within 4 standard errors."""

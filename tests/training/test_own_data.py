@@ -189,8 +189,10 @@ def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(trai
     assert not folder.exists()
 
 
-TOOL = {"data__train": "tool-sums", "data__max_terms": "6", "engine__max_new_tokens": "24"}
-SINGLE = {
+TOOL = {
+    "data__train": "tool-sums",
+    "data__max_terms": "6",
+    "engine__max_new_tokens": "24",
     "exit__type": "fixed_count",
     "exit__samples": "1",
     "advantage__baseline": "belief",
@@ -198,14 +200,11 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("method", [{}, SINGLE], ids=["groups", "single"])
-def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(
-    train, tmp_path, metrics_of, method
-):
+def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(train, tmp_path, metrics_of):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    assert train(whole, **TOOL, **method) == 0
-    assert train(stopped, **TOOL, **method, steps="2") == 0
-    assert train(stopped, "--resume", **TOOL, **method) == 0
+    assert train(whole, **TOOL) == 0
+    assert train(stopped, **TOOL, steps="2") == 0
+    assert train(stopped, "--resume", **TOOL) == 0
     steps, resumed = metrics_of(whole)[1:], metrics_of(stopped)[1:]
     assert resumed[-1] == steps[-1]
     assert "heldout" in resumed[1].keys() - steps[1].keys(), "it ended there at first"
