@@ -54,13 +54,13 @@ STYLE = {
 
 
 def curves_of(problems: str) -> dict[str, list[Curve]]:
-    """Read the recorded curves of a problem set, a list in the order of seeds for each method."""
+    """Read the recorded curves of a problem set: of each method with enough seeds, in their order."""
     found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}
     path = STUDY / slug(problems) / "curves.jsonl"
     records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     for record in sorted(records, key=lambda record: record["settings"]["seed"]):
         found[names[Path(record["run"]).parts[-2]]].append(Curve.from_json(record["curve"]))
-    return dict(found)
+    return {name: curves for name, curves in found.items() if len(curves) >= METHODS["seeds"]}
 
 
 def draw(
