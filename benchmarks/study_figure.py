@@ -54,7 +54,7 @@ STYLE = {
 
 
 def curves_of(problems: str) -> dict[str, list[Curve]]:
-    """Read the recorded curves of a problem set: of each method with enough seeds, in their order."""
+    """Read the recorded curves of a set: of each method with enough seeds, in their order."""
     found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}
     path = STUDY / slug(problems) / "curves.jsonl"
     records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -87,10 +87,9 @@ def write_svg(figure: Figure, path: Path, title: str) -> None:
 
 
 def main() -> None:
-    """Draw what is recorded of the main sets."""
+    """Draw the methods that are recorded on all main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
-    shown = {method for methods in recorded.values() for method in methods}
-    names = [name for name in METHODS["methods"] if name in shown]
+    names = [n for n in METHODS["methods"] if all(n in methods for methods in recorded.values())]
     count = len(COLORS)
     looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):
@@ -98,14 +97,11 @@ def main() -> None:
         FigureCanvasSVG(figure)
         panels = figure.subplots(1, len(recorded), sharey=True, squeeze=False)[0]
         for axes, (problems, methods) in zip(panels, recorded.items(), strict=True):
-            draw(axes, methods, looks)
+            draw(axes, {name: methods[name] for name in names}, looks)
             axes.set_title(problems)
             axes.set_xlabel("response tokens (M)")
         panels[0].set_ylabel("held-out avg@4")
         handles, labels = panels[0].get_legend_handles_labels()
-        by_name = dict(zip(labels, handles, strict=True))
-        labels = [name for name in names if name in by_name]
-        handles = [by_name[name] for name in labels]
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
         write_svg(figure, IMAGES / "study.svg", TITLE)
 
