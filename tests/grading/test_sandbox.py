@@ -150,8 +150,8 @@ HOGS = (
     "for _ in range(5):\n"
     "    if os.fork() == 0:\n"
     "        held = bytearray(b'x') * (60 * 2**20)\n"
-    "        time.sleep(3600)\n"
-    "time.sleep(3600)\n"
+    "        time.sleep(20)\n"
+    "time.sleep(20)\n"
 )
 
 
