@@ -6,6 +6,12 @@ from rollwise.cli import main
 from rollwise.config import TrainConfig, make_config
 
 
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch, tmp_path):
+    """Without `--output` the folder is named by the second, and another test may have it."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def settle(monkeypatch, tmp_path):
     """What `rollwise train ARGUMENTS`, with `toml` in the file it is given, would train with."""
