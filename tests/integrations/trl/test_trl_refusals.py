@@ -15,6 +15,10 @@ STREAM = Dataset.from_list([{"prompt": "1+1?"}]).to_iterable_dataset()
 
 REFUSED = {
     "scale_rewards must be 'group'": {"scale_rewards": "batch"},
+    "scale_rewards must be .*got 'batch'": {
+        "scale_rewards": "batch",
+        "sampling": single_responses(),
+    },
     "set scale_rewards='none'": {
         "scale_rewards": "group",
         "sampling": AdaptiveSampling(objective="log"),
@@ -65,6 +69,11 @@ def test_what_does_not_go_with_it_is_refused_by_name(make_trainer, reason):
     sampling = options.pop("sampling", None)
     with pytest.raises(ValueError, match=reason):
         make_trainer(sampling, **options)
+
+
+def test_sampling_that_is_no_adaptive_sampling_is_refused_by_name(make_trainer):
+    with pytest.raises(TypeError, match=r"sampling must be AdaptiveSampling.*got {'exit_rule'"):
+        make_trainer({"exit_rule": rw.Balanced()})
 
 
 @pytest.mark.parametrize("reason", OF_SINGLE_RESPONSES)

@@ -75,6 +75,11 @@ class AdaptiveSampling(StepRecipe):
             ValueError: Settings that exclude each other; names them, and what would do.
         """
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(StepRecipe)}
+        if scale_rewards not in ("group", "none"):
+            raise ValueError(
+                "scale_rewards must be 'group' (divide by the standard deviation of a prompt's "
+                f"responses) or 'none', got {scale_rewards!r}"
+            )
         size = self.group_size or num_generations
         average = "responses" if loss_type in AVERAGED_BY_RESPONSE else "tokens"
         given |= {"group_size": size, "average": average, "seed": seed}
@@ -97,11 +102,6 @@ class AdaptiveSampling(StepRecipe):
         return recipe
 
     def _scales_by_std(self, scale_rewards: Any) -> bool:
-        if scale_rewards not in ("group", "none"):
-            raise ValueError(
-                "scale_rewards must be 'group' (divide by the standard deviation of a prompt's "
-                f"responses) or 'none', got {scale_rewards!r}"
-            )
         scale_by_std: bool = scale_rewards == "group"
         try:
             make_objective(self.objective, scale_by_std=scale_by_std, estimates=self.estimates)

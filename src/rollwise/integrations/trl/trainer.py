@@ -63,12 +63,17 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     Raises:
         ValueError: A setting of TRL's that cannot be combined with adaptive sampling, by name.
+        TypeError: `sampling` is something else.
     """
 
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
         check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
         sampling = self._default() if sampling is None else sampling
+        if not isinstance(sampling, AdaptiveSampling):
+            raise TypeError(
+                f"sampling must be AdaptiveSampling(...) or single_responses(...), got {sampling!r}"
+            )
         self._recipe = sampling.recipe(
             self.args.num_generations,
             self.args.scale_rewards,
