@@ -43,13 +43,22 @@ def load_data(parts: Parts[TrainConfig]) -> RunData:
     for role, encoded in (("training", train), ("held-out", heldout)):
         if encoded.too_long:
             log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
-    if config.prompts.batch_size > len(train.problems):
-        raise ConfigError(
-            f"there are {len(train.problems)} training problems, fewer than the "
-            f"{config.prompts.batch_size} prompts of a step: set `prompts.batch_size` to at most "
-            f"{len(train.problems)} (--prompts.batch_size {len(train.problems)})"
-        )
+    check_batch(config, len(train.problems))
     return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
+
+
+def check_batch(config: TrainConfig, problems: int) -> None:
+    """Check that there are as many training problems as a step has prompts.
+
+    Raises:
+        ConfigError: There are fewer.
+    """
+    if config.prompts.batch_size > problems:
+        raise ConfigError(
+            f"there are {problems} training problems, fewer than the "
+            f"{config.prompts.batch_size} prompts of a step: set `prompts.batch_size` to at most "
+            f"{problems} (--prompts.batch_size {problems})"
+        )
 
 
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:

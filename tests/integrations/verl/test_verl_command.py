@@ -1,5 +1,6 @@
 """`rollwise verl` around verl's process, which is a fake here: verl is not needed."""
 
+import json
 import os
 import signal
 import threading
@@ -25,6 +26,16 @@ def nothing_is_ignored():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_fewer_problems_than_a_step_has_prompts_are_refused_before_verl_starts(tmp_path, capsys):
+    problems = tmp_path / "few.jsonl"
+    rows = [{"problem": f"{i}+1?", "answer": str(i + 1)} for i in range(20)]
+    problems.write_text("\n".join(map(json.dumps, rows)))
+    given = ["--data.train", str(problems), "--prompts.batch_size", "32"]
+    assert main(["verl", "--output", str(tmp_path / "run"), "--print", *given]) == 2
+    assert "18 training problems, fewer than the 32 prompts of a step" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.usefixtures("nothing_is_ignored")

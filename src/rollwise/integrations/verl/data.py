@@ -14,7 +14,7 @@ from rollwise.files import written_whole
 from rollwise.tasks import Problem
 from rollwise.tasks.columns import feature_columns
 from rollwise.tasks.problem import problem_key
-from rollwise.training.data import read_both
+from rollwise.training.data import check_batch, read_both
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("features", pa.
 def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
     """Write `train.parquet` and `heldout.parquet` in verl's schema, no problem in both."""
     train, heldout = read_both(config)
+    check_batch(config, len(train))
     return (
         _write(train, folder / "train.parquet"),
         _write(heldout[: config.evaluation.problems], folder / "heldout.parquet"),
