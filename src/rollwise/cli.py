@@ -235,7 +235,7 @@ COMMANDS = {
         _run_in_folder,
         EvaluateConfig,
         RESUMABLE,
-        "--model.path runs/first --output runs/second",
+        "--model.path runs/first --benchmarks running-sums",
         "evaluate a model on benchmarks; with nothing else, the built-in ones (docs/evaluate.md)",
     ),
     "prepare": Command(

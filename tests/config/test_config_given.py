@@ -115,6 +115,8 @@ def test_help_fits_a_terminal_has_an_example_and_names_every_setting(command, ca
     assert shown.startswith(f"usage: rollwise {command}")
     assert max(map(len, shown.splitlines())) <= 80
     assert f"Example: rollwise {command} " in shown
+    if command == "evaluate":  # which by default asks a trained model for mathematics
+        assert "--benchmarks running-sums" in shown
     kind = COMMANDS[command].kind
     for name in setting_names(kind) if kind else ():
         section, _, key = name.rpartition(".")
