@@ -131,11 +131,12 @@ def _believed(
     belief: Belief, indices: Indices | slice
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Ask a belief, and refuse an answer that is none."""
-    answer: Any = belief.believe(indices)
+    given = indices if isinstance(indices, slice) else np.array(indices)  # a user's may write to it
+    answer: Any = belief.believe(given)
     if type(belief).__module__.startswith("rollwise."):  # tests check ours, in their precision
         return answer  # type: ignore[no-any-return]
     try:
-        mean, strength = (np.asarray(part, dtype=float) for part in answer)
+        mean, strength = (np.asarray(part).astype(float, casting="same_kind") for part in answer)
         total = len(range(belief.total)[indices] if isinstance(indices, slice) else indices)
         fits = mean.shape == strength.shape == (total,)
     except (TypeError, ValueError):

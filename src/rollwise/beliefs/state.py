@@ -43,8 +43,7 @@ def saveable(owner: Any) -> State:
     """Ask a sampler or a belief for its state; a `PluginError` names one that cannot be saved."""
     with calling(owner, "state_dict"):
         state: Any = owner.state_dict()
-    kinds = (np.ndarray, np.generic, int, float, str)
-    if not isinstance(state, dict) or not all(isinstance(v, kinds) for v in state.values()):
+    if not isinstance(state, dict) or not all(map(_can_be_saved, state.values())):
         raise wrong_result(owner, "state_dict", "a dict of arrays, numbers and texts", state)
     return state
 
@@ -60,10 +59,18 @@ def metrics_of(owner: Any) -> dict[str, float]:
 
 def state_of(owner: Any, names: Iterable[str]) -> State:
     """Return attributes, by their names without a leading underscore; arrays as copies."""
-    if unknown := [name for name in names if not hasattr(owner, name)]:
-        raise wrong_result(owner, "kept", "names of attributes that it has", unknown[0])
+    if isinstance(names, str):
+        raise wrong_result(owner, "kept", "a tuple of names", names)
+    if unknown := [name for name in names if not _can_be_saved(getattr(owner, name, None))]:
+        due = "names of arrays, numbers and texts, attributes that it has"
+        raise wrong_result(owner, "kept", due, unknown[0])
     values = {name.removeprefix("_"): getattr(owner, name) for name in names}
     return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+
+
+def _can_be_saved(value: object) -> bool:
+    kinds = (np.ndarray, np.generic, int, float, str)
+    return isinstance(value, kinds) and np.asarray(value).dtype.kind in "biufU"
 
 
 def load_into(owner: Any, names: Iterable[str], state: State) -> None:
