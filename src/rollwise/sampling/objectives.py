@@ -310,7 +310,7 @@ def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
     with calling(objective, "advantages"):
         values: Any = objective.advantages(pool, group)
     shape = group.rewards.shape
-    fits = isinstance(values, np.ndarray) and values.shape == shape and values.dtype.kind in "fiu"
+    fits = type(values) is np.ndarray and values.shape == shape and values.dtype.kind in "fiu"
     if not fits or not np.isfinite(values).all():
         wanted = f"a NumPy array of finite numbers of shape {shape}"
         raise wrong_result(objective, "advantages", wanted, values)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
-from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied
+from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied, named_rule
 from rollwise.sampling.prompt import SampledPrompt
 from rollwise.sampling.stopping import StoppingTables, worthwhile_table
 
@@ -287,7 +287,11 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     most, rule = schedule.max_samples, as_exit_rule(rule)
     if not isinstance(most, Integral) or most < 1:
         raise wrong_result(schedule, "max_samples", "an integer from 1", most)
-    if not any(is_satisfied(rule, correct, most - correct) for correct in range(most + 1)):
+    asked = [[is_satisfied(rule, n, most - n) for _ in range(2)] for n in range(most + 1)]
+    if changed := next((pair for pair in asked if pair[0] != pair[1]), None):
+        due = "the same for the same counts"
+        raise wrong_result(named_rule(rule), "satisfied", due, changed)
+    if not any(first for first, _ in asked):
         raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")
 
 
