@@ -190,8 +190,9 @@ class EpisodeEngine(Engine):
         problem = self._problems[draw.key]
         seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
         play = self._environment.begin(Opening(problem.messages, problem.answer, seed))
-        if not hasattr(play, "step"):
-            raise wrong_result(self._environment, "begin", "an object with `step`", play)
+        if isinstance(play, type) or not hasattr(play, "step"):
+            due = "an object with `step`"
+            raise wrong_result(self._environment, "begin", due, play)
         return play
 
     def _take_answers(self, wait: float | None) -> None:

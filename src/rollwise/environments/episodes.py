@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from rollwise.plugins import wrong_result
 
 Message = Mapping[str, str]
@@ -78,6 +80,8 @@ def checked_turn(play: object, answer: object) -> Turn:
         wanted = "a Turn whose `says` is a text, or messages with texts as role and content"
     elif answer.anew is not None and not _are_messages(answer.anew):
         wanted = "a Turn whose `anew` is messages with texts as role and content"
+    elif not isinstance(answer.done, bool | np.bool_):
+        wanted = "a Turn whose `done` is True or False"
     elif answer.reward is not None and not hasattr(answer.reward, "__float__"):
         wanted = "a Turn whose reward is a number, or None"
     if wanted:
