@@ -100,10 +100,11 @@ def checked_results(engine: object, results: Any) -> Sequence[Result]:
     """Return what an engine's `wait` returned; a `PluginError` if that is not what it must be."""
     if not isinstance(results, Iterable):
         raise wrong_result(engine, "wait", "a list of completions", results)
-    for result in results:
+    found = list(results)
+    for result in found:
         if due := _misfit(result):
             raise wrong_result(engine, "wait", due, result)
-    return results  # type: ignore[return-value]
+    return found
 
 
 def checked_tokens(engine: object, drawn: Any) -> int:
@@ -119,22 +120,29 @@ def _misfit(result: Result) -> str:
 
     An engine that knows no log-probabilities reports none, or NaN.
     """
+    if not hasattr(result, "draw"):
+        return "completions, episodes and lost draws"
+    if not isinstance(result.draw, Draw):
+        return "results whose draw is one of those submitted"
     if not isinstance(result, Completion):
-        return "" if hasattr(result, "draw") else "completions, episodes and lost draws"
+        return ""
     tokens, logprobs = result.tokens, np.asarray(result.logprobs)
     if not isinstance(result.text, str):
         return "completions whose text is a text"
-    if not isinstance(tokens, Sequence) or not all(map(_is_token, tokens[:1])):
+    if not isinstance(tokens, Sequence) or not all(map(_is_token, tokens)):
         return "completions whose tokens are a list of token ids"
     if logprobs.size and logprobs.shape != (len(tokens),):
         return "completions with a log-probability for each token"
-    if not np.issubdtype(logprobs.dtype, np.number) or (logprobs > ROUNDING).any():
-        return "completions whose log-probabilities are numbers, at most 0"
+    likely = (logprobs > -np.inf) & (logprobs <= ROUNDING) if logprobs.dtype.kind in "fiu" else None
+    if likely is None or not (likely.all() or np.isnan(logprobs).all()):
+        return "completions whose log-probabilities are finite numbers, at most 0, or NaN for all"
+    if not isinstance(result.truncated, bool | np.bool_):
+        return "completions whose `truncated` is True or False"
     return ""
 
 
 def _is_token(token: object) -> bool:
-    return isinstance(token, int | np.integer) and bool(token >= 0)
+    return (type(token) is int or isinstance(token, np.integer)) and bool(token >= 0)
 
 
 class _SessionRun:
@@ -175,7 +183,10 @@ class _SessionRun:
 
     def _submit_draws(self) -> None:
         """Fill the free slots."""
-        slots = self._engine.free_slots if self._streams else None
+        slots: Any = self._engine.free_slots if self._streams else None
+        fits = slots is None or (isinstance(slots, int | np.integer) and slots >= 0)
+        if not fits:
+            raise wrong_result(self._engine, "free_slots", "None or an integer from 0", slots)
         if slots != 0 and (draws := self._session.next_draws(slots)):
             self._in_engine.update(draws)
             self._engine.submit(draws, self._prompts)
