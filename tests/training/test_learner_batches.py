@@ -153,5 +153,5 @@ def test_an_error_in_the_forward_pass_leaves_the_model_in_evaluation_mode(model)
     model.gradient_checkpointing_enable()
     learner = make_learner(model)
     with pytest.raises(IndexError):
-        learner.learn([Example([2], [999], np.zeros(1), 1.0)])
+        learner.learn([Example([999], [2], np.zeros(1), 1.0)])
     assert not any(module.training for module in model.modules())

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
-from rollwise.errors import PolicyError
+from rollwise.errors import EngineError, PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.groups import Example
 from rollwise.training.forward import Forward
@@ -92,6 +92,9 @@ class Learner:
             and the number of `skipped_updates`; with `response_cap`, also that of
             `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
         """
+        known = self.model.get_input_embeddings().num_embeddings
+        if (highest := max((max(e.response, default=0) for e in examples), default=0)) >= known:
+            raise EngineError(f"a response has token {highest}; the model has {known}, from 0")
         capped_before = self._cap.capped if self._cap else 0
         count = min(self.settings.mini_batches, max(1, len(examples)))
         parts = np.array_split(np.arange(len(examples)), count)
