@@ -207,6 +207,8 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
             f"`{key}.{tag}`: should be one of {kinds}, or `module:Class` of your own; it is "
             f"{given[tag]!r}"
         )
+    if problem["type"] == "missing" and is_plugin(of_kind):
+        return f"`{key}`: `{of_kind}` has no default for it, so it must be set"
     message = problem["msg"].removeprefix("Value error, ")
     message = message.removeprefix("Input ").replace("'", "`")
     subject = f"`{key}`: " if key else ""
