@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from rollwise.beliefs import Belief
 from rollwise.cli import main
 from rollwise.errors import ConfigError, PluginError
 from rollwise.plugins import load_plugin
@@ -14,6 +15,8 @@ from rollwise.sampling.objectives import advantages_by
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.schedules import Rounds, check_reachable
 from rollwise.sampling.selection import select_group
+from rollwise.step import Completion, run_session
+from rollwise.step.session import checked_results
 
 TINY = ["--steps", "2", "--data.problems", "32", "--prompts.batch_size", "4"]
 TINY += ["--evaluation.problems", "8", "--evaluation.samples", "1", "--engine.max_new_tokens", "12"]
@@ -91,6 +94,7 @@ def test_a_dispatcher_must_hand_out_prompts_of_the_session():
         ([1.0, -1.0], "list"),
         (np.array([np.nan, 0.0]), "nan"),
         (np.zeros(3), "ndarray"),
+        (np.ma.masked_array([1.0, 0.0], [True, False]), "MaskedArray"),
     ],
 )
 def test_advantages_must_be_finite_numbers_one_a_member(values, got):
@@ -104,6 +108,17 @@ def test_advantages_must_be_finite_numbers_one_a_member(values, got):
     group = select_group(pool, 2, "balanced")
     with pytest.raises(PluginError, match=rf"Mine: `advantages` .*shape \(2,\), got .*{got}"):
         advantages_by(Mine(), pool, group)
+
+
+def test_an_exit_rule_must_answer_the_same_for_the_same_counts():
+    calls = []
+
+    def alternates(positives, negatives):
+        calls.append(1)
+        return len(calls) % 2 == 0
+
+    with pytest.raises(PluginError, match=r"Rule: `satisfied` .* the same for the same counts"):
+        check_reachable(rule_of(alternates), Rounds(2, 2))
 
 
 def test_a_module_that_exits_on_import_is_an_error(tmp_path, monkeypatch):
@@ -186,7 +201,7 @@ class OwnSchedule(rw.Schedule):
 @dataclass(eq=False)
 class OwnEngine(EngineSettings, Engine):
     free_slots = None
-    shift, token, likely = 0, 5, -1.0
+    shift, token, second, likely, cut = 0, 5, 1, -1.0, False
 
     def open(self, inputs):
         self.done = {}
@@ -195,7 +210,8 @@ class OwnEngine(EngineSettings, Engine):
     def submit(self, draws, prompts):
         for draw in draws:
             logprobs = np.full(2 + self.shift, self.likely, np.float32)
-            self.done[draw] = Completion(draw, [self.token, 1], logprobs, "=1", truncated=False)
+            tokens = [self.token, self.second]
+            self.done[draw] = Completion(draw, tokens, logprobs, "=1", truncated=self.cut)
 
     def wait(self):
         return [self.done.pop(draw) for draw in list(self.done)]
@@ -250,6 +266,14 @@ SETTINGS = {
             "believe",
             "of shape (P,)",
         ),
+        (
+            "Belief",
+            "def believe(self, indices): return np.full(len(indices), 0.5 + 1j), indices * 0",
+            "believe",
+            "of shape (P,)",
+        ),
+        ("Belief", "kept, pace = 'pace', 1.0", "kept", "a tuple of names"),
+        ("Belief", "kept, seen = ('seen',), [1]", "kept", "got str: 'seen'"),
         ("Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
         ("Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
         ("Belief", "kept = ('unknown',)", "kept", "attributes that it has, got str"),
@@ -274,7 +298,9 @@ SETTINGS = {
             "0 to 1 or NaN",
         ),
         ("Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
+        ("Sampler", "def tell(self, keys, right, n): ...", "tell", "raised TypeError"),
         ("Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("Sampler", "def state_dict(self): return {'a': np.array(1j)}", "state_dict", "1.j"),
         ("Schedule", "max_samples = None", "max_samples", "an integer from 1"),
         ("Schedule", "def dispatcher(self): pass", "dispatcher", "add, changed and"),
         ("Rule", "def gives_up(self, chance): return 1.0", "gives_up", "a boolean array"),
@@ -286,12 +312,26 @@ SETTINGS = {
         ("Engine", "def wait(self): return None", "wait", "NoneType: None"),
         ("Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
         ("Engine", "shift = 2", "wait", "a log-probability for each token"),
-        ("Engine", "likely = 0.5", "wait", "are numbers, at most 0"),
+        ("Engine", "def wait(self): yield 'a'", "wait", "completions, episodes"),
+        (
+            "Engine",
+            "def wait(self): return [Completion('a', [1], [-1.0], '', truncated=False)]",
+            "wait",
+            "whose draw is one of those submitted",
+        ),
+        ("Engine", "likely = -np.inf", "wait", "finite numbers, at most 0"),
+        ("Engine", "likely = [-1.0, np.nan]", "wait", "NaN for all"),
+        ("Engine", "cut = 'no'", "wait", "`truncated` is True or False"),
+        ("Engine", "second = -1", "wait", "tokens are a list of token ids"),
+        ("Engine", "second = 1.5", "wait", "tokens are a list of token ids"),
+        ("Engine", "likely = 0.5", "wait", "numbers, at most 0"),
         ("Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
         ("Engine", "token = -1", "wait", "tokens are a list of token ids"),
         ("Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
         ("Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
         ("Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
+        ("Episode", "turn = Turn(done='no')", "step", "`done` is True or False"),
+        ("Episode", "def begin(self, opening): return type(self)", "begin", "`step`, got type"),
         ("Episode", "turn = {'reward': 1.0}", "step", "environments.Turn, got dict"),
     ],
 )
@@ -312,3 +352,53 @@ def test_a_mistake_ends_training_with_the_class_and_its_line(
     if "raised" in shown:
         line = text.count("\n", 0, text.index(mistake)) + 1
         assert f"{module}:Mistaken: `{method}` ({tmp_path}/{module}.py, line {line})" in shown
+
+
+@pytest.mark.parametrize("slots", [-1, 4.5, len], ids=["below 0", "float", "function"])
+def test_an_engine_must_say_how_many_slots_are_free(slots):
+    class Mine:
+        free_slots = slots
+
+    session = RolloutSession(["a"], rule_of(lambda n, m: n + m > 1), Streamed(4))
+    with pytest.raises(PluginError, match=r"Mine: `free_slots` .*line \d+\) must return None or"):
+        run_session(session, Mine(), {}, None)
+
+
+def test_results_that_an_engine_yields_one_by_one_are_taken():
+    draw = RolloutSession(["a"], rule_of(lambda n, m: n + m > 1), Streamed(4)).next_draws()[0]
+    found = (Completion(draw, [1], np.zeros(1), "", truncated=False) for _ in range(2))
+    assert [result.draw for result in checked_results(None, found)] == [draw, draw]
+
+
+def test_a_belief_that_writes_to_the_indices_changes_them_for_nobody_else():
+    class Mine(Belief):
+        def believe(self, indices):
+            indices[:] = 0
+            return np.full(len(indices), 0.5), np.ones(len(indices))
+
+        def learn(self, indices, correct, drawn): ...
+
+    indices = np.arange(3)
+    Mine(3).mean(indices)
+    assert indices.tolist() == [0, 1, 2]
+
+
+def test_a_token_that_the_model_lacks_ends_training(tmp_path, monkeypatch, capsys):
+    text = PARTS.replace("PARENT", "OwnEngine") + "second = 10**6\n"
+    (tmp_path / "of_more_tokens.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert (
+        main(["train", "--engine.type", "of_more_tokens:Mistaken", "--output", "run", *TINY]) == 2
+    )
+    assert "a response has token 1000000; the model has" in capsys.readouterr().err
+
+
+def test_a_field_without_a_value_is_named_with_the_class(tmp_path, monkeypatch, capsys):
+    text = PARTS.replace("PARENT", "OwnRule") + "size: int\n"
+    (tmp_path / "of_a_size.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main(["train", "--exit.type", "of_a_size:Mistaken", "--output", "run", *TINY]) == 2
+    said = "`exit.size`: `of_a_size:Mistaken` has no default for it, so it must be set"
+    assert said in capsys.readouterr().err
