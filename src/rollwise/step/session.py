@@ -129,7 +129,7 @@ def _misfit(result: Result) -> str:
     tokens, logprobs = result.tokens, np.asarray(result.logprobs)
     if not isinstance(result.text, str):
         return "completions whose text is a text"
-    if not isinstance(tokens, Sequence) or not all(map(_is_token, tokens)):
+    if not isinstance(tokens, Sequence) or not _are_tokens(tokens):
         return "completions whose tokens are a list of token ids"
     if logprobs.size and logprobs.shape != (len(tokens),):
         return "completions with a log-probability for each token"
@@ -141,8 +141,11 @@ def _misfit(result: Result) -> str:
     return ""
 
 
-def _is_token(token: object) -> bool:
-    return (type(token) is int or isinstance(token, np.integer)) and bool(token >= 0)
+def _are_tokens(values: Sequence[object]) -> bool:
+    kinds = set(map(type, values))
+    if not all(kind is int or issubclass(kind, np.integer) for kind in kinds):
+        return False
+    return min(values, default=0) >= 0  # type: ignore[type-var, operator]
 
 
 class _SessionRun:
