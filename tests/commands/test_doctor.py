@@ -8,21 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from doctor_runs import run, state
 
 from rollwise.cli import main
-from rollwise.commands import check, doctor_try
-from rollwise.errors import ConfigError
+from rollwise.commands import check
 from rollwise.grading import sandbox
-
-TRIED = """
-exit = {type = 'balanced'}
-schedule = {size = 2, rounds = 2}
-prompts = {batch_size = 4}
-data = {problems = 32, max_terms = 4}
-engine = {max_new_tokens = 12}
-evaluation = {problems = 4, samples = 2}
-"""
-"""A run of the built-in model."""
 
 
 @pytest.fixture
@@ -39,16 +29,6 @@ def installed(monkeypatch):
         monkeypatch.setattr(check, "version", found)
 
     return install
-
-
-def run(capsys, *arguments):
-    code = main(["doctor", *map(str, arguments)])
-    return code, capsys.readouterr().out
-
-
-def state(found, name):
-    [one] = [one for one in json.loads(found)["checks"] if one["name"] == name]
-    return one
 
 
 def test_what_works_here_fits_the_terminal(capsys, installed):
@@ -299,64 +279,3 @@ def test_what_a_run_by_verl_needs(capsys, installed, tmp_path):
 def test_the_examples_are_valid(root, capsys):
     for file in (root / "examples").rglob("*.toml"):
         assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file
-
-
-def test_a_try_takes_the_largest_step_and_leaves_nothing(capsys, tmp_path, monkeypatch):
-    """Four prompts in two rounds of two draws; each response has all of its 12 tokens."""
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "run.toml"
-    file.write_text(TRIED)
-    code, found = run(capsys, file, "--json", "--try")
-    assert code == 0, found
-    one = state(found, "one step")
-    assert "4 prompts, 16 responses of 12 tokens: " in one["detail"]
-    assert 0.05 < float(one["detail"].split()[0]) < 50
-    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "exit = {type = 'fixed_count', samples = 2}\ngroup = {size = 2}",
-        "allocation = {type = 'gvm'}",
-        "schedule = {type = 'streamed', max_samples = 5}",
-        "exit = {type = 'fixed_count', samples = 1}\nadvantage = {baseline = 'belief'}",
-    ],
-)
-def test_runs_of_any_kind_can_be_tried(capsys, tmp_path, settings):
-    base = TRIED.replace("exit = {type = 'balanced'}\nschedule = {size = 2, rounds = 2}\n", "")
-    (tmp_path / "run.toml").write_text(f"{settings}\n{base}")
-    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
-    assert code == 0 and " responses of 12 tokens" in state(found, "one step")["detail"], found
-
-
-def test_memory_that_does_not_suffice_is_said_with_what_to_change(capsys, tmp_path, monkeypatch):
-    def fail(run):
-        raise MemoryError("no 12 GB")
-
-    monkeypatch.setattr(doctor_try, "largest_step", fail)
-    (tmp_path / "run.toml").write_text(TRIED)
-    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
-    one = state(found, "one step")
-    assert (code, one["state"]) == (1, "broken")
-    assert "there is not enough memory" in one["detail"] and "12 GB" in one["detail"]
-    assert "model.gradient_checkpointing" in one["fix"]
-    (tmp_path / "run.toml").write_text(TRIED.replace("max_terms = 4", "train = 'no.jsonl'"))
-    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
-    assert "one step" not in found  # what it needs is not there
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ("steps = 1\n[methods.a]", "the file is for `compare`"),
-        ("[verl.trainer]\nnnodes = 2", "the file is for verl"),
-        ("backend = {type = 'tinker'}", "this model is at Tinker"),
-    ],
-)
-def test_what_cannot_be_tried_is_said(capsys, tmp_path, settings, said):
-    (tmp_path / "run.toml").write_text(settings)
-    code, found = run(capsys, tmp_path / "run.toml", "--json", "--try")
-    assert code == 1 and said in state(found, "run.toml")["detail"]
-    assert main(["doctor", "--try"]) == ConfigError.exit_code
-    assert "--try goes with a settings file" in capsys.readouterr().err

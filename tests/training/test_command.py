@@ -7,9 +7,11 @@ import json
 import math
 import re
 import signal
+import sys
 import threading
 
 import pytest
+from forked import Command
 from rich.console import Console
 
 from rollwise.cli import main
@@ -228,3 +230,22 @@ def test_a_run_in_another_thread_leaves_signals_to_the_main_one(tmp_path, train)
     thread.join(PATIENCE)
     assert codes == [0]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
+@pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
+def test_one_process_at_a_time_writes_to_a_folder(tmp_path, tiny_options, capsys, command):
+    """And a process that is killed locks nobody out."""
+    folder = tmp_path / "run"
+    options = tiny_options(steps="1000")
+    first = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
+    first.wait_for((folder / "config.json").exists)
+    assert main([command, "--output", str(folder), "--seed", "7"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"{folder} is in use by another command (process " in message
+    first.send(signal.SIGKILL)
+    first.end()
+    assert main([command, "--output", str(folder), "--seed", "7"]) == 2  # for another reason
+    message = " ".join(capsys.readouterr().err.split())
+    assert "in use" not in message
+    assert ("cannot change" if command == "train" else "of another command") in message

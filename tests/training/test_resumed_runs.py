@@ -231,25 +231,6 @@ def test_a_summary_is_of_the_run_as_it_is(tmp_path, train, monkeypatch):
     assert json.loads((folder / "summary.json").read_text())["steps"] == 2
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
-@pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
-def test_one_process_at_a_time_writes_to_a_folder(tmp_path, tiny_options, capsys, command):
-    """And a process that is killed locks nobody out."""
-    folder = tmp_path / "run"
-    options = tiny_options(steps="1000")
-    first = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
-    first.wait_for((folder / "config.json").exists)
-    assert main([command, "--output", str(folder), "--seed", "7"]) == 2
-    message = " ".join(capsys.readouterr().err.split())
-    assert f"{folder} is in use by another command (process " in message
-    first.send(signal.SIGKILL)
-    first.end()
-    assert main([command, "--output", str(folder), "--seed", "7"]) == 2  # for another reason
-    message = " ".join(capsys.readouterr().err.split())
-    assert "in use" not in message
-    assert ("cannot change" if command == "train" else "of another command") in message
-
-
 def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, capsys):
     assert main(["train", "--resume"]) == 2
     assert "--output" in capsys.readouterr().err

@@ -133,9 +133,8 @@ def _misfit(result: Result) -> str:
         return "completions whose tokens are a list of token ids"
     if logprobs.size and logprobs.shape != (len(tokens),):
         return "completions with a log-probability for each token"
-    likely = (logprobs > -np.inf) & (logprobs <= ROUNDING) if logprobs.dtype.kind in "fiu" else None
-    if likely is None or not (likely.all() or np.isnan(logprobs).all()):
-        return "completions whose log-probabilities are finite numbers, at most 0, or NaN for all"
+    if logprobs.dtype.kind not in "fiu" or np.isinf(logprobs).any() or (logprobs > ROUNDING).any():
+        return "completions whose log-probabilities are finite numbers, at most 0, or NaN"
     if not isinstance(result.truncated, bool | np.bool_):
         return "completions whose `truncated` is True or False"
     return ""

@@ -1,0 +1,255 @@
+"""Mistakes in plug-ins that `rollwise train` runs into: one error, with the class and its line."""
+
+import sys
+
+import pytest
+
+from rollwise.cli import main
+
+TINY = ["--steps", "2", "--data.problems", "32", "--prompts.batch_size", "4"]
+TINY += ["--evaluation.problems", "8", "--evaluation.samples", "1", "--engine.max_new_tokens", "12"]
+
+PARTS = """
+from dataclasses import dataclass
+
+import numpy as np
+
+import rollwise as rw
+from rollwise.beliefs import Belief
+from rollwise.engines import Completion, Engine, EngineSettings
+from rollwise.environments import EpisodeEnvironment, Turn
+from rollwise.prompts import FixedSetSampler
+from rollwise.sampling import Allocation
+
+
+@dataclass(eq=False)
+class OwnBelief(Belief):
+    def believe(self, indices):
+        shape = np.shape(np.arange(self.total)[indices])
+        return np.full(shape, 0.5), np.ones(shape)
+
+    def learn(self, indices, correct, drawn): ...
+
+
+@dataclass(eq=False)
+class OwnSampler(rw.PromptSampler):
+    keys: list
+    batch_size: int
+
+    def ask(self, count=None, exclude=()):
+        return [key for key in self.keys if key not in exclude][: count or self.batch_size]
+
+    def tell(self, keys, correct, drawn): ...
+
+
+@dataclass(eq=False)
+class OwnFixedSet(FixedSetSampler):
+    def choose(self, count, exclude):
+        return np.arange(count)
+
+
+@dataclass(eq=False)
+class OwnRule(rw.ExitRule):
+    def satisfied(self, positives, negatives):
+        return positives + negatives >= 4
+
+
+@dataclass(eq=False)
+class OwnObjective(rw.Objective):
+    def advantages(self, pool, group):
+        return group.rewards - pool.rewards.mean()
+
+
+@dataclass(eq=False)
+class OwnAllocation(Allocation):
+    mean_draws, minimum, maximum = 4.0, 1, 8
+
+    def counts(self, pass_rates):
+        return np.full(len(pass_rates), 4)
+
+
+@dataclass(eq=False)
+class OwnSchedule(rw.Schedule):
+    max_samples = 4
+
+    def asks(self, processed):
+        return processed >= 4
+
+    def dispatcher(self):
+        return rw.Rounds(4, 1).dispatcher()
+
+
+@dataclass(eq=False)
+class OwnEngine(EngineSettings, Engine):
+    free_slots = None
+    shift, token, second, likely, cut = 0, 5, 1, -1.0, False
+
+    def open(self, inputs):
+        self.done = {}
+        return self
+
+    def submit(self, draws, prompts):
+        for draw in draws:
+            logprobs = np.full(2 + self.shift, self.likely, np.float32)
+            tokens = [self.token, self.second]
+            self.done[draw] = Completion(draw, tokens, logprobs, "=1", truncated=self.cut)
+
+    def wait(self):
+        return [self.done.pop(draw) for draw in list(self.done)]
+
+    def cancel(self, draws):
+        return 0
+
+    def load_weights(self, weights): ...
+
+
+@dataclass(eq=False)
+class OwnEpisode(EpisodeEnvironment):
+    def begin(self, opening):
+        return self
+
+    def step(self, reply):
+        return self.turn
+
+
+@dataclass(eq=False)
+class Mistaken(PARENT):
+    """
+
+
+SETTINGS = {
+    "Belief": "belief.type",
+    "Sampler": "prompts.type",
+    "FixedSet": "prompts.type",
+    "Schedule": "schedule.type",
+    "Rule": "exit.type",
+    "Objective": "advantage.objective",
+    "Allocation": "allocation.type",
+    "Engine": "engine.type",
+    "Episode": "episode.type",
+}
+"""The setting that names a class that inherits from each of these."""
+
+
+@pytest.mark.parametrize(
+    ("parent", "mistake", "method", "said"),
+    [
+        ("Belief", "def believe(self, indices): return None", "believe", "NoneType"),
+        (
+            "Belief",
+            "def believe(self, indices): return np.full(len(indices), 1.5), np.ones(len(indices))",
+            "believe",
+            "the means (0 to 1, or NaN)",
+        ),
+        (
+            "Belief",
+            "def believe(self, indices): return np.zeros(9), np.ones(9)",
+            "believe",
+            "of shape (P,)",
+        ),
+        (
+            "Belief",
+            "def believe(self, indices): return np.full(len(indices), 0.5 + 1j), indices * 0",
+            "believe",
+            "of shape (P,)",
+        ),
+        ("Belief", "kept, pace = 'pace', 1.0", "kept", "a tuple of names"),
+        ("Belief", "kept, seen = ('seen',), [1]", "kept", "got str: 'seen'"),
+        ("Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
+        ("Belief", "def priors(self, indices): return None", "priors", "(4, 2) of"),
+        ("Belief", "kept = ('unknown',)", "kept", "attributes that it has, got str"),
+        ("Belief", "def learn(self, *a): {}['x']", "learn", "raised KeyError: 'x'"),
+        ("Belief", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("Belief", "def __post_init__(self): {}['x']", "__post_init__", "KeyError"),
+        ("Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
+        ("Sampler", "def metrics(self): return [1.0]", "metrics", "numbers by"),
+        ("Sampler", "def metrics(self): {}['x']", "metrics", "KeyError: 'x'"),
+        ("FixedSet", "def choose(self, n, out): return [99] * n", "choose", "from 0"),
+        ("FixedSet", "def choose(self, n, out): return [[1], [1, 2]]", "choose", "list"),
+        (
+            "Sampler",
+            "def pass_rate_priors(self, keys): return np.zeros((len(keys), 2))",
+            "pass_rate_priors",
+            "above 0",
+        ),
+        (
+            "Sampler",
+            "def expected_pass_rates(self, keys): return [2.0] * len(keys)",
+            "expected_pass_rates",
+            "0 to 1 or NaN",
+        ),
+        ("Sampler", "def tell(self, *a, **b): {}['x']", "tell", "KeyError: 'x'"),
+        ("Sampler", "def tell(self, keys, right, n): ...", "tell", "raised TypeError"),
+        ("Sampler", "def state_dict(self): return [1]", "state_dict", "list: [1]"),
+        ("Sampler", "def state_dict(self): return {'a': np.array(1j)}", "state_dict", "1.j"),
+        ("Schedule", "max_samples = None", "max_samples", "an integer from 1"),
+        ("Schedule", "def dispatcher(self): pass", "dispatcher", "add, changed and"),
+        ("Rule", "def gives_up(self, chance): return 1.0", "gives_up", "a boolean array"),
+        ("Rule", "def uses_priors(self): return False", "uses_priors", "True or False"),
+        ("Objective", "needs_variance = None", "needs_variance", "NoneType"),
+        ("Allocation", "def counts(self, p): return p", "counts", "integers from"),
+        ("Schedule", "def asks(self, n): return None", "asks", "True or False"),
+        ("Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
+        ("Engine", "def wait(self): return None", "wait", "NoneType: None"),
+        ("Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
+        ("Engine", "shift = 2", "wait", "a log-probability for each token"),
+        ("Engine", "def wait(self): yield 'a'", "wait", "completions, episodes"),
+        (
+            "Engine",
+            "def wait(self): return [Completion('a', [1], [-1.0], '', truncated=False)]",
+            "wait",
+            "whose draw is one of those submitted",
+        ),
+        ("Engine", "likely = -np.inf", "wait", "finite numbers, at most 0"),
+        ("Engine", "cut = 'no'", "wait", "`truncated` is True or False"),
+        ("Engine", "second = -1", "wait", "tokens are a list of token ids"),
+        ("Engine", "second = 1.5", "wait", "tokens are a list of token ids"),
+        ("Engine", "likely = 0.5", "wait", "numbers, at most 0"),
+        ("Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
+        ("Engine", "token = -1", "wait", "tokens are a list of token ids"),
+        ("Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
+        ("Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
+        ("Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
+        ("Episode", "turn = Turn(done='no')", "step", "`done` is True or False"),
+        ("Episode", "def begin(self, opening): return type(self)", "begin", "`step`, got type"),
+        ("Episode", "turn = {'reward': 1.0}", "step", "environments.Turn, got dict"),
+    ],
+)
+def test_a_mistake_ends_training_with_the_class_and_its_line(
+    parent, mistake, method, said, tmp_path, monkeypatch, capsys
+):
+    module = f"of_{tmp_path.name}"  # imported once for all tests
+    text = PARTS.replace("PARENT", f"Own{parent}") + mistake + "\n"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert (
+        main(["train", f"--{SETTINGS[parent]}", f"{module}:Mistaken", "--output", "run", *TINY])
+        == 2
+    )
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"{module}:" in shown and f"`{method}`" in shown and said in shown
+    if "raised" in shown:
+        line = text.count("\n", 0, text.index(mistake)) + 1
+        assert f"{module}:Mistaken: `{method}` ({tmp_path}/{module}.py, line {line})" in shown
+
+
+def test_a_token_that_the_model_lacks_ends_training(tmp_path, monkeypatch, capsys):
+    text = PARTS.replace("PARENT", "OwnEngine") + "second = 10**6\n"
+    (tmp_path / "of_more_tokens.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert (
+        main(["train", "--engine.type", "of_more_tokens:Mistaken", "--output", "run", *TINY]) == 2
+    )
+    assert "a response has token 1000000; the model has" in capsys.readouterr().err
+
+
+def test_a_field_without_a_value_is_named_with_the_class(tmp_path, monkeypatch, capsys):
+    text = PARTS.replace("PARENT", "OwnRule") + "size: int\n"
+    (tmp_path / "of_a_size.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main(["train", "--exit.type", "of_a_size:Mistaken", "--output", "run", *TINY]) == 2
+    said = "`exit.size`: `of_a_size:Mistaken` has no default for it, so it must be set"
+    assert said in capsys.readouterr().err
