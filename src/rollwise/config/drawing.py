@@ -31,12 +31,15 @@ def pass_rate_range(text: str) -> tuple[float, float]:
         ValueError: It is neither.
     """
     found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
-    low, high = (float(found[2]), float(found[3])) if found else (1.0, 0.0)
-    if not found or not 0 <= low <= high <= 1:
-        raise ValueError(
-            f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "
-            f"it is {text!r}"
-        )
+    must = (
+        f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "
+        f"it is {text!r}"
+    )
+    if not found:
+        raise ValueError(must)
+    low, high = float(found[2]), float(found[3])
+    if not 0 <= low <= high <= 1:
+        raise ValueError(must)
     above = low if found[1] == "[" else math.nextafter(low, 2.0)
     return above, high if found[4] == "]" else math.nextafter(high, -1.0)
 
