@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollwise.grading.answer_forms import are_equal
@@ -220,6 +220,9 @@ PIECES = (
 
 
 @settings(max_examples=100, deadline=None)
+@example(r"^\)0")
+@example(r"x^\mathbf{2}")
+@example("^$1$,234")
 @given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_any_text_is_read_once(text):
     """What was read and rendered is read as the same, and nothing else is raised."""

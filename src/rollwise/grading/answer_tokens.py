@@ -40,6 +40,7 @@ class Unreadable(Exception):
 
 SPACE, COMMA = Token("space", " "), Token("mark", ",")
 DEGREE = Token("command", r"\degree")
+_CIRCLES = frozenset((DEGREE, Token("command", r"\circ")))
 
 OPENING = frozenset(("(", "[", r"\{", r"\langle"))
 _CLOSING = frozenset((")", "]", r"\}", r"\rangle"))
@@ -53,12 +54,7 @@ _CHARACTERS = str.maketrans(
         **{"½": r"\frac{1}{2}", "²": "^{2}", "³": "^{3}"},
     }
 )
-_REWRITTEN = (
-    (re.compile(r"√\s*([\d.]+)"), r"\\sqrt{\1}"),  # of 15 in √15, and of 1 in \sqrt15
-    (re.compile(r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\}|°)"), r"\\degree "),
-    (re.compile(r"(?<=\d)\.(?=[/}])"), ""),  # 1./3
-    (re.compile(r"(?<![^(\[{,=$])[–—](?=[\d.])"), "-"),  # a dash for a sign, not between numbers
-)
+_ROOT = re.compile(r"√\s*([\d.]+)")  # of 15 in √15, and of 1 in \sqrt15
 _RENAMED = {
     **{r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\lbrace": r"\{"},
     **{r"\rbrace": r"\}", r"\leq": r"\le", r"\geq": r"\ge", r"\leqslant": r"\le"},
@@ -66,8 +62,8 @@ _RENAMED = {
     **{r"\ast": r"\cdot", r"\to": r"\rightarrow", "%": r"\%", r"\iff": r"\Leftrightarrow"},
 }
 _NO_TOKEN = re.compile(
-    r"\\(?:left|right|displaystyle|textstyle|scriptstyle|limits|bf|bfseries|rm|it|large|Large|LARGE|"
-    r"huge|Huge|normalsize|small|[bB]igg?[lr]?|[()\[\]!])"
+    r"\\(?:(?:left|right|displaystyle|textstyle|scriptstyle|limits|bf|bfseries|rm|it|large|Large|"
+    r"LARGE|huge|Huge|normalsize|small|[bB]igg?[lr]?)(?![A-Za-z])|[()\[\]!])"
 )
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|emph|mbox|hbox|mathrm|operatorname\*?)")
 _MATH = re.compile(r"\\(?:mathbf|boldsymbol|bm|mathit|mathsf|mathtt|boxed|fbox|underline)")
@@ -87,8 +83,11 @@ _LEXEME = re.compile(
 )
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '’-]+[^\W\d_]+)*")
 _BEFORE_COMMAND = re.compile(r"[^}]*\\[A-Za-z]")  # then a text holds a formula
-_BRACE, _SPACES = re.compile(r"\s*\{"), re.compile(r"\s*")
-_DELIMITED = re.compile(r"\$\$([^$]*)\$\$|(?<!\\)\$([^$]*)(?<!\\)\$|\\\((.*?)\\\)|\\\[(.*?)\\\]")
+_BRACE = re.compile(r"\s*\{")
+_LOOKS = re.compile(rf"(?:\s|\\(?:left|right)\.|{_NO_TOKEN.pattern})*")
+_DELIMITED = re.compile(
+    r"\$\$([^$]*)\$\$|(?<!\\)\$([^$]*)(?<!\\)\$|(?<!\\)\\\((.*?)\\\)|(?<!\\)\\\[(.*?)\\\]"
+)
 
 _ARGUMENTS = {r"\frac": 2, r"\sqrt": 1, r"\pmod": 1, "^": 1, "_": 1}
 _DIGIT = re.compile(r"(?P<number>\d)|(?P<letter>[^\W\d_])|(?P<command>\\[A-Za-z]+)")
@@ -104,9 +103,7 @@ def tokenize(text: str, commas_group: bool = True) -> Tokens:
     Raises:
         Unreadable: Its braces are not balanced, or its brackets nested too deep.
     """
-    for pattern, replacement in _REWRITTEN:
-        text = pattern.sub(replacement, text)
-    text = text.translate(_CHARACTERS)
+    text = _ROOT.sub(r"\\sqrt{\1}", text).translate(_CHARACTERS)
     tokens, at = list[Token](), 0
     for formula in _DELIMITED.finditer(text):  # words outside of the dollars are no variables
         tokens += _Reader(text[at : formula.start()]).read(words=True)[0]
@@ -239,10 +236,11 @@ class _Reader:
 
     def _argument_of(self, command: str) -> list[Token]:
         r"""Read an argument, with braces or without: `\frac12`, `x^2`; [] if it is neither."""
-        if _BRACE.match(self._text, self._at):
+        looks = _LOOKS.match(self._text, self._at)
+        begin = looks.end() if looks else self._at
+        if _BRACE.match(self._text, begin):
+            self._at = begin
             return [Token("braces", "{}", tuple(self._argument()))]
-        spaces = _SPACES.match(self._text, self._at)
-        begin = spaces.end() if spaces else self._at
         found = _BARE[command].match(self._text, begin)
         if found and found[0] not in _ARGUMENTS:
             self._at = found.end()
@@ -272,9 +270,12 @@ def _typed(name: str, inner: list[Token]) -> list[Token]:
     return inner
 
 
-def _cleaned(tokens: Sequence[Token], commas_group: bool) -> Tokens:
-    """Join grouped digits, and spaces that follow one another."""
-    done: list[Token] = []
+def _cleaned(tokens: Sequence[Token], commas_group: bool, in_braces: bool = False) -> Tokens:
+    r"""Join grouped digits and spaces, and read what says the same as another token.
+
+    Such as the 2 of `x^\mathbf{2}`, which is an argument once looks are gone.
+    """
+    tokens, done = _joined(tokens), list[Token]()
     i = 0
     while i < len(tokens):
         token = tokens[i]
@@ -282,11 +283,52 @@ def _cleaned(tokens: Sequence[Token], commas_group: bool) -> Tokens:
             token, i = _grouped(tokens, i, commas_group)
         elif token.inner:
             group = commas_group and token.kind != "brackets"
-            token = token._replace(inner=_cleaned(token.inner, group))
-        if token != SPACE or done[-1:] != [SPACE]:
-            done.append(token)
+            inner = _cleaned(token.inner, group, token.kind == "braces")
+            token = token._replace(inner=inner)
         i += 1
+        after = next((each for each in tokens[i:] if each != SPACE), None)
+        _add(token, done, after, in_braces)
     return trimmed(done)
+
+
+def _joined(tokens: Sequence[Token]) -> list[Token]:
+    r"""Join the digits of one number, such as `12\!345`, which looks had parted."""
+    joined: list[Token] = []
+    for token in tokens:
+        if token.kind == "number" and joined and joined[-1].kind == "number":
+            both = joined[-1].text + token.text
+            if _NUMBER.fullmatch(both):
+                joined[-1] = Token("number", both)
+                continue
+        joined.append(token)
+    return joined
+
+
+def _add(token: Token, done: list[Token], after: Token | None, in_braces: bool) -> None:
+    before = done[-1] if done else SPACE
+    argument = _BARE.get(before.text)
+    if before.text == "^" and (token in _CIRCLES or (set(token.inner) <= _CIRCLES and token.inner)):
+        done[-1] = DEGREE
+    elif argument and token.kind in ("number", "letter") and argument.fullmatch(token.text):
+        done.append(Token("braces", "{}", (token,)))
+    elif token.text in ("–", "—") and after and after.kind == "number" and _begins(done):
+        done.append(Token("mark", "-"))
+    elif token == SPACE and (argument or before == SPACE):
+        pass
+    elif (
+        token.text == "."
+        and before.kind == "number"
+        and (after.text == "/" if after else in_braces)
+    ):
+        pass  # 1./3
+    else:
+        done.append(token)
+
+
+def _begins(done: Sequence[Token]) -> bool:
+    """Whether a value begins here, so that a dash is its sign."""
+    before = [token for token in done[-2:] if token != SPACE]
+    return not before or before[-1].text in (*OPENING, ",", "=", "$")
 
 
 _BRACED_COMMA = Token("braces", "{}", (COMMA,))

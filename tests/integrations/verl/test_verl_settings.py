@@ -301,7 +301,9 @@ def test_a_plug_in_that_was_not_installed_or_fails_is_noticed(monkeypatch):
 
 def test_the_overrides_are_printed_for_a_shell(tmp_path, capsys):
     file = tmp_path / "run.toml"
-    file.write_text("[data]\nproblems = 32\n[verl.trainer]\nnnodes = 2\n")
+    file.write_text(
+        "[data]\nproblems = 32\n[prompts]\nbatch_size = 8\n[verl.trainer]\nnnodes = 2\n"
+    )
     assert (
         main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", "--steps", "3"]) == 0
     )
@@ -324,6 +326,7 @@ def test_remarks_on_the_data_do_not_get_among_the_overrides(tmp_path):
     rows = [{"problem": f"{i}+{i}?", "answer": str(2 * i)} for i in [*range(100), 7]]
     problems.write_text("\n".join(map(json.dumps, rows)))
     command = [sys.executable, "-m", "rollwise", "verl", "--print", "--data.train", str(problems)]
+    command += ["--prompts.batch_size", "8"]
     done = subprocess.run(
         [*command, "--output", str(tmp_path / "run")], capture_output=True, text=True, check=True
     )
