@@ -84,5 +84,5 @@ def test_a_step_without_draws_changes_nothing():
 def test_a_state_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="lacks 'drawn'"):
         Constant(2).load_state_dict({"total": 2, "correct": 1.0})
-    with pytest.raises(ValueError, match="over 2 prompts, this one has 3"):
+    with pytest.raises(ValueError, match="of total 2, this one of 3"):
         Constant(3).load_state_dict(Constant(2).state_dict())

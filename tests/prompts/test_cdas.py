@@ -213,5 +213,5 @@ def test_quantiles_of_the_difficulty():
 
 def test_a_state_of_another_form_is_refused():
     state = CDAS("abc", 1).state_dict()
-    with pytest.raises(ValueError, match="of the form 'paper', these are of 'calibrated'"):
+    with pytest.raises(ValueError, match="of form 'paper', this one of 'calibrated'"):
         CDAS("abc", 1, form="calibrated").load_state_dict(state)
