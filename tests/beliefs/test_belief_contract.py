@@ -124,7 +124,6 @@ def test_a_state_with_a_table_in_it_is_told_so():
         (LogitKalman, {"initial_variance": 0.0}, "initial_variance must be finite and above 0"),
         (LogitKalman, {"noise": -0.1}, "noise must be finite and at least 0"),
         (LogitKalman, {"drift_gain": 1.5}, "drift_gain must lie between 0 and 1"),
-        (LogitKalman, {"trend_gain": -0.1}, "trend_gain must lie between 0 and 1"),
         (Constant, {"decay": 1.1}, "decay must lie between"),
         (Constant, {"strength": 0.0}, "strength must be finite"),
         (DecayedBeta, {"decay": np.nan}, "decay must lie between 0 and 1, got nan"),

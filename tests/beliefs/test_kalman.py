@@ -61,21 +61,6 @@ def test_later_drifts_are_smoothed():
     assert belief.metrics()["belief_drift"] == pytest.approx(0.3 * np.sqrt(1 + np.pi * 1.5 / 8))
 
 
-def test_a_steady_drift_is_expected_again():
-    """Logits rise by 0.03 a step: with the trend the level stops lagging behind."""
-    lags = {}
-    for gain in (0.0, 0.02):
-        belief, rng = LogitKalman(40_000, trend_gain=gain, learn_variance=False), seeded(0)
-        lag = []
-        for step in range(150):
-            indices, truth = np.arange(200) + 200 * step, logistic(-2 + 0.03 * step)
-            lag.append(float(np.mean(truth - belief.believe(indices)[0])))
-            belief.learn(indices, rng.binomial(16, truth, 200), np.full(200, 16))
-        lags[gain] = np.mean(lag[-50:])
-    assert lags[0.0] > 0.01
-    assert abs(lags[0.02]) < 0.3 * lags[0.0]
-
-
 @pytest.mark.parametrize("variance", [0.3, 4.0])
 def test_the_variance_of_the_set_is_learnt_from_single_draws(variance):
     """Started at 1.5, it comes within a third of the true one; without, it stays."""

@@ -45,9 +45,7 @@ class LogitKalman(Belief):
     **Level.** The policy learns, and prompts that were not visited move with the rest. With p̂
     believed before a step, d = Σ(k − n·p̂)/Σ n·∂p̂/∂L is the shift of L that explains the step's
     surprises, and L moves by `drift_gain`·d. At the first steps t the gain is 1/t, so that an
-    initial pass rate that is far off costs one step. A trend, the sum of these moves times
-    `trend_gain`, is added at each step (Holt 1957): without it L would lag behind a policy that
-    learns steadily.
+    initial pass rate that is far off costs one step.
 
     **Variance.** V is learned from the same surprises. If they grow with the offsets, prompts
     differ more than was believed, and all offsets are scaled up together; if they fall, down. The
@@ -70,7 +68,6 @@ class LogitKalman(Belief):
         "_variance",
         "_visited_at",
         "_level",
-        "_trend",
         "_scale",
         "_information",
         "_steps",
@@ -87,9 +84,6 @@ class LogitKalman(Belief):
     drift_gain: float = setting(
         0.3, "Believe this share of the drift seen in a step (0: no drift)."
     )
-    trend_gain: float = setting(
-        0.02, "Expect this share of a step's drift again at each later step (0: none)."
-    )
 
     def __post_init__(self) -> None:
         if not 0 < self.initial_pass_rate < 1:
@@ -99,10 +93,9 @@ class LogitKalman(Belief):
         finite_above_zero("initial_variance", self.initial_variance)
         finite_at_least("noise", self.noise, 0)
         share("drift_gain", self.drift_gain)
-        share("trend_gain", self.trend_gain)
         self._steps = 0
         self._level = float(np.log(self.initial_pass_rate / (1 - self.initial_pass_rate)))
-        self._drift, self._trend = 0.0, 0.0
+        self._drift = 0.0
         self._scale, self._information = 1.0, SPREAD_INFORMATION
         # Offsets and variances are kept in units of the scale, so that it moves all of them.
         # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
@@ -144,7 +137,6 @@ class LogitKalman(Belief):
         self._offset[indices] = (mean - self._centre(indices)) / self._scale
         self._variance[indices] = variance / self._scale**2
         self._visited_at[indices] = self._steps
-        self._level += self._trend
 
     def _centre(self, indices: Indices | slice) -> Floats | float:
         return self._level + self.features.dot(indices)
@@ -169,8 +161,6 @@ class LogitKalman(Belief):
         step = gain * surprise / slope if slope else 0.0
         self._drift = float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
         self._level += self._drift
-        if self._steps > 1:  # the first finds the level, which says nothing of how it moves
-            self._trend += self.trend_gain * self._drift
 
     def _scale_by(self, surprise: Floats, slope: Floats, offset: Floats) -> None:
         """Take a Newton step of the scale's logarithm; `offset` is what it stretches."""
