@@ -79,26 +79,6 @@ def test_a_prompt_with_little_budget_left_is_expected_to_need_little():
     assert [draw.key for draw in session.next_draws(5)] == ["b", "a", "b", "b", "b"]
 
 
-def test_what_is_left_of_a_round_is_kept_for_prompts_without_a_draw():
-    """Ten draws, five of them handed out, then three prompts more: a and b do without some."""
-    session = RolloutSession("ab", FixedCount(8), Rounds(4, 2), total_draws=10)
-    in_flight = session.next_draws(5)
-    session.add("cde")
-    while not session.done:
-        in_flight += session.next_draws()
-        session.record(in_flight.pop(0), 1.0)
-    assert [len(pool) for pool in session.pools.values()] == [4, 3, 1, 1, 1]
-
-
-def test_prompts_that_wait_for_their_first_draw_count_too():
-    """Of five draws a has two and b waits for its first; that leaves two prompts more."""
-    session = RolloutSession("ab", FixedCount(8), Rounds(2, 2), total_draws=5)
-    session.next_draws(2)
-    with pytest.raises(ValueError, match="total_draws must be at least 6, got 5"):
-        session.add("cde")
-    session.add("cd")
-
-
 @pytest.mark.parametrize("keys", [["a"], ["b", "b"], ["b", None], []])
 def test_a_refused_addition_adds_nothing(keys):
     session = RolloutSession(["a"], FixedCount(2))

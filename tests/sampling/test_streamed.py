@@ -136,13 +136,6 @@ def test_budgets_of_prompts(schedule):
     assert [p.exit_reason for p in session.pools.values()] == ["exhausted"] * 2 + ["satisfied"]
 
 
-def test_a_pool_that_is_cut_short_can_be_satisfied():
-    session = RolloutSession("ab", FixedCount(2), Rounds(8, 1), total_draws=4)
-    for draw in session.next_draws():
-        session.record(draw, 1.0)
-    assert [(len(p), p.exit_reason) for p in session.pools.values()] == [(2, "satisfied")] * 2
-
-
 @pytest.mark.parametrize(("arguments", "message"), [((0,), "max_samples"), ((8, 1.5), "specul")])
 def test_a_schedule_is_checked_where_it_is_made(arguments, message):
     with pytest.raises(ValueError, match=message):

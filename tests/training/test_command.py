@@ -47,7 +47,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     recorded = json.loads((whole / "config.json").read_text())
     assert recorded["config"]["prompts"]["type"] == "uniform"
     assert recorded["config"]["prompts"]["batch_size"] == 4
-    schedule = {"type": "rounds", "size": 8, "rounds": 2, "total_draws": None}
+    schedule = {"type": "rounds", "size": 8, "rounds": 2}
     assert recorded["config"]["schedule"] == schedule
     assert {"rollwise", "python", "torch", "transformers"} <= recorded["versions"].keys()
     assert {"date", "host", "device"} <= recorded["started"].keys()
