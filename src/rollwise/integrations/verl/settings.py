@@ -149,10 +149,10 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             f"under verl's `{mode}`, whose responses are drawn by older weights than those that "
             "learn from them; it is 0"
         )
-    if mode == "separate_async" and size % learner.mini_batches:
+    if size % learner.mini_batches:
         wrong.append(
-            "`prompts.batch_size` must be a multiple of `learner.mini_batches` under verl's "
-            f"`separate_async`; they are {size} and {learner.mini_batches}"
+            "`prompts.batch_size` must be a multiple of `learner.mini_batches`, or verl makes "
+            f"further updates of what is left; they are {size} and {learner.mini_batches}"
         )
     return wrong
 
