@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
 from rollwise.sampling import Draw, draw_seed
 from rollwise.step import Episode, Span, StepRecipe, Usage, make_group
+from rollwise.step.episodes import spans_by_mask
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,11 @@ class SessionWorker:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        first, *branches = [(output.prompt_ids, spans_of(output)) for output in outputs]
+        rows = [(o.response_ids, o.response_mask, o.response_logprobs) for o in outputs]
+        first, *branches = [
+            (output.prompt_ids, spans_by_mask(*row))
+            for output, row in zip(outputs, rows, strict=True)
+        ]
         spans = [span for _, part in (first, *branches) for span in part]
         own = [span for span in spans if span.logprobs is not None]
         # A loop may leave out some of what was drawn for it, or ask the engines by itself.
@@ -171,18 +175,6 @@ def last_turn(mask: Sequence[int]) -> tuple[int, int]:
     stop = max((place for place, drawn in enumerate(mask, 1) if drawn), default=0)
     start = max((place for place, drawn in enumerate(mask[:stop], 1) if not drawn), default=0)
     return start, stop
-
-
-def spans_of(output: Any) -> list[Span]:
-    """Split a row of verl's into the model's turns and what the environment said between them."""
-    known = output.response_logprobs or []
-    spans, start = [], 0
-    for drawn, tokens in groupby(output.response_mask):
-        stop = start + len(list(tokens))
-        own = np.array(known[start:stop], dtype=np.float32) if drawn else None
-        spans.append(Span(output.response_ids[start:stop], own))
-        start = stop
-    return spans
 
 
 def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:
