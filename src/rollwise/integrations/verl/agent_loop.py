@@ -17,7 +17,7 @@ from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
 from rollwise.sampling import Draw, draw_seed
-from rollwise.step import Episode, Span, StepRecipe, Usage, make_group
+from rollwise.step import Episode, StepRecipe, Usage, make_group
 from rollwise.step.episodes import spans_by_mask
 
 log = logging.getLogger(__name__)
@@ -113,8 +113,8 @@ class SessionWorker:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
         question = str(prompt["raw_prompt"][-1]["content"])
-        records = group.records(session.step, question, answer) if order.recorded else ()
-        report = PromptReport.of(session, group, attempts, list(records))
+        records = list(group.records(session.step, question, answer)) if order.recorded else []
+        report = PromptReport.of(session, group, attempts, records)
         return {"status": "finished", NAME: asdict(report)}
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
@@ -141,15 +141,15 @@ class SessionWorker:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        rows = [(o.response_ids, o.response_mask, o.response_logprobs) for o in outputs]
         first, *branches = [
-            (output.prompt_ids, spans_by_mask(*row))
-            for output, row in zip(outputs, rows, strict=True)
+            (o.prompt_ids, spans_by_mask(o.response_ids, o.response_mask, o.response_logprobs))
+            for o in outputs
         ]
         spans = [span for _, part in (first, *branches) for span in part]
         own = [span for span in spans if span.logprobs is not None]
         # A loop may leave out some of what was drawn for it, or ask the engines by itself.
         attempt.tokens = max(attempt.tokens, sum(len(span.tokens) for span in own))
+        said = (self.tokenizer.decode(s.tokens, skip_special_tokens=True) for s in spans)
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
         cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
@@ -159,15 +159,11 @@ class SessionWorker:
             end="truncated" if cut else "done",
             reward=float(final.reward_score),
             draw=draw,
-            text=self._said(spans) if with_text else "",
+            text="\n".join(said) if with_text else "",
             outputs=outputs,
             fields=fields,
             weights=weights_of(outputs),
         )
-
-    def _said(self, spans: Sequence[Span]) -> str:
-        decode = self.tokenizer.decode
-        return "\n".join(decode(span.tokens, skip_special_tokens=True) for span in spans)
 
 
 def last_turn(mask: Sequence[int]) -> tuple[int, int]:

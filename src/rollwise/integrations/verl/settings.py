@@ -22,13 +22,11 @@ SAMPLER = "trainer.v1.sampler.custom_sampler"
 ROLLOUT = "actor_rollout_ref.rollout"
 
 MODE = "trainer.v1.trainer_mode"
-"""verl's setting that names its trainer."""
+STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
 
 OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
-"""verl's setting that says how old responses may be: one more than the number of updates that the
-weights that drew a response's first token may lack."""
-
-STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
+"""How old responses may be: one more than the number of updates that the weights that drew a
+response's first token may lack."""
 
 LOST = f"{NAME}_lost"
 """Names the number of lost draws of a failed prompt in its tag."""
