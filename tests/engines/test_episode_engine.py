@@ -169,6 +169,24 @@ def test_an_environment_must_begin_an_object_with_a_step():
         play(Beginning(None))
 
 
+def test_episodes_under_way_must_not_share_an_object():
+    shared = SimpleNamespace(step=lambda reply: Turn("x"))
+
+    class Sharing(Playing):
+        def begin(self, opening):
+            return shared
+
+    engine = EpisodeEngine(Talking(), Sharing(None), PROBLEMS, encode, encode_prompt)
+    engine.submit([Draw("a", index, seed=index) for index in range(2)], {"a": [7]})
+    with pytest.raises(PluginError, match=r"Sharing: `begin` .* of its own for each episode"):
+        engine.wait()
+
+
+def test_a_turn_that_is_longer_than_was_asked_for_names_the_engine():
+    with pytest.raises(PluginError, match=r"Talking: `wait` .* within 1 tokens .*, not 2"):
+        play(says(Turn("x")), limits=EpisodeLimits(turn_tokens=1))
+
+
 def test_a_turn_that_the_engine_loses_loses_the_episode():
     class Losing(Talking):
         def result(self, draw, n):

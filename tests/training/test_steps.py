@@ -116,7 +116,7 @@ def make_run(tmp_path, **settings):
         engine=FakeEngine(),
         grader=FakeGrader(),
         learner=FakeLearner(),
-        tokenizer=None,
+        tokenizer=SimpleNamespace(decode=lambda tokens, skip_special_tokens: ""),
         prompts={key: [i] for i, key in enumerate(keys)},
         answers={key: f"answer to {key}" for key in keys},
         heldout=HELDOUT,
@@ -310,7 +310,7 @@ def test_the_engine_sleeps_while_the_learner_learns(tmp_path):
     done, engine, learner = [], run.engine, run.learner
     engine.sleep = lambda: done.append("sleep")
     learner.save, learner.updates = lambda folder: None, 0
-    run.tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
+    run.tokenizer.save_pretrained = lambda folder: None
 
     def noting(name, function):
         return lambda *given: (done.append(name), function(*given))[1]
