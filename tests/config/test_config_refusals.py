@@ -39,10 +39,6 @@ BAD_VALUES = {
         {"belief": {"type": "faith"}},
         ["`belief.type`", "`own`, `constant`", "it is 'faith'"],
     ),
-    "fewer draws than prompts": (
-        {"schedule": {"total_draws": 10}},
-        ["`schedule.total_draws`", "64 prompts", "it is 10"],
-    ),
     "an allocation beyond the schedule": (
         {
             "allocation": {"type": "estimated", "maximum": 64},

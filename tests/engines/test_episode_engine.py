@@ -42,9 +42,9 @@ def test_an_episode_that_begins_anew_is_one_draw_of_two_rows():
     summary = [60] * 9
     assert engine.contexts[2:] == [summary, [*summary, 3, 1, 50]]
     assert outcome.tokens == [1, 1, 50, 50, 2, 1]
-    first, second = outcome.rows([7, 7])
+    first, second = outcome.examples([7, 7], 0.5)
     assert (first.prompt, second.prompt) == ([7, 7], summary)
-    assert second.tokens == [3, 1, 50, 4, 1]
+    assert second.response == [3, 1, 50, 4, 1]
     assert second.loss_mask.tolist() == [True, True, False, True, True]
     assert (outcome.reward, outcome.usage.tokens, outcome.usage.turns) == (1.0, 8, 4)
     assert outcome.transcript == "said 1\nxy\nsaid 2\nso far: x\nsaid 3\nz\nsaid 4"
@@ -167,6 +167,24 @@ def test_an_environment_must_begin_an_object_with_a_step():
 
     with pytest.raises(PluginError, match=r"Beginning: `begin` .* an object with `step`, got None"):
         play(Beginning(None))
+
+
+def test_episodes_under_way_must_not_share_an_object():
+    shared = SimpleNamespace(step=lambda reply: Turn("x"))
+
+    class Sharing(Playing):
+        def begin(self, opening):
+            return shared
+
+    engine = EpisodeEngine(Talking(), Sharing(None), PROBLEMS, encode, encode_prompt)
+    engine.submit([Draw("a", index, seed=index) for index in range(2)], {"a": [7]})
+    with pytest.raises(PluginError, match=r"Sharing: `begin` .* of its own for each episode"):
+        engine.wait()
+
+
+def test_a_turn_that_is_longer_than_was_asked_for_names_the_engine():
+    with pytest.raises(PluginError, match=r"Talking: `wait` .* within 1 tokens .*, not 2"):
+        play(says(Turn("x")), limits=EpisodeLimits(turn_tokens=1))
 
 
 def test_a_turn_that_the_engine_loses_loses_the_episode():

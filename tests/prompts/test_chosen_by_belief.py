@@ -75,15 +75,6 @@ def within_errors(counts, times, shares):
     return np.all(errors <= 4 * np.sqrt(shares * (1 - shares) / times))
 
 
-def test_one_prompt_is_drawn_in_proportion():
-    """Weights 1, .75, .5, .25, 0 of a sum of 2.5."""
-    sampler, times = told(1), 8_000
-    counts = np.zeros(5)
-    for _ in range(times):
-        counts[sampler.ask()] += 1
-    assert within_errors(counts, times, [0.4, 0.3, 0.2, 0.1, 0.0])
-
-
 def test_two_prompts_are_drawn_one_after_the_other():
     """P(first i, then j) = w_i/W · w_j/(W − w_i), for all twelve ordered pairs."""
     sampler, times = told(2), 8_000
@@ -117,13 +108,6 @@ def test_unvisited_prompts_count_as_failed_or_as_set():
     for _ in range(times):
         counts["ab".index(sampler.ask()[0])] += 1
     assert within_errors(counts, times, [0.8, 0.2])
-
-
-def test_before_a_visit_nothing_is_expected():
-    sampler = Prioritized("ab", 1, unvisited=0.75)
-    sampler.tell(["a"], [3], [4])
-    assert np.array_equal(sampler.expected_pass_rates(["a", "b"]), [0.75, np.nan], equal_nan=True)
-    assert sampler.metrics() == {"visited": 0.5}
 
 
 class Known(Belief):

@@ -64,8 +64,8 @@ class TwicePerBatch(Uniform):
 
 
 class ForgetsItsPosition(Uniform):
-    def load_own_state(self, state):
-        super().load_own_state({**state, "position": 0})
+    def load_state_dict(self, state):
+        super().load_state_dict({**state, "walk.position": 0})
 
 
 class Credulous(Prioritized):
@@ -97,8 +97,8 @@ class DividesByNoDraws(Uniform):
 
 
 class Keeps(Uniform):
-    def own_state(self):
-        return {**super().own_state(), "history": np.zeros(self.asks)}
+    def state_dict(self):
+        return {**super().state_dict(), "history": np.zeros(self.asks)}
 
 
 class Restless(Prioritized):

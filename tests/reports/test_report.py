@@ -58,7 +58,7 @@ def test_it_has_a_chart_of_everything_that_is_asked_after(run):
         "reward",
         "zero_variance",
         "exits",
-        "draws",
+        "rounds",
         "tokens",
         "entropy",
         "pass_rate_by_expected",

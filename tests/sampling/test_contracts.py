@@ -168,7 +168,7 @@ class Greedy:
     def changed(self, prompt):
         pass
 
-    def next(self, left, ahead):
+    def next(self, ahead):
         return next((p for p in self.prompts if p.issued < p.limit), None)
 
 
@@ -179,7 +179,7 @@ class GreedyStream(Streamed):
 
 
 class Idle(Greedy):
-    def next(self, left, ahead):
+    def next(self, ahead):
         return None
 
 

@@ -97,33 +97,6 @@ def test_the_table_of_single_draws(p, p_hat):
     assert printed(moments(law(Balanced(2, 2), SINGLE, p))["p_hat"][0]) == p_hat
 
 
-@pytest.mark.parametrize("p", [0.02, 0.1, 0.5, 0.9])
-def test_the_enumeration_meets_what_can_be_written_down(p):
-    """Closed forms, with q = 1 − p, M = 8 and 32 draws at most.
-
-    PositiveFocused(1) goes on after j rounds with probability q^(8j), so E N = 8(1 − q^32)/(1 −
-    q^8); its pool is uniform where all 32 are incorrect or the first eight are all correct.
-    Balanced never ends a uniform pool before the 32 draws.
-    """
-    q = 1 - p
-    focused = moments(law(PositiveFocused(1), PUBLISHED, p))
-    assert focused["drawn"][0] == pytest.approx(8 * (1 - q**32) / (1 - q**8), rel=1e-12)
-    assert focused["mixed"][0] == pytest.approx(1 - q**32 - p**8, rel=1e-12)
-    for schedule in (PUBLISHED, SINGLE):
-        balanced = moments(law(Balanced(2, 2), schedule, p))
-        assert balanced["mixed"][0] == pytest.approx(1 - p**32 - q**32, rel=1e-12)
-
-
-@pytest.mark.parametrize("rule", [PositiveFocused(1), Balanced(2, 2), FixedCount(4)], ids=repr)
-@pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
-def test_sums_over_prompts_are_unbiased(rule, p):
-    """Wald: E n₊ = p·E N under any rule, though E n₊/N is not p."""
-    pools = law(rule, PUBLISHED, p)
-    positives = sum(weight * state[0] for state, weight in pools.items())
-    drawn = sum(weight * sum(state) for state, weight in pools.items())
-    assert positives == pytest.approx(p * drawn, rel=1e-12)
-
-
 def simulate(rule, schedule: Rounds, p: float, prompts: int, seed: int) -> np.ndarray:
     """The (n₊, n₋) of many prompts of the same p through the real session, shape (prompts, 2)."""
     rng = np.random.default_rng(seed)

@@ -232,17 +232,5 @@ def test_the_example_of_the_document_stops_as_the_rounds_here():
     assert names["pool"].stopping == ROUNDS
 
 
-@pytest.mark.parametrize("p", SHOWN)
-def test_the_enumeration_meets_what_can_be_written_down(p):
-    """A half-half group of a mixed pool under `grpo` has A = ±½: the weight is 1/(4p(1 − p)),
-    which only one-sided pools and those short of a side take from."""
-    mixed = {s: w for s, w in law(SINGLE, p).items() if min(s) >= 2}
-    thin = {s: w for s, w in law(SINGLE, p).items() if min(s) == 1}
-    found, _ = weights(SINGLE, p, "grpo")
-    one_and_three = 3 / 16 * (1 / p + 1 / (1 - p))
-    by_hand = sum(mixed.values()) / (4 * p * (1 - p)) + sum(thin.values()) * one_and_three
-    assert found == pytest.approx(by_hand, rel=1e-12)
-
-
 if __name__ == "__main__":
     print(*map(bias_row, SHOWN), sep="\n")

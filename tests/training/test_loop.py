@@ -32,22 +32,14 @@ SETTINGS = {
     "steps": 4,
     "prompts": {"batch_size": 4},
     "data": {"problems": 32, "max_terms": 4},
-    "schedule": {"size": 4, "rounds": 2},
+    "schedule": {"rounds": 2},
     "engine": {"max_new_tokens": 16},
-    "evaluation": {"every": 2, "problems": 4, "samples": 2},
+    "evaluation": {"every": 2, "problems": 8, "samples": 2},
 }
 
 
 def config_of(**changed):
     return make_config(SETTINGS, changed)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The folder of a run that was not interrupted."""
-    folder = RunFolder(tmp_path_factory.mktemp("runs") / "whole")
-    assert train(start_run(config_of(), folder), Observer())
-    return folder.path
 
 
 def test_checkpoints_are_written_when_due_and_old_ones_go(tmp_path, whole, state_of):
@@ -121,19 +113,6 @@ def test_where_nothing_is_done_nothing_is_saved(tmp_path):
     with pytest.raises(Dropped):
         train(run, observer)
     assert not folder.checkpoints.exists()
-
-
-def test_a_run_asked_to_stop_while_it_saves_stops_there(tmp_path, monkeypatch):
-    observer = Observer()
-
-    def save_and_interrupt(folder, keep):
-        observer.stop_requested = True
-
-    monkeypatch.setattr("rollwise.training.loop.prune_checkpoints", save_and_interrupt)
-    folder = RunFolder(tmp_path / "run")
-    assert not train(start_run(config_of(checkpoint={"every": 2}), folder), observer)
-    assert observer.seen == [0, 1, 2]
-    assert [p.name for p in folder.checkpoints.iterdir()] == ["step-000002"]
 
 
 def test_a_run_cannot_end_before_what_it_has_done(tmp_path, state_of):

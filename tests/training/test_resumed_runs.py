@@ -1,6 +1,5 @@
 """`rollwise train` that is stopped, killed or damaged, and goes on from its last checkpoint."""
 
-import errno
 import json
 import shutil
 import signal
@@ -15,14 +14,6 @@ from rollwise.cli import main
 from rollwise.records import RunFolder
 from rollwise.reports import write_report
 from rollwise.training.learner import Learner
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, tiny_options):
-    """The folder of a run of four steps that was not interrupted."""
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    assert main(["train", "--output", str(folder), *tiny_options(evaluation__every="2")]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -111,38 +102,6 @@ def test_a_run_that_is_asked_to_stop_is_saved_and_resumes_to_the_same_end(
     assert main(["train", "--output", str(folder), "--resume"]) == 0
     assert state_of(folder) == state_of(eight_steps)
     assert RunFolder(folder).read_samples() == RunFolder(eight_steps).read_samples()
-
-
-def refuse_from(call):
-    """A `save_file` that writes until a call, and then finds the disk full."""
-    real, calls = safetensors.torch.save_file, []
-
-    def save_file(*arguments, **options):
-        calls.append(arguments)
-        if len(calls) >= call:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(*arguments, **options)
-
-    return save_file
-
-
-def test_a_full_disk_stops_the_run_and_it_can_be_resumed(
-    tmp_path, train, whole, state_of, monkeypatch, capsys
-):
-    folder = tmp_path / "run"
-    settings = {"checkpoint__every": "1", "evaluation__every": "2"}
-    with monkeypatch.context() as patched:
-        patched.setattr("safetensors.torch.save_file", refuse_from(call=3))
-        assert train(folder, **settings) == 2
-    message = " ".join(capsys.readouterr().err.split())
-    assert "could not write" in message and "No space left on device" in message
-    assert str(folder / "checkpoints" / "step-000003") in message
-    names = sorted(p.name for p in (folder / "checkpoints").iterdir())
-    assert names == ["step-000001", "step-000002"]
-
-    assert train(folder, "--resume", **settings) == 0
-    assert state_of(folder) == state_of(whole)
-    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
 
 
 @pytest.mark.parametrize("noticed", ["when it is saved", "when it draws"])

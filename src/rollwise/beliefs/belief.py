@@ -2,12 +2,20 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Indices, State, load_into, refuse_or_warn, state_of
+from rollwise.beliefs.state import (
+    Indices,
+    Kept,
+    State,
+    refuse_or_warn,
+    set_values,
+    state_of,
+    values_in,
+)
 from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import array_from
 
@@ -20,7 +28,7 @@ with probability 1/6.
 
 
 @dataclass(eq=False)
-class Belief(ABC):
+class Belief(Kept, ABC):
     """What is known of the pass rate of each prompt of a fixed set.
 
     Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. The
@@ -50,8 +58,6 @@ class Belief(ABC):
     Attributes:
         kept: What makes up its state: arrays of shape (total, ...), and scalars.
     """
-
-    kept: ClassVar[tuple[str, ...]] = ()
 
     total: int
 
@@ -124,7 +130,7 @@ class Belief(ABC):
         """
         if not self.kept:
             refuse_or_warn(type(self).__name__, state)
-        load_into(self, self.kept, state)
+        set_values(values_in(self, self.kept, state))
 
 
 def _believed(

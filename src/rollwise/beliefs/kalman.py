@@ -1,6 +1,5 @@
 """A filter on each pass rate's logit, with a drift that all prompts share."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -72,9 +71,10 @@ class LogitKalman(Belief):
         "_scale",
         "_information",
         "_steps",
+        "features",
     )
 
-    features: Features | None = field(default=None, repr=False)
+    features: Features = field(default=None, repr=False)  # type: ignore[assignment]
     initial_pass_rate: float = setting(0.5, "Expect this pass rate before any is seen.")
     initial_variance: float = setting(
         1.5, "Expect logits of this variance over the set, before any is seen."
@@ -102,7 +102,9 @@ class LogitKalman(Belief):
         self._offset = np.full(self.total, 0, dtype=np.float32)
         self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
         self._visited_at = np.full(self.total, -1, dtype=np.int32)
-        if self.features is not None and self.features.total != self.total:
+        if self.features is None:
+            self.features = Features({})
+        elif self.features.total != self.total:
             raise ValueError(f"features must be of {self.total} prompts, got {self.features.total}")
 
     @property
@@ -137,7 +139,7 @@ class LogitKalman(Belief):
         self._visited_at[indices] = self._steps
 
     def _centre(self, indices: Indices | slice) -> Floats | float:
-        return self._level + (0.0 if self.features is None else self.features.dot(indices))
+        return self._level + self.features.dot(indices)
 
     def _learn_of_all(self, indices: Indices, correct: Floats, drawn: Floats) -> None:
         """Learn the level and the scale, which all prompts share, from a step's surprises."""
@@ -148,7 +150,7 @@ class LogitKalman(Belief):
         if self.learn_variance:
             self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
-        if self.features is not None:
+        if self.features.columns:
             believed = logistic((mean + self._drift) / width)
             surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
             self.features.learn(indices, surprise / width, slope / width**2)
@@ -168,15 +170,9 @@ class LogitKalman(Belief):
         scale = self._scale * np.exp(np.clip(step, -0.5, 0.5))
         self._scale = float(np.clip(scale, *SCALES))
 
-    def state_dict(self) -> State:
-        return super().state_dict() | ({} if self.features is None else self.features.state())
-
     def load_state_dict(self, state: State) -> None:
-        resumed = copy.copy(self.features)
-        if resumed is not None:
-            resumed.load(state)
         super().load_state_dict(state)
-        self.features, self._drift = resumed, 0.0
+        self._drift = 0.0
 
     def metrics(self) -> dict[str, float]:
         """Return the latest step's drift and the standard deviation over the set, in logits."""

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -57,15 +57,33 @@ def metrics_of(owner: Any) -> dict[str, float]:
     return found
 
 
+class Kept:
+    """Something with a state.
+
+    Attributes:
+        kept: Its attributes that a resumed run needs: arrays, numbers, texts, or others like it.
+        identity: Those of them that a state must share to fit.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    identity: ClassVar[tuple[str, ...]] = ()
+
+
 def state_of(owner: Any, names: Iterable[str]) -> State:
     """Return attributes, by their names without a leading underscore; arrays as copies."""
     if isinstance(names, str):
         raise wrong_result(owner, "kept", "a tuple of names", names)
-    if unknown := [name for name in names if not _can_be_saved(getattr(owner, name, None))]:
-        due = "names of arrays, numbers and texts, attributes that it has"
-        raise wrong_result(owner, "kept", due, unknown[0])
-    values = {name.removeprefix("_"): getattr(owner, name) for name in names}
-    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+    state: State = {}
+    for name in names:
+        value, key = getattr(owner, name, None), name.removeprefix("_")
+        if isinstance(value, Kept):
+            state |= named_under(key, state_of(value, value.kept))
+        elif _can_be_saved(value):
+            state[key] = value.copy() if isinstance(value, np.ndarray) else value
+        else:
+            due = "names of arrays, numbers and texts, attributes that it has"
+            raise wrong_result(owner, "kept", due, name)
+    return state
 
 
 def _can_be_saved(value: object) -> bool:
@@ -73,24 +91,43 @@ def _can_be_saved(value: object) -> bool:
     return isinstance(value, kinds) and np.asarray(value).dtype.kind in "biufU"
 
 
-def load_into(owner: Any, names: Iterable[str], state: State) -> None:
-    """Set attributes to what `state_of` returned; a `ValueError` if one does not fit, before any.
+def values_in(
+    owner: Any, names: Iterable[str], state: State, prefix: str = ""
+) -> list[tuple[Any, dict[str, Any]]]:
+    """Find what `state_of` returned: the values of each object; a `ValueError` if one is unfit.
 
-    They keep the type and the shape that they have.
+    They have the type and the shape that the attributes have, which do not change yet.
     """
     found: dict[str, Any] = {}
+    parts = [(owner, found)]
     for name in names:
-        held, key = getattr(owner, name), name.removeprefix("_")
-        if isinstance(held, np.ndarray):
+        held, key = getattr(owner, name), prefix + name.removeprefix("_")
+        if isinstance(held, Kept):
+            parts += values_in(held, held.kept, state, f"{key}.")
+        elif isinstance(held, np.ndarray):
             found[name] = array_from_state(state, key, held.shape, held.dtype)
         else:
             found[name] = type(held)(from_state(state, key))
-    vars(owner).update(found)
+            if name in owner.identity and found[name] != held:
+                raise ValueError(f"the state is of {key} {found[name]!r}, this one of {held!r}")
+    return parts
+
+
+def set_values(parts: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+    """Set what `values_in` found."""
+    for owner, values in parts:
+        vars(owner).update(values)
+
+
+def named_under(prefix: str, state: State) -> State:
+    """Return a state with its names behind `prefix` and a point."""
+    return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
 def part_of_state(state: State, prefix: str) -> State:
-    """Return what stands under names that begin with `prefix`, without it."""
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    """Return what `named_under` put behind `prefix`."""
+    begin = f"{prefix}."
+    return {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
 
 
 def refuse_or_warn(owner: str, state: State) -> None:

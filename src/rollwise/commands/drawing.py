@@ -13,6 +13,7 @@ from rich.console import Console
 from rollwise.commands.folder import write_settings
 from rollwise.commands.show import progress
 from rollwise.config import EvaluateConfig, PrepareConfig
+from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError, one_line
 from rollwise.files import written_whole
 from rollwise.models.building import Parts, build
@@ -142,7 +143,7 @@ def _draw_portions(
         if file.exists():
             _refuse_others(file, portion)
         else:
-            _write(file, *_draw(portion, parts))
+            _write(file, *_draw(portion, parts, is_first=portion[0] is problems[0]))
         advance(len(portion))
     if removed := [part.name for part in portions if not part.exists()]:
         raise RunError(
@@ -175,7 +176,9 @@ def _read(path: Path, columns: Iterable[str]) -> pa.Table:
     return table
 
 
-def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapping[str, int]]:
+def _draw(
+    problems: Sequence[Problem], parts: Parts[C], is_first: bool
+) -> tuple[list[Row], Mapping[str, int]]:
     config, failed_before = parts.config, parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
@@ -187,7 +190,10 @@ def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapp
     prompts = parts.encode(problems).token_ids
     answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
     grade = grade_with(parts.grader, answers)
-    run_session(session, parts.engine, prompts, grade, stall_limit=config.stall_limit)
+    limits = config.stall_limit, config.engine.max_new_tokens
+    run_session(session, parts.engine, prompts, grade, *limits)
+    if is_first:
+        warn_of_other_texts(parts.engine, session, parts.model.tokenizer)
     rows = [
         _row(key, *each)
         for key, pool in session.pools.items()

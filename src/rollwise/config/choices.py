@@ -93,8 +93,6 @@ class ScheduleSection(VariantByType):
     verbs = ("dispatcher",)
     parent = "rollwise:Schedule"
 
-    total_draws: int | None = from_recipe("schedule.total_draws")
-
 
 @dataclass(frozen=True)
 class OwnBelief:

@@ -72,10 +72,4 @@ class TrainConfig(SamplingConfig):
                 f"`belief.type` must be `own` with `prompts.type` `{self.prompts.type}`, which "
                 f"takes no belief; it is `{self.belief.type}`"
             )
-        total, prompts = self.schedule.total_draws, self.prompts.batch_size
-        if total is not None and total < prompts:
-            raise ValueError(
-                f"`schedule.total_draws` must be at least one for each of the {prompts} prompts "
-                f"of a step (`prompts.batch_size`); it is {total}"
-            )
         return self

@@ -147,7 +147,10 @@ class ServerEngine(AsyncEngine):
         if tokens is None:
             tokens = list(self.tokenizer.encode(choice.text, add_special_tokens=False))
             end = self.tokenizer.eos_token_id
-            tokens += [end] if ended and end is not None else []
+            if not ended:  # encoded anew, a text may have more tokens than were drawn
+                tokens = tokens[: self.max_new_tokens]
+            elif end is not None and len(tokens) < self.max_new_tokens:
+                tokens.append(end)
         unknown = np.full(len(tokens), np.nan, np.float32)
         return Completion(draw, tokens, unknown, choice.text, truncated=not ended)
 
