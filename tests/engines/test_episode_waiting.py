@@ -200,7 +200,7 @@ def test_an_engine_on_an_event_loop_can_be_interrupted():
             pass
 
     with Idle(slots=1, name="idle") as engine:
-        engine._begin(DRAW, asyncio.Event().wait())
+        engine._begin(DRAW, asyncio.Event().wait, seconds=60)
         engine.interrupt()
         assert engine.wait() == []
         assert engine.cancel([DRAW]) == 0
