@@ -167,15 +167,6 @@ def test_a_run_that_ends_where_it_stopped_is_evaluated_there(tmp_path, metrics_o
     assert metrics_of(folder.path) == metrics_of(short.path)
 
 
-def test_the_seed_names_the_run(tmp_path, whole, state_of):
-    again, other = RunFolder(tmp_path / "again"), RunFolder(tmp_path / "other")
-    torch.manual_seed(12345)  # whatever was drawn before
-    train(start_run(config_of(), again), Observer())
-    train(start_run(config_of(seed=1), other), Observer())
-    assert state_of(again.path) == state_of(whole)
-    assert state_of(other.path)["metrics"][1:] != state_of(whole)["metrics"][1:]
-
-
 def test_the_copy_in_bfloat16_keeps_its_positions(make_model):
     """Rotary frequencies stay in single precision; weights that are tied stay tied."""
     model = make_model(tie_word_embeddings=True)
