@@ -62,7 +62,8 @@ def state_of(owner: Any, names: Iterable[str]) -> State:
         raise wrong_result(owner, "kept", "a tuple of names", names)
     state: State = {}
     for name in names:
-        value, key = getattr(owner, name, None), name.removeprefix("_")
+        value: Any = getattr(owner, name, None)
+        key = name.removeprefix("_")
         if isinstance(value, Kept):
             state |= named_under(key, state_of(value, value.kept))
         elif _can_be_saved(value):
