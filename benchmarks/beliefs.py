@@ -53,7 +53,6 @@ COMPARED: dict[str, Callable[[int], Belief]] = {
     "decayed Beta, 0.7": lambda total: DecayedBeta(total, decay=0.7),
     "decayed Beta, 0.9": lambda total: DecayedBeta(total, decay=0.9),
     "logit Kalman, no drift": lambda total: LogitKalman(total, drift_gain=0.0),
-    "logit Kalman, no trend": lambda total: LogitKalman(total, trend_gain=0.0),
     "logit Kalman, fixed variance": lambda total: LogitKalman(total, learn_variance=False),
     "logit Kalman": lambda total: LogitKalman(total),
 }

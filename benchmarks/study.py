@@ -83,12 +83,16 @@ class Choosing:
         best = {k: v for c in candidates.values() for k, v in c["values"][c["start"]].items()}
         trials = []
         for candidate in candidates.values():
-            wider = iter(candidate.get("wider", []))
             values = [best | value for value in candidate["values"]]
             scores = [self.score(method, each) for each in values]
-            while scores[-1] == max(scores) and (further := next(wider, None)):
-                values.append(best | further)
-                scores.append(self.score(method, values[-1]))
+            for value in candidate.get("narrower", []):
+                if scores[0] == max(scores):
+                    values.insert(0, best | value)
+                    scores.insert(0, self.score(method, values[0]))
+            for value in candidate.get("wider", []):
+                if scores[-1] == max(scores):
+                    values.append(best | value)
+                    scores.append(self.score(method, values[-1]))
             best = values[int(np.argmax(scores))]
             trials += [{"values": v, "score": s} for v, s in zip(values, scores, strict=True)]
         return {"chosen": best, "trials": trials}

@@ -67,7 +67,7 @@ class Handing:
 
     def changed(self, prompt): ...
 
-    def next(self, left, ahead):
+    def next(self, ahead):
         return "a"
 
 

@@ -243,10 +243,6 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
             "[group]\nzero_variance = 'refill'",
             "`group.zero_variance` must be 'drop' or 'keep': verl's",
         ),
-        (
-            "[schedule]\ntotal_draws = 64",
-            "`schedule.total_draws` must be unset: verl's",
-        ),
         ("seconds = 60", "`seconds` must be unset: verl's"),
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],

@@ -142,16 +142,16 @@ COLUMNS = {"level": [1] * 4 + [2] * 4, "source": [None] * 8, "mine": list(range(
 
 def features_of(settings, columns=COLUMNS):
     sampler = make_sampler(make_config(settings), list("abcdefgh"), columns)
-    return sampler.belief.features and sampler.belief.features.names
+    return sampler.belief.features.columns
 
 
 def test_a_belief_takes_the_columns_that_the_data_has_unless_told_which():
     named = {"type": "logit_kalman"}
-    assert features_of(BY_BELIEF | {"belief": named}) == ("level", "mine")
-    assert features_of(BY_BELIEF | {"belief": named | {"features": ["mine"]}}) == ("mine",)
-    assert features_of(BY_BELIEF | {"belief": named | {"features": []}}) is None
-    assert features_of(BY_BELIEF | {"belief": named}, {"source": [None] * 8}) is None
-    assert features_of({"prompts": {"type": "worth", "batch_size": 8}}) == ("level", "mine")
+    assert features_of(BY_BELIEF | {"belief": named}) == "level,mine"
+    assert features_of(BY_BELIEF | {"belief": named | {"features": ["mine"]}}) == "mine"
+    assert features_of(BY_BELIEF | {"belief": named | {"features": []}}) == ""
+    assert features_of(BY_BELIEF | {"belief": named}, {"source": [None] * 8}) == ""
+    assert features_of({"prompts": {"type": "worth", "batch_size": 8}}) == "level,mine"
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,6 @@ BAD_VALUES = {
         {"belief": {"type": "faith"}},
         ["`belief.type`", "`own`, `constant`", "it is 'faith'"],
     ),
-    "fewer draws than prompts": (
-        {"schedule": {"total_draws": 10}},
-        ["`schedule.total_draws`", "64 prompts", "it is 10"],
-    ),
     "an allocation beyond the schedule": (
         {
             "allocation": {"type": "estimated", "maximum": 64},
@@ -67,6 +63,15 @@ BAD_VALUES = {
         {"grading": {"type": "function"}},
         ["`grading`", "type `function` needs function = `module:function`"],
     ),
+    "a function as a type": (
+        {"grading": {"type": "operator:eq"}},
+        [
+            "`grading.type`",
+            'give it by `grading.type = "function"`',
+            '`grading.function = "operator:eq"`',
+        ],
+    ),
+    "kinds in a list": ({"exit": {"type": ["a"]}}, ["`exit.type`", "one of", "it is ['a']"]),
     "containment of what is not code": (
         {"grading": {"type": "math", "uncontained": True}},
         ["`grading.uncontained` is not a setting of type `math`"],

@@ -51,9 +51,9 @@ def test_an_episode_that_begins_anew_is_one_draw_of_two_rows():
     summary = [60] * 9
     assert engine.contexts[2:] == [summary, [*summary, 3, 1, 50]]
     assert outcome.tokens == [1, 1, 50, 50, 2, 1]
-    first, second = outcome.rows([7, 7])
+    first, second = outcome.examples([7, 7], 0.5)
     assert (first.prompt, second.prompt) == ([7, 7], summary)
-    assert second.tokens == [3, 1, 50, 4, 1]
+    assert second.response == [3, 1, 50, 4, 1]
     assert second.loss_mask.tolist() == [True, True, False, True, True]
     assert (outcome.reward, outcome.usage.tokens, outcome.usage.turns) == (1.0, 8, 4)
     assert outcome.transcript == "said 1\nxy\nsaid 2\nso far: x\nsaid 3\nz\nsaid 4"

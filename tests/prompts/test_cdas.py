@@ -45,6 +45,8 @@ def test_the_trace_of_difficulties_and_competence(form):
         assert sampler.competence == pytest.approx(competence, abs=5.1e-7)
     sampler.difficulty[:] = 9  # a copy
     assert sampler.difficulty.max() < 1
+    quantiles = [sampler.metrics()[f"difficulty_p{q}"] for q in (10, 50, 90)]
+    assert quantiles == np.quantile(sampler.difficulty, [0.1, 0.5, 0.9]).tolist()
     assert CDAS("abcdef", 2).form == "paper"
 
 
@@ -201,17 +203,7 @@ def test_the_share_of_those_not_seen_for_longest():
         assert step < 12 or (step - last).max() <= 10
 
 
-def test_quantiles_of_the_difficulty():
-    sampler = CDAS(range(11), 2)
-    sampler.tell(range(11), range(11), [10] * 11)
-    metrics = sampler.metrics()
-    assert metrics["difficulty_p10"] == pytest.approx(-0.4)
-    assert metrics["difficulty_p50"] == pytest.approx(0.0)
-    assert metrics["difficulty_p90"] == pytest.approx(0.4)
-    assert metrics["competence"] == pytest.approx(0.0)
-
-
 def test_a_state_of_another_form_is_refused():
     state = CDAS("abc", 1).state_dict()
-    with pytest.raises(ValueError, match="of the form 'paper', these are of 'calibrated'"):
+    with pytest.raises(ValueError, match="of form 'paper', this one of 'calibrated'"):
         CDAS("abc", 1, form="calibrated").load_state_dict(state)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
@@ -59,6 +59,7 @@ keys_of_any_kind = st.lists(
 
 
 @given(keys=keys_of_any_kind, data=st.data())
+@settings(max_examples=25)
 def test_each_key_is_at_its_place(keys, data):
     asked = data.draw(st.lists(st.sampled_from(keys), unique=True))
     index = number(keys)

@@ -102,7 +102,7 @@ def test_a_state_of_another_sampler_is_refused():
 
 
 def test_a_state_that_lacks_something_says_what():
-    with pytest.raises(ValueError, match=r"^the state lacks 'warmup_epoch'; it has asks$"):
+    with pytest.raises(ValueError, match=r"^the state lacks 'tells'; it has asks$"):
         CDAS("abc", 1).load_state_dict({"asks": 3})
 
 

@@ -64,4 +64,4 @@ def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
 def test_single_responses_have_no_charts_of_groups():
     groups, single = [step_line(1)], [step_line(1) | {"prompts": 48, "draws_per_prompt": 1.0}]
     names = [{chart["id"] for chart in RunCharts(lines).charts} for lines in (groups, single)]
-    assert names[0] - names[1] == {"zero_variance", "exits", "draws"}
+    assert names[0] - names[1] == {"zero_variance", "exits", "rounds"}

@@ -1,6 +1,6 @@
-"""Sessions played to their end, one draw at a time or in any order."""
+"""Sessions played to their end, and where sampling ends in theory."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from random import Random
 
 from rollwise.sampling import Draw, RolloutSession
@@ -69,3 +69,17 @@ def contents(session: RolloutSession) -> list[tuple]:
     """All that a session has found out."""
     pools = session.pools.values()
     return [(p.key, p.rewards.tolist(), p.responses, p.positives, p.exit_reason) for p in pools]
+
+
+def law(ends, p: float) -> dict[tuple[int, int], float]:
+    """Probability of each (n₊, n₋) that sampling ends at; `ends` says whether it does at one."""
+    ended, going = {}, {(0, 0): 1.0}
+    while going:
+        reached = defaultdict(float)
+        for (positives, negatives), weight in going.items():
+            reached[positives + 1, negatives] += weight * p
+            reached[positives, negatives + 1] += weight * (1 - p)
+        going = {}
+        for state, weight in reached.items():
+            (ended if ends(state) else going)[state] = weight
+    return ended

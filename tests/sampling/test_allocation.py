@@ -34,48 +34,35 @@ def by_bisection(weights, total, minimum, maximum):
     return np.clip(high * weights, minimum, maximum)
 
 
-def test_estimated_by_hand():
-    """Weights 1/√(p̂ + .01): 10, 2 and 1 at p̂ = 0, .24 and .99; of 26 draws 20, 4 and 2."""
-    assert Estimated(26 / 3).counts([0.0, 0.24, 0.99]).tolist() == [20, 4, 2]
+BY_HAND = {
+    # Weights 1/√(p̂ + .01): 10, 2 and 1 at p̂ = 0, .24 and .99; of 26 draws 20, 4 and 2.
+    "estimated": (Estimated(26 / 3), [[0.0, 0.24, 0.99]], [20, 4, 2]),
+    # Of 39: 30, 6, 3 without limits. At most 16 leaves 23 for 2 : 1, so 15⅓ and 7⅔.
+    "at most": (Estimated(13, maximum=16), [[0.0, 0.24, 0.99]], [16, 15, 8]),
+    # At least 9 for the last, of at most 20 for the first, leaves 10 for the second.
+    "at least": (Estimated(13, minimum=9, maximum=20), [[0.0, 0.24, 0.99]], [20, 10, 9]),
+    # With α = 0 weights are 1/√p: 4, 2, 1 at 1/16, 1/4, 1, none at 0; of 28 draws 16, 8, 4.
+    "gvm": (GVM(7, alpha=0.0), [[0.25, 0.0, 1.0, 0.0625]], [8, 0, 4, 16]),
+    # Weights 2, 0, 4, 1.
+    "norms": (GVM(7, alpha=0.0), [[0.25, 0, 1, 0.0625], [1.0, 5.0, 4.0, 0.25]], [8, 0, 16, 4]),
+    # The published weights at p = √α and at 1: 1/√(2√α) = 3.976 and 1/√(1 + α) = .9995.
+    "alpha": (GVM(50, maximum=100), [[np.sqrt(1e-3), 1.0]], [80, 20]),
+    # With β = 3 it is 1/√(p + α/p²): .9914 at p = √α, so about as much as at 1.
+    "beta": (GVM(50, maximum=100, beta=3.0), [[np.sqrt(1e-3), 1.0]], [50, 50]),
+    # Too few prompts take part to spend the mean.
+    "few": (GVM(), [[0.0] * 9 + [0.5]], [0] * 9 + [32]),
+    "none": (GVM(), [[0.0, 0.0]], [0, 0]),
+    "no norm": (GVM(), [[0.5, 0.5], [0.0, 0.0]], [0, 0]),
+    # Equal quotas of 2.5 each, which are rounded up in order.
+    "ties": (Estimated(2.5, minimum=1), [[0.3] * 4], [3, 3, 2, 2]),
+    # 4.75, 2.625 and 2.625 of 10: the largest remainder first.
+    "remainders": (GVM(10 / 3, alpha=0.0), [[1.0] * 3, [4.75, 2.625, 2.625]], [5, 3, 2]),
+}
 
 
-def test_estimated_with_limits_met_by_hand():
-    """Of 39: 30, 6, 3 without limits. At most 16 leaves 23 for 2 : 1, so 15⅓ and 7⅔.
-
-    At least 9 for the last, of at most 20 for the first, leaves 10 for the second.
-    """
-    assert Estimated(13, maximum=16).counts([0.0, 0.24, 0.99]).tolist() == [16, 15, 8]
-    assert Estimated(13, minimum=9, maximum=20).counts([0.0, 0.24, 0.99]).tolist() == [20, 10, 9]
-
-
-def test_gvm_by_hand():
-    """With α = 0 weights are 1/√p: 4, 2, 1 at 1/16, 1/4, 1, none at 0; of 28 draws 16, 8, 4."""
-    pass_rates = [0.25, 0.0, 1.0, 0.0625]
-    assert GVM(7, alpha=0.0).counts(pass_rates).tolist() == [8, 0, 4, 16]
-    norms = [1.0, 5.0, 4.0, 0.25]  # weights 2, 0, 4, 1
-    assert GVM(7, alpha=0.0).counts(pass_rates, norms).tolist() == [8, 0, 16, 4]
-
-
-def test_alpha_and_beta_are_those_of_gvm():
-    """The published weights at p = √α and at 1: 1/√(2√α) = 3.976 and 1/√(1 + α) = .9995.
-
-    With β = 3 it is 1/√(p + α/p²): .9914 at p = √α, so about as much as at 1.
-    """
-    assert GVM(50, maximum=100).counts([np.sqrt(1e-3), 1.0]).tolist() == [80, 20]
-    assert GVM(50, maximum=100, beta=3.0).counts([np.sqrt(1e-3), 1.0]).tolist() == [50, 50]
-
-
-def test_gvm_spends_less_than_the_mean_where_too_few_prompts_take_part():
-    assert GVM().counts([0.0] * 9 + [0.5]).tolist() == [0] * 9 + [32]
-    assert GVM().counts([0.0, 0.0]).tolist() == [0, 0]
-    assert GVM().counts([0.5, 0.5], [0.0, 0.0]).tolist() == [0, 0]
-
-
-def test_what_is_left_of_rounding_goes_to_the_largest_remainders_then_in_order():
-    """Equal quotas of 2.5 each; then 4.75, 2.625 and 2.625 of 10 (weights 1/√p, α = 0)."""
-    assert Estimated(2.5, minimum=1).counts([0.3] * 4).tolist() == [3, 3, 2, 2]
-    norms = [4.75, 2.625, 2.625]
-    assert GVM(10 / 3, alpha=0.0).counts([1.0] * 3, norms).tolist() == [5, 3, 2]
+@pytest.mark.parametrize(("allocation", "given", "counts"), BY_HAND.values(), ids=BY_HAND)
+def test_counts_by_hand(allocation, given, counts):
+    assert allocation.counts(*given).tolist() == counts
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,21 +71,15 @@ def test_what_is_not_known_counts_as_a_half(kind):
 
 
 @given(limits(), rates())
-def test_the_sum_and_the_limits_are_kept(settings, pass_rates):
-    counts = Estimated(**settings).counts(pass_rates)
-    assert counts.dtype == np.int64
-    assert counts.sum() == round(settings["mean_draws"] * len(pass_rates))
-    assert settings["minimum"] <= counts.min() <= counts.max() <= settings["maximum"]
-
-
-@given(limits(), rates())
-def test_gvm_keeps_them_for_the_prompts_that_take_part(settings, pass_rates):
-    counts = GVM(**settings).counts(pass_rates)
-    sharing = counts[np.array(pass_rates) > 0]
-    wanted = round(settings["mean_draws"] * len(pass_rates))
-    assert counts.sum() == sharing.sum() == min(wanted, settings["maximum"] * len(sharing))
-    assert not sharing.size or sharing.min() >= settings["minimum"]
-    assert counts.max() <= settings["maximum"]
+def test_the_sum_and_the_limits_are_kept_for_the_prompts_that_take_part(settings, pass_rates):
+    for kind, takes_part in ((Estimated, np.greater_equal), (GVM, np.greater)):
+        counts = kind(**settings).counts(pass_rates)
+        sharing = counts[takes_part(pass_rates, 0)]
+        wanted = round(settings["mean_draws"] * len(pass_rates))
+        assert counts.dtype == np.int64
+        assert counts.sum() == sharing.sum() == min(wanted, settings["maximum"] * len(sharing))
+        assert not sharing.size or sharing.min() >= settings["minimum"]
+        assert counts.max() <= settings["maximum"]
 
 
 @given(limits(), rates(), st.floats(1e-4, 1))
@@ -164,18 +145,23 @@ def test_settings_that_cannot_be_are_refused(kind, settings, error, message):
         kind(**settings)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_pass_rates_that_cannot_be_are_refused(kind):
-    for wrong in (1.5, -0.25, np.inf):
-        with pytest.raises(ValueError, match=f"^pass_rates must lie between 0 and 1, got {wrong}$"):
-            kind().counts([0.5, wrong])
-    with pytest.raises(ValueError, match=r"^pass_rates must have the shape \(P,\), got \(1, 2\)$"):
-        kind().counts([[0.5, 0.5]])
+SHAPE = r"^pass_rates must have the shape \(P,\), got \(1, 2\)$"
+NORMS = "^gradient_norms must be finite, at least 0, got"
 
 
-def test_gradient_norms_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match=r"^gradient_norms must have .*, \(2,\), got \(3,\)$"):
-        GVM().counts([0.5, 0.5], [1, 2, 3])
-    for wrong in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"^gradient_norms must be finite, at least 0, got"):
-            GVM().counts([0.5, 0.5], [1.0, wrong])
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        *(
+            (kind, [[0.5, wrong]], f"^pass_rates must lie between 0 and 1, got {wrong}$")
+            for wrong in (1.5, -0.25, np.inf)
+            for kind in KINDS
+        ),
+        *((kind, [[[0.5, 0.5]]], SHAPE) for kind in KINDS),
+        (GVM, [[0.5, 0.5], [1, 2, 3]], r"^gradient_norms must have .*, \(2,\), got \(3,\)$"),
+        *((GVM, [[0.5, 0.5], [1.0, wrong]], NORMS) for wrong in (-1.0, np.nan, np.inf)),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(kind, given, message):
+    with pytest.raises(ValueError, match=message):
+        kind().counts(*given)

@@ -6,7 +6,6 @@ from math import sqrt
 import numpy as np
 import pytest
 
-import rollwise as rw
 from rollwise.sampling import (
     Balanced,
     FixedCount,
@@ -15,20 +14,24 @@ from rollwise.sampling import (
     Rounds,
     advantages,
     select_group,
+    shift_beliefs,
 )
 from rollwise.sampling.baselines import belief_baseline, shifted_prior
 from rollwise.sampling.stopping import Stopping
 
 
-def pool_of(rewards, prior, key="q"):
-    pool = rw.Pool(key, rewards)
-    pool.prior = prior
+def pool_of(rewards, prior, stopping=None):
+    pool = Pool("x", rewards)
+    pool.prior, pool.stopping = prior, stopping
     return pool
 
 
+def advantages_of(pool, objective="linear"):
+    return advantages(pool, select_group(pool, 1, "all"), objective, baseline="belief")
+
+
 def advantage_of(pool):
-    group = rw.select_group(pool, 1, "all")
-    return rw.advantages(pool, group, "linear", baseline="belief")[0]
+    return advantages_of(pool)[0]
 
 
 def test_the_gradient_keeps_its_expectation():
@@ -40,7 +43,7 @@ def test_the_gradient_keeps_its_expectation():
     gradient = np.zeros(3)
     for rewards in itertools.product((0.0, 1.0), repeat=3):
         pools = [pool_of([r], prior) for r, prior in zip(rewards, expected, strict=True)]
-        rw.shift_beliefs(pools, [5.0 - 3.0 * reward for reward in rewards])
+        shift_beliefs(pools, [5.0 - 3.0 * reward for reward in rewards])
         probability = np.prod([p if r else 1 - p for p, r in zip(truth, rewards, strict=True)])
         scores = np.subtract(rewards, truth)
         gradient += probability * scores * [advantage_of(pool) for pool in pools]
@@ -51,7 +54,7 @@ def test_a_step_that_did_worse_than_expected_does_not_push_all_its_responses_awa
     """Of 100 prompts that are believed to be even, 20 are solved: the baseline is near 0.2."""
     pools = [pool_of([float(i < 20)], (2.0, 2.0)) for i in range(100)]
     before = sum(advantage_of(pool) for pool in pools)
-    rw.shift_beliefs(pools)
+    shift_beliefs(pools)
     after = [advantage_of(pool) for pool in pools]
     assert before == pytest.approx(-30)
     assert abs(sum(after)) < 5
@@ -61,7 +64,7 @@ def test_a_step_that_did_worse_than_expected_does_not_push_all_its_responses_awa
 
 def test_a_shift_is_a_newton_step_from_the_other_prompts_alone():
     pools = [pool_of([1.0, 1.0], (3.0, 1.0)), pool_of([0.0], (1.0, 1.0)), pool_of([0.0], (1.0, 4))]
-    rw.shift_beliefs(pools)
+    shift_beliefs(pools)
     assert [pool.shift for pool in pools] == pytest.approx(
         [
             (-0.5 - 0.2) / (1 + 0.25 + 0.16),
@@ -79,7 +82,7 @@ def test_long_responses_weigh_more():
     """Half of the prompts are solved, as was believed, but the long responses are incorrect."""
     pools = [pool_of([float(i < 20)], (2.0, 2.0)) for i in range(40)]
     tokens = [10] * 20 + [30] * 20
-    rw.shift_beliefs(pools, tokens)
+    shift_beliefs(pools, tokens)
     values = np.array([advantage_of(pool) for pool in pools])
     assert abs(values @ tokens) < 0.2 * 200  # unshifted: 0.5·10·20 − 0.5·30·20 = −200
     assert pools[0].shift == pytest.approx(
@@ -90,55 +93,46 @@ def test_long_responses_weigh_more():
 def test_a_shift_is_bounded():
     """Beliefs near 1 hardly differ in probability, so that one step would lead far too low."""
     pools = [pool_of([0.0], (99.0, 1.0)) for _ in range(50)]
-    rw.shift_beliefs(pools)
+    shift_beliefs(pools)
     assert {pool.shift for pool in pools} == {-2.0}
 
 
 def test_one_prompt_alone_says_nothing_of_the_others():
     pools = [pool_of([0.0], (1.0, 1.0))]
-    rw.shift_beliefs(pools)
+    shift_beliefs(pools)
     assert pools[0].shift == 0
-    rw.shift_beliefs([])
+    shift_beliefs([])
 
 
-def believed(rewards, prior, stopping=None):
-    pool = Pool("x", rewards)
-    pool.prior, pool.stopping = prior, stopping
-    return pool, select_group(pool, size=len(pool), strategy="all")
+SINGLE = Stopping(FixedCount(1), Rounds(1, rounds=1), 1)
+THREE = Stopping(FixedCount(3), Rounds(3, rounds=1), 3)
 
 
-def test_against_a_belief_a_single_response_teaches():
-    """Belief Beta(1, 3), so ¼: a correct response is worth ¾, an incorrect one −¼."""
-    fixed = Stopping(FixedCount(1), Rounds(1, rounds=1), 1)
-    for rewards, expected in (([1.0], [0.75]), ([0.0], [-0.25])):
-        pool, group = believed(rewards, (1.0, 3.0), fixed)
-        found = advantages(pool, group, objective="linear", baseline="belief")
-        assert found == pytest.approx(expected)
-
-
-def test_a_fixed_count_is_compared_with_the_other_draws_too():
-    """b_i = (α + Σ_{j≠i} r_j)/(α + β + 2): (1 + 1)/6 and (1 + 2)/6 with Beta(1, 3)."""
-    fixed = Stopping(FixedCount(3), Rounds(3, rounds=1), 3)
-    pool, group = believed([1.0, 0.0, 1.0], (1.0, 3.0), fixed)
-    found = advantages(pool, group, objective="linear", baseline="belief")
-    assert found == pytest.approx([1 - 2 / 6, 0 - 3 / 6, 1 - 2 / 6])
+@pytest.mark.parametrize(
+    ("rewards", "stopping", "objective", "expected"),
+    [
+        # Belief Beta(1, 3), so ¼: a correct response is worth ¾, an incorrect one −¼.
+        ([1.0], SINGLE, "linear", [0.75]),
+        ([0.0], SINGLE, "linear", [-0.25]),
+        # Of a fixed count b_i = (α + Σ_{j≠i} r_j)/(α + β + 2): (1 + 1)/6 and (1 + 2)/6.
+        ([1.0, 0.0, 1.0], THREE, "linear", [1 - 2 / 6, 0 - 3 / 6, 1 - 2 / 6]),
+        # f′(¼): 1/p = 4; 1/(2√p) = 1; 1/√(p(1 − p)) = 4/√3.
+        ([1.0], SINGLE, "log", [0.75 * 4]),
+        ([1.0], SINGLE, "sqrt", [0.75]),
+        ([1.0], SINGLE, "arcsine", [0.75 * 4 / sqrt(3)]),
+    ],
+)
+def test_against_a_belief_every_response_teaches(rewards, stopping, objective, expected):
+    found = advantages_of(pool_of(rewards, (1.0, 3.0), stopping), objective)
+    assert found == pytest.approx(expected)
 
 
 def test_where_sampling_may_stop_only_earlier_draws_count():
     """b_i = 1/4, 2/5, 2/6 with Beta(1, 3); times 2 draws at least over E[N] under the belief."""
     stopping = Stopping(Balanced(1, 1), Rounds(1, rounds=4), 4, prior=(1.0, 3.0))
-    pool, group = believed([1.0, 0.0, 1.0], (1.0, 3.0), stopping)
+    found = advantages_of(pool_of([1.0, 0.0, 1.0], (1.0, 3.0), stopping))
     share = 2 / stopping.expected_need[0, 0]
-    found = advantages(pool, group, objective="linear", baseline="belief")
     assert found == pytest.approx(np.array([3 / 4, -2 / 5, 4 / 6]) * share)
-
-
-@pytest.mark.parametrize(("name", "slope"), [("log", 4.0), ("sqrt", 1.0), ("arcsine", 4 / sqrt(3))])
-def test_objectives_weigh_by_their_slope_at_the_belief(name, slope):
-    """f′(¼): 1/p = 4; 1/(2√p) = 1; 1/√(p(1 − p)) = 4/√3."""
-    pool, group = believed([1.0], (1.0, 3.0), Stopping(FixedCount(1), Rounds(1, rounds=1), 1))
-    found = advantages(pool, group, objective=name, baseline="belief")
-    assert found == pytest.approx([0.75 * slope])
 
 
 def sequences_of(stopping, rewards=()):
@@ -163,9 +157,8 @@ def test_the_expected_gradient_is_the_expected_number_of_draws_whatever_the_rule
     gradient = draws = total = 0.0
     for rewards in sequences_of(stopping):
         chance = float(np.prod([p if reward else 1 - p for reward in rewards]))
-        pool, group = believed(rewards, (2.0, 1.0), stopping)
         scores = np.where(np.array(rewards) > 0.5, 1 / p, -1 / (1 - p))
-        found = advantages(pool, group, objective="linear", baseline="belief")
+        found = advantages_of(pool_of(rewards, (2.0, 1.0), stopping))
         gradient += chance * float(found @ scores)
         draws, total = draws + chance * len(rewards), total + chance
     share = stopping.certain_need[0, 0] / stopping.expected_need[0, 0]
@@ -174,6 +167,5 @@ def test_the_expected_gradient_is_the_expected_number_of_draws_whatever_the_rule
 
 
 def test_a_belief_is_asked_for_where_none_is_known():
-    pool = Pool("x", [1.0])
     with pytest.raises(ValueError, match=r"what was believed of prompt 'x': pass priors="):
-        advantages(pool, select_group(pool, 1, "all"), objective="linear", baseline="belief")
+        advantages_of(Pool("x", [1.0]))

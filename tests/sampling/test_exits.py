@@ -48,19 +48,6 @@ def test_integers_give_a_bool_and_arrays_an_array_of_their_shape(rule, shape):
     assert all(rule.satisfied(*pair) is expected(rule, *pair) for pair in pairs)
 
 
-def test_the_contracts_example():
-    assert Balanced(positives=2, negatives=2).satisfied(positives=3, negatives=1) is False
-
-
-def test_defaults_are_those_of_a_group_of_four():
-    """k = 4: one correct; k/2 of both; k whatever they are; M = 8 and R = 4."""
-    assert PositiveFocused() == PositiveFocused(positives=1)
-    assert Balanced() == Balanced(positives=2, negatives=2)
-    assert FixedCount() == FixedCount(samples=4)
-    assert Rounds() == Rounds(size=8, rounds=4)
-    assert Rounds().max_samples == 32
-
-
 ARGUMENTS = [
     (PositiveFocused, "positives"),
     (Balanced, "positives"),

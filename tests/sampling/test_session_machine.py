@@ -36,11 +36,10 @@ class Sessions(RuleBasedStateMachine):
         exit_rule=st.sampled_from(RULES),
         schedule=st.sampled_from(SCHEDULES),
         count=st.integers(1, 4),
-        total=st.none() | st.integers(8, 30),
     )
-    def begin(self, exit_rule, schedule, count, total):
-        self.session = RolloutSession(range(count), exit_rule, schedule, total_draws=total)
-        self.keys, self.total, self.most = count, total, schedule.max_samples
+    def begin(self, exit_rule, schedule, count):
+        self.session = RolloutSession(range(count), exit_rule, schedule)
+        self.keys, self.most = count, schedule.max_samples
         self.flying, self.rewards, self.tries = [], {}, Counter()
 
     @rule(slots=st.none() | st.integers(1, 9))
@@ -71,7 +70,7 @@ class Sessions(RuleBasedStateMachine):
         with pytest.raises(ValueError, match="Draw"):
             self.session.record(draw, 1.0)
 
-    @precondition(lambda self: self.total is None and self.keys < 8)
+    @precondition(lambda self: self.keys < 8)
     @rule()
     def add_a_prompt(self):
         self.session.add([self.keys])
@@ -94,7 +93,6 @@ class Sessions(RuleBasedStateMachine):
         assert max(self.tries.values(), default=0) <= self.session.max_attempts
         of_prompts = Counter(draw.key for draw in self.tries)
         assert max(of_prompts.values(), default=0) <= self.most
-        assert self.total is None or len(self.tries) <= self.total
 
     @invariant()
     def pools_hold_recorded_responses_in_draw_order(self):
@@ -117,7 +115,9 @@ class Sessions(RuleBasedStateMachine):
             while self.flying:
                 self.answer(0, 0.0)
         assert self.session.done
-        assert self.session.pools.keys() == set(range(self.keys))
+        assert (
+            self.session.pools.keys() == {draw.key for draw in self.tries} == set(range(self.keys))
+        )
         self.pools_hold_recorded_responses_in_draw_order()
 
 

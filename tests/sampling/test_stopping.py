@@ -1,42 +1,29 @@
 """What stopping does to the estimates (docs/sampling.md): enumerated, and simulated.
 
-The enumeration walks over the states (n₊, n₋) of one prompt, a round of M draws at a time: from
-each state that the rule does not end, M new responses hold j correct ones with the binomial
-probability C(M, j) p^j (1 − p)^(M−j). It shares the exit rules with the session, nothing else.
+The enumeration shares the exit rules with the session, nothing else.
 """
 
-from collections import defaultdict
-from math import comb, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
+import sessions
 
 from rollwise.sampling import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds
 
 PUBLISHED = Rounds(size=8, rounds=4)
 SINGLE = Rounds(size=1, rounds=32)
 
-Law = dict[tuple[int, int], float]
 
-
-def law(rule, schedule: Rounds, p: float) -> Law:
+def law(rule, schedule: Rounds, p: float) -> dict[tuple[int, int], float]:
     """Probability of each (n₊, n₋) that a pool can end at."""
-    size = schedule.size
-    gains = [(j, comb(size, j) * p**j * (1 - p) ** (size - j)) for j in range(size + 1)]
-    active: Law = {(0, 0): 1.0}
-    ended: Law = defaultdict(float)
-    for last in [False] * (schedule.rounds - 1) + [True]:
-        reached: Law = defaultdict(float)
-        for (positives, negatives), weight in active.items():
-            for gain, probability in gains:
-                reached[positives + gain, negatives + size - gain] += weight * probability
-        active = {}
-        for state, weight in reached.items():
-            if last or rule.satisfied(*state):
-                ended[state] += weight
-            else:
-                active[state] = weight
-    return ended
+
+    def ends(state):
+        drawn = sum(state)
+        whole = drawn % schedule.size == 0
+        return (whole and rule.satisfied(*state)) or drawn == schedule.max_samples
+
+    return sessions.law(ends, p)
 
 
 def statistics(positives, negatives) -> dict:
@@ -46,7 +33,7 @@ def statistics(positives, negatives) -> dict:
     return {"p_hat": positives / drawn, "drawn": drawn, "mixed": mixed}
 
 
-def moments(pools: Law) -> dict[str, tuple[float, float]]:
+def moments(pools) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of each statistic under the law."""
     states = np.array(list(pools))
     weights = np.array(list(pools.values()))
@@ -95,33 +82,6 @@ def test_the_table_of_rounds(rule, p, row):
 @pytest.mark.parametrize(("p", "p_hat"), SINGLE_COLUMN)
 def test_the_table_of_single_draws(p, p_hat):
     assert printed(moments(law(Balanced(2, 2), SINGLE, p))["p_hat"][0]) == p_hat
-
-
-@pytest.mark.parametrize("p", [0.02, 0.1, 0.5, 0.9])
-def test_the_enumeration_meets_what_can_be_written_down(p):
-    """Closed forms, with q = 1 − p, M = 8 and 32 draws at most.
-
-    PositiveFocused(1) goes on after j rounds with probability q^(8j), so E N = 8(1 − q^32)/(1 −
-    q^8); its pool is uniform where all 32 are incorrect or the first eight are all correct.
-    Balanced never ends a uniform pool before the 32 draws.
-    """
-    q = 1 - p
-    focused = moments(law(PositiveFocused(1), PUBLISHED, p))
-    assert focused["drawn"][0] == pytest.approx(8 * (1 - q**32) / (1 - q**8), rel=1e-12)
-    assert focused["mixed"][0] == pytest.approx(1 - q**32 - p**8, rel=1e-12)
-    for schedule in (PUBLISHED, SINGLE):
-        balanced = moments(law(Balanced(2, 2), schedule, p))
-        assert balanced["mixed"][0] == pytest.approx(1 - p**32 - q**32, rel=1e-12)
-
-
-@pytest.mark.parametrize("rule", [PositiveFocused(1), Balanced(2, 2), FixedCount(4)], ids=repr)
-@pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
-def test_sums_over_prompts_are_unbiased(rule, p):
-    """Wald: E n₊ = p·E N under any rule, though E n₊/N is not p."""
-    pools = law(rule, PUBLISHED, p)
-    positives = sum(weight * state[0] for state, weight in pools.items())
-    drawn = sum(weight * sum(state) for state, weight in pools.items())
-    assert positives == pytest.approx(p * drawn, rel=1e-12)
 
 
 def simulate(rule, schedule: Rounds, p: float, prompts: int, seed: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sessions import Engine, contents, in_any_order, one_at_a_time
+from sessions import Engine
 
 from rollwise.sampling import (
     Balanced,
@@ -134,48 +134,6 @@ def test_budgets_of_prompts(schedule):
             session.record(draw, 1.0)
     assert [len(pool) for pool in session.pools.values()] == [1, 5, 32]
     assert [p.exit_reason for p in session.pools.values()] == ["exhausted"] * 2 + ["satisfied"]
-
-
-@pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(32), Streamed(32, 0.0)])
-@pytest.mark.parametrize("total", [7, 20, 50, 1000])
-def test_a_budget_of_the_batch(schedule, total):
-    session = RolloutSession(range(7), Balanced(2, 2), schedule, total_draws=total)
-    in_any_order(session, Random(total), slots=16)
-    handed_out = sum(map(len, session.pools.values())) + session.surplus
-    assert handed_out <= total
-    assert all(len(pool) >= 1 for pool in session.pools.values())
-    if total <= 20:
-        assert handed_out == total
-        assert "exhausted" in {pool.exit_reason for pool in session.pools.values()}
-    if total == 1000:
-        assert contents(session) == contents(
-            one_at_a_time(RolloutSession(range(7), Balanced(2, 2), schedule))
-        )
-
-
-def test_a_pool_that_is_cut_short_can_be_satisfied():
-    session = RolloutSession("ab", FixedCount(2), Rounds(8, 1), total_draws=4)
-    for draw in session.next_draws():
-        session.record(draw, 1.0)
-    assert [(len(p), p.exit_reason) for p in session.pools.values()] == [(2, "satisfied")] * 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"total_draws": 2}, "total_draws must be at least 3, got 2"),
-        ({"budgets": [1, 2]}, "budgets must be 3 integers"),
-        ({"budgets": [1.0, 2.0, 3.0]}, "budgets must be 3 integers"),
-        ({"budgets": [1, 2, 33]}, "between 1 and the schedule's 32 draws, got 1 to 33"),
-        ({"budgets": [0, 2, 3]}, "between 1 and the schedule's 32 draws, got 0 to 3"),
-        ({"priors": [1, 1, 1]}, r"priors must have shape \(3, 2\)"),
-        ({"priors": [[1, 1], [1, 0], [1, 1]]}, "finite and above 0"),
-        ({"priors": [[1, 1], [1, np.nan], [1, 1]]}, "finite and above 0"),
-    ],
-)
-def test_what_does_not_fit_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        RolloutSession("abc", Balanced(2, 2), Streamed(32), **arguments)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [((0,), "max_samples"), ((8, 1.5), "specul")])

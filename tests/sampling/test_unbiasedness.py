@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sessions
 
 from rollwise.sampling import (
     Balanced,
@@ -49,7 +50,6 @@ ROUNDS = Stopping(Balanced(2, 2), Rounds(8, 4), BUDGET)
 SINGLE = Stopping(Balanced(2, 2), AfterEachDraw(), BUDGET)
 FOCUSED = Stopping(PositiveFocused(1), Rounds(8, 4), BUDGET)
 
-Law = dict[tuple[int, int], float]
 TARGETS = {
     "linear": lambda p: 1.0,
     "log": lambda p: 1 / p,
@@ -58,26 +58,10 @@ TARGETS = {
 }
 
 
-def law(stopping: Stopping, p: float, cut: int = BUDGET) -> Law:
+@cache
+def law(stopping: Stopping, p: float, cut: int = BUDGET) -> dict[tuple[int, int], float]:
     """Probability of each (n₊, n₋) that sampling ends at, or is cut short at after `cut` draws."""
-    ended: Law = {}
-    going = {(0, 0): 1.0}
-    while going:
-        reached: Law = {}
-        for (positives, negatives), weight in going.items():
-            for state, chance in [
-                ((positives + 1, negatives), p),
-                ((positives, negatives + 1), 1 - p),
-            ]:
-                reached[state] = reached.get(state, 0.0) + weight * chance
-        stopped = {s for s in reached if stopping.stops[s] or sum(s) == cut}
-        ended |= {state: reached[state] for state in stopped}
-        going = {state: weight for state, weight in reached.items() if state not in stopped}
-    return ended
-
-
-def expected(pools: Law, values: np.ndarray) -> float:
-    return sum(weight * float(values[state]) for state, weight in pools.items())
+    return sessions.law(lambda state: stopping.stops[state] or sum(state) == cut, p)
 
 
 @pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(max_samples=BUDGET)], ids=str)
@@ -230,18 +214,6 @@ def test_the_example_of_the_document_stops_as_the_rounds_here():
     names = {}
     exec(compile(blocks[0], str(DOCUMENT), "exec"), names)
     assert names["pool"].stopping == ROUNDS
-
-
-@pytest.mark.parametrize("p", SHOWN)
-def test_the_enumeration_meets_what_can_be_written_down(p):
-    """A half-half group of a mixed pool under `grpo` has A = ±½: the weight is 1/(4p(1 − p)),
-    which only one-sided pools and those short of a side take from."""
-    mixed = {s: w for s, w in law(SINGLE, p).items() if min(s) >= 2}
-    thin = {s: w for s, w in law(SINGLE, p).items() if min(s) == 1}
-    found, _ = weights(SINGLE, p, "grpo")
-    one_and_three = 3 / 16 * (1 / p + 1 / (1 - p))
-    by_hand = sum(mixed.values()) / (4 * p * (1 - p)) + sum(thin.values()) * one_and_three
-    assert found == pytest.approx(by_hand, rel=1e-12)
 
 
 if __name__ == "__main__":

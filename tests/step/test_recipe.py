@@ -61,7 +61,6 @@ def test_each_setting_of_the_recipe_reaches_it_from_the_settings():
             "zero_variance": "refill",
         },
         "advantage": {"objective": "grpo", "scale_by_std": True},
-        "schedule": {"total_draws": 900},
         "grading": {"positive_threshold": 0.25},
         "seed": 3,
     }

@@ -150,7 +150,7 @@ def train_columns(tmp_path):
 def names_of(folder):
     """The features that the newest checkpoint has learned weights of."""
     state = list_checkpoints(RunFolder(folder).checkpoints)[-1] / "state.json"
-    return json.loads(state.read_text())["sampler"]["belief.features"].split(",")
+    return json.loads(state.read_text())["sampler"]["belief.features.columns"].split(",")
 
 
 def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(train_columns):

@@ -1,6 +1,5 @@
 """A step of a run taken apart with fakes: sampling, grading, learning, and what is recorded."""
 
-import dataclasses
 import random
 from collections import Counter
 from types import SimpleNamespace
@@ -212,12 +211,6 @@ def test_where_no_pilot_is_solved_nothing_is_learnt(tmp_path):
     run.engine.is_right = lambda draw: False
     metrics = train_step(run, 1)
     assert (metrics["draws"], metrics["trained_groups"]) == (18, 0)
-
-
-def test_refilling_keeps_to_the_budget_of_the_step(tmp_path):
-    run = refilling(tmp_path, refills=20)
-    run.recipe = dataclasses.replace(run.recipe, total_draws=30)
-    assert train_step(run, 1)["draws"] <= 30
 
 
 def refilling(tmp_path, **group):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief, beta_of
-from rollwise.beliefs.state import Indices, State, from_state
+from rollwise.beliefs.state import Indices
 from rollwise.sampling.checks import finite_above_zero, setting, share
 
 Floats = NDArray[np.floating]
@@ -92,6 +92,7 @@ class Constant(Belief):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("total", "_correct", "_drawn")
+    identity: ClassVar[tuple[str, ...]] = ("total",)
 
     decay: float = setting(0.8, "Keep this share of earlier counts at each step; 1 never forgets.")
     strength: float = setting(2.0, "Count the share as this many responses to one prompt.")
@@ -113,13 +114,6 @@ class Constant(Belief):
         if drawn_of_step:
             self._correct = self.decay * self._correct + float(np.sum(correct))
             self._drawn = self.decay * self._drawn + drawn_of_step
-
-    def load_state_dict(self, state: State) -> None:
-        if (total := from_state(state, "total")) != self.total:
-            raise ValueError(
-                f"the state is of a belief over {total} prompts, this one has {self.total}"
-            )
-        super().load_state_dict(state)
 
     def metrics(self) -> dict[str, float]:
         """Return the share."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Indices, State, from_state, load_into, state_of
+from rollwise.beliefs.state import Indices, Kept
 
 Floats = NDArray[np.float64]
 
@@ -27,8 +27,6 @@ MEMORY = 0.95
 LONGEST_STEP, VARIANCES = 1.0, (0.01, 4.0)
 # How much information a scale of 1 counts as, what a step keeps of that of earlier steps, bounds.
 SCALE_INFORMATION, SCALE_MEMORY, SCALES = 20.0, 0.98, (0.05, 3.0)
-
-_KEPT = tuple(f"feature_{n}" for n in ("weights", "information", "evidence", "variances", "scale"))
 
 
 class Column(ABC):
@@ -154,7 +152,7 @@ def _vectors(name: str, values: Any) -> NDArray[np.floating]:
     return vectors
 
 
-class Features:
+class Features(Kept):
     """The part w·φ(x) of a logit that the columns of data explain, with w learned on the way.
 
     A Bayesian logistic regression, w ~ N(μ, τ²) with a τ for each column. Each step is one Newton
@@ -171,17 +169,20 @@ class Features:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
 
     Attributes:
-        names: Of the columns that tell prompts apart.
+        columns: The names of those that tell prompts apart, with commas between them.
         total: P, the number of prompts.
-        feature_weights: w, shape (d,).
-        feature_information: Λ, shape (d, d).
-        feature_evidence: h, shape (d,).
-        feature_variances: τ² of each column, shape (C,).
-        feature_scale: c and the information that it rests on, shape (2,).
+        weights: w, shape (d,).
+        information: Λ, shape (d, d).
+        evidence: h, shape (d,).
+        variances: τ² of each column, shape (C,).
+        scale: c and the information that it rests on, shape (2,).
 
     Raises:
         ValueError: A column is empty, of another length than the others, or has bad vectors.
     """
+
+    kept = ("columns", "weights", "information", "evidence", "variances", "scale")
+    identity = ("columns",)
 
     def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
         lengths = {name: len(values) for name, values in columns.items()}
@@ -189,26 +190,26 @@ class Features:
             raise ValueError(f"columns must have one value for each prompt, got {lengths}")
         read = {name: column_of(name, values) for name, values in columns.items()}
         self._columns = {name: column for name, column in read.items() if column is not None}
-        self.names = tuple(self._columns)
+        self.columns = ",".join(self._columns)
         self.total = next(iter(lengths.values()), 0)
         columns_C = list(self._columns.values())
         self._widths = np.array([column.width for column in columns_C], dtype=int)
         self._mean = np.repeat([column.prior_mean for column in columns_C], self._widths)
-        self.feature_variances = np.array([column.prior_variance for column in columns_C])
-        self.feature_weights = self._mean.astype(float)
-        count = len(self.feature_weights)
-        self.feature_information = np.zeros((count, count))
-        self.feature_evidence = np.zeros(count)
-        self.feature_scale = np.array([1.0, SCALE_INFORMATION])
+        self.variances = np.array([column.prior_variance for column in columns_C])
+        self.weights = self._mean.astype(float)
+        count = len(self.weights)
+        self.information = np.zeros((count, count))
+        self.evidence = np.zeros(count)
+        self.scale = np.array([1.0, SCALE_INFORMATION])
 
     def dot(self, indices: Indices | slice) -> Floats | float:
         """Return c·w·φ of some prompts, shape (P,)."""
         found: Floats | float = 0.0
         begin = 0
         for column in self._columns.values():
-            found = found + column.dot(indices, self.feature_weights[begin : begin + column.width])
+            found = found + column.dot(indices, self.weights[begin : begin + column.width])
             begin += column.width
-        return float(self.feature_scale[0]) * found
+        return float(self.scale[0]) * found
 
     def learn(self, indices: Indices, surprise: Floats, information: Floats) -> None:
         """Move the weights and their scale by g and I of some prompts, shape (P,) each."""
@@ -216,36 +217,26 @@ class Features:
             return
         self._rescale(self.dot(indices), surprise, information)
         phi_PD = np.concatenate([column.rows(indices) for column in self._columns.values()], axis=1)
-        seen = information * (phi_PD @ self.feature_weights) + surprise
-        self.feature_information *= MEMORY
-        self.feature_information += phi_PD.T @ (phi_PD * information[:, None])
-        self.feature_evidence = MEMORY * self.feature_evidence + phi_PD.T @ seen
-        precision = np.repeat(1 / self.feature_variances, self._widths)
-        covariance = np.linalg.inv(self.feature_information + np.diag(precision))
-        found = covariance @ (self.feature_evidence + precision * self._mean)
-        self.feature_weights += np.clip(found - self.feature_weights, -LONGEST_STEP, LONGEST_STEP)
+        seen = information * (phi_PD @ self.weights) + surprise
+        self.information *= MEMORY
+        self.information += phi_PD.T @ (phi_PD * information[:, None])
+        self.evidence = MEMORY * self.evidence + phi_PD.T @ seen
+        precision = np.repeat(1 / self.variances, self._widths)
+        covariance = np.linalg.inv(self.information + np.diag(precision))
+        found = covariance @ (self.evidence + precision * self._mean)
+        self.weights += np.clip(found - self.weights, -LONGEST_STEP, LONGEST_STEP)
         starts = np.cumsum(self._widths) - self._widths
-        squares = (self.feature_weights - self._mean) ** 2 + np.diag(covariance)
+        squares = (self.weights - self._mean) ** 2 + np.diag(covariance)
         variances = np.add.reduceat(squares, starts) / self._widths
-        self.feature_variances = np.clip(variances, *VARIANCES)
+        self.variances = np.clip(variances, *VARIANCES)
 
     def _rescale(self, said: Floats | float, surprise: Floats, information: Floats) -> None:
         """Move the scale by what was said of some prompts, c·w·φ, shape (P,)."""
         if not information.any():
             return
         said = said - np.average(said, weights=information)
-        scale, known = self.feature_scale
+        scale, known = self.scale
         known = SCALE_MEMORY * known + (1 - SCALE_MEMORY) * SCALE_INFORMATION
         known += (information * said**2).sum()
         scale *= np.exp(np.clip((surprise * said).sum() / known, -0.5, 0.5))
-        self.feature_scale = np.array([np.clip(scale, *SCALES), known])
-
-    def state(self) -> State:
-        """Return what was learned, and of which columns; copies."""
-        return {"features": ",".join(self.names), **state_of(self, _KEPT)}
-
-    def load(self, state: State) -> None:
-        """Resume from a state; a `ValueError` if it is of other columns, or lacks something."""
-        if (found := str(from_state(state, "features"))) != ",".join(self.names):
-            raise ValueError(f"the state is of the features {found!r}, these are {self.names}")
-        load_into(self, _KEPT, state)
+        self.scale = np.array([np.clip(scale, *SCALES), known])

@@ -1,6 +1,5 @@
 """A filter on each pass rate's logit, with a drift that all prompts share."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -46,9 +45,7 @@ class LogitKalman(Belief):
     **Level.** The policy learns, and prompts that were not visited move with the rest. With p̂
     believed before a step, d = Σ(k − n·p̂)/Σ n·∂p̂/∂L is the shift of L that explains the step's
     surprises, and L moves by `drift_gain`·d. At the first steps t the gain is 1/t, so that an
-    initial pass rate that is far off costs one step. A trend, the sum of these moves times
-    `trend_gain`, is added at each step (Holt 1957): without it L would lag behind a policy that
-    learns steadily.
+    initial pass rate that is far off costs one step.
 
     **Variance.** V is learned from the same surprises. If they grow with the offsets, prompts
     differ more than was believed, and all offsets are scaled up together; if they fall, down. The
@@ -71,13 +68,13 @@ class LogitKalman(Belief):
         "_variance",
         "_visited_at",
         "_level",
-        "_trend",
         "_scale",
         "_information",
         "_steps",
+        "features",
     )
 
-    features: Features | None = field(default=None, repr=False)
+    features: Features = field(default=None, repr=False)  # type: ignore[assignment]
     initial_pass_rate: float = setting(0.5, "Expect this pass rate before any is seen.")
     initial_variance: float = setting(
         1.5, "Expect logits of this variance over the set, before any is seen."
@@ -86,9 +83,6 @@ class LogitKalman(Belief):
     noise: float = setting(0.01, "Add this variance to each logit at each step.")
     drift_gain: float = setting(
         0.3, "Believe this share of the drift seen in a step (0: no drift)."
-    )
-    trend_gain: float = setting(
-        0.02, "Expect this share of a step's drift again at each later step (0: none)."
     )
 
     def __post_init__(self) -> None:
@@ -99,17 +93,18 @@ class LogitKalman(Belief):
         finite_above_zero("initial_variance", self.initial_variance)
         finite_at_least("noise", self.noise, 0)
         share("drift_gain", self.drift_gain)
-        share("trend_gain", self.trend_gain)
         self._steps = 0
         self._level = float(np.log(self.initial_pass_rate / (1 - self.initial_pass_rate)))
-        self._drift, self._trend = 0.0, 0.0
+        self._drift = 0.0
         self._scale, self._information = 1.0, SPREAD_INFORMATION
         # Offsets and variances are kept in units of the scale, so that it moves all of them.
         # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
         self._offset = np.full(self.total, 0, dtype=np.float32)
         self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
         self._visited_at = np.full(self.total, -1, dtype=np.int32)
-        if self.features is not None and self.features.total != self.total:
+        if self.features is None:
+            self.features = Features({})
+        elif self.features.total != self.total:
             raise ValueError(f"features must be of {self.total} prompts, got {self.features.total}")
 
     @property
@@ -142,10 +137,9 @@ class LogitKalman(Belief):
         self._offset[indices] = (mean - self._centre(indices)) / self._scale
         self._variance[indices] = variance / self._scale**2
         self._visited_at[indices] = self._steps
-        self._level += self._trend
 
     def _centre(self, indices: Indices | slice) -> Floats | float:
-        return self._level + (0.0 if self.features is None else self.features.dot(indices))
+        return self._level + self.features.dot(indices)
 
     def _learn_of_all(self, indices: Indices, correct: Floats, drawn: Floats) -> None:
         """Learn the level and the scale, which all prompts share, from a step's surprises."""
@@ -156,7 +150,7 @@ class LogitKalman(Belief):
         if self.learn_variance:
             self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
-        if self.features is not None:
+        if self.features.columns:
             believed = logistic((mean + self._drift) / width)
             surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
             self.features.learn(indices, surprise / width, slope / width**2)
@@ -167,8 +161,6 @@ class LogitKalman(Belief):
         step = gain * surprise / slope if slope else 0.0
         self._drift = float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
         self._level += self._drift
-        if self._steps > 1:  # the first finds the level, which says nothing of how it moves
-            self._trend += self.trend_gain * self._drift
 
     def _scale_by(self, surprise: Floats, slope: Floats, offset: Floats) -> None:
         """Take a Newton step of the scale's logarithm; `offset` is what it stretches."""
@@ -178,15 +170,9 @@ class LogitKalman(Belief):
         scale = self._scale * np.exp(np.clip(step, -0.5, 0.5))
         self._scale = float(np.clip(scale, *SCALES))
 
-    def state_dict(self) -> State:
-        return super().state_dict() | ({} if self.features is None else self.features.state())
-
     def load_state_dict(self, state: State) -> None:
-        resumed = copy.copy(self.features)
-        if resumed is not None:
-            resumed.load(state)
         super().load_state_dict(state)
-        self.features, self._drift = resumed, 0.0
+        self._drift = 0.0
 
     def metrics(self) -> dict[str, float]:
         """Return the latest step's drift and the standard deviation over the set, in logits."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief
-from rollwise.beliefs.state import Indices, State, from_state
+from rollwise.beliefs.state import Indices
 from rollwise.sampling.checks import finite_above_zero, one_of, setting, share
 
 Floats = NDArray[np.float64]
@@ -70,6 +70,7 @@ class Ratings(RatingSettings, Belief):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("form", "_difficulty", "_visits", "_competence", "_tells")
+    identity: ClassVar[tuple[str, ...]] = ("form",)
 
     def __post_init__(self) -> None:
         one_of("form", self.form, get_args(Form))
@@ -142,9 +143,3 @@ class Ratings(RatingSettings, Belief):
             "difficulty_p90": high,
             "visited": float(np.count_nonzero(self._visits)) / self.total,
         }
-
-    def load_state_dict(self, state: State) -> None:
-        form = str(from_state(state, "form"))
-        if form != self.form:
-            raise ValueError(f"the state is of the form {form!r}, these are of {self.form!r}")
-        super().load_state_dict(state)

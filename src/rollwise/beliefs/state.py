@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
 
@@ -24,19 +24,6 @@ def from_state(state: State, name: str) -> Any:
     if name not in state:
         raise ValueError(f"the state lacks {name!r}; it has {', '.join(sorted(state))}")
     return state[name]
-
-
-def array_from_state(
-    state: State, name: str, shape: tuple[int, ...], dtype: DTypeLike
-) -> NDArray[Any]:
-    """Copy an array out of a state; a `ValueError` if it is of another number of prompts."""
-    values = np.array(from_state(state, name), dtype=dtype)
-    if values.shape != shape:
-        raise ValueError(
-            f"the state is of a sampler over {len(np.atleast_1d(values))} prompts, this one has "
-            f"{shape[0]}: {name!r} has shape {values.shape}"
-        )
-    return values
 
 
 def saveable(owner: Any) -> State:
@@ -57,15 +44,34 @@ def metrics_of(owner: Any) -> dict[str, float]:
     return found
 
 
+class Kept:
+    """Something with a state.
+
+    Attributes:
+        kept: Its attributes that a resumed run needs: arrays, numbers, texts, or others like it.
+        identity: Those of them that a state must share to fit.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    identity: ClassVar[tuple[str, ...]] = ()
+
+
 def state_of(owner: Any, names: Iterable[str]) -> State:
     """Return attributes, by their names without a leading underscore; arrays as copies."""
     if isinstance(names, str):
         raise wrong_result(owner, "kept", "a tuple of names", names)
-    if unknown := [name for name in names if not _can_be_saved(getattr(owner, name, None))]:
-        due = "names of arrays, numbers and texts, attributes that it has"
-        raise wrong_result(owner, "kept", due, unknown[0])
-    values = {name.removeprefix("_"): getattr(owner, name) for name in names}
-    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+    state: State = {}
+    for name in names:
+        value: Any = getattr(owner, name, None)
+        key = name.removeprefix("_")
+        if isinstance(value, Kept):
+            state |= named_under(key, state_of(value, value.kept))
+        elif _can_be_saved(value):
+            state[key] = value.copy() if isinstance(value, np.ndarray) else value
+        else:
+            due = "names of arrays, numbers and texts, attributes that it has"
+            raise wrong_result(owner, "kept", due, name)
+    return state
 
 
 def _can_be_saved(value: object) -> bool:
@@ -73,24 +79,48 @@ def _can_be_saved(value: object) -> bool:
     return isinstance(value, kinds) and np.asarray(value).dtype.kind in "biufU"
 
 
-def load_into(owner: Any, names: Iterable[str], state: State) -> None:
-    """Set attributes to what `state_of` returned; a `ValueError` if one does not fit, before any.
+def values_in(
+    owner: Any, names: Iterable[str], state: State, prefix: str = ""
+) -> list[tuple[Any, dict[str, Any]]]:
+    """Find what `state_of` returned: the values of each object; a `ValueError` if one is unfit.
 
-    They keep the type and the shape that they have.
+    They have the type and the shape that the attributes have, which do not change yet.
     """
     found: dict[str, Any] = {}
+    parts = [(owner, found)]
     for name in names:
-        held, key = getattr(owner, name), name.removeprefix("_")
-        if isinstance(held, np.ndarray):
-            found[name] = array_from_state(state, key, held.shape, held.dtype)
+        held, key = getattr(owner, name), prefix + name.removeprefix("_")
+        if isinstance(held, Kept):
+            parts += values_in(held, held.kept, state, f"{key}.")
+        elif isinstance(held, np.ndarray):
+            found[name] = np.array(from_state(state, key), dtype=held.dtype)
+            if (shape := found[name].shape) != held.shape:
+                raise ValueError(
+                    f"the state is of {len(np.atleast_1d(found[name]))} prompts, this one of "
+                    f"{len(held)}: {key!r} has shape {shape}, not {held.shape}"
+                )
         else:
             found[name] = type(held)(from_state(state, key))
-    vars(owner).update(found)
+            if name in owner.identity and found[name] != held:
+                raise ValueError(f"the state is of {key} {found[name]!r}, this one of {held!r}")
+    return parts
+
+
+def set_values(parts: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+    """Set what `values_in` found."""
+    for owner, values in parts:
+        vars(owner).update(values)
+
+
+def named_under(prefix: str, state: State) -> State:
+    """Return a state with its names behind `prefix` and a point."""
+    return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
 def part_of_state(state: State, prefix: str) -> State:
-    """Return what stands under names that begin with `prefix`, without it."""
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    """Return what `named_under` put behind `prefix`."""
+    begin = f"{prefix}."
+    return {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
 
 
 def refuse_or_warn(owner: str, state: State) -> None:

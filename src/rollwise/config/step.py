@@ -30,7 +30,7 @@ _SETTINGS = {field.name: name for name, field in _FIELDS.items()} | {
 
 
 def from_recipe(name: str) -> Any:
-    """Declare the setting of this name, such as `schedule.total_draws`, as `StepRecipe` does."""
+    """Declare the setting of this name, such as `group.size`, as `StepRecipe` does."""
     field = _FIELDS[name]
     limits = field.metadata["limits"]
     return Field(field.default, description=field.metadata["help"], **limits)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief
 from rollwise.beliefs.ratings import RatingSettings
-from rollwise.beliefs.state import Indices, State, from_state, load_into, state_of
+from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
@@ -37,6 +37,8 @@ class CDAS(RatingSettings, FixedSetSampler):
     step at once: the competence moves once for each call.
     """
 
+    kept = ("_tells", "_told", "_last_told", "_walk")
+
     target: float = setting(0.5, "Aim at this pass rate (calibrated form).")
     warmup_epochs: int = setting(1, "Shuffle this many epochs before difficulties count.")
     revisit_share: float = setting(
@@ -49,8 +51,8 @@ class CDAS(RatingSettings, FixedSetSampler):
         total = len(self.keys)
         self._tells = 0
         self._last_told = np.full(total if self.revisit_share else 0, 0, dtype=np.int32)
-        self._walk = Epochs(total, self.seed) if self.warmup_epochs else None
-        self._told = self._never_told()
+        self._walk = Epochs(total, self.seed)  # of the warm-up
+        self._told = np.full(total, 0, dtype=np.min_scalar_type(self.warmup_epochs))
 
     def _check_settings(self) -> None:
         at_least("warmup_epochs", self.warmup_epochs, 0)
@@ -65,11 +67,6 @@ class CDAS(RatingSettings, FixedSetSampler):
 
     def make_belief(self) -> Belief:
         return self.ratings(len(self.keys))
-
-    def _never_told(self) -> NDArray[np.unsignedinteger]:
-        """Make the counts of the warm-up, at most `warmup_epochs` each; none once it is over."""
-        kind = np.min_scalar_type(self.warmup_epochs)
-        return np.full(len(self.keys) if self._walk else 0, 0, dtype=kind)
 
     @property
     def difficulty(self) -> NDArray[np.float64]:
@@ -98,55 +95,32 @@ class CDAS(RatingSettings, FixedSetSampler):
         nearest = nearest_on_both_sides(hardness, aim, missing, taken)
         return np.concatenate([first, stale, nearest])
 
+    @property
+    def _warming_up(self) -> bool:
+        return self._walk.epoch < self.warmup_epochs
+
     def _warm_up(self, count: int, exclude: Mask | None) -> Indices:
         """Take what is left of this epoch of the warm-up, at most `count`."""
-        walk = self._walk
-        if walk is None:
+        if not self._warming_up:
             return np.empty(0, dtype=np.int64)
-        told: Mask = self._told > walk.epoch
+        told: Mask = self._told > self._walk.epoch
         skipped = told if exclude is None else told | exclude
-        chosen = walk.rest(count, skipped).astype(np.int64)
-        if walk.position == walk.total:
-            self._walk = self._walk_from(walk.epoch + 1)
-            self._told = self._told if self._walk else self._never_told()
+        chosen = self._walk.rest(count, skipped).astype(np.int64)
+        if self._walk.position == self._walk.total:
+            self._walk.begin(self._walk.epoch + 1)
         return chosen
-
-    def _walk_from(self, epoch: int, position: int = 0) -> Epochs | None:
-        if epoch >= self.warmup_epochs:
-            return None
-        walk = Epochs(len(self.keys), self.seed, epoch)
-        walk.position = position
-        return walk
 
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         super().learn(indices, correct, drawn)
         self._tells += 1
-        if self._told.size:
-            told = self._told[indices]
-            self._told[indices] = told + (told < self.warmup_epochs)
+        told = self._told[indices]
+        self._told[indices] = told + (told < self.warmup_epochs)
         if self._last_told.size:
             self._last_told[indices] = self._tells
 
     def metrics(self) -> dict[str, float]:
         """Return the belief's metrics, and whether the warm-up is in progress."""
-        return {**super().metrics(), "warming_up": float(self._walk is not None)}
-
-    def own_state(self) -> State:
-        walk = self._walk
-        return {
-            "warmup_epoch": self.warmup_epochs if walk is None else walk.epoch,
-            "warmup_position": 0 if walk is None else walk.position,
-            **state_of(self, self._kept()),
-        }
-
-    def load_own_state(self, state: State) -> None:
-        epoch, position = from_state(state, "warmup_epoch"), from_state(state, "warmup_position")
-        self._walk = self._walk_from(int(epoch), int(position))
-        self._told = self._never_told()
-        load_into(self, self._kept(), state)
-
-    def _kept(self) -> list[str]:
-        return ["_tells", *(name for name in ("_told", "_last_told") if getattr(self, name).size)]
+        return {**super().metrics(), "warming_up": float(self._warming_up)}
 
 
 def _with(mask: Mask | None, indices: Indices, total: int) -> Mask | None:

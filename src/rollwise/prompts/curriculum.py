@@ -6,7 +6,6 @@ from dataclasses import InitVar, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import State, from_state
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import CountingSampler
 from rollwise.prompts.keys import Mask
@@ -29,6 +28,8 @@ class Curriculum(CountingSampler):
     Raises:
         ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.
     """
+
+    kept = ("hard_only", "_walk", "_hard_walk")
 
     levels: InitVar[Sequence[int | None]]
     min_level: int = setting(4, "Treat problems of this level or above as hard.")
@@ -56,40 +57,24 @@ class Curriculum(CountingSampler):
             )
         self.hard_only = False
         self._walk = Epochs(len(self.keys), self.seed)
+        self._hard_walk = Epochs(len(self._hard), self.seed)
 
     def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
-        if not self.hard_only and self._switches():
-            self.hard_only = True
-            self._walk = Epochs(len(self._hard), self.seed)
+        self.hard_only = self._switches()
         if not self.hard_only:
             return self._walk.take(count, exclude)
         excluded = None if exclude is None else exclude[self._hard]
-        return self._hard[self._walk.take(min(count, len(self._hard)), excluded)]
+        return self._hard[self._hard_walk.take(min(count, len(self._hard)), excluded)]
 
     def _switches(self) -> bool:
         if self.uniform_steps is not None:
             return self.asks >= self.uniform_steps
         return self._walk.progress >= self.uniform_epochs
 
-    def own_state(self) -> State:
-        own: State = {"hard_only": int(self.hard_only), "hard": len(self._hard)}
-        return own | self._walk.state()
-
-    def load_own_state(self, state: State) -> None:
-        hard = int(from_state(state, "hard"))
-        if hard != len(self._hard):
-            raise ValueError(
-                f"the state is of {hard} hard prompts, this sampler has {len(self._hard)}: levels "
-                "or min_level differ"
-            )
-        self.hard_only = bool(from_state(state, "hard_only"))
-        total = len(self._hard) if self.hard_only else len(self.keys)
-        self._walk = Epochs.from_state(state, total, self.seed)
-
     def metrics(self) -> dict[str, float]:
         """Return the epochs of this part, whether only hard prompts come, and the share seen."""
         return {
-            "epoch": self._walk.progress,
+            "epoch": (self._hard_walk if self.hard_only else self._walk).progress,
             "hard_only": float(self.hard_only),
             **super().metrics(),
         }

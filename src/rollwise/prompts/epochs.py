@@ -1,18 +1,15 @@
 """Shuffled epochs: every member of a set once before any repeats."""
 
-from typing import Self
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import State, load_into, state_of
+from rollwise.beliefs.state import Kept
 from rollwise.prompts.keys import Mask
 
 _WINDOW = 1 << 12
-_KEPT = ("epoch", "order", "position")
 
 
-class Epochs:
+class Epochs(Kept):
     """Walks through 0 to `total` − 1 in an order that seed and epoch shuffle.
 
     Attributes:
@@ -21,20 +18,11 @@ class Epochs:
         position: The number of its members that have been taken.
     """
 
+    kept = ("epoch", "order", "position")
+
     def __init__(self, total: int, seed: int, epoch: int = 0) -> None:
         self.total, self.seed = total, seed
         self.begin(epoch)
-
-    @classmethod
-    def from_state(cls, state: State, total: int, seed: int) -> Self:
-        """Resume from what `state` returned; a `ValueError` if it does not fit."""
-        walk = cls(total, seed)
-        load_into(walk, _KEPT, state)
-        return walk
-
-    def state(self) -> State:
-        """Return the epoch, its order (a copy), and the position in it."""
-        return state_of(self, _KEPT)
 
     @property
     def progress(self) -> float:

@@ -1,6 +1,5 @@
 """The base of all samplers over a fixed set of prompts: indices, checks, states that fit."""
 
-import copy
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,28 +14,31 @@ from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.counts import DECAY_HELP
 from rollwise.beliefs.state import (
     Indices,
+    Kept,
     State,
     from_state,
     metrics_of,
+    named_under,
     part_of_state,
     saveable,
+    set_values,
+    state_of,
+    values_in,
 )
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, mask_of, number
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import array_from, at_least, setting
 from rollwise.sampling.draws import Key
 
-_BELIEF = "belief."
-
 
 @dataclass(eq=False)
-class FixedSetSampler(PromptSampler):
+class FixedSetSampler(Kept, PromptSampler):
     """A sampler over a fixed set of prompts, which chooses given a belief.
 
     Write `choose`, which refers to prompts by their indices in the order of the keys, and asks
-    `self.belief` what is expected of them. If a sampler keeps more than its belief, write
-    `own_state`, `load_own_state` and `metrics` too. The fields of a subclass that have a `help`
-    are its settings.
+    `self.belief` what is expected of them. If a sampler learns more than its belief, write `learn`
+    and `metrics` too, and name in `kept` the attributes that a resumed run needs. The fields of a
+    subclass that have a `help` are its settings.
 
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
@@ -123,22 +125,19 @@ class FixedSetSampler(PromptSampler):
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
             "fingerprint": self.fingerprint,
-            "asks": self.asks,
-            **self.own_state(),
+            **state_of(self, ("asks", *self.kept)),
             "belief": type(self.belief).__name__,
-            **{_BELIEF + name: value for name, value in saveable(self.belief).items()},
+            **named_under("belief", saveable(self.belief)),
         }
 
     def load_state_dict(self, state: State) -> None:
         check_same_prompts(state, self)
-        resumed = copy.copy(self)
-        resumed.load_own_state(state)
-        resumed.asks = int(state.get("asks", 0))
+        values = values_in(self, ("asks", *self.kept), state)
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
             raise ValueError(f"the state is of the belief {kind}, this one is {own}")
-        self.belief.load_state_dict(part_of_state(state, _BELIEF))
-        vars(self).update(vars(resumed))
+        self.belief.load_state_dict(part_of_state(state, "belief"))
+        set_values(values)
 
     @abstractmethod
     def choose(self, count: int, exclude: Mask | None) -> Indices | NDArray[np.int32]:
@@ -151,13 +150,6 @@ class FixedSetSampler(PromptSampler):
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         """Take in the counts of some prompts, shape (P,) each, all with draws."""
         self.belief.learn(indices, correct, drawn)
-
-    def own_state(self) -> State:
-        """Return what is needed to resume besides the asks and the belief; copies."""
-        return {}
-
-    def load_own_state(self, state: State) -> None:
-        """Set attributes from a state; change nothing in place, so that a failure changes none."""
 
     def rng(self) -> np.random.Generator:
         """Return the random numbers of this ask."""

@@ -7,18 +7,26 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.beliefs.state import State, array_from_state, metrics_of, part_of_state, saveable
+from rollwise.beliefs.state import (
+    Kept,
+    State,
+    metrics_of,
+    named_under,
+    part_of_state,
+    saveable,
+    set_values,
+    state_of,
+    values_in,
+)
 from rollwise.prompts.fixed_set import check_same_prompts
 from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, number
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import at_least, setting
 from rollwise.sampling.draws import Key
 
-_WRAPPED = "wrapped."
-
 
 @dataclass(eq=False)
-class Retiring(PromptSampler):
+class Retiring(Kept, PromptSampler):
     """Wraps a sampler so that a prompt solved at several visits in a row is not asked again.
 
     A visit counts as solved if its pass rate is at least `pass_rate`. A retired prompt with a lower
@@ -36,6 +44,8 @@ class Retiring(PromptSampler):
         TypeError: `sampler` is no `PromptSampler`, or nothing says what the prompts are.
         ValueError: A setting out of its range.
     """
+
+    kept = ("_solved", "_visits")
 
     sampler: PromptSampler
     pass_rate: float | None = setting(
@@ -134,17 +144,15 @@ class Retiring(PromptSampler):
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
             "fingerprint": self.fingerprint,
-            "solved": self._solved.copy(),
-            "visits": self._visits.copy(),
-            **{_WRAPPED + name: value for name, value in saveable(self.sampler).items()},
+            **state_of(self, self.kept),
+            **named_under("wrapped", saveable(self.sampler)),
         }
 
     def load_state_dict(self, state: State) -> None:
         check_same_prompts(state, self)
-        solved = array_from_state(state, "solved", self._solved.shape, np.uint8)
-        visits = array_from_state(state, "visits", self._visits.shape, np.int32)
-        self.sampler.load_state_dict(part_of_state(state, _WRAPPED))
-        self._solved, self._visits = solved, visits
+        values = values_in(self, self.kept, state)
+        self.sampler.load_state_dict(part_of_state(state, "wrapped"))
+        set_values(values)
 
     def metrics(self) -> dict[str, float]:
         """Return those of the wrapped sampler, the share retired, and how many were recalled."""

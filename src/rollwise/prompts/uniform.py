@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import State
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import CountingSampler
 from rollwise.prompts.keys import Mask
@@ -19,6 +18,8 @@ class Uniform(CountingSampler):
     Results change the expected pass rates, never which prompts come.
     """
 
+    kept = ("_walk",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self._walk = Epochs(len(self.keys), self.seed)
@@ -30,12 +31,6 @@ class Uniform(CountingSampler):
 
     def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
         return self._walk.take(count, exclude)
-
-    def own_state(self) -> State:
-        return self._walk.state()
-
-    def load_own_state(self, state: State) -> None:
-        self._walk = Epochs.from_state(state, len(self.keys), self.seed)
 
     def metrics(self) -> dict[str, float]:
         """Return the epochs that are done, parts of one included, and the share of prompts seen."""

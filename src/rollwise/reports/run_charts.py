@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rollwise.records import Row
 from rollwise.reports.charts import (
@@ -17,12 +16,11 @@ from rollwise.reports.charts import (
     line,
     moving_mean,
 )
-from rollwise.step.ledger import PLACES
 
 BINS = 10
 """Parts of the range of what was believed, in charts of pass rates against it."""
 
-OF_GROUPS = ("zero_variance", "exits", "draws")
+OF_GROUPS = ("zero_variance", "exits", "draws", "rounds")
 """Charts that say nothing of single responses."""
 
 
@@ -55,9 +53,9 @@ class RunCharts:
                 f"Thick lines are means of {self.smoothed} steps, thin ones single steps."
             )
         single = all(row["draws"] <= row["prompts"] for row in self.steps)
-        for name in described():
+        for name, said in described().items():
             if not (single and name in OF_GROUPS):
-                made = MAKERS.get(name, _of_figures)(self, name)
+                made = MAKERS.get(name, _of_parts if "parts" in said else _of_figures)(self, name)
                 self.charts += [] if made is None else [made]
 
     def values(self, name: str) -> Floats:
@@ -68,11 +66,6 @@ class RunCharts:
         """Whether any step has a figure."""
         return any(row.get(name) is not None for row in self.steps)
 
-    def per_prompt(self, counts: Sequence[int]) -> Floats:
-        """Divide a count of each step by its prompts."""
-        prompts: Floats = np.maximum([float(row["prompts"]) for row in self.steps], 1.0)
-        return np.array(counts) / prompts
-
     def figure(self, label: str, values_S: Floats, colour: int = 0) -> list[dict[str, Any]]:
         """Draw a figure of each step faintly, and its moving mean."""
         plain = line(label, values_S, style="points", colour=colour)
@@ -82,15 +75,6 @@ class RunCharts:
         name = f"{label}, mean of {self.smoothed} steps"
         own = {"label": "of the step", "style": "faint", "group": name}
         return [plain | own, line(name, smooth, colour=colour)]
-
-    def parts(
-        self, found: Mapping[str, ArrayLike], colours: Sequence[int] = ()
-    ) -> list[dict[str, Any]]:
-        """Draw several figures of each step, by their labels, which make up a whole."""
-        return [
-            line(label, values, colour=colours[at] if colours else at)
-            for at, (label, values) in enumerate(found.items())
-        ]
 
     def _add_evaluations(self, lines: Sequence[Row], costs: Mapping[str, Any]) -> None:
         places = [place for place, row in enumerate(lines) if "heldout" in row]
@@ -118,7 +102,6 @@ def _costs(lines: Sequence[Row]) -> dict[str, Any]:
 
 
 def _of_figures(run: RunCharts, name: str) -> Chart | None:
-    """Draw figures that steps have."""
     figures = described()[name].get("figures", {})
     known = [(figure, label) for figure, label in figures.items() if run.known(figure)]
     lines = [
@@ -129,43 +112,36 @@ def _of_figures(run: RunCharts, name: str) -> Chart | None:
     return chart(name, lines) if lines else None
 
 
-def _draws(run: RunCharts, name: str) -> Chart:
-    rounds = max((len(row["draws_by_round"]) for row in run.steps), default=0)
-    if rounds > 1:
-        by_round = np.array(
-            [[*row["draws_by_round"], *[None] * rounds][:rounds] for row in run.steps], dtype=float
-        )
-        found = {f"round {r + 1}": values for r, values in enumerate(by_round.T)}
-        return chart(name, run.parts(found), **described()["rounds"])
-    surplus = run.per_prompt([row["surplus_draws"] for row in run.steps])
-    lines = run.figure("all", run.values("draws_per_prompt"))
-    return chart(name, lines + run.figure("surplus", surplus, colour=1))
-
-
-def _exits(run: RunCharts, name: str) -> Chart:
-    reasons = ("satisfied", "exhausted", "futile")
-    found = {r: run.per_prompt([row["exits"][r] for row in run.steps]) for r in reasons}
-    return chart(name, run.parts(found, (2, 1, 7)))
-
-
-def _seconds(run: RunCharts, name: str) -> Chart:
-    phases = dict.fromkeys(phase for row in run.steps for phase in row["seconds"])
-    found = {phase: [row["seconds"].get(phase, 0) for row in run.steps] for phase in phases}
-    return chart(name, run.parts(found))
-
-
-def _ledger(run: RunCharts, name: str) -> Chart | None:
-    """Draw where the tokens of each step went, as shares; None where all went to one place."""
-    tokens = [row["ledger"]["tokens"] for row in run.steps]
-    shares = {
-        place: [max(0, each.get(place, 0)) / max(1, sum(each.values())) for each in tokens]
-        for place in PLACES
-    }
-    colours = dict(zip(PLACES, (2, 6, 1, 3, 4, 7), strict=True))
-    went = [place for place in PLACES if any(shares[place])]
-    found = {place.replace("_", " "): shares[place] for place in went}
-    lines = run.parts(found, [colours[place] for place in went])
+def _of_parts(run: RunCharts, name: str) -> Chart | None:
+    """Draw what steps consist of: in shares where that is the unit; None where all is one part."""
+    said = described()[name]
+    steps = [_parts_of(row, said["parts"]) for row in run.steps]
+    found = dict.fromkeys(part for step in steps for part in step)
+    colours = said.get("colours") or {part: at for at, part in enumerate(found)}
+    parts = np.array([[max(0, step.get(part, 0)) for step in steps] for part in colours], float)
+    if said.get("unit") == "share":
+        parts /= np.maximum(parts.sum(axis=0), 1)
+    lines = [
+        line(part.replace("_", " "), values, colour=colours[part])
+        for part, values in zip(colours, parts, strict=True)
+        if values.any() or not said.get("sparse")
+    ]
     return chart(name, lines) if len(lines) > 1 else None
+
+
+def _parts_of(row: Row, path: str) -> Mapping[str, float]:
+    found: Any = row
+    for name in path.split("."):
+        found = found[name]
+    return found if isinstance(found, dict) else {f"round {r}": n for r, n in enumerate(found, 1)}
+
+
+def _draws(run: RunCharts, name: str) -> Chart | None:
+    if any(len(row["draws_by_round"]) > 1 for row in run.steps):
+        return None
+    surplus = [row["surplus_draws"] / max(row["prompts"], 1) for row in run.steps]
+    lines = run.figure("all", run.values("draws_per_prompt"))
+    return chart(name, lines + run.figure("surplus", np.array(surplus), colour=1))
 
 
 def _competence(run: RunCharts, name: str) -> Chart | None:
@@ -207,12 +183,9 @@ def _calibration(run: RunCharts, name: str) -> Chart | None:
 
 
 MAKERS: Mapping[str, Callable[[RunCharts, str], Chart | None]] = {
-    "exits": _exits,
     "draws": _draws,
     "competence": _competence,
     "pass_rate_by_expected": _calibration,
     "pass_rate_by_difficulty": _calibration,
-    "seconds": _seconds,
-    "ledger": _ledger,
 }
 """Charts of more than figures of steps; each returns None for a run without what it shows."""

@@ -72,7 +72,7 @@ class SampledPrompt:
             return True
         return False
 
-    def receive(self, index: int, recorded: Recorded, batch_spent: bool) -> list[Draw]:
+    def receive(self, index: int, recorded: Recorded) -> list[Draw]:
         """Take in what came of a draw, in draw order; returns the draws that are now surplus."""
         self.outstanding -= 1
         if recorded is None:
@@ -86,9 +86,9 @@ class SampledPrompt:
             if recorded is not None:
                 self._lower_limit()
         else:
-            self._process(recorded, batch_spent)
+            self._process(recorded)
             while self.processed in self.waiting:
-                self._process(self.waiting.pop(self.processed), batch_spent)
+                self._process(self.waiting.pop(self.processed))
         if self.limit >= self.issued:
             return []
         return [self.in_flight.pop(i) for i in sorted(self.in_flight) if i >= self.limit]
@@ -99,7 +99,7 @@ class SampledPrompt:
         self.limit = self.processed
         self.waiting.clear()
 
-    def exit_reason(self, last: bool) -> ExitReason | None:
+    def exit_reason(self, last: bool = False) -> ExitReason | None:
         """Say why sampling ends with the pool as it is, or as the `last`; None if it continues."""
         tables = self.tables
         correct, incorrect = self.pool.positives, self.pool.negatives
@@ -111,15 +111,14 @@ class SampledPrompt:
                 return "futile"
         return "exhausted" if last else None
 
-    def _process(self, recorded: Recorded, batch_spent: bool) -> None:
+    def _process(self, recorded: Recorded) -> None:
         """Take what came of the next draw into the pool, and end the prompt if it is time."""
         self.processed += 1
         if recorded is None:
             self.tables = self.tables.after_losing(self.tables.stopping.lost + 1)
         else:
             self.pool.take(*recorded)
-        reason = self.exit_reason(batch_spent and self.issued == self.processed)
-        if reason is not None:
+        if reason := self.exit_reason():
             self.end(reason)
 
     def _lower_limit(self) -> None:

@@ -31,13 +31,10 @@ class Dispatcher(Protocol):
     def changed(self, prompt: SampledPrompt) -> None:
         """Note that a draw of a prompt was handed out, or that its result is known."""
 
-    def next(self, left: int, ahead: bool) -> SampledPrompt | None:
+    def next(self, ahead: bool) -> SampledPrompt | None:
         """Choose the prompt that the next draw is for; None to wait for what is in flight.
 
-        Args:
-            left: The draws left to the whole batch; a prompt without one must get one before it
-                runs out.
-            ahead: Whether draws may be handed out that might turn out surplus.
+        `ahead` says whether draws may be handed out that might turn out surplus.
         """
 
 
@@ -117,44 +114,25 @@ class _RoundsDispatcher:
         self._prompts: list[SampledPrompt] = []
         self._round: deque[SampledPrompt] = deque()
         self._waits_for: SampledPrompt | None = None
-        self._without_draws = 0
 
     def add(self, prompt: SampledPrompt) -> None:
         self._prompts.append(prompt)
-        self._without_draws += 1
 
     def changed(self, prompt: SampledPrompt) -> None:
         pass
 
-    def next(self, left: int, ahead: bool) -> SampledPrompt | None:
+    def next(self, ahead: bool) -> SampledPrompt | None:
         if not self._round and not self._awaits_any():
-            self._begin_round(left)
-        while self._round:
-            prompt = self._round.popleft()
-            if not prompt.issued:
-                self._without_draws -= 1
-                return prompt
-            if left > self._without_draws:
-                return prompt
-        return None
+            self._prompts = [p for p in self._prompts if not p.ended]
+            for prompt in self._prompts:
+                self._round += [prompt] * min(self._size, prompt.tables.budget - prompt.issued)
+        return self._round.popleft() if self._round else None
 
     def _awaits_any(self) -> bool:
         if self._waits_for is None or self._waits_for.issued == self._waits_for.processed:
             behind = (p for p in self._prompts if p.issued > p.processed and not p.ended)
             self._waits_for = next(behind, None)
         return self._waits_for is not None
-
-    def _begin_round(self, left: int) -> None:
-        """Share out a round; evenly, if the batch has too few draws left for a whole one."""
-        self._prompts = [p for p in self._prompts if not p.ended]
-        wanted = [min(self._size, p.tables.budget - p.issued) for p in self._prompts]
-        if sum(wanted) > left:
-            each, rest = divmod(left, len(self._prompts))
-            order = sorted(range(len(wanted)), key=lambda i: self._prompts[i].issued > 0)
-            for rank, i in enumerate(order):  # those without a draw first
-                wanted[i] = min(wanted[i], each + (rank < rest))
-        for prompt, count in zip(self._prompts, wanted, strict=True):
-            self._round.extend([prompt] * count)
 
 
 @dataclass(frozen=True)
@@ -197,18 +175,16 @@ class Streamed(Schedule):
 
 
 class _StreamedDispatcher:
-    """A heap of priorities, and of positions for each.
+    """A heap of priorities and positions; entries that are out of date stay until their turn comes.
 
-    Many prompts share a priority. Entries that are out of date stay until their turn comes. Prompts
-    whose next draw might turn out surplus are parked while nothing is drawn ahead.
+    Prompts whose next draw might turn out surplus are parked while nothing is drawn ahead.
     """
 
     def __init__(self, speculation: float) -> None:
         self._speculation = speculation
         self._prompts: list[SampledPrompt] = []
         self._priorities: list[float] = []
-        self._order: list[float] = []
-        self._positions: dict[float, list[int]] = {}
+        self._turns: list[tuple[float, int]] = []
         self._parked: list[SampledPrompt] = []
         self._most_in_flight: dict[StoppingTables, list[list[int]]] = {}
 
@@ -218,32 +194,24 @@ class _StreamedDispatcher:
         self.changed(prompt)
 
     def changed(self, prompt: SampledPrompt) -> None:
-        position = prompt.position
-        priority = self._priority(prompt)
+        position, priority = prompt.position, self._priority(prompt)
         if self._priorities[position] != priority:
             self._priorities[position] = priority
-            if priority in self._positions:
-                heapq.heappush(self._positions[priority], position)
-            elif priority != _NO_TURN:
-                heapq.heappush(self._order, priority)
-                self._positions[priority] = [position]
+            if priority != _NO_TURN:
+                heapq.heappush(self._turns, (priority, position))
 
-    def next(self, left: int, ahead: bool) -> SampledPrompt | None:
+    def next(self, ahead: bool) -> SampledPrompt | None:
         while ahead and self._parked:
             self.changed(self._parked.pop())
-        while self._order:
-            priority = self._order[0]
-            positions = self._positions[priority]
-            while positions:
-                position = heapq.heappop(positions)
-                if self._priorities[position] != priority:
-                    continue
-                self._priorities[position] = _NO_TURN
-                prompt = self._prompts[position]
-                if ahead or _is_certain(prompt):
-                    return prompt
-                self._parked.append(prompt)
-            del self._positions[heapq.heappop(self._order)]
+        while self._turns:
+            priority, position = heapq.heappop(self._turns)
+            if self._priorities[position] != priority:
+                continue
+            self._priorities[position] = _NO_TURN
+            prompt = self._prompts[position]
+            if ahead or _is_certain(prompt):
+                return prompt
+            self._parked.append(prompt)
         return None
 
     def _priority(self, prompt: SampledPrompt) -> float:

@@ -1,7 +1,6 @@
 """A batch of prompts being sampled: which responses to draw next, and their rewards so far."""
 
 import math
-import sys
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -54,9 +53,6 @@ class RolloutSession:
             power of 2. Pools keep them as they are, for baselines.
         budgets: The most draws of each prompt, shape (P,), for instance from an allocation; by
             default, and at most, the schedule's.
-        total_draws: The most draws of the whole batch, surplus included; at least one for each
-            prompt, which it then gets. A prompt that is cut short by it is `exhausted`; under
-            `Streamed` the order of arrival decides which prompts those are.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
@@ -65,8 +61,8 @@ class RolloutSession:
         surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if already done.
 
     Raises:
-        ValueError: No keys, a key twice, a count below 1, a seed or step below 0, priors or
-            budgets that do not fit the keys, or `total_draws` below one draw a prompt.
+        ValueError: No keys, a key twice, a count below 1, a seed or step below 0, or priors or
+            budgets that do not fit the keys.
         TypeError: A key that is neither a string nor an integer (a bool is neither).
     """
 
@@ -82,7 +78,6 @@ class RolloutSession:
         *,
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
-        total_draws: int | None = None,
     ) -> None:
         at_least("seed", seed, 0)
         at_least("step", step, 0)
@@ -91,14 +86,12 @@ class RolloutSession:
         self.schedule: Schedule = Rounds() if schedule is None else schedule
         self.seed, self.step, self.max_attempts = seed, step, max_attempts
         self.positive_threshold = positive_threshold
-        self.total_draws = total_draws
         self.pools: dict[Key, Pool] = {}
         self._prompts: dict[Key, SampledPrompt] = {}
         self._dispatcher = dispatcher_of(self.schedule)
         self._repeats: deque[Draw] = deque()
         self._attempts: dict[Draw, int] = {}
         self._unresolved = 0
-        self._issued = 0
         self.failures = self.lost = self.surplus = 0
         self.add(keys, priors=priors, budgets=budgets)
 
@@ -114,9 +107,6 @@ class RolloutSession:
         A key that the session has already is refused; nothing is added then.
         """
         added = self._new_keys(keys)
-        if self.total_draws is not None:
-            without_draws = sum(not prompt.issued for prompt in self._prompts.values())
-            at_least("total_draws", self.total_draws, self._issued + without_draws + len(added))
         most = self.schedule.max_samples
         tables = list(
             tables_of_prompts(self.exit_rule, self.schedule, most, len(added), priors, budgets)
@@ -148,11 +138,6 @@ class RolloutSession:
         return [draw for prompt in self._prompts.values() for draw in prompt.in_flight.values()]
 
     @property
-    def draws_left(self) -> int:
-        """Draws that `total_draws` leaves; without it, a number too large to matter."""
-        return sys.maxsize if self.total_draws is None else self.total_draws - self._issued
-
-    @property
     def done(self) -> bool:
         """Whether every prompt has ended."""
         return self._unresolved == 0
@@ -182,25 +167,15 @@ class RolloutSession:
         return None
 
     def _next_new(self, ahead: bool) -> Draw | None:
-        left = 0 if self.done else self.draws_left
-        prompt = self._dispatcher.next(left, ahead) if left else None
+        prompt = None if self.done else self._dispatcher.next(ahead)
         if prompt is None:
             return None
         if not isinstance(prompt, SampledPrompt) or prompt.issued >= prompt.limit:
             wanted = "a prompt of the session whose `issued` is below its `limit`, or None"
             raise wrong_result(self._dispatcher, "next", wanted, prompt)
         draw = prompt.issue()
-        self._issued += 1
         self._dispatcher.changed(prompt)
-        if left == 1:
-            self._end_idle_prompts()
         return draw
-
-    def _end_idle_prompts(self) -> None:
-        """End the prompts that have nothing in flight: the batch's budget is spent."""
-        for prompt in self._prompts.values():
-            if not prompt.ended and prompt.issued == prompt.processed:
-                self._end(prompt)
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
         """Report a reward; returns the draws in flight to cancel, which are needed no longer.
@@ -252,7 +227,7 @@ class RolloutSession:
         return "was to be cancelled: it is surplus, its prompt does without it"
 
     def _receive(self, prompt: SampledPrompt, draw: Draw, recorded: Recorded) -> list[Draw]:
-        surplus = prompt.receive(draw.index, recorded, self._issued == self.total_draws)
+        surplus = prompt.receive(draw.index, recorded)
         if prompt.pool.exit_reason is not None:
             self._count_end(prompt)
         self._dispatcher.changed(prompt)
@@ -270,14 +245,11 @@ class RolloutSession:
             if not prompt.ended:
                 surplus += prompt.in_flight.values()
                 prompt.in_flight.clear()
-                self._end(prompt)
+                prompt.end(prompt.exit_reason(last=True) or "exhausted")
+                self._count_end(prompt)
                 self._dispatcher.changed(prompt)
         self._repeats.clear()
         return surplus
-
-    def _end(self, prompt: SampledPrompt) -> None:
-        prompt.end(prompt.exit_reason(last=True) or "exhausted")
-        self._count_end(prompt)
 
     def _count_end(self, prompt: SampledPrompt) -> None:
         self.surplus += prompt.issued - prompt.processed

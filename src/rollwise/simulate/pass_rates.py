@@ -72,13 +72,7 @@ def _rated(row: Row, number: int) -> RatedPrompt:
 
 
 def spread_pass_rates(alpha: float, beta: float, count: int) -> list[RatedPrompt]:
-    """Take the quantiles (i + ½) / P of a Beta distribution, for P prompts.
-
-    Args:
-        alpha: α.
-        beta: β.
-        count: P.
-    """
+    """Take the quantiles (i + ½) / P of a Beta distribution of α and β, for P prompts."""
     rates_P = stats.beta.ppf((np.arange(count) + 0.5) / count, alpha, beta)
     return [RatedPrompt(f"prompt {i}", float(rate)) for i, rate in enumerate(rates_P)]
 
@@ -91,10 +85,6 @@ def resample_pass_rates(
     Of c correct responses among n, c/n scatters more than the pass rate itself. So each is drawn
     from its posterior, by the distribution that fits all counts (`posterior_rates`); what is not
     said to be measured stays as it is.
-
-    Args:
-        prompts: P prompts.
-        rng: Draws them.
     """
     measured = [prompt for prompt in prompts if prompt.measured[1]]
     if not measured:
@@ -121,20 +111,12 @@ def resample_pass_rates(
 def posterior_rates(
     correct: NDArray[np.float64], drawn: NDArray[np.float64], times: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Say how probable each of `RATES` is behind counts of correct responses.
+    """Say how probable each of `RATES` is behind each of U counts, shape (U, G).
 
     Their prior is a distribution over `RATES` of any shape that fits all counts (the nonparametric
     maximum likelihood of Kiefer and Wolfowitz 1956), by EM from an even one (Laird 1978). A Beta
     distribution would be too smooth: where many prompts are solved mostly and others hardly ever,
-    it takes rates of 0.03 for 0.
-
-    Args:
-        correct: c of each count, shape (U,).
-        drawn: n above 0, shape (U,).
-        times: How many prompts have it, shape (U,).
-
-    Returns:
-        The posterior of each count, shape (U, G).
+    it takes rates of 0.03 for 0. `times` says how many prompts have each count.
     """
     c, n = correct[:, None], drawn[:, None]
     logs_UG = special.xlogy(c, RATES) + special.xlog1py(n - c, -RATES)

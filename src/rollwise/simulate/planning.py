@@ -119,16 +119,6 @@ def simulate_steps(
 ) -> list[StepFigures]:
     """Take a method's own steps on prompts of known pass rates, which stay as they are.
 
-    Args:
-        config: The settings of a run by the method.
-        prompts: The prompts.
-        prices: What responses cost.
-        steps: How many, S.
-        on_step: Is called after each.
-
-    Returns:
-        The figures of each step.
-
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
@@ -151,13 +141,6 @@ def plan_method(
     on_step: Callable[[], object] = lambda: None,
 ) -> Figures:
     """Average the figures of a method's steps after the warm-up.
-
-    Args:
-        config: The settings of the plan.
-        name: The method.
-        prompts: The prompts.
-        prices: What responses cost.
-        on_step: Is called after each step.
 
     Raises:
         ConfigError: The method's settings do not fit these prompts; the message names it.

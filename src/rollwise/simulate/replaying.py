@@ -50,9 +50,6 @@ def replay(
         when_out: Of a prompt whose responses are all drawn: it ends (`end`), or its responses are
             drawn again, with replacement (`replace`).
 
-    Returns:
-        The figures.
-
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
@@ -87,14 +84,10 @@ def _out(step: Step, counts: Mapping[Key, int], most: int) -> int:
 
 
 def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[RecordedPrompt]:
-    """Draw as many prompts with replacement, each with all of its responses.
+    """Draw as many prompts with replacement, each with all of its responses; one twice is two.
 
     A prompt and its responses are one observation, so that a bootstrap over them covers both other
     prompts and other responses to them.
-
-    Args:
-        prompts: P prompts.
-        seed: Chooses P of them; a prompt that comes twice counts as two.
     """
     chosen_P = np.random.default_rng(seed).integers(len(prompts), size=len(prompts))
     return [
@@ -151,11 +144,6 @@ def replay_methods(
 ) -> dict[str, ReplayedMethod]:
     """Replay each method as often as it has seeds, on the prompts and on bootstrapped ones.
 
-    Args:
-        config: The settings of the comparison.
-        prompts: P prompts, and their responses.
-        on_replay: Is called after each seed of each method.
-
     Raises:
         ConfigError: A method's settings do not fit these prompts; the message names it.
     """
@@ -177,12 +165,7 @@ def replay_methods(
 
 
 def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, ReplayedMethod]:
-    """Compare methods with a baseline, replay by replay.
-
-    Args:
-        replays: Method -> its replays, with the same seeds for all.
-        baseline: The method that the others are compared with.
-    """
+    """Compare methods with a baseline, replay by replay, for the seeds that both have."""
     base = replays[baseline]
     found = {}
     for method, own in replays.items():

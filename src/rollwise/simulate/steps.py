@@ -51,13 +51,7 @@ class StepFigures:
 
     @classmethod
     def of(cls, step: Step, pass_rates: Mapping[Key, float]) -> "StepFigures":
-        """Take the figures of a step.
-
-        Args:
-            step: The step.
-            pass_rates: The expected reward, by prompt: the true pass rate where rewards are 0
-                and 1.
-        """
+        """Take the figures of a step; `pass_rates` are the expected rewards, by prompt."""
         groups = [group for group in step.groups if not group.dropped]
         squares = sum(float(np.sum(group.advantages**2)) for group in groups)
         movement = sum(
@@ -98,13 +92,6 @@ def take_steps(
 ) -> Iterator[Step]:
     """Take a method's own steps; nothing is learned from them but by the prompt sampler.
 
-    Args:
-        config: The settings of a run by the method.
-        recipe: That of its steps.
-        prompts: The prompts.
-        engine: Answers their draws.
-        steps: How many.
-
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
@@ -121,7 +108,6 @@ def take_steps(
             "pass_rate": [smoothed(*prompt.measured) for prompt in prompts],
         },
     )
-
     for number in range(1, steps + 1):
         yield take_step(recipe, sampler, lambda session: simulate(session, engine), number)
 
@@ -140,12 +126,7 @@ class Mean:
 
     @classmethod
     def of_ratio(cls, numerators: ArrayLike, denominators: ArrayLike) -> "Mean":
-        """Divide the mean of one figure by that of another, by the delta method.
-
-        Args:
-            numerators: Of S steps, shape (S,).
-            denominators: Shape (S,), of a mean other than 0.
-        """
+        """Divide the mean of one figure by that of another, shape (S,), by the delta method."""
         above_S, below_S = np.asarray(numerators, float), np.asarray(denominators, float)
         ratio = float(above_S.mean() / below_S.mean())
         if len(above_S) < 2:
@@ -162,12 +143,7 @@ Zero variance is not among them where each prompt has a single response."""
 def summarise(
     steps: Sequence[StepFigures], prices: Mapping[str, tuple[str, float]] = PRICES
 ) -> Figures:
-    """Average the figures of steps; those that a step does not have are left out.
-
-    Args:
-        steps: At least one.
-        prices: The costs that signal is divided by.
-    """
+    """Average the figures of one or more steps; those that a step does not have are left out."""
     names = [field.name for field in dataclasses.fields(StepFigures)]
     values: dict[str, NDArray[np.float64]] = {
         name: np.array([getattr(step, name) for step in steps])

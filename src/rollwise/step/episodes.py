@@ -1,6 +1,6 @@
 """What a draw becomes: an episode, of which a single response is the shortest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -57,20 +57,35 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingRow:
-    """A prompt and what was added to it, as the learner takes it: of an episode, or a part of one.
+class Example:
+    """A response to learn from.
 
     Attributes:
-        prompt: Token ids.
-        tokens: All T tokens after the prompt, the environment's included.
-        logprobs: The log-probability of each, 0 for the environment's, shape (T,).
-        loss_mask: Which of them the model drew, shape (T,).
+        prompt: Token ids of the prompt.
+        response: Token ids of the response, T of them, an environment's included.
+        logprobs: The engine's log-probability of each, shape (T,); 0 for the environment's.
+        advantage: How much better it did than expected.
+        loss_mask: Which of them the model drew, shape (T,); None if all. No other is learned from.
     """
 
     prompt: Sequence[int]
-    tokens: Sequence[int]
+    response: Sequence[int]
     logprobs: NDArray[np.float32]
-    loss_mask: NDArray[np.bool_]
+    advantage: float
+    loss_mask: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.response)
+
+    @property
+    def drawn(self) -> int:
+        """D, the number of tokens that the model drew."""
+        return len(self.response) if self.loss_mask is None else int(self.loss_mask.sum())
+
+    @property
+    def drawn_logprobs(self) -> NDArray[np.float32]:
+        """The engine's log-probability of each token that the model drew, shape (D,)."""
+        return self.logprobs if self.loss_mask is None else self.logprobs[self.loss_mask]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +143,17 @@ class Episode:
         """The log-probability of each token, 0 for the environment's; empty if one is unknown."""
         return _logprobs(self.spans)
 
-    def rows(self, prompt: Sequence[int]) -> list[TrainingRow]:
-        """Return what is learned from, after the token ids of the draw's prompt.
+    def examples(self, prompt: Sequence[int], advantage: float) -> Iterator[Example]:
+        """Yield what is learned from, after the token ids of the draw's prompt.
 
-        That is one row, unless it went on from other prompts; those of which the model drew nothing
-        are left out.
+        That is one example, unless it went on from other prompts; those of which the model drew
+        nothing are left out.
         """
         branches = [(p, spans) for p, spans in self.branches if _loss_mask(spans).any()]
-        return [
-            TrainingRow(p, _tokens(spans), _logprobs(spans), _loss_mask(spans))
-            for p, spans in [(prompt, self.spans), *branches]
-        ]
+        for own, spans in [(prompt, self.spans), *branches]:
+            mask = _loss_mask(spans)
+            shown = None if mask.all() else mask
+            yield Example(own, _tokens(spans), _logprobs(spans), advantage, shown)
 
     @property
     def truncated(self) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
 from rollwise.sampling.objectives import STD_EPSILON, advantages_by
-from rollwise.step.episodes import Episode
+from rollwise.step.episodes import Episode, Example
 from rollwise.step.recipe import Normalization, StepRecipe
 
 
@@ -31,38 +31,6 @@ class Response(Protocol):
 
     @property
     def truncated(self) -> bool: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A response to learn from.
-
-    Attributes:
-        prompt: Token ids of the prompt.
-        response: Token ids of the response, T of them, an environment's included.
-        logprobs: The engine's log-probability of each, shape (T,); 0 for the environment's.
-        advantage: How much better it did than expected.
-        loss_mask: Which of them the model drew, shape (T,); None if all. No other is learned from.
-    """
-
-    prompt: Sequence[int]
-    response: Sequence[int]
-    logprobs: NDArray[np.float32]
-    advantage: float
-    loss_mask: NDArray[np.bool_] | None = None
-
-    def __len__(self) -> int:
-        return len(self.prompt) + len(self.response)
-
-    @property
-    def drawn(self) -> int:
-        """D, the number of tokens that the model drew."""
-        return len(self.response) if self.loss_mask is None else int(self.loss_mask.sum())
-
-    @property
-    def drawn_logprobs(self) -> NDArray[np.float32]:
-        """The engine's log-probability of each token that the model drew, shape (D,)."""
-        return self.logprobs if self.loss_mask is None else self.logprobs[self.loss_mask]
 
 
 @dataclass(frozen=True)
@@ -106,9 +74,7 @@ class TrainedGroup:
             return
         prompt = prompts[self.pool.key]
         for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
-            for row in Episode.of(response).rows(prompt):
-                mask = None if row.loss_mask.all() else row.loss_mask
-                yield Example(row.prompt, row.tokens, row.logprobs, advantage, mask)
+            yield from Episode.of(response).examples(prompt, advantage)
 
     def records(self, step: int, question: str, answer: str) -> Iterable[dict[str, Any]]:
         """Describe every response in the pool, members or not, in one row each.

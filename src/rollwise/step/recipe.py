@@ -85,12 +85,6 @@ class StepRecipe:
     estimates: EstimateMethod = "plug_in"
     scale_by_std: bool = False
     baseline: Baseline = "pool"
-    total_draws: int | None = setting(
-        None,
-        "Draw at most this many responses in a step, besides a pilot's (`gvm`).",
-        name="schedule.total_draws",
-        ge=1,
-    )
     shift_beliefs: bool = setting(
         True,
         "Move the belief about each prompt by what all other prompts of the step show, so that a "
@@ -248,7 +242,6 @@ class StepRecipe:
             positive_threshold=self.positive_threshold,
             priors=priors,
             budgets=budgets,
-            total_draws=self.total_draws,
         )
 
 

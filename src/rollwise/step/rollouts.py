@@ -78,7 +78,7 @@ def _refill(
     """Sample further prompts until `wanted` pools carry signal, at most `refills` times."""
     session = rollouts.session
     for _ in range(recipe.refills):
-        missing = min(wanted - _with_signal(session), session.draws_left)
+        missing = wanted - _with_signal(session)
         further = ask(sampler, missing, session.pools) if missing > 0 else []
         if not further:
             break

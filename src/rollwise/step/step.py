@@ -9,8 +9,9 @@ import numpy as np
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, shift_beliefs
 from rollwise.sampling.draws import Key
+from rollwise.step.episodes import Example
 from rollwise.step.figures import ResponseFigures
-from rollwise.step.groups import Example, TrainedGroup, make_group, normalize_advantages
+from rollwise.step.groups import TrainedGroup, make_group, normalize_advantages
 from rollwise.step.metrics import rollout_metrics
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.response_cap import cap_responses

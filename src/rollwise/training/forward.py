@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import ATTENTION, sharing_weights
-from rollwise.step.groups import Example
+from rollwise.step.episodes import Example
 from rollwise.training.logprobs import chunk_of, head_of, of_logits, token_logprobs
 from rollwise.training.micro_batches import pad
 from rollwise.training.packing import can_pack, pack

@@ -16,7 +16,7 @@ from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
 from rollwise.engines.cpu import core_share
 from rollwise.errors import EngineError, PolicyError
 from rollwise.models.loading import merged_weights
-from rollwise.step.groups import Example
+from rollwise.step.episodes import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches

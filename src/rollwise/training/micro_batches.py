@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rollwise.step.groups import Example
+from rollwise.step.episodes import Example
 
 
 @dataclass(frozen=True)

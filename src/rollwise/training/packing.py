@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import LayerInputs, causal_attention
-from rollwise.step.groups import Example
+from rollwise.step.episodes import Example
 from rollwise.training.micro_batches import Batch, drawn_indices
 
 

@@ -148,7 +148,7 @@ def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, w
         AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
         AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
         AdaptiveSampling(strategy="positives", objective="reward"),
-        AdaptiveSampling(objective="log", estimates="unbiased", total_draws=40),
+        AdaptiveSampling(objective="log", estimates="unbiased"),
         AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
         AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
         AdaptiveSampling(prompt_sampler=lambda **given: rw.Retiring(rw.Posterior(**given))),

@@ -172,7 +172,6 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
     [
         ({"group": {"zero_variance": "refill"}}, "group.zero_variance"),
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
-        ({"schedule": {"total_draws": 640}}, "schedule.total_draws"),
         ({"learner": {"max_divergence": 5e-3}}, "learner.max_divergence"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
         ({"episode": {"max_seconds": 60}}, "episode.max_seconds"),

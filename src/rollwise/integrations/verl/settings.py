@@ -165,7 +165,6 @@ def _rules_for_ours(settings: TrainConfig) -> list[Rule]:
         ("backend.type", ("local",), "verl trains the model"),
         ("group.zero_variance", ("drop", "keep"), separately),
         ("allocation.type", ("none",), separately),
-        ("schedule.total_draws", (None,), separately),
         ("tokens", (None,), by_steps),
         ("seconds", (None,), by_steps),
         ("evaluation.every_tokens", (0,), by_steps),

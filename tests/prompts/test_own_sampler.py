@@ -1,0 +1,82 @@
+"""A sampler that writes `ask` and `tell` and nothing else, alone and wrapped."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rollwise import PromptSampler, Retiring
+from rollwise.prompts.testing import PromptSamplerContract
+
+
+class InOrder(PromptSampler):
+    """Asks for prompts in turn: those just told go to the end."""
+
+    def __init__(self, keys, batch_size, seed=0):
+        self.queue, self.batch_size = list(keys), batch_size
+        np.random.default_rng(seed).shuffle(self.queue)
+
+    def ask(self, count=None, exclude=()):
+        allowed = [key for key in self.queue if key not in exclude]
+        return allowed[: count or self.batch_size]
+
+    def tell(self, keys, correct, drawn):
+        told = set(keys)
+        self.queue.sort(key=lambda key: key in told)
+
+
+class Remembering(InOrder):
+    """Keeps its queue over a resumed run."""
+
+    def state_dict(self):
+        return {"queue": json.dumps(self.queue)}
+
+    def load_state_dict(self, state):
+        self.queue = json.loads(state["queue"])
+
+
+KINDS = {
+    "in order": InOrder,
+    "remembering": Remembering,
+    "retiring": lambda keys, n, seed: Retiring(Remembering(keys, n, seed), 0.5, 1, keys),
+}
+
+
+class TestOwnSamplers(PromptSamplerContract):
+    @pytest.fixture(autouse=True, params=KINDS.values(), ids=KINDS)
+    def kind(self, request):
+        self.of_kind = request.param
+
+    def make(self, keys, batch_size, seed=0):
+        return self.of_kind(keys, batch_size, seed)
+
+
+def test_a_state_that_it_cannot_load_is_refused():
+    sampler = InOrder("abc", 1)
+    with pytest.raises(ValueError, match=r"^InOrder has no load_state_dict, .* holds told$"):
+        sampler.load_state_dict({"told": 3})
+    assert sampler.state_dict() == {}
+
+
+def test_retiring_leaves_out_by_keys_where_there_are_no_places():
+    sampler = Retiring(InOrder("abcd", 2), visits=1, keys="abcd")
+    sampler.tell(["a", "c"], [4, 4], [4, 4])
+    assert sorted(sampler.ask()) == ["b", "d"]
+    assert sampler.ask(2, exclude=["b"])[0] == "d"
+    assert sampler.metrics() == {"retired": 0.5, "recalled": 1}
+
+
+def test_where_nothing_says_how_large_a_batch_is_retired_prompts_come_last():
+    queue = InOrder("abcd", 2)
+    queue.ask = lambda count=None, exclude=(): InOrder.ask(queue, count or 3, exclude)
+    del queue.batch_size
+    sampler = Retiring(queue, visits=1, keys="abcd")
+    sampler.tell(["a", "c"], [4, 4], [4, 4])
+    assert sorted(sampler.ask()) == ["b", "d"]
+    sampler.tell(["b", "d"], [4, 4], [4, 4])
+    assert len(sampler.ask()) == 3
+
+
+def test_retiring_needs_to_know_the_prompts():
+    with pytest.raises(TypeError, match=r"^InOrder has no attribute `keys`: say what"):
+        Retiring(InOrder("abc", 1))
