@@ -50,26 +50,6 @@ def test_checkpoints_are_written_when_due_and_old_ones_go(tmp_path, whole, state
     assert state_of(folder.path) == state_of(whole)
 
 
-@pytest.mark.parametrize("stop_after", [0, 3])
-def test_a_run_that_was_stopped_resumes_to_the_same_end(
-    tmp_path, whole, stop_after, assert_same_run
-):
-    """To the bit: weights, optimizer, sampler, random state, metrics and recorded responses."""
-    folder = RunFolder(tmp_path / "run")
-    observer = Observer(stop_after)
-    assert not train(start_run(config_of(), folder), observer)
-    assert observer.seen == [*range(stop_after + 1)]
-    assert [p.name for p in folder.checkpoints.iterdir()] == [f"step-{stop_after:06d}"]
-
-    rest = RunFolder(folder.path)
-    observer = Observer()
-    assert train(resume_run(config_of(), rest), observer)
-    assert observer.seen == [*range(stop_after + 1, 5)]
-    assert_same_run(folder.path, whole)
-    elapsed = [line["elapsed"] for line in rest.read_metrics()]
-    assert elapsed == sorted(elapsed)
-
-
 def dropping(entry):
     """What is drawn at this entry into `Run.droppable` is dropped, when it is all there."""
     entries = itertools.count(1)

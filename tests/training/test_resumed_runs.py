@@ -42,18 +42,13 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of,
     assert state_of(folder) == state_of(whole)
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        {"type": "cdas", "form": "calibrated", "revisit_share": "0.25"},
-        {"type": "prioritized", "retire_at": "0.9", "retire_after": "1"},
-    ],
-    ids=lambda sampler: sampler["type"],
-)
-def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
+def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of):
     """With several updates a step, an entropy bonus and members chosen at random."""
-    changed = {f"prompts__{name}": value for name, value in sampler.items()}
-    changed |= {
+    changed = {
+        "prompts__type": "cdas",
+        "prompts__form": "calibrated",
+        "prompts__retire_at": "0.9",
+        "prompts__retire_after": "1",
         "group__zero_variance": "refill",
         "group__order": "random",
         "evaluation__every": "2",
