@@ -167,7 +167,6 @@ def test_any_command_line(tmp_path, monkeypatch, capsys, command, words):
 
     def settle(layers, *_):
         make_settings(kinds[command], *layers)
-        return True
 
     monkeypatch.setattr(f"rollwise.commands.{command}.{command}", settle)
     monkeypatch.chdir(tmp_path)

@@ -50,7 +50,7 @@ def test_its_python_runs(root, page):
 def shown_plugins():
     """Page, section, class and block of each class in the documentation that inherits a part."""
     root = Path(__file__).parents[1]
-    parents = {choice.base.parent.partition(":")[2]: name for name, choice in CHOICES.items()}
+    parents = {choice.parent.partition(":")[2]: name for name, choice in CHOICES.items()}
     parents |= {"FixedSetSampler": "prompts"}
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         for block in blocks(page, "python"):

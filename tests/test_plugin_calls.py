@@ -138,6 +138,22 @@ def test_results_that_an_engine_yields_one_by_one_are_taken():
     assert [result.draw for result in checked_results(None, found)] == [draw, draw]
 
 
+def test_a_completion_that_is_longer_than_was_asked_for_names_its_engine_and_both_numbers():
+    class Mine:
+        free_slots = 4
+
+        def submit(self, draws, prompts):
+            self.draws = draws
+
+        def wait(self):
+            return [Completion(d, [1, 2, 3], np.zeros(3), "", truncated=False) for d in self.draws]
+
+    session = RolloutSession(["a"], rule_of(lambda n, m: n + m > 1), Streamed(4))
+    wanted = r"Mine: `wait` .* within 2 tokens \(`engine.max_new_tokens`\), not 3"
+    with pytest.raises(PluginError, match=wanted):
+        run_session(session, Mine(), {"a": [1]}, None, max_new_tokens=2)
+
+
 def test_a_belief_that_writes_to_the_indices_changes_them_for_nobody_else():
     class Mine(Belief):
         def believe(self, indices):

@@ -48,9 +48,6 @@ SHORT = {
 }
 """What a system runs out of, by the number of the error, and what to do."""
 
-INTERRUPTED = 128 + signal.SIGINT
-"""The exit code after Ctrl-C, as shells have it."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
@@ -169,13 +166,21 @@ def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _run_in_folder(options: argparse.Namespace, console: Console) -> int:
     """Run a command that can be resumed in its folder: the function NAME of `commands.NAME`."""
+    from rollwise.commands.folder import say_how_to_resume
+
     layers, name = _layers(options), options.command
     if options.resume and options.output is None:
         raise ConfigError("--resume needs --output, the folder of the run to resume")
     folder = options.output or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     command = getattr(import_module(f"rollwise.commands.{name}"), name)
     with locked(folder):
-        return 0 if command(layers, folder, options.resume, console) else INTERRUPTED
+        try:
+            command(layers, folder, options.resume, console)
+        except KeyboardInterrupt:
+            with suppress(OSError):  # after SIGHUP there is no terminal
+                say_how_to_resume(name, folder, console)
+            raise
+    return 0
 
 
 def _plan(options: argparse.Namespace, console: Console) -> int:

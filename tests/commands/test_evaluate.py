@@ -260,8 +260,23 @@ def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, sa
 # What is refused.
 
 
-def test_a_run_without_a_checkpoint_has_no_model(tmp_path, say):
-    (tmp_path / "run/checkpoints").mkdir(parents=True)
-    code, shown = say("evaluate", tmp_path / "e", "--model.path", tmp_path / "run")
+@pytest.mark.parametrize(
+    ("holds", "given", "said"),
+    [
+        ("checkpoints", "", "has no checkpoint yet"),
+        (
+            "checkpoints/global_step_9/actor",
+            "",
+            "merge --backend fsdp --local_dir {run}/checkpoints/global_step_9/actor --target_dir",
+        ),
+        ("checkpoints/step-000002/model", "checkpoints", "{run}/checkpoints/step-000002/model"),
+        ("responses", "", "there is no model in the folder {run}; a folder needs config.json"),
+    ],
+)
+def test_a_folder_without_a_model_is_refused_with_what_to_give(tmp_path, say, holds, given, said):
+    run = tmp_path / "run"
+    (run / holds).mkdir(parents=True)
+    RunFolder(run).write_config({"seed": 0})
+    code, shown = say("evaluate", tmp_path / "e", "--model.path", run / given)
     assert code == 2
-    assert "has no checkpoint yet" in shown
+    assert said.format(run=run) in shown and shown.count("model.path") == 1

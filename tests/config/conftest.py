@@ -19,7 +19,6 @@ def settle(monkeypatch, tmp_path):
 
     def instead_of_training(layers, folder, resume, console):
         seen.append(make_config(*layers))
-        return True
 
     monkeypatch.setattr("rollwise.commands.train.train", instead_of_training)
 

@@ -63,6 +63,15 @@ BAD_VALUES = {
         {"grading": {"type": "function"}},
         ["`grading`", "type `function` needs function = `module:function`"],
     ),
+    "a function as a type": (
+        {"grading": {"type": "operator:eq"}},
+        [
+            "`grading.type`",
+            'give it by `grading.type = "function"`',
+            '`grading.function = "operator:eq"`',
+        ],
+    ),
+    "kinds in a list": ({"exit": {"type": ["a"]}}, ["`exit.type`", "one of", "it is ['a']"]),
     "containment of what is not code": (
         {"grading": {"type": "math", "uncontained": True}},
         ["`grading.uncontained` is not a setting of type `math`"],

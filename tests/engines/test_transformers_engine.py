@@ -1,7 +1,6 @@
 """The built-in engine, by slots and in whole batches, against one draw at a time."""
 
 import copy
-import random
 
 import numpy as np
 import pytest
@@ -56,20 +55,6 @@ def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, token
         assert completion.tokens == tokens
         np.testing.assert_allclose(completion.logprobs, logprobs, atol=1e-4)
         assert completion.logprobs.dtype == np.float32
-
-
-@both_ways
-def test_responses_do_not_hang_on_the_batch_they_are_drawn_in(model, tokenizer):
-    draws = make_draws(5)
-    alone = {}
-    for draw in draws:
-        alone |= as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), [draw]))
-    assert len({tuple(tokens) for tokens in alone.values()}) > 10
-    for batch_size in (1, 7, 64):
-        for shuffle in range(3):
-            order = random.Random(shuffle).sample(draws, len(draws))
-            engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=batch_size)
-            assert as_tokens(complete(engine, order)) == alone
 
 
 @both_ways

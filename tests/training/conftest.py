@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import tiny_models
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 from rollwise.cli import main
 from rollwise.models.loading import model_path
@@ -35,26 +36,7 @@ def tokenizer():
 @pytest.fixture(scope="session")
 def make_model():
     """Makes random models of 17 tokens whose distributions are far from uniform."""
-
-    shape = {
-        "vocab_size": 17,
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.15,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "bos_token_id": None,
-    }
-
-    def make(seed=0, **changed):
-        torch.manual_seed(seed)
-        return Qwen2ForCausalLM(Qwen2Config(**shape | changed)).eval()
-
-    return make
+    return tiny_models.make_model
 
 
 def options(**changed):
@@ -66,6 +48,14 @@ def options(**changed):
 @pytest.fixture(scope="session")
 def tiny_options():
     return options
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """The folder of a run of four steps that was not interrupted."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    assert main(["train", "--output", str(folder), *options(evaluation__every="2")]) == 0
+    return folder
 
 
 @pytest.fixture

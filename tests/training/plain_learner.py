@@ -1,6 +1,7 @@
 """Learners and examples for tests, and the gradient of a response by plain PyTorch."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -29,17 +30,24 @@ def plain_logprobs(model, example, temperature=1.0):
     return plain_distributions(model, example, temperature).gather(1, chosen).squeeze(1)
 
 
-@torch.no_grad()
-def make_examples(model, sizes=SIZES, temperature=1.0, seed=0):
-    """Responses of random tokens, with the log-probabilities that an engine would report."""
-    rng = np.random.default_rng(seed)
+def random_examples(sizes=SIZES, seed=0):
+    """Responses of random tokens, with random log-probabilities."""
+    rng, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
     examples = []
     for prompt, response, advantage in sizes:
         tokens = rng.integers(2, 17, prompt + response).tolist()
-        example = Example(tokens[:prompt], tokens[prompt:], np.zeros(response), advantage)
-        logprobs = plain_logprobs(model, example, temperature).numpy()
-        examples.append(Example(example.prompt, example.response, logprobs, advantage))
+        logprobs = other.normal(-2, 0.3, response)
+        examples.append(Example(tokens[:prompt], tokens[prompt:], logprobs, advantage))
     return examples
+
+
+@torch.no_grad()
+def make_examples(model, sizes=SIZES, temperature=1.0, seed=0):
+    """The same, with the log-probabilities that an engine would report."""
+    return [
+        replace(example, logprobs=plain_logprobs(model, example, temperature).numpy())
+        for example in random_examples(sizes, seed)
+    ]
 
 
 def make_learner(model, temperature=1.0, threads=None, **settings):

@@ -19,18 +19,10 @@ from rollwise.commands.train import summarise
 from rollwise.commands.train_display import TrainingDisplay
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
-from rollwise.reports import LiveReport
+from rollwise.reports import LiveReport, write_report
 from rollwise.training import loop
 
 PATIENCE = 120.0  # seconds for what must come; nothing waits that long unless it is broken
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, tiny_options):
-    """The folder of a run of four steps that was not interrupted."""
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    assert main(["train", "--output", str(folder), *tiny_options(evaluation__every="2")]) == 0
-    return folder
 
 
 def test_what_is_in_a_runs_folder(whole, metrics_of):
@@ -98,10 +90,19 @@ def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, mon
             super().step_ended()
             pages.append(page())
 
+    written = []
+
+    def write(path, **how):
+        written.append(how.get("goes_on", False))
+        return write_report(path, **how)
+
+    monkeypatch.setattr("rollwise.reports.report.write_report", write)
+    monkeypatch.setattr("rollwise.commands.train.write_report", write)
     monkeypatch.setattr("rollwise.commands.train.REPORT_EVERY", 0.0)
     monkeypatch.setattr("rollwise.reports.live.SHARE", math.inf)
     monkeypatch.setattr("rollwise.commands.train.LiveReport", Watched)
     assert main(["train", "--output", str(folder), *tiny_options(steps="2")]) == 0
+    assert written == [True, True, True, False]
     assert [number for text in pages for number in re.findall(r"(\d) steps? ·", text)] == list(
         "012"
     )
@@ -136,7 +137,9 @@ def test_ctrl_c_leaves_a_report_of_what_was_done(
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "The run has not ended, and does not go on." in page
     assert f">{2 - times} step" in page
-    assert (f"report: {folder}" in " ".join(capsys.readouterr().out.split())) == (times == 1)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"to resume: rollwise train --output {folder} --resume" in shown
+    assert f"report: {folder}" in shown
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")

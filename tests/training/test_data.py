@@ -69,20 +69,6 @@ def test_held_out_problems_of_the_built_in_task_are_the_same_for_every_seed(load
     assert one == load(seed=0, data={"problems": 20})
 
 
-@pytest.mark.parametrize(
-    ("settings", "part"),
-    [
-        ({"min_terms": 5, "max_terms": 3}, "2 ≤ min ≤ max, got 5 and 3"),
-        ({"problems": 250, "max_terms": 2}, "not 250 different problems of 2 to 2 terms"),
-    ],
-)
-def test_sums_that_do_not_exist_are_refused(load, settings, part):
-    with pytest.raises(ConfigError) as caught:
-        load(data=settings, evaluation={"problems": 9})
-    assert "`data`: " in str(caught.value)
-    assert part in str(caught.value)
-
-
 # A file
 
 
@@ -115,9 +101,8 @@ def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
 
 def test_a_held_out_file_that_holds_all_is_refused(load, write):
     path = write("a.jsonl", range(5))
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"every problem of {path} is held out"):
         load(data={"train": path, "heldout": path})
-    assert f"every problem of {path} is held out" in str(caught.value)
 
 
 def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
@@ -133,21 +118,17 @@ def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, wri
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (None, "no such file"),
         ("", "holds no problem that can be used"),
         ('{"problem": "1+1?", "answer": ""}\n', "1 missing answer"),
         ('{"question": "1+1?", "solution": "2"}\n', "question, solution"),
     ],
-    ids=["missing", "empty", "nothing left", "other columns"],
+    ids=["empty", "nothing left", "other columns"],
 )
 def test_a_file_that_cannot_be_used_is_named(load, tmp_path, content, part):
     path = tmp_path / "a.jsonl"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(DataError) as caught:
+    path.write_text(content)
+    with pytest.raises(DataError, match=f"{path}.*{part}"):
         load(data={"train": str(path)})
-    assert str(path) in str(caught.value)
-    assert part in str(caught.value)
 
 
 # Lengths and batches
@@ -168,7 +149,6 @@ def test_a_batch_larger_than_the_data_is_refused(load, write):
     train, heldout = write("a.jsonl", range(5)), write("b.jsonl", [90])
     sources = {"train": train, "heldout": heldout}
     assert len(load(data=sources, prompts={"batch_size": 5}).train) == 5
-    with pytest.raises(ConfigError) as caught:
+    said = r"5 training problems, fewer than the 6 prompts of a step.*--prompts.batch_size 5\)"
+    with pytest.raises(ConfigError, match=said):
         load(data=sources, prompts={"batch_size": 6})
-    assert "5 training problems, fewer than the 6 prompts of a step" in str(caught.value)
-    assert "(--prompts.batch_size 5)" in str(caught.value)

@@ -2,22 +2,22 @@
 
 import copy
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from closeness import assert_close
+from plain_learner import make_learner, plain_logprobs, random_examples, watch
 from torch import nn
 
-from rollwise.config import LearnerSettings
 from rollwise.errors import ModelError
 from rollwise.step.groups import Example
 from rollwise.training import forward as forward_module
 from rollwise.training import logprobs as logprobs_module
 from rollwise.training import packing
 from rollwise.training.forward import Forward
-from rollwise.training.learner import Learner
 from rollwise.training.logprobs import token_logprobs
 from rollwise.training.packing import KNOWN
 
@@ -60,15 +60,12 @@ def make(kind, **changed):
     return getattr(transformers, f"{kind}ForCausalLM")(config).eval().double()
 
 
-def make_examples(sizes=SIZES, gap=0.3):
-    rng = np.random.default_rng(0)
-    examples = []
-    for prompt, response, advantage in sizes:
-        tokens = rng.integers(2, 17, prompt + response).tolist()
-        logprobs = rng.normal(-2, gap, response)
-        own = None if response < 8 else rng.random(response) < 0.7  # the rest is an environment's
-        examples.append(Example(tokens[:prompt], tokens[prompt:], logprobs, advantage, own))
-    return examples
+def make_examples():
+    """Of the longer ones an environment has drawn every third token."""
+    return [
+        replace(e, loss_mask=np.arange(len(e.response)) % 3 < 2) if len(e.response) > 7 else e
+        for e in random_examples(SIZES)
+    ]
 
 
 @pytest.mark.parametrize("with_entropy", [False, True])
@@ -116,13 +113,16 @@ def test_no_more_than_a_chunk_of_logits_is_held(chunk, calls):
 
 
 def gradients_of(model, examples, **settings):
-    given = {"learning_rate": 1e-2, "warmup_updates": 0, "max_grad_norm": 1e9} | settings
-    learner = Learner(copy.deepcopy(model), LearnerSettings(**given), 0.8, threads=1)
-    found = []
-    learner.optimizer.register_step_pre_hook(
-        lambda *_: found.append([p.grad.clone() for p in learner.parameters if p.grad is not None])
-    )
-    return found, learner.learn(examples), learner
+    learner = make_learner(copy.deepcopy(model), 0.8, threads=1, **settings)
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    return [gradient for _, gradient, _ in steps], metrics, learner
+
+
+def own_logprobs(model, example):
+    """log π of the tokens that the model drew."""
+    drawn = slice(None) if example.loss_mask is None else torch.from_numpy(example.loss_mask)
+    return plain_logprobs(model, example, 0.8)[drawn]
 
 
 @pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))
@@ -163,13 +163,6 @@ def test_recomputed_activations_are_packed_alike():
     assert_close(found, wanted, relative=1e-9)
 
 
-def plain_logprobs(model, example):
-    ids = torch.tensor([[*example.prompt, *example.response]])
-    rows = (model(ids).logits[0, len(example.prompt) - 1 : -1] / 0.8).log_softmax(dim=1)
-    found = rows.gather(1, torch.tensor(example.response)[:, None]).squeeze(1)
-    return found if example.loss_mask is None else found[torch.from_numpy(example.loss_mask)]
-
-
 class Doubled(transformers.Qwen2ForCausalLM):
     """Does to its logits what is known of no model."""
 
@@ -190,7 +183,7 @@ def test_logprobs_are_those_of_the_models_own_logits(kind, caplog, monkeypatch):
     run = Forward(model, 0.8, packed=True)
     for _ in range(2):  # what the first micro-batch finds holds for the others
         found, _ = run(examples, with_entropy=False)
-    wanted = torch.cat([plain_logprobs(model, example) for example in examples])
+    wanted = torch.cat([own_logprobs(model, example) for example in examples])
     assert_close(found, wanted, relative=1e-5)
     assert run._head_is_known == (kind != "Doubled")
     warned = [r.message for r in caplog.records if r.name == forward_module.__name__]
@@ -209,7 +202,7 @@ def test_adapters_of_the_head_and_tied_embeddings_are_trained(tied):
                 torch.nn.init.normal_(parameter)
     examples = make_examples()
     twin = copy.deepcopy(model)
-    gains = [e.advantage * plain_logprobs(twin, e).sum() for e in examples]
+    gains = [e.advantage * own_logprobs(twin, e).sum() for e in examples]
     loss = -sum(gains) / sum(e.drawn for e in examples)
     wanted = torch.autograd.grad(loss, [p for p in twin.parameters() if p.requires_grad])
     (found,), _, learner = gradients_of(model, examples, importance_cap=0)

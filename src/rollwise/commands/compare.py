@@ -20,7 +20,7 @@ from rollwise.commands.compare_runs import (
     train_missing,
 )
 from rollwise.commands.compare_tables import comparison_tables, in_words
-from rollwise.commands.folder import settle, stopped, write_settings
+from rollwise.commands.folder import settle, write_settings
 from rollwise.commands.plan import compare_rewards
 from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
@@ -39,23 +39,19 @@ Train = Callable[[str, Mapping[tuple[Any, ...], PlannedRun]], dict[Any, Curve]]
 
 def compare(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
-) -> bool:
+) -> None:
     """Train what is missing, or replay rewards, and compare, in the folder `path`."""
     config = _settings(layers, path, resume)
     if config.rewards is not None:
         compare_rewards(config, config.rewards, path, console)
-        return True
+        return
     train = partial(_train, config, Records(path), console)
     write_settings(path, config)
     say(console, methods_in_words(own_settings(config)))
-    try:
-        chosen = _choose_settings(config, train)
-        curves = _train_all(config, chosen, train)
-    except KeyboardInterrupt as stop:
-        return stopped("compare", path, console, stop)
+    chosen = _choose_settings(config, train)
+    curves = _train_all(config, chosen, train)
     baseline = config.baseline or next(iter(curves))
     _tell(path, config, compare_methods(curves, baseline, config.target, chosen), console)
-    return True
 
 
 def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> CompareConfig:

@@ -193,9 +193,10 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     elif path.exists():
         shutil.rmtree(path)  # it was killed before its first checkpoint
     try:
-        return train_in(folder, config, resume, Console(quiet=True))
+        train_in(folder, config, resume, Console(quiet=True))
     except KeyboardInterrupt:
         return False
+    return True
 
 
 def _end_with_parent(parent: int) -> None:

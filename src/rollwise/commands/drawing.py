@@ -12,11 +12,12 @@ from rich.console import Console
 
 from rollwise.commands.folder import write_settings
 from rollwise.commands.show import progress
-from rollwise.config import EvaluateConfig, PrepareConfig, make_settings
+from rollwise.config import EvaluateConfig, PrepareConfig
+from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError, one_line
 from rollwise.files import written_whole
 from rollwise.models.building import Parts, build
-from rollwise.records import Row, refuse_changes
+from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Episode
@@ -81,54 +82,45 @@ def draw_all(
     config: C,
     path: Path,
     sources: Mapping[str, Callable[[Parts[C]], Found]],
-    changeable: tuple[str, ...],
     console: Console,
     check: Callable[[Mapping[str, list[Problem]]], None] = lambda problems: None,
 ) -> dict[str, Found]:
     """Draw the responses that are missing in the folder `path`, to problems that it keeps.
 
     `sources` read the problems of each name if the folder does not have them yet; `check` may
-    refuse them before anything is written. Settings that are `changeable` may differ from those
-    that the folder's problems were written with.
+    refuse them before anything is written.
     """
     files = {name: problem_file(path, name) for name in sources}
     with build(config) as parts:
         found = {
-            name: _kept(files[name], config, changeable) if files[name].exists() else read(parts)
+            name: _kept(files[name]) if files[name].exists() else read(parts)
             for name, read in sources.items()
         }
         check({name: problems for name, (problems, _) in found.items()})
         write_settings(path, config)
         for name, file in files.items():
             if not file.exists():
-                _keep(file, *found[name], config)
-                found[name] = _kept(file, config, changeable)
+                problems, counts = found[name]
+                write_problems(
+                    file, problems, config.grading.type, notes={"counts": json.dumps(counts)}
+                )
+                found[name] = _kept(file)
             problems, _ = found[name]
             with progress(console, name or "pass rates", len(problems), "problems") as advance:
                 _draw_portions(path / "responses" / name, problems, parts, advance)
     return found
 
 
-def _keep(file: Path, problems: Sequence[Problem], counts: Mapping[str, int], config: C) -> None:
-    """Write problems, and the settings beside them, because `config.json` may be edited."""
-    notes = {"settings": config.model_dump(mode="json"), "counts": counts}
-    written = {name: json.dumps(note) for name, note in notes.items()}
-    write_problems(file, problems, config.grading.type, notes=written)
-
-
-def _kept(file: Path, config: C, changeable: tuple[str, ...]) -> Found:
-    """Read what `_keep` wrote; other settings than `changeable` must not differ."""
+def _kept(file: Path) -> Found:
+    """Read the problems that are drawn to, and the counts of those that were left out."""
     try:
-        notes = pq.read_schema(file).metadata
-        settings, counts = (json.loads(notes[name]) for name in (b"settings", b"counts"))
+        counts: dict[str, int] = json.loads(pq.read_schema(file).metadata[b"counts"])
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise RunError(
             f"cannot read the problems in {file}: {one_line(error)}; remove it to have them read "
             "again"
         ) from None
-    before = make_settings(type(config), settings)
-    refuse_changes(file, before.model_dump(), config.model_dump(), changeable)
-    return read_problems(file).problems, counts or {}
+    return read_problems(file).problems, counts
 
 
 def _refuse_others(file: Path, problems: Sequence[Problem]) -> None:
@@ -151,7 +143,7 @@ def _draw_portions(
         if file.exists():
             _refuse_others(file, portion)
         else:
-            _write(file, *_draw(portion, parts))
+            _write(file, *_draw(portion, parts, is_first=portion[0] is problems[0]))
         advance(len(portion))
     if removed := [part.name for part in portions if not part.exists()]:
         raise RunError(
@@ -184,7 +176,9 @@ def _read(path: Path, columns: Iterable[str]) -> pa.Table:
     return table
 
 
-def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapping[str, int]]:
+def _draw(
+    problems: Sequence[Problem], parts: Parts[C], is_first: bool
+) -> tuple[list[Row], Mapping[str, int]]:
     config, failed_before = parts.config, parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
@@ -196,7 +190,10 @@ def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapp
     prompts = parts.encode(problems).token_ids
     answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
     grade = grade_with(parts.grader, answers)
-    run_session(session, parts.engine, prompts, grade, stall_limit=config.stall_limit)
+    limits = config.stall_limit, config.engine.max_new_tokens
+    run_session(session, parts.engine, prompts, grade, *limits)
+    if is_first:
+        warn_of_other_texts(parts.engine, session, parts.model.tokenizer)
     rows = [
         _row(key, *each)
         for key, pool in session.pools.items()

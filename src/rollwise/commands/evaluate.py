@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rollwise.commands.drawing import Found, Responses, draw_all, problem_file, read_responses
 from rollwise.commands.evaluate_tables import evaluation_tables
-from rollwise.commands.folder import settle, stopped
+from rollwise.commands.folder import settle
 from rollwise.commands.show import show
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import DataError, EngineError, RunError
@@ -49,17 +49,14 @@ class Evaluated:
 
 def evaluate(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
-) -> bool:
+) -> None:
     """Evaluate, or resume an evaluation, in the folder `path`."""
     config = settle(EvaluateConfig, layers, path, resume, CHANGEABLE)
     baseline = _read_evaluation(Path(config.baseline)) if config.baseline else {}
     benchmarks = find_benchmarks(config.benchmarks)
     sources = {each.name: partial(_read, benchmark=each, console=console) for each in benchmarks}
     check = partial(_check_common, config.baseline, baseline)
-    try:
-        found = draw_all(config, path, sources, CHANGEABLE, console, check)
-    except KeyboardInterrupt as stop:
-        return stopped("evaluate", path, console, stop)
+    found = draw_all(config, path, sources, console, check)
     evaluated = {
         name: _graded(config, path, name, problems, baseline)
         for name, (problems, _) in found.items()
@@ -77,7 +74,6 @@ def evaluate(
     settings = config.model_dump(mode="json")
     report = write_evaluation_report(path, summary, settings, tables, answered)
     console.print(f"report: {report}", markup=False)
-    return True
 
 
 def _read(parts: Parts[EvaluateConfig], benchmark: Benchmark, console: Console) -> Found:

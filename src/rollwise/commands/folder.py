@@ -1,17 +1,17 @@
 """The folder of a command: new, or resumed."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
 
-from rollwise.config import CommandConfig, EvaluateConfig, PrepareConfig, make_settings
+from rollwise.config import CommandConfig, make_settings
+from rollwise.config.drawing import DrawConfig
 from rollwise.errors import RunError
+from rollwise.files import write_checksums
 from rollwise.records import RunFolder, refuse_changes
 from rollwise.records.final import unseal
-from rollwise.signals import Terminated
 
 Config = TypeVar("Config", bound=CommandConfig)
 
@@ -41,13 +41,12 @@ def settle(
         if not recorded.keys() <= kind.model_fields.keys():
             raise RunError(f"{path} is the folder of another command; give another --output")
     config = make_settings(kind, *([recorded] if resume else []), *layers)
-    if isinstance(config, EvaluateConfig | PrepareConfig):
+    if isinstance(config, DrawConfig):
         from rollwise.models.saved import find_model  # which loads transformers
 
         # A run or a checkpoint stands for the model in it.
         model = config.model.model_copy(update={"path": find_model(config.model.path)})
-        resolved: Any = config.model_copy(update={"model": model})
-        config = resolved
+        config = config.model_copy(update={"model": model})
     if recorded and changeable is not None:
         before = make_settings(kind, recorded)
         refuse_changes(path, before.model_dump(), config.model_dump(), changeable)
@@ -55,20 +54,22 @@ def settle(
 
 
 def write_settings(path: Path, config: CommandConfig) -> None:
-    """Write the settings, unless the folder already has them; refuse what is damaged there."""
+    """Write the settings, unless the folder already has them; refuse what is damaged there.
+
+    From now on it is noticed where they are edited.
+    """
     folder, settings = RunFolder(path), config.model_dump(mode="json")
     unseal(folder)
     if not folder.has_config or folder.read_config() != settings:
         folder.write_config(settings)
+    write_checksums(path, ["config.json"])
 
 
-def stopped(command: str, path: Path, console: Console, stop: KeyboardInterrupt) -> bool:
-    """Say how to resume a command; return False, or raise what was no Ctrl-C."""
-    hint = f"stopped; to resume: rollwise {command} --output {path} --resume"
+def say_how_to_resume(command: str, path: Path, console: Console) -> None:
+    """Say how a command that was stopped goes on, and where its report is, if it has one."""
     if not RunFolder(path).has_config:
-        hint = "stopped before anything was written"
-    with suppress(OSError):  # after SIGHUP there is no terminal
-        console.print(hint, markup=False)
-    if isinstance(stop, Terminated):
-        raise stop
-    return False
+        console.print("stopped before anything was written")
+        return
+    console.print(f"to resume: rollwise {command} --output {path} --resume", markup=False)
+    if (page := path / "report.html").exists():
+        console.print(f"report: {page}", markup=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from rollwise.commands.drawing import Found, Responses, draw_all, read_responses
-from rollwise.commands.folder import settle, stopped
+from rollwise.commands.folder import settle
 from rollwise.config import BUILT_IN_NAMES, PrepareConfig, pass_rate_range
 from rollwise.config.drawing import RANGES
 from rollwise.errors import DataError
@@ -40,14 +40,11 @@ Columns = Mapping[str, NDArray[Any]]
 
 def prepare(
     layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console
-) -> bool:
+) -> None:
     """Prepare problems, or resume a preparation, in the folder `path`."""
     config = settle(PrepareConfig, layers, path, resume, CHANGEABLE)
     sources = {"": partial(_clean, console=console)}
-    try:
-        [(problems, counts)] = draw_all(config, path, sources, CHANGEABLE, console).values()
-    except KeyboardInterrupt as stop:
-        return stopped("prepare", path, console, stop)
+    [(problems, counts)] = draw_all(config, path, sources, console).values()
     responses = read_responses(path / "responses", MEASURED)
     rates = _pass_rates(problems, responses, config.grading.positive_threshold)
     low, high = pass_rate_range(config.selection.range)
@@ -62,7 +59,6 @@ def prepare(
         f"data card: {card}",
         markup=False,
     )
-    return True
 
 
 def _clean(parts: Parts[PrepareConfig], console: Console) -> Found:

@@ -33,13 +33,12 @@ REPORT_EVERY = 30.0
 """Seconds between two reports of a run that goes on, at least."""
 
 
-def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> bool:
+def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> None:
     """Train in the folder `path`, resume training there, or say that it is done."""
     config, folder = settle(TrainConfig, layers, path, resume, CHANGEABLE), RunFolder(path)
     begun = folder.has_config
     checkpoints = _checkpoints(folder, config) if begun else []
-    summary = _summary_of_end(folder, config) if begun else None
-    if summary:
+    if begun and _has_ended(folder, config):
         console.print(f"the run in {path} is done", markup=False)
     else:
         for source in (config.data.train, config.data.heldout):
@@ -50,17 +49,12 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
         if begun and not checkpoints:
             console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
         with LiveReport(path, REPORT_EVERY) as report:
-            finished = train_in(folder, config, bool(checkpoints), console, report.step_ended)
-        if not finished:
-            if (page := path / "report.html").exists():
-                console.print(f"report: {page}", markup=False)
-            return False
-        summary = folder.read_summary() or {}
-    _show_end(summary, console)
+            train_in(folder, config, bool(checkpoints), console, report.step_ended)
+            report.leave()
+    _show_end(folder.read_summary() or {}, console)
     for finding in findings_of(folder):
         console.print(describe_finding(finding), style="yellow")
     console.print(f"report: {write_report(path)}", markup=False)
-    return True
 
 
 def _show_end(summary: Mapping[str, Any], console: Console) -> None:
@@ -82,11 +76,13 @@ def train_in(
     resume: bool,
     console: Console,
     after_step: Callable[[], None] = lambda: None,
-) -> bool:
-    """Train a run to its end and write its summary; returns whether the end was reached.
+) -> None:
+    """Train a run to its end, from the newest checkpoint with `resume`, and write its summary.
 
-    With `resume` it goes on from the newest checkpoint. `after_step` is called when the metrics of
-    a step are recorded.
+    `after_step` is called when the metrics of a step are recorded.
+
+    Raises:
+        KeyboardInterrupt: It was asked to stop, and has a checkpoint to go on from.
     """
     from rollwise.training.loop import train as run_to_end
     from rollwise.training.run import resume_run, start_run
@@ -110,17 +106,13 @@ def train_in(
         raise Terminated(display.stop.number or signal.SIGTERM) from None
     finally:
         run.trackers.close()
-    if finished:
-        folder.write_summary(summarise(folder.read_metrics()))
-        seal(folder)
-        return True
-    console.print(
-        f"stopped after step {run.step}; to resume: rollwise train --output {folder.path} --resume",
-        markup=False,
-    )
-    if display.stop.number in TERMINATING:
-        raise Terminated(display.stop.number)
-    return False
+    if not finished:
+        console.print(f"stopped after step {run.step}")
+        if display.stop.number in TERMINATING:
+            raise Terminated(display.stop.number)
+        raise KeyboardInterrupt
+    folder.write_summary(summarise(folder.read_metrics()))
+    seal(folder)
 
 
 def _without_policy(run: "Run", error: PolicyError) -> str:
@@ -150,11 +142,11 @@ def summarise(metrics: Sequence[Row]) -> Row:
     }
 
 
-def _summary_of_end(folder: RunFolder, config: TrainConfig) -> Row | None:
-    """Return the summary of a run that has ended where the settings want it to end, if it has."""
+def _has_ended(folder: RunFolder, config: TrainConfig) -> bool:
+    """Say whether a run has ended where the settings want it to end."""
     recorded = make_config(folder.read_config())
     same_end = all(getattr(recorded, name) == getattr(config, name) for name in ENDS)
-    return folder.read_summary() if same_end else None
+    return same_end and folder.read_summary() is not None
 
 
 def _checkpoints(folder: RunFolder, config: TrainConfig) -> list[Path]:

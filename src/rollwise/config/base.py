@@ -3,18 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
-from rollwise.config.choices import CHOICES
-from rollwise.config.sections import chosen
+from rollwise.config.choices import CHOICES, EpisodeSection
+from rollwise.config.sections import Settings, chosen
 
 
-class CommandConfig(BaseModel):
-    """All settings of a command; an unknown key is an error."""
+class CommandConfig(Settings):
+    """All settings of a command."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
-    )
+    model_config = ConfigDict(validate_default=True)
 
     plugin_folder: str | None = None
     """Look for modules of your own here before the current folder; by default in the folder of the
@@ -37,13 +35,19 @@ class SamplingConfig(CommandConfig):
     stall_limit: float = Field(6 * 3600.0, gt=0, le=1e8)
     """End with an error after this many seconds without a response or a reward, because the engine
     or the grader hangs; the command can be resumed. Raise it if a batch may take longer."""
-    episode: CHOICES["episode"].sections() = chosen()  # type: ignore[valid-type]
+    episode: SerializeAsAny[EpisodeSection] = chosen()
 
 
 def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
     """Look a setting of a section up in what was given."""
     values = given.get(section, {})
     return values.get(key, default) if isinstance(values, Mapping) else default
+
+
+def kind_of(given: Mapping[str, Any], section: str) -> str:
+    """Return the kind that settings choose for a section."""
+    choice = CHOICES[section]
+    return str(setting(given, section, choice.tag, choice.default))
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

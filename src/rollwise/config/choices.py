@@ -7,12 +7,12 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from rollwise.beliefs import BELIEFS, Belief, Features
-from rollwise.config.sections import AT_A_TIME, Registry, Variant, VariantByType
+from rollwise.config.sections import AT_A_TIME, Variant, VariantByType
 from rollwise.config.step import from_recipe
 from rollwise.engines import ENGINES
 from rollwise.environments import ENVIRONMENTS, SingleTurn
@@ -42,6 +42,11 @@ files are light: a backend's libraries are imported when it is opened."""
 class BackendSection(VariantByType):
     """A backend: where the model is kept and updated."""
 
+    section = "backend"
+    kinds: ClassVar[Mapping[str, type]] = {
+        name: load_plugin(place, ()) for name, place in BACKENDS.items()
+    }
+    default = "local"
     verbs = ("open",)
     parent = "rollwise.training.settings:BackendSettings"
 
@@ -54,12 +59,18 @@ class NoAllocation:
 class AllocationSection(VariantByType):
     """An allocation: how many responses each prompt gets, fixed in advance."""
 
+    section = "allocation"
+    kinds: ClassVar[Mapping[str, type]] = {"none": NoAllocation, **ALLOCATIONS}
+    default = "none"
     verbs = ("counts",)
 
 
 class ExitSection(VariantByType):
     """An exit rule: when a prompt has been sampled enough."""
 
+    section = "exit"
+    kinds: ClassVar[Mapping[str, type]] = EXIT_RULES
+    default = "balanced"
     verbs = ("satisfied",)
     parent = "rollwise:ExitRule"
 
@@ -76,6 +87,9 @@ class ExitSection(VariantByType):
 class ScheduleSection(VariantByType):
     """A schedule: when responses are drawn."""
 
+    section = "schedule"
+    kinds: ClassVar[Mapping[str, type]] = SCHEDULES
+    default = "rounds"
     verbs = ("dispatcher",)
     parent = "rollwise:Schedule"
 
@@ -88,6 +102,9 @@ class OwnBelief:
 class BeliefSection(VariantByType):
     """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
 
+    section = "belief"
+    kinds: ClassVar[Mapping[str, type]] = {"own": OwnBelief, **BELIEFS}
+    default = "own"
     verbs = ("believe",)
     parent = "rollwise.beliefs:Belief"
     given = ("total", "features")
@@ -154,6 +171,9 @@ class BeliefSection(VariantByType):
 class PromptSection(VariantByType):
     """A prompt sampler: which prompts come next."""
 
+    section = "prompts"
+    kinds: ClassVar[Mapping[str, type]] = PROMPT_SAMPLERS
+    default = "uniform"
     verbs = ("ask",)
     parent = "rollwise:PromptSampler"
     given = ("keys", "batch_size", "seed", "levels", "belief")
@@ -196,6 +216,9 @@ class PromptSection(VariantByType):
 class AdvantageSection(Variant):
     """An objective: how much better than expected a response did."""
 
+    section = "advantage"
+    kinds: ClassVar[Mapping[str, type]] = OBJECTIVES
+    default = "reference"
     tag = "objective"
     verbs = ("advantages",)
     parent = "rollwise:Objective"
@@ -207,6 +230,9 @@ class AdvantageSection(Variant):
 class EngineSection(VariantByType):
     """How responses are drawn."""
 
+    section = "engine"
+    kinds: ClassVar[Mapping[str, type]] = ENGINES
+    default = "transformers"
     verbs = ("open",)
     parent = "rollwise.engines:EngineSettings"
 
@@ -221,6 +247,9 @@ class EngineSection(VariantByType):
 class EpisodeSection(VariantByType):
     """An environment of several turns, and where an episode is cut."""
 
+    section = "episode"
+    kinds: ClassVar[Mapping[str, type]] = ENVIRONMENTS
+    default = "none"
     verbs = ("begin",)
     parent = "rollwise.environments:EpisodeEnvironment"
 
@@ -247,6 +276,9 @@ class EpisodeSection(VariantByType):
 class GradingSection(VariantByType):
     """From a response to its reward."""
 
+    section = "grading"
+    kinds: ClassVar[Mapping[str, type]] = GRADERS
+    default = "math"
     verbs = ("grade", "open")
 
     timeout: float = Field(2.0, gt=0)
@@ -257,6 +289,15 @@ class GradingSection(VariantByType):
     stop_if_all_fail: bool = True
     """Stop `train` with an error where grader or environment fail on all responses of a step."""
 
+    @classmethod
+    def _lack(cls, found: Any, name: str) -> str:
+        if not inspect.isroutine(found):
+            return super()._lack(found, name)
+        return (
+            'is a function: give it by `grading.type = "function"` and '
+            f'`grading.function = "{name}"`'
+        )
+
     def make(self) -> Any:
         """Return the settings that open the grader."""
         made = super().make()
@@ -264,23 +305,19 @@ class GradingSection(VariantByType):
         return made if hasattr(made, "open") else PluginGrader(self.type, settings=self.own())
 
 
-_BACKENDS = {name: load_plugin(place, ()) for name, place in BACKENDS.items()}
-_BELIEFS: dict[str, type] = {"own": OwnBelief, **BELIEFS}
-_ALLOCATIONS: dict[str, type] = {"none": NoAllocation, **ALLOCATIONS}
-
-CHOICES = {
-    registry.name: registry
-    for registry in (
-        Registry("backend", _BACKENDS, "local", BackendSection),
-        Registry("prompts", PROMPT_SAMPLERS, "uniform", PromptSection),
-        Registry("belief", _BELIEFS, "own", BeliefSection),
-        Registry("exit", EXIT_RULES, "balanced", ExitSection),
-        Registry("schedule", SCHEDULES, "rounds", ScheduleSection),
-        Registry("allocation", _ALLOCATIONS, "none", AllocationSection),
-        Registry("advantage", OBJECTIVES, "reference", AdvantageSection),
-        Registry("engine", ENGINES, "transformers", EngineSection),
-        Registry("episode", ENVIRONMENTS, "none", EpisodeSection),
-        Registry("grading", GRADERS, "math", GradingSection),
+CHOICES: dict[str, type[Variant]] = {
+    kind.section: kind
+    for kind in (
+        BackendSection,
+        PromptSection,
+        BeliefSection,
+        ExitSection,
+        ScheduleSection,
+        AllocationSection,
+        AdvantageSection,
+        EngineSection,
+        EpisodeSection,
+        GradingSection,
     )
 }
-"""Section -> what it chooses from. Each section only looks up its own registry."""
+"""The sections that choose a kind, by name."""

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from rollwise.config.base import SamplingConfig, setting
-from rollwise.config.choices import CHOICES
+from rollwise.config.choices import (
+    EngineSection,
+    GradingSection,
+)
 from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.defaults import drawing_defaults
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, ModelSource
@@ -89,8 +92,8 @@ class EvaluateConfig(DrawConfig):
     """Compare with the evaluation in this folder, on the same problems."""
     model: SampledModel = SampledModel()
     data: BenchmarkSettings = BenchmarkSettings()
-    grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
-    engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
+    grading: SerializeAsAny[GradingSection] = chosen()
+    engine: SerializeAsAny[EngineSection] = chosen()
 
     @model_validator(mode="after")
     def _model_can_read_benchmarks(self) -> Self:
@@ -160,8 +163,8 @@ class PrepareConfig(DrawConfig):
     model: SampledModel = SampledModel()
     data: SourceSettings = SourceSettings()
     selection: SelectionSettings = SelectionSettings()
-    grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
-    engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
+    grading: SerializeAsAny[GradingSection] = chosen()
+    engine: SerializeAsAny[EngineSection] = chosen()
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The settings of the model."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +15,11 @@ TOOL_SUMS = "tool-sums"
 
 BUILT_IN_NAMES = (BUILT_IN, TOOL_SUMS)
 """The models and tasks that come with the package."""
+
+
+def looks_local(path: str) -> bool:
+    """Say whether a model's path is that of a folder, not a name on the hub."""
+    return path.startswith((".", "/", "~")) or Path(path).is_dir()
 
 
 class ModelSource(Section):

@@ -1,21 +1,20 @@
 """Reading settings from files and the command line, and reporting errors in them."""
 
 import difflib
-import functools
 import json
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, TypeVar
 
-from pydantic import ValidationError, create_model
+from pydantic import ValidationError
 
-from rollwise.config.base import CommandConfig, merge, nested, setting
+from rollwise.config.base import CommandConfig, kind_of, merge, nested, setting
 from rollwise.config.choices import CHOICES
-from rollwise.config.sections import NO_SOURCE, Section, chosen
+from rollwise.config.sections import UNKNOWN_KIND, Section, plain_types
 from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
 from rollwise.plugins import is_plugin
@@ -96,7 +95,7 @@ def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
     for name, text in given:
         texts.setdefault(name, []).append(text)
     plain = (nested((name, told[-1])) for name, told in texts.items() if name not in CHOICES)
-    types = dict(setting_types(with_plugins(kind, merge(below, *plain))))
+    types = setting_types(kind, merge(below, *plain))
     types |= {n: {dict} for n, field in kind.model_fields.items() if sections_of(field.annotation)}
     return merge(*(nested((name, _value(name, told, types))) for name, told in texts.items()))
 
@@ -138,29 +137,6 @@ def _parsed(text: str) -> Any:
     return text
 
 
-def with_plugins(kind: type[Config], given: Mapping[str, Any]) -> type[Config]:
-    """Add the plug-ins that settings name to what a command's sections choose from.
-
-    Raises:
-        ConfigError: One of them is not found, or cannot be used there.
-    """
-    named = {s: plugin for s, plugin in plugins_in(given).items() if s in kind.model_fields}
-    if not named:
-        return kind
-    folder = given.get("plugin_folder")
-    return _extended(kind, tuple(named.items()), str(folder) if folder else None)
-
-
-@functools.cache
-def _extended(
-    kind: type[Config], named: tuple[tuple[str, str], ...], folder: str | None
-) -> type[Config]:
-    fields: dict[str, Any] = {
-        section: (CHOICES[section].sections(plugin, folder), chosen()) for section, plugin in named
-    }
-    return create_model(kind.__name__, __base__=kind, __cls_kwargs__=NO_SOURCE, **fields)
-
-
 def make_config(*layers: Mapping[str, Any]) -> TrainConfig:
     """Do what `make_settings` does, for `rollwise train`."""
     return make_settings(TrainConfig, *layers)
@@ -173,42 +149,30 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
         ConfigError: Names each unknown key and each bad value, what it must be and what it got.
     """
     merged = merge(*layers)
-    whole = with_plugins(kind, merged)
-    _refuse_truth_values(whole, merged)
     try:
-        return whole(**merged)
+        return kind.model_validate(merged, context=merged)  # which says where plug-ins may lie
     except ValidationError as error:
         problems = error.errors()
         # A bad value also spoils the defaults that depend on it; of those the user knows nothing.
         own = [problem for problem in problems if problem["loc"] and problem["loc"][0] in merged]
-        raise ConfigError("\n".join(_explain(whole, p) for p in own or problems)) from None
+        raise ConfigError("\n".join(_explain(kind, merged, p) for p in own or problems)) from None
 
 
-def _refuse_truth_values(kind: type[CommandConfig], given: Mapping[str, Any]) -> None:
-    """Refuse `true` and `false` for numbers: pydantic takes them as 1 and 0."""
-    for name, wanted in setting_types(kind).items():
-        section, _, key = name.rpartition(".")
-        value = setting(given, section, key, None) if section else given.get(key)
-        if isinstance(value, bool) and wanted & {int, float} and bool not in wanted:
-            raise ConfigError(f"`{name}`: should be a number; it is {value}")
-
-
-def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
+def _explain(
+    kind: type[CommandConfig], given: Mapping[str, Any], problem: Mapping[str, Any]
+) -> str:
     """Describe an error in one line: which setting, what it must be, and what it got."""
     place = [str(part) for part in problem["loc"]]
-    of_kind = place.pop(1) if len(place) > 1 and place[0] in CHOICES else ""
-    key = ".".join(place)
+    key, section = ".".join(place), place[0] if place else ""
+    of_kind = ""
+    if (choice := CHOICES.get(section)) and len(place) > 1:
+        of_kind = kind_of(merge(kind.defaults_for(given), given), section)
     if problem["type"] == "extra_forbidden":
-        return _explain_unknown(key, of_kind, kind)
-    if problem["type"] == "union_tag_invalid":
-        kinds, given = problem["ctx"]["expected_tags"].replace("'", "`"), problem["input"]
-        tag = CHOICES[key].tag
-        return (
-            f"`{key}.{tag}`: should be one of {kinds}, or `module:Class` of your own; it is "
-            f"{given[tag]!r}"
-        )
+        return _explain_unknown(kind, given, key, of_kind)
     if problem["type"] == "missing" and is_plugin(of_kind):
         return f"`{key}`: `{of_kind}` has no default for it, so it must be set"
+    if choice and problem["type"] == UNKNOWN_KIND:
+        return f"`{key}.{choice.tag}`: {problem['msg']}"
     message = problem["msg"].removeprefix("Value error, ")
     message = message.removeprefix("Input ").replace("'", "`")
     subject = f"`{key}`: " if key else ""
@@ -216,14 +180,16 @@ def _explain(kind: type[CommandConfig], problem: Mapping[str, Any]) -> str:
     return f"{subject}{message}{got}"
 
 
-def _explain_unknown(key: str, of_kind: str, kind: type[CommandConfig]) -> str:
+def _explain_unknown(
+    kind: type[CommandConfig], given: Mapping[str, Any], key: str, of_kind: str
+) -> str:
     """Say that there is no such setting, or none of this kind, and what may have been meant."""
     names = setting_names(kind)
     section, _, own = key.partition(".")
     kinds = {}
     if of_kind:
         tag = CHOICES[section].tag
-        for each in sections_of(kind.model_fields[section].annotation):
+        for each in CHOICES[section].variants(given):
             kinds[each.model_fields[tag].default] = each.model_fields.keys() - {tag}
     if is_plugin(of_kind):
         has = ", ".join(f"`{section}.{name}`" for name in sorted(kinds[of_kind])) or "none"
@@ -241,35 +207,28 @@ def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:
     return list(setting_types(kind))
 
 
-@functools.cache
-def setting_types(kind: type[CommandConfig]) -> Mapping[str, set[Any]]:
-    """Return the types that each setting may have: `section.key` -> types, without parameters."""
+def setting_types(
+    kind: type[CommandConfig], given: Mapping[str, Any] | None = None
+) -> dict[str, set[Any]]:
+    """Return the types of each setting, and of those of the plug-ins that settings name.
+
+    `section.key` -> its types, without their parameters.
+    """
     types: dict[str, set[Any]] = {}
     for name, field in kind.model_fields.items():
-        sections = sections_of(field.annotation)
+        sections = sections_of(field.annotation, given)
         if not sections:
-            types[name] = _plain_types(field.annotation)
+            types[name] = plain_types(field.annotation)
         for section in sections:
             for key, own in section.model_fields.items():
-                types.setdefault(f"{name}.{key}", set()).update(_plain_types(own.annotation))
+                types.setdefault(f"{name}.{key}", set()).update(plain_types(own.annotation))
     return types
 
 
-def _plain_types(annotation: Any) -> set[Any]:
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        return {type(value) for value in inner}
-    if origin is Annotated:
-        return _plain_types(inner[0])
-    if origin in (Union, UnionType):
-        return set().union(*map(_plain_types, inner))
-    return {origin or annotation}
-
-
-def sections_of(annotation: Any) -> list[type[Section]]:
-    """List the sections that a setting may be: one, or one for each kind."""
-    candidates: Iterable[Any] = get_args(annotation) or (annotation,)
-    return [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]
+def sections_of(annotation: Any, given: Mapping[str, Any] | None = None) -> list[type[Section]]:
+    """List the sections that a setting may be: one, or one for each kind; none if it is none."""
+    is_section = isinstance(annotation, type) and issubclass(annotation, Section)
+    return annotation.variants(given) if is_section else []
 
 
 def settings_help(kind: type[CommandConfig]) -> str:

@@ -7,12 +7,32 @@ A kind is a dataclass: one of ours, from the registry of its package, or one of 
 import dataclasses
 import functools
 import inspect
-import operator
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticCustomError
 
 from rollwise.errors import ConfigError, RollwiseError, one_line
 from rollwise.plugins import is_plugin, load_plugin, plugin_folders, raised_in_plugin
@@ -24,17 +44,45 @@ NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
 """Pydantic need not search for the source of a class that has none: it asks every module that is
 loaded, for seconds in all once transformers is."""
 
+UNKNOWN_KIND = "unknown_kind"
+"""The type of pydantic's error where a section names a kind that there is not."""
 
-class Section(BaseModel):
-    """A part of the settings; an unknown key is an error."""
+
+class Settings(BaseModel):
+    """Settings that are declared as fields; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value_is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` and `false` for numbers: pydantic takes them as 1 and 0."""
+        if isinstance(value, bool):
+            wanted = plain_types(cls.model_fields[str(info.field_name)].annotation)
+            if wanted & {int, float} and bool not in wanted:
+                raise ValueError("should be a number")
+        return value
+
+
+class Section(Settings):
+    """A part of the settings."""
+
+    @classmethod
+    def variants(cls, given: Mapping[str, Any] | None = None) -> list[type["Section"]]:
+        """List what the section can be: this alone, or one for each kind."""
+        return [cls]
+
 
 class Variant(Section):
-    """One kind of a section; a subclass adds settings that all kinds share.
+    """A section that is of one of several kinds, and the settings that all of them share.
+
+    A subclass stands for the section. Validating a table makes it one of the kind that the table
+    names: `of(kind)`, which has the settings of the kind besides.
 
     Attributes:
+        section: Its name.
+        kinds: Name -> class, of ours.
+        default: The kind that is taken where nothing is said.
         tag: The setting that names the kind.
         verbs: The methods of which a class of the user's needs at least one.
         parent: The `module:Class` that a class of the user's must inherit from; "" for any.
@@ -45,6 +93,9 @@ class Variant(Section):
         own_names: The names of these settings.
     """
 
+    section: ClassVar[str]
+    kinds: ClassVar[Mapping[str, type]]
+    default: ClassVar[str]
     tag: ClassVar[str] = "type"
     verbs: ClassVar[tuple[str, ...]] = ()
     parent: ClassVar[str] = ""
@@ -53,17 +104,23 @@ class Variant(Section):
     kind: ClassVar[Any] = None
     own_names: ClassVar[tuple[str, ...]] = ()
 
-    def own(self) -> dict[str, Any]:
-        """Return the settings of the kind, without those that all kinds share."""
-        return {name: getattr(self, name) for name in self.own_names}
-
-    def make(self) -> Any:
-        """Make what is chosen."""
-        return self.kind(**self.own())
-
-    def _try(self) -> None:
-        """Let what is chosen check its settings."""
-        self.make()
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(
+        cls, value: Any, validate: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        if cls.kind is not None or not isinstance(value, Mapping):
+            return validate(value)
+        named = value.get(cls.tag, cls.default)
+        if not isinstance(named, str) or not (is_plugin(named) or named in cls.kinds):
+            expected = ", ".join(f"`{kind}`" for kind in cls.kinds)
+            raise PydanticCustomError(
+                UNKNOWN_KIND,
+                "should be one of {kinds}, or `module:Class` of your own; it is {named}",
+                {"kinds": expected, "named": repr(named)},
+            )
+        kind = cls.of(named, (info.context or {}).get("plugin_folder"))
+        return kind.model_validate(value, context=info.context)
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Self:
@@ -79,122 +136,120 @@ class Variant(Section):
             raise ValueError(raised_in_plugin(error) or said) from None
         return self
 
+    def _try(self) -> None:
+        """Let what is chosen check its settings."""
+        self.make()
 
-class VariantByType(Variant):
-    """A kind that is named by the setting `type`."""
+    def own(self) -> dict[str, Any]:
+        """Return the settings of the kind, without those that all kinds share."""
+        return {name: getattr(self, name) for name in self.own_names}
 
-    type: str
+    def make(self) -> Any:
+        """Make what is chosen."""
+        return self.kind(**self.own())
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Registry:
-    """The kinds that a section can be of.
-
-    Args:
-        name: The section's.
-        kinds: Name -> class, of ours.
-        default: The kind that is taken where nothing is said.
-        base: What all kinds have in common.
-    """
-
-    name: str
-    kinds: Mapping[str, type]
-    default: str
-    base: type[Variant]
-
-    @property
-    def tag(self) -> str:
-        """The setting that names the kind."""
-        return self.base.tag
-
-    def sections(self, plugin: str = "", folder: str | None = None) -> Any:
-        """Return the type of a field that holds this section: any kind's, and that of a plug-in.
+    @classmethod
+    def of(cls, kind: str, folder: Any = None) -> type[Self]:
+        """Return the section for a kind, which may be a `module:Class` that lies in `folder`.
 
         Raises:
+            KeyError: There is no such kind.
             ConfigError: There is no such class, or it cannot be used here.
         """
-        kinds = {**self.kinds, **({plugin: self._load(plugin, folder)} if plugin else {})}
-        union = functools.reduce(operator.or_, (_section(self, *item) for item in kinds.items()))
-        return Annotated[union, Field(discriminator=self.tag)]
+        found = cls._load(kind, folder) if is_plugin(kind) else cls.kinds[kind]
+        made: type[Self] = _section(cls, kind, found)
+        return made
 
-    def variant(self, name: str) -> type[Variant]:
-        """Return the section for one of our kinds; a KeyError if it is none."""
-        return _section(self, name, self.kinds[name])
+    @classmethod
+    def variants(cls, given: Mapping[str, Any] | None = None) -> list[type[Section]]:
+        """List the section for each kind of ours, and for the plug-in that settings name."""
+        plugin = cls.plugin(given or {})
+        kinds = [*cls.kinds, *([plugin] if plugin else [])]
+        return [cls.of(kind, (given or {}).get("plugin_folder")) for kind in kinds]
 
-    def plugin(self, given: Mapping[str, Any]) -> str:
+    @classmethod
+    def plugin(cls, given: Mapping[str, Any]) -> str:
         """Return the `module:Class` that settings name for this section; "" if they name none."""
-        section = given.get(self.name)
-        named = section.get(self.tag) if isinstance(section, Mapping) else None
+        section = given.get(cls.section)
+        named = section.get(cls.tag) if isinstance(section, Mapping) else None
         return str(named) if is_plugin(named) else ""
 
-    def kept_for(self, kind: str) -> set[str]:
+    @classmethod
+    def kept_for(cls, kind: str) -> set[str]:
         """Name the settings that stay where another layer names this kind."""
-        carries = self.base.carries and kind in self.kinds
-        carried = self._settings_of(self.kinds[kind]) if carries else ()
-        return {*self.base.model_fields, *(field.name for field in carried)}
+        carries = cls.carries and kind in cls.kinds
+        carried = cls._settings_of(cls.kinds[kind]) if carries else ()
+        return {*cls.model_fields, *(field.name for field in carried)}
 
-    def _settings_of(self, kind: type) -> list[dataclasses.Field[Any]]:
-        return [f for f in dataclasses.fields(kind) if f.init and f.name not in self.base.given]
+    @classmethod
+    def _settings_of(cls, kind: type) -> list[dataclasses.Field[Any]]:
+        return [f for f in dataclasses.fields(kind) if f.init and f.name not in cls.given]
 
-    def _load(self, plugin: str, folder: str | None) -> Any:
+    @classmethod
+    def _load(cls, plugin: str, folder: Any) -> Any:
         try:
-            found = load_plugin(plugin, plugin_folders(folder))
+            found = load_plugin(plugin, plugin_folders(str(folder) if folder else None))
         except ConfigError as error:
-            raise self._refusal(str(error)) from None
+            raise cls._refusal(str(error)) from None
         except Exception as error:  # the module is the user's: whatever is wrong, say where
             said = f"importing {plugin!r} failed: {type(error).__name__}: {error}"
-            raise self._refusal(said) from error
-        if lacks := self._lack(found):
-            verbs = " or ".join(f"`{verb}`" for verb in self.base.verbs)
-            parent = self.base.parent.replace(":", ".")
+            raise cls._refusal(said) from error
+        if lacks := cls._lack(found, plugin):
+            verbs = " or ".join(f"`{verb}`" for verb in cls.verbs)
+            parent = cls.parent.replace(":", ".")
             parent = f" that inherits from `{parent}`" if parent else ""
-            raise self._refusal(
-                f"{plugin!r} should be a dataclass with {verbs}{parent}; it {lacks}"
-            )
-        taken = {*self.base.model_fields, self.tag} - {*self.base.given}
-        if clash := sorted(taken & {field.name for field in self._settings_of(found)}):
-            raise self._refusal(
-                f"{plugin!r} has a field `{clash[0]}`, which every `{self.name}` has; give it "
+            raise cls._refusal(f"{plugin!r} should be a dataclass with {verbs}{parent}; it {lacks}")
+        taken = {*cls.model_fields, cls.tag} - {*cls.given}
+        if clash := sorted(taken & {field.name for field in cls._settings_of(found)}):
+            raise cls._refusal(
+                f"{plugin!r} has a field `{clash[0]}`, which every `{cls.section}` has; give it "
                 "another name"
             )
         return found
 
-    def _lack(self, found: Any) -> str:
-        """Say what a class of the user's lacks to be of this section; "" if nothing."""
-        verbs, parent = self.base.verbs, self.base.parent
+    @classmethod
+    def _lack(cls, found: Any, name: str) -> str:
+        """Say what the user's class of this name lacks to be of this section; "" if nothing."""
         if not inspect.isclass(found):
             return f"is a {type(found).__name__}"
-        if not any(callable(getattr(found, verb, None)) for verb in verbs):
-            return f"has no {' or '.join(f'`{verb}`' for verb in verbs)}"
-        if parent and not issubclass(found, load_plugin(parent, ())):
+        if not any(callable(getattr(found, verb, None)) for verb in cls.verbs):
+            return f"has no {' or '.join(f'`{verb}`' for verb in cls.verbs)}"
+        if cls.parent and not issubclass(found, load_plugin(cls.parent, ())):
             return "does not inherit from it"
         if undefined := sorted(getattr(found, "__abstractmethods__", ())):
             return f"lacks {' and '.join(f'`{verb}`' for verb in undefined)}"
         # The base classes are dataclasses, so `is_dataclass` would be true by inheritance.
         return "" if "__dataclass_fields__" in vars(found) else "is no dataclass"
 
-    def _refusal(self, message: str) -> ConfigError:
-        return ConfigError(f"`{self.name}.{self.tag}`: {message}")
+    @classmethod
+    def _refusal(cls, message: str) -> ConfigError:
+        return ConfigError(f"`{cls.section}.{cls.tag}`: {message}")
+
+
+class VariantByType(Variant):
+    """A section whose kind is named by the setting `type`."""
+
+    type: str
 
 
 @functools.cache
-def _section(registry: Registry, name: str, kind: type) -> type[Variant]:
+def _section(base: type[Variant], name: str, kind: type) -> Any:
     """Make the section for one kind; the same one for the same kind."""
-    fields = registry._settings_of(kind)
+    fields = base._settings_of(kind)
     summary = next(iter((kind.__doc__ or "").strip().splitlines()), "")
     create: Any = create_model  # whose result is known only when this runs
     try:
         hints = get_type_hints(kind)
         own = {field.name: (hints[field.name], _field_info(field)) for field in fields}
-        own[registry.tag] = Literal[name], Field(name, description=summary)
+        own[base.tag] = Literal[name], Field(name, description=summary)
         made: type[Variant] = create(
-            kind.__name__, __base__=registry.base, __doc__=summary, __cls_kwargs__=NO_SOURCE, **own
+            kind.__name__, __base__=base, __doc__=summary, __cls_kwargs__=NO_SOURCE, **own
         )
     except NameError as error:
-        raise registry._refusal(f"the type of a field of {name!r} is unknown: {error}") from None
+        raise base._refusal(f"the type of a field of {name!r} is unknown: {error}") from None
     except PydanticSchemaGenerationError as error:
         said = error.message.splitlines()[0]
-        raise registry._refusal(
+        raise base._refusal(
             f"a field of {name!r} has a type that no setting can have: {said}"
         ) from None
     made.kind, made.own_names = kind, tuple(field.name for field in fields)
@@ -213,3 +268,15 @@ def _field_info(field: dataclasses.Field[Any]) -> Any:
 def chosen() -> Any:
     """Make the default of a field that holds a variant: its default kind, with its defaults."""
     return Field(default_factory=dict, validate_default=True)
+
+
+def plain_types(annotation: Any) -> set[Any]:
+    """Return the types that a setting may have, without their parameters."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return {type(value) for value in inner}
+    if origin is Annotated:
+        return plain_types(inner[0])
+    if origin in (Union, UnionType):
+        return set().union(*map(plain_types, inner))
+    return {origin or annotation}

@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from rollwise.config.base import SamplingConfig
-from rollwise.config.choices import CHOICES
+from rollwise.config.choices import (
+    AdvantageSection,
+    AllocationSection,
+    BackendSection,
+    BeliefSection,
+    EngineSection,
+    ExitSection,
+    GradingSection,
+    PromptSection,
+    ScheduleSection,
+)
 from rollwise.config.data import DataSettings
 from rollwise.config.defaults import defaults_for
 from rollwise.config.learning import (
@@ -31,19 +41,19 @@ class TrainConfig(SamplingConfig):
     """End after the step in which this many response tokens have been drawn."""
     seconds: float | None = Field(None, gt=0)
     """End after the step in which sampling and learning have taken this long."""
-    backend: CHOICES["backend"].sections() = chosen()  # type: ignore[valid-type]
+    backend: SerializeAsAny[BackendSection] = chosen()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
-    grading: CHOICES["grading"].sections() = chosen()  # type: ignore[valid-type]
-    prompts: CHOICES["prompts"].sections() = chosen()  # type: ignore[valid-type]
-    belief: CHOICES["belief"].sections() = chosen()  # type: ignore[valid-type]
-    exit: CHOICES["exit"].sections() = chosen()  # type: ignore[valid-type]
-    schedule: CHOICES["schedule"].sections() = chosen()  # type: ignore[valid-type]
-    allocation: CHOICES["allocation"].sections() = chosen()  # type: ignore[valid-type]
+    grading: SerializeAsAny[GradingSection] = chosen()
+    prompts: SerializeAsAny[PromptSection] = chosen()
+    belief: SerializeAsAny[BeliefSection] = chosen()
+    exit: SerializeAsAny[ExitSection] = chosen()
+    schedule: SerializeAsAny[ScheduleSection] = chosen()
+    allocation: SerializeAsAny[AllocationSection] = chosen()
     group: GroupSettings = GroupSettings()
     step: StepSettings = StepSettings()
-    advantage: CHOICES["advantage"].sections() = chosen()  # type: ignore[valid-type]
-    engine: CHOICES["engine"].sections() = chosen()  # type: ignore[valid-type]
+    advantage: SerializeAsAny[AdvantageSection] = chosen()
+    engine: SerializeAsAny[EngineSection] = chosen()
     learner: LearnerSettings = LearnerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()

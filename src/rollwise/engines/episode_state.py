@@ -21,14 +21,15 @@ class EpisodeLimits:
         tokens: No turn begins once the episode has this many, the environment's included.
         seconds: From the first turn on; None for no limit.
         context: The most tokens of prompt and episode; infinite if unknown.
-        turn_tokens: The most tokens of a turn, which the context must have room for.
+        turn_tokens: The most tokens of a turn, which the context must have room for; None if
+            unknown.
     """
 
     turns: int = 16
     tokens: int = 8192
     seconds: float | None = None
     context: float = math.inf
-    turn_tokens: int = 1
+    turn_tokens: int | None = None
 
     def __post_init__(self) -> None:
         at_least("turns", self.turns, 1)

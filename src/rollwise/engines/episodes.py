@@ -97,7 +97,8 @@ class EpisodeEngine(Engine):
             if self._results:
                 break
             if self._of_turn:
-                for result in checked_results(self._engine, self._engine.wait()):
+                results, most = self._engine.wait(), self._limits.turn_tokens or math.inf
+                for result in checked_results(self._engine, results, most):
                     self._end_turn(result)
             elif self._playing:
                 self._take_answers(wait=self._time_left())
@@ -193,6 +194,9 @@ class EpisodeEngine(Engine):
         if isinstance(play, type) or not hasattr(play, "step"):
             due = "an object with `step`"
             raise wrong_result(self._environment, "begin", due, play)
+        if any(other.play is play for other in self._playing.values()):
+            due = "an object of its own for each episode, not that of another one under way"
+            raise wrong_result(self._environment, "begin", due, play)
         return play
 
     def _take_answers(self, wait: float | None) -> None:
@@ -235,7 +239,7 @@ class EpisodeEngine(Engine):
             self._fail(playing, error)
             return
         limits = self._limits
-        too_long = len(context) + limits.turn_tokens > limits.context
+        too_long = len(context) + (limits.turn_tokens or 1) > limits.context
         if too_long or playing.length + len(tokens) >= limits.tokens:
             self._end(playing, "truncated", playing.reward)
             return

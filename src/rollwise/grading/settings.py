@@ -128,7 +128,7 @@ class CodeSettings(GraderSettings):
 
 @dataclass(frozen=True)
 class FunctionSettings(GraderSettings):
-    """A function of your own; `type = "module:function"` is the same.
+    """A function of your own.
 
     Raises:
         ValueError: No function is named.

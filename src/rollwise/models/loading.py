@@ -4,6 +4,7 @@ import copy
 import functools
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,14 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
 from rollwise.config import BUILT_IN_NAMES, ModelSettings
+from rollwise.config.model import looks_local
 from rollwise.errors import ModelError, is_out_of_memory
 from rollwise.tasks.tables import check_name
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
+
+NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
 
 SIZES = (
     *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim"),
@@ -203,9 +207,9 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
         ModelError: It is not there, or its files are not what they should be.
     """
     what = "tokenizer" if "Tokenizer" in kind.__name__ else "model"
-    looks_local, asks = _looks_local(path), _may_ask_hub(path)
-    if looks_local and not Path(path).is_dir():
-        raise ModelError(f"model.path: there is no folder {path}")
+    is_local, asks = looks_local(path), _may_ask_hub(path)
+    if is_local:
+        refuse_without_model(path)
     _check_sizes(Path(path) / "config.json")
     try:
         return kind.from_pretrained(
@@ -214,10 +218,10 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
     except Exception as error:  # its files may say anything, and so may the library of them
         if is_out_of_memory(error):
             raise
-        place = "in the folder" if looks_local else "on the hub under the name"
+        place = "in the folder" if is_local else "on the hub under the name"
         hint = "is the name right, and may you read it?"
-        if looks_local:
-            hint = "a folder needs config.json, safetensors weights and tokenizer files"
+        if is_local:
+            hint = NEEDED
         elif not asks:
             hint = (
                 "the hub cannot be reached from here, and the files are not in its cache: give a "
@@ -229,13 +233,38 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
         ) from error
 
 
-def _looks_local(path: str) -> bool:
-    return path.startswith((".", "/", "~")) or Path(path).is_dir()
+def model_hint(folder: Path) -> str:
+    """Say what to give in place of a folder without a model, by what it holds; "" if nothing."""
+    inside = [*folder.glob("step-*/model"), *folder.glob("checkpoints/step-*/model")]
+    of_verl = [*folder.glob("global_step_*/actor"), *folder.glob("checkpoints/global_step_*/actor")]
+    if inside:
+        return f"give one of its checkpoints, such as {max(inside)}"
+    if of_verl:
+        newest = max(of_verl, key=lambda path: int(path.parent.name.rpartition("_")[2]))
+        return (
+            "verl's checkpoints hold weights in parts: run `python -m verl.model_merger merge "
+            f"--backend fsdp --local_dir {newest} --target_dir MODEL`, and give MODEL"
+        )
+    return ""
+
+
+def refuse_without_model(path: str) -> None:
+    """Refuse a folder that is not there, or in which there is no model, as a ModelError."""
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise ModelError(f"model.path: there is no folder {path}")
+    is_model = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
+    with suppress(OSError, ValueError, AttributeError):
+        recorded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        is_model = not recorded.keys() >= {"config", "versions"}  # those of a command of ours
+    if not is_model:
+        hint = model_hint(folder) or NEEDED
+        raise ModelError(f"model.path: there is no model in the folder {path}; {hint}")
 
 
 def _may_ask_hub(path: str) -> bool:
     """Say whether a name may be looked up on the hub; else what is not here is said at once."""
-    return not _looks_local(path) and _reaches(huggingface_hub.constants.ENDPOINT)
+    return not looks_local(path) and _reaches(huggingface_hub.constants.ENDPOINT)
 
 
 @functools.cache

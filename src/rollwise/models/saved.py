@@ -9,6 +9,7 @@ from typing import Any
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from rollwise.config import ModelSettings, ModelSource
+from rollwise.config.model import looks_local
 from rollwise.errors import ConfigError, ModelError
 from rollwise.files import damaged_files
 from rollwise.models.loading import (
@@ -16,7 +17,9 @@ from rollwise.models.loading import (
     from_pretrained,
     load_model,
     load_tokenizer,
+    model_hint,
     model_path,
+    refuse_without_model,
 )
 from rollwise.tasks.tables import check_name
 
@@ -36,18 +39,23 @@ def find_model(path: str) -> str:
     """Find the model of a training run or of one of its checkpoints; else return `path` itself.
 
     Raises:
-        ModelError: The run has no checkpoint yet.
+        ModelError: The run has no checkpoint yet, or the folder holds no model.
     """
     check_name(path)
     folder = Path(path).expanduser()
     if (folder / "checkpoints").is_dir():
         found = list_checkpoints(folder / "checkpoints")
         if not found:
-            raise ModelError(f"model.path: the run in {path} has no checkpoint yet")
+            none_yet = f"the run in {path} has no checkpoint yet"
+            raise ModelError(f"model.path: {model_hint(folder) or none_yet}")
         folder = found[-1]
     model = folder / "model"
     is_there = (model / "config.json").exists() or (model / ADAPTERS).exists()
-    return str(model) if is_there else path
+    if is_there:
+        return str(model)
+    if looks_local(path):
+        refuse_without_model(path)
+    return path
 
 
 def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:

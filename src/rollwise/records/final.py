@@ -29,8 +29,8 @@ def unseal(folder: RunFolder) -> None:
     """
     if changed := [name for name in damaged(folder) if (folder.path / name).exists()]:
         raise RunError(
-            f"{folder.path} is damaged: {', '.join(changed)} is not what was written when the "
-            "command was done; put it back, or remove it to have it made again"
+            f"{folder.path} is damaged: {', '.join(changed)} is not what was written there; put it "
+            "back, or remove it to have it made again"
         )
     (folder.path / CHECKSUMS).unlink(missing_ok=True)
 

@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 class LiveReport:
     """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
 
-    At the end of its block the report says that the run does not go on, if it said that it does.
+    At the end of its block the report says that the run does not go on, if it said that it does,
+    unless `leave` was called.
 
     Args:
         path: The run's folder.
@@ -40,6 +41,10 @@ class LiveReport:
             self._write(goes_on=True, reload=self._every)
             ended = self._clock()
             self._due = ended + max(self._every, (ended - began) / SHARE)
+
+    def leave(self) -> None:
+        """Leave the last report, of a run that has ended, to another writer."""
+        self._due = -math.inf
 
     def __enter__(self) -> Self:
         return self

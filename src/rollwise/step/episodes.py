@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,19 @@ class Span:
 
     tokens: Sequence[int]
     logprobs: NDArray[np.float32] | None = None
+
+
+def spans_by_mask(
+    tokens: Sequence[int], loss_mask: Sequence[Any], logprobs: Sequence[float] | None = None
+) -> list[Span]:
+    """Split tokens into the model's turns, where a mask is true, and the environment's answers."""
+    spans, start, known = list[Span](), 0, logprobs or ()
+    for drawn, run in groupby(loss_mask):
+        stop = start + len(list(run))
+        own = np.array(known[start:stop], dtype=np.float32) if drawn else None
+        spans.append(Span(tokens[start:stop], own))
+        start = stop
+    return spans
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ def run_session(
     prompts: Prompts,
     grade: Grade,
     stall_limit: float = math.inf,
+    max_new_tokens: float = math.inf,
 ) -> RolloutCost:
     """Draw and grade until every prompt of `session` has ended; its pools then hold completions.
 
@@ -86,23 +87,28 @@ def run_session(
         grade: Starts grading completions (`grade_with`).
         stall_limit: Seconds without a response and a reward after which engine or grader count as
             hung. Looked at in the main thread alone.
+        max_new_tokens: What the engine was told to cut completions at.
 
     Raises:
         EngineError: The engine has nothing in flight although draws are due, or hangs.
+        PluginError: It returned what is none of the results that are due, or a longer completion.
     """
-    began, run = time.perf_counter(), _SessionRun(session, engine, prompts, grade)
+    began = time.perf_counter()
+    run = _SessionRun(session, engine, prompts, grade, max_new_tokens)
     run.until_done(stall_limit)
     run.cost.sampling = time.perf_counter() - began - run.cost.grading
     return run.cost
 
 
-def checked_results(engine: object, results: Any) -> Sequence[Result]:
+def checked_results(
+    engine: object, results: Any, max_new_tokens: float = math.inf
+) -> Sequence[Result]:
     """Return what an engine's `wait` returned; a `PluginError` if that is not what it must be."""
     if not isinstance(results, Iterable):
         raise wrong_result(engine, "wait", "a list of completions", results)
     found = list(results)
     for result in found:
-        if due := _misfit(result):
+        if due := _misfit(result, max_new_tokens):
             raise wrong_result(engine, "wait", due, result)
     return found
 
@@ -115,7 +121,7 @@ def checked_tokens(engine: object, drawn: Any) -> int:
     return int(drawn)
 
 
-def _misfit(result: Result) -> str:
+def _misfit(result: Result, max_new_tokens: float) -> str:
     """Say what is due in place of a result whose parts have the wrong type or shape; "" if nothing.
 
     An engine that knows no log-probabilities reports none, or NaN.
@@ -131,6 +137,11 @@ def _misfit(result: Result) -> str:
         return "completions whose text is a text"
     if not isinstance(tokens, Sequence) or not _are_tokens(tokens):
         return "completions whose tokens are a list of token ids"
+    if len(tokens) > max_new_tokens:
+        return (
+            f"completions within {max_new_tokens:g} tokens (`engine.max_new_tokens`), not "
+            f"{len(tokens)}"
+        )
     if logprobs.size and logprobs.shape != (len(tokens),):
         return "completions with a log-probability for each token"
     if logprobs.dtype.kind not in "fiu" or np.isinf(logprobs).any() or (logprobs > ROUNDING).any():
@@ -156,9 +167,10 @@ class _SessionRun:
         engine: DrawsResponses,
         prompts: Prompts,
         grade: Grade,
+        max_new_tokens: float,
     ) -> None:
         self._session, self._engine, self._prompts = session, engine, prompts
-        self._grade = grade
+        self._grade, self._max_new_tokens = grade, max_new_tokens
         self._streams = session.schedule.streams
         self._grading: dict[Draw, tuple[Outcome, Future[float]]] = {}
         self._cancelled: set[Draw] = set()
@@ -179,7 +191,7 @@ class _SessionRun:
 
     def _wait_for_some(self) -> None:
         """Wait for a response or a reward."""
-        results = checked_results(self._engine, self._engine.wait())
+        results = checked_results(self._engine, self._engine.wait(), self._max_new_tokens)
         self._grade_results(results)
         self._record_rewards(wait_for_one=not results)
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from rollwise.beliefs.state import saveable
+from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
@@ -86,6 +87,8 @@ def evaluate(run: Run) -> Evaluation:
         positive_threshold=config.grading.positive_threshold,
     )
     run.roll_out(session)
+    if run.step == 0:
+        warn_of_other_texts(run.engine, session, run.tokenizer)
     return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
 
 

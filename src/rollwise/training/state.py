@@ -111,7 +111,8 @@ class Run:
         if unknown := [key for key in session.pools if key not in self.prompts]:
             raise wrong_result(self.sampler.chooser, "ask", "keys of the data", unknown[0])
         grade = grade_with(self.grader, self.answers)
-        limit, cancelled_before = self.config.stall_limit, self.engine.cancelled
+        limits = self.config.stall_limit, self.config.engine.max_new_tokens
+        cancelled_before = self.engine.cancelled
         with self.droppable():
-            cost = run_session(session, self.engine, self.prompts, grade, limit)
+            cost = run_session(session, self.engine, self.prompts, grade, *limits)
         return replace(cost, cancelled=self.engine.cancelled - cancelled_before)

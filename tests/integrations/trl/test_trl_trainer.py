@@ -270,11 +270,24 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
-def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path):
+def resized_in(caplog):
+    return [r.getMessage() for r in caplog.records if "are those of the checkpoint" in r.message]
+
+
+def test_a_run_that_resumes_with_other_steps_says_what_changes(make_trainer, tmp_path, caplog):
+    make_trainer(max_steps=1, save_strategy="steps", save_steps=1).train()
+    other = make_trainer(max_steps=2, per_device_train_batch_size=GROUP * PROMPTS // 2)
+    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+    [said] = resized_in(caplog)
+    assert f"with 4 prompts and groups of {GROUP}; from here on they have 2 prompts" in said
+
+
+def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog):
     options = {"save_strategy": "steps", "save_steps": 2}
     make_trainer(max_steps=2, **options).train()
     first = make_trainer(max_steps=3, **options)
     first.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert not resized_in(caplog)
     rows = RunFolder(tmp_path).read_visits().to_pylist()
     assert [row["step"] for row in rows] == [step for step in (1, 2, 3) for _ in range(PROMPTS)]
     assert rows[0]["question"] == PROBLEMS[int(rows[0]["key"])].messages[0]["content"]

@@ -176,6 +176,7 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"backend": {"type": "tinker"}}, "backend.type"),
         ({"episode": {"max_seconds": 60}}, "episode.max_seconds"),
         ({"episode": {"max_turns": 4}}, "episode.max_turns"),
+        ({"learner": {"mini_batches": 3}}, "prompts.batch_size"),
     ],
 )
 def test_what_verls_workers_cannot_do_is_refused(config, given, key):
@@ -239,7 +240,6 @@ def test_responses_that_would_be_too_old_are_refused(key, value, reason):
     ("mode", "settings", "reason"),
     [
         ("colocate_async", ["--learner.importance_cap", "0"], "`learner.importance_cap` must be"),
-        ("separate_async", ["--learner.mini_batches", "3"], "must be a multiple"),
         ("one_step_off", [], "must be one of .*'separate_async'.*it is 'one_step_off'"),
     ],
 )

@@ -1,32 +1,25 @@
 """The responses of a rollout, out of slime's samples."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rollwise.errors import RunError
+from rollwise.step import Episode, Usage
+from rollwise.step.episodes import spans_by_mask
 
 PROMPT = "rollwise_prompt"
 """Names, in a sample's `metadata`, the place of its prompt in the data set."""
 
 
-class SampledResponse(NamedTuple):
-    """A response: one of slime's samples, or those that one rollout was split into.
-
-    The `reward` is None if the response failed; `tokens` are those that the model drew and the loss
-    does not mask, and `logprobs` the log-probability of each, empty if unknown.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledEpisode(Episode):
+    """One of slime's samples, or those that one rollout was split into; no reward if it failed."""
 
     samples: Sequence[Any]
-    reward: float | None
-    tokens: Sequence[int]
-    logprobs: NDArray[np.float32]
-    truncated: bool
 
 
-def responses_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[SampledResponse]]:
+def episodes_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[SampledEpisode]]:
     """Sort slime's samples by their prompts, and join those that one rollout was split into."""
     rollouts: dict[int, dict[tuple[Any, Any], list[Any]]] = {}
     for sample in samples:
@@ -34,7 +27,7 @@ def responses_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[Sam
         own = rollouts.setdefault(prompt_of(sample), {})
         own.setdefault((sample.group_index, name), []).append(sample)
     return {
-        place: [_response(args, parts) for parts in own.values()] for place, own in rollouts.items()
+        place: [_episode(args, parts) for parts in own.values()] for place, own in rollouts.items()
     }
 
 
@@ -49,31 +42,29 @@ def prompt_of(sample: Any) -> int:
     return place
 
 
-def flat(nested: Any) -> Iterator[Any]:
-    """Yield the samples of lists of lists of any depth."""
-    for item in nested:
-        yield from flat(item) if isinstance(item, list) else (item,)
-
-
-def _response(args: Any, parts: Sequence[Any]) -> SampledResponse:
+def _episode(args: Any, parts: Sequence[Any]) -> SampledEpisode:
     rewards = {_reward(args, sample) for sample in parts}
     if len(rewards) > 1 and None not in rewards:
         raise RunError(
             f"the samples of rollout {parts[0].rollout_id} must have one reward, that of the "
             f"whole; they have {sorted(reward for reward in rewards if reward is not None)}"
         )
-    tokens: list[int] = []
-    logprobs: list[float] = []
+    rows = []
     for sample in parts:
         length = sample.response_length
-        mask = np.asarray(sample.loss_mask or [1] * length, dtype=bool)
-        tokens += np.asarray(sample.tokens[len(sample.tokens) - length :])[mask].tolist()
-        if len(sample.rollout_log_probs or ()) == length:
-            logprobs += np.asarray(sample.rollout_log_probs or ())[mask].tolist()
-    known = np.array(logprobs if len(logprobs) == len(tokens) else (), np.float32)
-    truncated = any(sample.status.value == "truncated" for sample in parts)
-    reward = None if None in rewards else rewards.pop()
-    return SampledResponse(parts, reward, tokens, known, truncated)
+        begin = len(sample.tokens) - length
+        known = sample.rollout_log_probs if len(sample.rollout_log_probs or ()) == length else None
+        spans = spans_by_mask(sample.tokens[begin:], sample.loss_mask or [1] * length, known)
+        rows.append((sample.tokens[:begin], spans))
+    own = [span for _, spans in rows for span in spans if span.logprobs is not None]
+    return SampledEpisode(
+        spans=rows[0][1],
+        branches=rows[1:],
+        usage=Usage(sum(len(span.tokens) for span in own), turns=len(own)),
+        end="truncated" if any(s.status.value == "truncated" for s in parts) else "done",
+        reward=None if None in rewards else rewards.pop(),
+        samples=parts,
+    )
 
 
 def _reward(args: Any, sample: Any) -> float | None:

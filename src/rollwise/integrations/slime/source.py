@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,7 @@ from weakref import WeakValueDictionary
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.integrations.slime.responses import (
-    PROMPT,
-    SampledResponse,
-    flat,
-    prompt_of,
-    responses_by_prompt,
-)
+from rollwise.integrations.slime.responses import PROMPT, episodes_by_prompt, prompt_of
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
 from rollwise.records.history import with_history
 from rollwise.records.states import load_state, save_state
@@ -40,8 +34,8 @@ class PromptSource:
 
     It reads the data set with slime's own source, and keeps its buffer: what was broken off comes
     first. A prompt is not asked for again before the rollout has ended, unless there is no other.
-    slime calls it from several threads, so a lock guards it. The keys of its `sampler` are the
-    places of prompts in the data set, and `metrics` are those of the last rollout.
+    slime calls it from several threads, so a lock guards it. The keys of its `sampler` are places
+    of prompts in the data set, and `metrics` are those of the last rollout.
 
     Args:
         args: slime's arguments, parsed; `rollwise_settings` names the settings file.
@@ -90,9 +84,9 @@ class PromptSource:
     def save(self, rollout_id: int) -> None:
         """Write the state beside slime's checkpoint, to `rollout/rollwise_ID/` in `--save`."""
         with self._lock:
-            folder, waiting = _folder(self.args.save, rollout_id), self._waiting()
-            progress = {"rollouts": self.rollouts, "groups": self._groups, "waiting": waiting}
-            save_state(folder, self.sampler, **progress)
+            progress = {"rollouts": self.rollouts, "groups": self._groups}
+            folder = _folder(self.args.save, rollout_id)
+            save_state(folder, self.sampler, waiting=self._waiting(), **progress)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load what `save` wrote, from `--load`; before the first rollout there is nothing."""
@@ -125,9 +119,11 @@ class PromptSource:
             self.rollouts += 1
             trained = {sample.group_index for sample in samples}
             left_out = [s for s in self._finished if s.group_index not in trained]
-            step = learn_from(
-                self.recipe, self.sampler, self._drawn(samples, left_out), self.rollouts
-            )
+            cost = RolloutCost()
+            drawn = self._session(samples, cost)
+            pilots = [self._session(left_out, cost)] if left_out else []
+            rollouts = Rollouts(drawn, pilots, cost)
+            step = learn_from(self.recipe, self.sampler, rollouts, self.rollouts)
             self._under_way, self._finished = set(self._waiting()), []
         self.metrics = step.metrics
         log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))
@@ -142,25 +138,20 @@ class PromptSource:
         pairs = [known.get(id(sample), (0.0, 0.0)) for sample in samples]
         return [reward for reward, _ in pairs], [advantage for _, advantage in pairs]
 
-    def _drawn(self, samples: Sequence[Any], left_out: Sequence[Any]) -> Rollouts:
-        found = [responses_by_prompt(self.args, part) for part in (samples, left_out) if part]
-        everything = (r for part in found for own in part.values() for r in own)
-        cost = RolloutCost(tokens=sum(len(response.tokens) for response in everything))
-        session, *pilots = map(self._session, found)
-        return Rollouts(session, pilots, cost)
-
-    def _session(self, found: Mapping[int, Sequence[SampledResponse]]) -> RolloutSession:
-        """Return a session whose pools hold these responses."""
+    def _session(self, samples: Sequence[Any], cost: RolloutCost) -> RolloutSession:
+        """Return a session whose pools hold these samples; adds up what they cost."""
+        found = episodes_by_prompt(self.args, samples)
         keys: list[Key] = list(found)
         arguments = session_arguments(self.recipe, self.sampler, keys)
         session = self.recipe.session(keys, self.rollouts, **arguments)
-        for key, responses in found.items():
+        for key, episodes in found.items():
             pool = session.pools[key]
-            for response in responses:
-                if response.reward is not None:
-                    pool.take(response.reward, response)
-            session.lost += len(responses) - len(pool)
-            pool.exit_reason = "satisfied" if len(pool) == len(responses) else "exhausted"
+            for episode in episodes:
+                cost.tokens += episode.usage.tokens
+                if episode.reward is not None:
+                    pool.take(episode.reward, episode)
+            session.lost += len(episodes) - len(pool)
+            pool.exit_reason = "satisfied" if len(pool) == len(episodes) else "exhausted"
         return session
 
     def _ask(self, count: int) -> list[Any]:
@@ -186,6 +177,12 @@ class PromptSource:
     def _waiting(self) -> list[int]:
         """Return the prompts of the groups in the buffer."""
         return [prompt_of(next(flat(group))) for group in self._own.buffer]
+
+
+def flat(nested: Any) -> Iterator[Any]:
+    """Yield the samples of lists of lists of any depth."""
+    for item in nested:
+        yield from flat(item) if isinstance(item, list) else (item,)
 
 
 _SOURCES: WeakValueDictionary[int, PromptSource] = WeakValueDictionary()

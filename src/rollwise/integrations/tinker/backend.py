@@ -57,7 +57,7 @@ class TinkerBackend:
             self.context,
             settings.max_new_tokens,
             settings.batch_size,
-            self._config.backend.draw_timeout,
+            self._config.backend.make().draw_timeout,
         )
         engine.load_weights(self.learner.weights())
         return engine

@@ -39,7 +39,7 @@ class TinkerLearner:
     def __init__(self, service: Any, config: TrainConfig) -> None:
         self.updates = 0
         self._service, self._model = service, config.model
-        self._settings, self._own, self._seed = config.learner, config.backend, config.seed
+        self._settings, self._own, self._seed = config.learner, config.backend.make(), config.seed
         self._training: Any = None
         self._sampling: tuple[int, Any] | None = None
         self._saved: tuple[int, str] | None = None

@@ -85,6 +85,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         # counts epochs and describes groups in its metrics.
         self.num_generations: int = self._recipe.group_size
         self._groups_per_step = self.args.generation_batch_size // self.num_generations
+        self.batch = self._groups_per_step, self.num_generations
         self.prompt_sampler = sampling.prompt_sampler(
             keys=range(len(self.train_dataset)),
             batch_size=self._groups_per_step,
@@ -233,7 +234,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler)
+            self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler, self.batch)
         if self.args.should_save:
             self.folder.discard_visits_after(self.sampling_steps)
 

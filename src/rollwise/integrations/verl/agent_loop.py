@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
 from rollwise.sampling import Draw, draw_seed
-from rollwise.step import Episode, Span, StepRecipe, Usage, make_group
+from rollwise.step import Episode, StepRecipe, Usage, make_group
+from rollwise.step.episodes import spans_by_mask
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ class SessionWorker:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
         question = str(prompt["raw_prompt"][-1]["content"])
-        records = group.records(session.step, question, answer) if order.recorded else ()
-        report = PromptReport.of(session, group, attempts, list(records))
+        records = list(group.records(session.step, question, answer)) if order.recorded else []
+        report = PromptReport.of(session, group, attempts, records)
         return {"status": "finished", NAME: asdict(report)}
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
@@ -141,11 +141,15 @@ class SessionWorker:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        first, *branches = [(output.prompt_ids, spans_of(output)) for output in outputs]
+        first, *branches = [
+            (o.prompt_ids, spans_by_mask(o.response_ids, o.response_mask, o.response_logprobs))
+            for o in outputs
+        ]
         spans = [span for _, part in (first, *branches) for span in part]
         own = [span for span in spans if span.logprobs is not None]
         # A loop may leave out some of what was drawn for it, or ask the engines by itself.
         attempt.tokens = max(attempt.tokens, sum(len(span.tokens) for span in own))
+        said = (self.tokenizer.decode(s.tokens, skip_special_tokens=True) for s in spans)
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
         cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
@@ -155,15 +159,11 @@ class SessionWorker:
             end="truncated" if cut else "done",
             reward=float(final.reward_score),
             draw=draw,
-            text=self._said(spans) if with_text else "",
+            text="\n".join(said) if with_text else "",
             outputs=outputs,
             fields=fields,
             weights=weights_of(outputs),
         )
-
-    def _said(self, spans: Sequence[Span]) -> str:
-        decode = self.tokenizer.decode
-        return "\n".join(decode(span.tokens, skip_special_tokens=True) for span in spans)
 
 
 def last_turn(mask: Sequence[int]) -> tuple[int, int]:
@@ -171,18 +171,6 @@ def last_turn(mask: Sequence[int]) -> tuple[int, int]:
     stop = max((place for place, drawn in enumerate(mask, 1) if drawn), default=0)
     start = max((place for place, drawn in enumerate(mask[:stop], 1) if not drawn), default=0)
     return start, stop
-
-
-def spans_of(output: Any) -> list[Span]:
-    """Split a row of verl's into the model's turns and what the environment said between them."""
-    known = output.response_logprobs or []
-    spans, start = [], 0
-    for drawn, tokens in groupby(output.response_mask):
-        stop = start + len(list(tokens))
-        own = np.array(known[start:stop], dtype=np.float32) if drawn else None
-        spans.append(Span(output.response_ids[start:stop], own))
-        start = stop
-    return spans
 
 
 def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """`rollwise verl`: one TOML file to a run of verl."""
 
+import logging
 import shlex
 import subprocess
 import sys
@@ -7,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rollwise.config.model import looks_local
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.data import write_data
 from rollwise.integrations.verl.overrides import overrides
 from rollwise.integrations.verl.settings import missing, read_settings
 
 MAIN = "verl.trainer.main_ppo"
+
+log = logging.getLogger(__name__)
 
 
 def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
@@ -22,6 +26,9 @@ def plan(layers: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """
     folder = folder.absolute()
     config, given, verl = read_settings(layers)
+    model = config.model.path
+    if looks_local(model) and not Path(model).expanduser().is_dir():
+        log.warning("model.path: there is no folder %s here, which verl's workers need", model)
     files = folder / "data" / "train.parquet", folder / "data" / "heldout.parquet"
     if not {"data.train_files", "data.val_files"} <= verl.keys():
         files = write_data(config, folder / "data")

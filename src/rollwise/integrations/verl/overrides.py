@@ -128,7 +128,7 @@ def _learner(config: TrainConfig) -> dict[str, Any]:
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
     at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
     return {
-        f"{ACTOR}.ppo_mini_batch_size": max(config.prompts.batch_size // learner.mini_batches, 1),
+        f"{ACTOR}.ppo_mini_batch_size": config.prompts.batch_size // learner.mini_batches,
         f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
         f"{ACTOR}.loss_agg_mode": AGGREGATIONS[learner.average],
         "algorithm.rollout_correction.bypass_mode": learner.old_logprobs == "engine",

@@ -17,19 +17,15 @@ WHERE = "the log of verl's agent loop workers says why"
 
 
 class _Pools:
-    """Also collects the report of each prompt, and leaves out groups without signal.
+    """Also collects the report of each prompt, and leaves out groups without signal."""
 
-    Attributes:
-        reports: verl's name of a prompt (`uid`) -> its report, for the prompts last sampled for
-            training; those that failed have none.
-        failed: Prompts that failed -> their lost draws, since the trainer last cleared it.
-    """
-
-    reports: dict[str, PromptReport]
+    _failed_in_a_row = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.reports = {}
+        # By verl's name of a prompt, for those last sampled for training that did not fail.
+        self.reports: dict[str, PromptReport] = {}
+        # Prompts that failed since the trainer last cleared it -> their lost draws.
         self.failed: dict[str, int] = {}
 
     def _materialize_batch(
@@ -40,6 +36,7 @@ class _Pools:
                 partition_id, selected_prompt_uids, partition_snapshot
             )
             return untouched
+        self._failed_in_a_row = 0
         tags = tq.kv_list(partition_id)[partition_id]
         found = {uid: tags[uid].get(NAME) for uid in selected_prompt_uids}
         reports = [(uid, PromptReport(**tag)) for uid, tag in found.items() if tag is not None]
@@ -67,8 +64,6 @@ class PoolReplayBuffer(_Pools, ReplayBuffer):
 class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
     """For verl's asynchronous trainers: hands over groups, the oldest first, as they complete."""
 
-    _failed_in_a_row = 0
-
     def _evict_terminal_groups(
         self, global_steps: int, partition_id: str, eviction_reasons: Any
     ) -> Any:
@@ -80,12 +75,6 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
             if self._failed_in_a_row >= FAILURES:
                 raise RunError(f"{self._failed_in_a_row} prompts failed in a row; {WHERE}")
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
-
-    def _materialize_batch(
-        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, Any]
-    ) -> KVBatchMeta:
-        self._failed_in_a_row = 0
-        return super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
 
 
 def rows_in_order(

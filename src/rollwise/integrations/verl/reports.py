@@ -22,61 +22,36 @@ from rollwise.step.groups import compare
 
 @dataclass(frozen=True)
 class Order:
-    """What the trainer asks of a worker, for one prompt.
-
-    Attributes:
-        key: The prompt.
-        step: In which it is asked; its draws' seeds depend on it, also where they are drawn again.
-        prior: The belief in its pass rate, α and β of a Beta distribution; None if there is none.
-        recorded: Whether its responses are to be recorded as text.
-    """
+    """What the trainer asks of a worker, for one prompt."""
 
     key: Key
-    step: int
-    prior: Sequence[float] | None = None
-    recorded: bool = False
+    step: int  # in which it is asked; seeds depend on it, also where draws are drawn again
+    prior: Sequence[float] | None = None  # α and β of the belief in its pass rate
+    recorded: bool = False  # whether its responses are to be recorded as text
 
 
 @dataclass(frozen=True)
 class PromptReport:
-    """One prompt's sampling: its pool of N responses, in draw order, and what it cost.
-
-    Attributes:
-        key: The prompt.
-        prior: The belief that its order came with.
-        rewards: What the exit rule looked at, N of them.
-        scores: What advantages look at where the size of a reward counts, N of them.
-        indices: The draw that each response is of.
-        figures: The fields of each response's `ResponseFigures`, shape (N, 7).
-        weights: The versions of the weights that drew the first and the last token of each
-            response: the steps after whose updates they were loaded; shape (N, 2).
-        exit_reason: Why sampling ended.
-        members: The places in the pool of the responses that are trained on.
-        dropped: Whether the group is left out because it carries no signal.
-        tokens: Of all attempts, those included that are in no pool.
-        failed_tokens: Those of failed attempts.
-        surplus: Draws that were not used.
-        failures: Failed attempts at draws.
-        lost: Draws that were given up after repeated failures.
-        records: Rows for `samples/`, if they were asked for.
-    """
+    """One prompt's sampling: its pool of N responses, in draw order, and what it cost."""
 
     key: Key
-    prior: Sequence[float] | None
-    rewards: list[float]
-    scores: list[float]
-    indices: list[int]
-    figures: list[list[Any]]
+    prior: Sequence[float] | None  # that of its order
+    rewards: list[float]  # what the exit rule looked at, N of them
+    scores: list[float]  # what advantages look at where the size of a reward counts, N of them
+    indices: list[int]  # the draw that each response is of
+    figures: list[list[Any]]  # the fields of each response's `ResponseFigures`, shape (N, 7)
+    # The versions of the weights that drew the first and the last token of each response: the steps
+    # after whose updates they were loaded; shape (N, 2).
     weights: list[list[int]]
     exit_reason: ExitReason
-    members: list[int]
-    dropped: bool
-    tokens: int
-    failed_tokens: int
-    surplus: int
-    failures: int
-    lost: int
-    records: list[Row]
+    members: list[int]  # the places in the pool of the responses that are trained on
+    dropped: bool  # whether the group is left out because it carries no signal
+    tokens: int  # of all attempts, those included that are in no pool
+    failed_tokens: int  # those of failed attempts
+    surplus: int  # draws that were not used
+    failures: int  # failed attempts at draws
+    lost: int  # draws that were given up after repeated failures
+    records: list[Row]  # for `samples/`, if they were asked for
 
     @classmethod
     def of(
@@ -84,7 +59,7 @@ class PromptReport:
         session: RolloutSession,
         group: TrainedGroup,
         attempts: Sequence[Attempt],
-        records: Sequence[Row],
+        records: list[Row],
     ) -> "PromptReport":
         """Summarise a session of one prompt, whose responses are `Graded`, and its group."""
         pool = group.pool
@@ -104,7 +79,7 @@ class PromptReport:
             surplus=session.surplus,
             failures=session.failures,
             lost=session.lost,
-            records=list(records),
+            records=records,
         )
 
     def group(self, recipe: StepRecipe, pool: Pool) -> TrainedGroup:

@@ -32,9 +32,9 @@ async def run_session(
             for draw in [draw for draw, task in in_flight.items() if task.done()]:
                 if draw in in_flight:  # a reward recorded just now may have made it surplus
                     surplus = _record(session, draw, in_flight.pop(draw))
-                    cancelled += [in_flight.pop(other) for other in surplus]
+                    cancelled += map(in_flight.pop, surplus)
             if too_old is not None and not session.done and too_old():
-                cancelled += [in_flight.pop(other) for other in session.end_all()]
+                cancelled += map(in_flight.pop, session.end_all())
             for task in cancelled:
                 task.cancel()
     finally:

@@ -22,13 +22,11 @@ SAMPLER = "trainer.v1.sampler.custom_sampler"
 ROLLOUT = "actor_rollout_ref.rollout"
 
 MODE = "trainer.v1.trainer_mode"
-"""verl's setting that names its trainer."""
+STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
 
 OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
-"""verl's setting that says how old responses may be: one more than the number of updates that the
-weights that drew a response's first token may lack."""
-
-STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
+"""How old responses may be: one more than the number of updates that the weights that drew a
+response's first token may lack."""
 
 LOST = f"{NAME}_lost"
 """Names the number of lost draws of a failed prompt in its tag."""
@@ -149,10 +147,10 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             f"under verl's `{mode}`, whose responses are drawn by older weights than those that "
             "learn from them; it is 0"
         )
-    if mode == "separate_async" and size % learner.mini_batches:
+    if size % learner.mini_batches:
         wrong.append(
-            "`prompts.batch_size` must be a multiple of `learner.mini_batches` under verl's "
-            f"`separate_async`; they are {size} and {learner.mini_batches}"
+            "`prompts.batch_size` must be a multiple of `learner.mini_batches`, or verl makes "
+            f"further updates of what is left; they are {size} and {learner.mini_batches}"
         )
     return wrong
 

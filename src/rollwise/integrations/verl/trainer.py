@@ -94,15 +94,11 @@ class PoolTrainer:
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in keys], dtype=object)
         self._under_way |= dict(zip(rows["uid"], keys, strict=True))
         known = session_arguments(self.recipe, self.sampler, keys).get("priors")
+        priors = [None] * len(keys) if known is None else known.tolist()
         recorded = self.settings.records.prompts_per_step
         orders = [
-            Order(
-                key,
-                self.global_steps,
-                known if known is None else known[place].tolist(),
-                place < recorded,
-            )
-            for place, key in enumerate(keys)
+            Order(key, self.global_steps, prior, place < recorded)
+            for place, (key, prior) in enumerate(zip(keys, priors, strict=True))
         ]
         rows[NAME] = np.fromiter(map(asdict, orders), dtype=object, count=len(keys))
         batch = tu.get_tensordict(rows)

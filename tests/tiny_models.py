@@ -1,4 +1,4 @@
-"""Random models of 17 tokens, and draws from them, for the tests of the built-in engines."""
+"""Random models of 17 tokens, and draws from them."""
 
 import numpy as np
 import torch
@@ -30,25 +30,24 @@ KINDS = {
 }
 
 
-def make_model(kind="qwen2", seed=0, context=64):
+def make_model(kind="qwen2", seed=0, context=64, **changed):
     """A random model of 17 tokens whose next-token distributions are far from uniform."""
     torch.manual_seed(seed)
     model_class, config_class, options = KINDS[kind]
-    config = config_class(
-        vocab_size=17,
-        hidden_size=64,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=context,
-        initializer_range=0.15,
-        pad_token_id=0,
-        eos_token_id=END,
-        bos_token_id=None,
-        **options,
-    )
-    return model_class(config).eval()
+    shape = {
+        "vocab_size": 17,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": context,
+        "initializer_range": 0.15,
+        "pad_token_id": 0,
+        "eos_token_id": END,
+        "bos_token_id": None,
+    }
+    return model_class(config_class(**shape | options | changed)).eval()
 
 
 def make_draws(count, keys=PROMPTS, seed=0):
