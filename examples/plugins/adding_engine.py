@@ -17,7 +17,7 @@ class AddingEngine(EngineSettings, Engine):
     free_slots = None  # it knows no bound
 
     def open(self, inputs):
-        self.tokenizer, self.done = inputs.tokenizer, {}
+        self.inputs, self.tokenizer, self.done = inputs, inputs.tokenizer, {}
         return self
 
     def submit(self, draws, prompts):
@@ -25,10 +25,12 @@ class AddingEngine(EngineSettings, Engine):
             terms = re.findall(r"[+-]?\d", self.tokenizer.decode(prompts[draw.key]))
             sums = np.cumsum([0, *map(int, terms)])
             wrong = np.random.default_rng(draw.seed).random() < self.errors
-            text = f"{' '.join(map(str, sums[1:]))}={sums[-1] + wrong}"
-            tokens = [*self.tokenizer.encode(text), self.tokenizer.eos_token_id]
-            logprobs = np.full(len(tokens), np.log(1 - self.errors), np.float32) / len(tokens)
-            self.done[draw] = Completion(draw, tokens, logprobs, text, truncated=False)
+            text = f"{' '.join(map(str, sums[1:]))}={sums[-1] + wrong}{self.tokenizer.eos_token}"
+            whole = self.tokenizer.encode(text)
+            tokens = whole[: self.inputs.max_new_tokens]
+            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+            logprobs = np.full(len(tokens), np.log(1 - self.errors) / len(tokens), np.float32)
+            self.done[draw] = Completion(draw, tokens, logprobs, text, len(tokens) < len(whole))
 
     def wait(self):
         return [self.done.pop(draw) for draw in list(self.done)]

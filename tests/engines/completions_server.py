@@ -2,9 +2,7 @@
 
 import json
 import select
-import socket
 import threading
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from rollwise.sampling import Draw
@@ -19,7 +17,7 @@ class CompletionsServer:
         faults: What the next requests meet, one each: "busy" (429, come again after `retry_after`),
             "broken" (500), "garbage" (half a JSON text), "strange" (JSON, but no completion),
             "cut" (half an answer), "aborted" (an unknown finish reason), "refused" (401), or "hang"
-            (no answer until the server dies or the client goes). None is no fault.
+            (no answer until the client goes). None is no fault.
         requests, headers: Of all requests, in order of arrival.
         most: The most requests that were under way at a time.
         left: Is set once a client has gone while its request hung.
@@ -27,9 +25,14 @@ class CompletionsServer:
     """
 
     def __init__(self, engine):
-        self.engine, self._lock, self._drawn, self._port = engine, threading.Lock(), {}, 0
+        self.engine, self._lock, self._drawn = engine, threading.Lock(), {}
         self.forget()
-        self.start()
+
+        class Handler(_Handler):
+            server_of_model = self
+
+        self._http = _HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
 
     def forget(self):
         """Forget what was asked, and all faults."""
@@ -39,25 +42,11 @@ class CompletionsServer:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
 
-    def start(self):
-        owner, self._sockets = self, set()
-
-        class Handler(_Handler):
-            server_of_model = owner
-
-        self._http = _HTTPServer(("127.0.0.1", self._port), Handler)
-        self._port = self._http.server_port
-        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
-
-    def kill(self):
-        """Take every connection down, those of requests under way too."""
+    def close(self):
         self._http.shutdown()
         self._http.server_close()
-        for connection in list(self._sockets):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
 
     def complete(self, prompt, seed):
         with self._lock:
@@ -84,19 +73,11 @@ class _HTTPServer(ThreadingHTTPServer):
     daemon_threads, block_on_close, request_queue_size = True, False, 64
 
     def handle_error(self, request, client_address):
-        """A client that has gone, or a server that was killed: as ordered."""
+        """A client that has gone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-
-    def setup(self):
-        super().setup()
-        self.server_of_model._sockets.add(self.connection)
-
-    def finish(self):
-        self.server_of_model._sockets.discard(self.connection)
-        super().finish()
 
     def log_message(self, *_):
         pass
@@ -147,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def hang(self):
         self.server_of_model.hanging.release()
-        select.select([self.connection], [], [])  # readable: the client or the server is gone
+        select.select([self.connection], [], [])  # readable: the client is gone
         self.server_of_model.end()
         self.server_of_model.left.set()
         self.close_connection = True

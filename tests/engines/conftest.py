@@ -40,7 +40,7 @@ def local():
 def shared_server(local):
     server = CompletionsServer(local[0])
     yield server
-    server.kill()
+    server.close()
 
 
 @pytest.fixture

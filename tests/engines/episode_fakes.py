@@ -79,9 +79,15 @@ def encode_prompt(messages):
     return [60] * len(messages[0]["content"])
 
 
+def playing_by(environment, engine=None, **options):
+    """An engine of episodes, by default over a new `Talking`."""
+    return EpisodeEngine(
+        engine or Talking(), environment, PROBLEMS, encode, encode_prompt, **options
+    )
+
+
 def play(environment, engine=None, **options):
-    engine = engine or Talking()
-    playing = EpisodeEngine(engine, environment, PROBLEMS, encode, encode_prompt, **options)
+    playing = playing_by(environment, engine, **options)
     playing.submit([DRAW], {"a": [7, 7]})
     [outcome] = playing.wait()
     assert playing.wait() == []

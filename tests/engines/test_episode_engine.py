@@ -5,7 +5,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from episode_fakes import DRAW, PROBLEMS, Playing, Talking, encode, encode_prompt, play, says
+from episode_fakes import (
+    DRAW,
+    PROBLEMS,
+    Playing,
+    Talking,
+    encode_prompt,
+    play,
+    playing_by,
+    says,
+)
 from tiny_models import LIMIT, PROMPTS, make_model
 from transformers import PreTrainedTokenizerFast
 
@@ -152,7 +161,7 @@ def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
         def begin(self, opening):
             return Failing()
 
-    engine = EpisodeEngine(Talking(), Begins(None), PROBLEMS, encode, encode_prompt)
+    engine = playing_by(Begins(None))
     engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
     assert len(engine.wait()) == 3
     line = Failing.step.__code__.co_firstlineno + 1
@@ -176,7 +185,7 @@ def test_episodes_under_way_must_not_share_an_object():
         def begin(self, opening):
             return shared
 
-    engine = EpisodeEngine(Talking(), Sharing(None), PROBLEMS, encode, encode_prompt)
+    engine = playing_by(Sharing(None))
     engine.submit([Draw("a", index, seed=index) for index in range(2)], {"a": [7]})
     with pytest.raises(PluginError, match=r"Sharing: `begin` .* of its own for each episode"):
         engine.wait()
@@ -206,7 +215,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
         return Turn(done=True, reward=1.0)
 
     session = RolloutSession(["a"], FixedCount(2), Rounds(2, rounds=1), seed=0)
-    engine = EpisodeEngine(Talking(portion=1), Playing(step), PROBLEMS, encode, encode_prompt)
+    engine = playing_by(Playing(step), Talking(portion=1))
     cost = run_session(session, engine, {"a": [7]}, grade_with(OfAnswers(), {}))
     assert (len(session.pools["a"]), session.failures) == (2, 1)
     assert (cost.tokens, cost.failed_tokens) == (3 * 2, 2)
@@ -223,7 +232,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
 )
 def test_wrong_results_of_an_engine_of_turns_are_named(mistake, said):
     engine = type("Mistaken", (Talking,), mistake)()
-    playing = EpisodeEngine(engine, says(Turn("x")), PROBLEMS, encode, encode_prompt)
+    playing = playing_by(says(Turn("x")), engine)
     playing.submit([DRAW], {"a": [7]})
     with pytest.raises(PluginError, match=f"Mistaken: {said}"):
         playing.cancel([DRAW]) if "cancel" in mistake else playing.wait()
@@ -248,7 +257,7 @@ def test_a_session_of_episodes_that_are_graded_by_either():
     session = RolloutSession(["a", "b"], FixedCount(2), Rounds(2, rounds=1), seed=0)
     grader = OfAnswers()
     answers = {key: problem.answer for key, problem in PROBLEMS.items()}
-    engine = EpisodeEngine(Talking(), ByKey(), PROBLEMS, encode, encode_prompt)
+    engine = playing_by(ByKey())
     cost = run_session(session, engine, {"a": [7], "b": [8]}, grade_with(grader, answers))
     assert session.pools["a"].rewards.tolist() == [0.25, 0.25]
     assert session.pools["b"].rewards.tolist() == [1.0, 1.0]
@@ -263,7 +272,7 @@ def test_surplus_episodes_are_cancelled_under_way():
     play_on = Playing(
         lambda turn, reply: Turn(done=True, reward=next(worth)) if turn == 2 else Turn("x")
     )
-    playing = EpisodeEngine(engine, play_on, PROBLEMS, encode, encode_prompt)
+    playing = playing_by(play_on, engine)
     session = RolloutSession(["a"], Balanced(1, 1), Streamed(max_samples=8), seed=0)
     cost = run_session(session, playing, {"a": [7]}, grade_with(OfAnswers(), {}))
     assert len(session.pools["a"]) == 2

@@ -8,11 +8,18 @@ import threading
 import warnings
 
 import pytest
-from episode_fakes import DRAW, PROBLEMS, Playing, Talking, encode, encode_prompt, play, says
+from episode_fakes import (
+    DRAW,
+    Playing,
+    Talking,
+    play,
+    playing_by,
+    says,
+)
 from tiny_models import LIMIT, PROMPTS, make_model
 from transformers import PreTrainedTokenizerFast
 
-from rollwise.engines import EpisodeEngine, EpisodeLimits
+from rollwise.engines import EpisodeLimits
 from rollwise.engines.asynchronous import AsyncEngine
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import Turn
@@ -30,7 +37,7 @@ def test_answers_that_wait_do_so_beside_each_other():
         return Turn("x")
 
     meeting = []
-    with EpisodeEngine(Talking(slots=3), Playing(step), PROBLEMS, encode, encode_prompt) as engine:
+    with playing_by(Playing(step), Talking(slots=3)) as engine:
         engine.submit([Draw("a", i, i) for i in range(3)], {"a": [7]})
         assert engine.free_slots == 0
         done = []
@@ -52,7 +59,7 @@ def test_what_is_cancelled_has_cost_all_its_turns():
 
     a, b, c = (Draw(key, 0, seed) for seed, key in enumerate(("a", "b", "a")))
     engine = Talking(slots=2, portion=1)
-    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
+    with playing_by(Playing(step), engine) as playing:
         playing.submit([a, b, c], {"a": [7], "b": [8]})
         for _ in range(2):
             for result in engine.wait():
@@ -112,7 +119,7 @@ def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
             self.bell.release()
 
     engine = Interruptible()
-    with EpisodeEngine(engine, Playing(step), PROBLEMS, encode, encode_prompt) as playing:
+    with playing_by(Playing(step), engine) as playing:
         playing.submit([Draw("a", i, i) for i in range(2)], {"a": [7]})
         [outcome] = playing.wait()
         assert (outcome.draw.index, outcome.usage.turns) == (0, 2)
@@ -151,7 +158,7 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeyp
         return Turn(done=True)
 
     turns = Talking()
-    engine = EpisodeEngine(turns, Playing(step), PROBLEMS, encode, encode_prompt)
+    engine = playing_by(Playing(step), turns)
     engine.submit([DRAW], {"a": [7]})
     [result] = turns.wait()
     engine._end_turn(result)
@@ -193,7 +200,7 @@ def test_an_engine_on_an_event_loop_can_be_interrupted():
             pass
 
     with Idle(slots=1, name="idle") as engine:
-        engine._begin(DRAW, asyncio.Event().wait())
+        engine._begin(DRAW, asyncio.Event().wait, seconds=60)
         engine.interrupt()
         assert engine.wait() == []
         assert engine.cancel([DRAW]) == 0

@@ -29,7 +29,7 @@ def test_thompson_draws_choose_as_often_as_the_posteriors_say():
     rng = np.random.default_rng(99)
     a, b = rng.beta(5, 5, 400_000), rng.random(400_000)
     share = np.mean(np.abs(a - 0.5) < np.abs(b - 0.5))
-    sampler, times = Posterior("ab", 1), 10_000
+    sampler, times = Posterior("ab", 1), 4000
     sampler.tell(["a"], [4], [8])
     counted = sum(sampler.ask() == ["a"] for _ in range(times)) / times
     assert abs(counted - share) < 4 * np.sqrt(share * (1 - share) / times)
@@ -77,7 +77,7 @@ def within_errors(counts, times, shares):
 
 def test_two_prompts_are_drawn_one_after_the_other():
     """P(first i, then j) = w_i/W · w_j/(W − w_i), for all twelve ordered pairs."""
-    sampler, times = told(2), 8_000
+    sampler, times = told(2), 4000
     weights = [1 - s for s in PASS_RATES]
     counts = dict.fromkeys(itertools.permutations(range(4), 2), 0)
     for _ in range(times):
@@ -102,7 +102,7 @@ def test_unvisited_prompts_count_as_failed_or_as_set():
     failed = Prioritized("ab", 1)
     failed.tell(["a"], [8], [8])
     assert {failed.ask()[0] for _ in range(50)} == {"b"}
-    sampler, times = Prioritized("ab", 1, unvisited=0.75), 10_000
+    sampler, times = Prioritized("ab", 1, unvisited=0.75), 4000
     sampler.tell(["a"], [0], [8])
     counts = np.zeros(2)
     for _ in range(times):

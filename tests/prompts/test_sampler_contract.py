@@ -57,91 +57,87 @@ class TestCurriculumWithEasyProblems(FixedSetContract):
         """Only where hard ones are left."""
 
 
-class TwicePerBatch(Uniform):
-    def ask(self, count=None, exclude=()):
-        batch = super().ask(count, exclude)
-        return [*batch[:-1], batch[0]]
+def shared_rates(belief):
+    return {"pass_rates": belief._pass_rates}
 
 
-class ForgetsItsPosition(Uniform):
-    def load_state_dict(self, state):
-        super().load_state_dict({**state, "walk.position": 0})
+def known_alone(sampler, keys, correct, drawn):
+    known = [key in sampler.keys for key in keys]
+    given = ([x for x, k in zip(v, known, strict=True) if k] for v in (keys, correct, drawn))
+    Prioritized.tell(sampler, *given)
 
 
-class Credulous(Prioritized):
-    def tell(self, keys, correct, drawn):
-        known = [key in self.keys for key in keys]
-        super().tell(
-            *([x for x, k in zip(list(v), known, strict=True) if k] for v in (keys, correct, drawn))
-        )
+def twice_per_batch(sampler, count=None, exclude=()):
+    batch = Uniform.ask(sampler, count, exclude)
+    return [*batch[:-1], batch[0]]
 
 
-class SharedRates(LatestPassRate):
-    def state_dict(self):
-        return {"pass_rates": self._pass_rates}
+def half_loads(sampler, state):
+    sampler.asks = 99
+    Uniform.load_state_dict(sampler, state)
 
 
-class SharesItsArrays(Uniform):
-    def make_belief(self):
-        return SharedRates(len(self.keys))
+def forgets_its_position(sampler, state):
+    Uniform.load_state_dict(sampler, {**state, "walk.position": 0})
 
 
-class IgnoresWhatToLeaveOut(Uniform):
-    def ask(self, count=None, exclude=()):
-        return super().ask(count)
+SharedRates = type("SharedRates", (LatestPassRate,), {"state_dict": shared_rates})
+WRONG = {
+    "twice per batch": (
+        Uniform,
+        {"ask": twice_per_batch},
+        "test_a_batch_has_its_size_and_no_prompt_twice",
+    ),
+    "forgets its position": (
+        Uniform,
+        {"load_state_dict": forgets_its_position},
+        "test_a_state_resumes_exactly",
+    ),
+    "shares its arrays": (
+        Uniform,
+        {"make_belief": lambda sampler: SharedRates(len(sampler.keys))},
+        "test_a_state_resumes_exactly",
+    ),
+    "ignores what to leave out": (
+        Uniform,
+        {"ask": lambda sampler, count=None, exclude=(): Uniform.ask(sampler, count)},
+        "test_prompts_can_be_left_out",
+    ),
+    "divides by no draws": (
+        Uniform,
+        {"tell": lambda sampler, keys, correct, drawn: [1 / n for n in drawn]},
+        "test_tell_takes_what_training_tells",
+    ),
+    "keeps all": (
+        Uniform,
+        {"state_dict": lambda s: {**Uniform.state_dict(s), "history": np.zeros(s.asks)}},
+        "test_a_state_does_not_grow",
+    ),
+    "half loads": (Uniform, {"load_state_dict": half_loads}, "test_an_incomplete_state_is_refused"),
+    "credulous": (Prioritized, {"tell": known_alone}, "test_tell_refuses_what_cannot_be"),
+    "restless": (
+        Prioritized,
+        {"rng": lambda sampler: np.random.default_rng()},
+        "test_the_seed_decides",
+    ),
+    "certain": (
+        Prioritized,
+        {"pass_rate_priors": lambda s, keys: Prioritized.pass_rate_priors(s, keys) - 1},
+        "test_forecasts_where_there_are_any",
+    ),
+    "answers in its own order": (
+        Posterior,
+        {"pass_rate_priors": lambda s, keys: Posterior.pass_rate_priors(s, sorted(keys))},
+        "test_forecasts_where_there_are_any",
+    ),
+}
 
 
-class DividesByNoDraws(Uniform):
-    def tell(self, keys, correct, drawn):
-        self.latest = [int(c) / int(n) for c, n in zip(correct, drawn, strict=True)]
-
-
-class Keeps(Uniform):
-    def state_dict(self):
-        return {**super().state_dict(), "history": np.zeros(self.asks)}
-
-
-class Restless(Prioritized):
-    def rng(self):
-        return np.random.default_rng()
-
-
-class HalfLoads(Uniform):
-    def load_state_dict(self, state):
-        self.asks = 99
-        super().load_state_dict(state)
-
-
-class Certain(Prioritized):
-    def pass_rate_priors(self, keys):
-        return super().pass_rate_priors(keys) - 1
-
-
-class AnswersInItsOwnOrder(Posterior):
-    def pass_rate_priors(self, keys):
-        return super().pass_rate_priors(sorted(keys))
-
-
-@pytest.mark.parametrize(
-    ("sampler", "test"),
-    [
-        (TwicePerBatch, "test_a_batch_has_its_size_and_no_prompt_twice"),
-        (ForgetsItsPosition, "test_a_state_resumes_exactly"),
-        (Credulous, "test_tell_refuses_what_cannot_be"),
-        (SharesItsArrays, "test_a_state_resumes_exactly"),
-        (IgnoresWhatToLeaveOut, "test_prompts_can_be_left_out"),
-        (DividesByNoDraws, "test_tell_takes_what_training_tells"),
-        (Keeps, "test_a_state_does_not_grow"),
-        (Restless, "test_the_seed_decides"),
-        (HalfLoads, "test_an_incomplete_state_is_refused"),
-        (Certain, "test_forecasts_where_there_are_any"),
-        (AnswersInItsOwnOrder, "test_forecasts_where_there_are_any"),
-    ],
-)
-def test_the_contract_notices(sampler, test):
+@pytest.mark.parametrize(("base", "methods", "test"), WRONG.values(), ids=WRONG)
+def test_the_contract_notices(base, methods, test):
     class Suite(FixedSetContract):
         def make(self, keys, batch_size, seed=0):
-            return sampler(keys, batch_size, seed)
+            return type("Wrong", (base,), methods)(keys, batch_size, seed)
 
     with pytest.raises((AssertionError, ValueError, ZeroDivisionError)) as caught:
         getattr(Suite(), test)()

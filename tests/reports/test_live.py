@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from forked import Command
-from made_runs import Page, make_run, step_line
+from made_runs import make_run, read, step_line
 
 from rollwise.cli import main
 from rollwise.errors import RunError
@@ -24,46 +24,28 @@ class Clock:
 
 
 def said(path):
-    return Page((path / "report.html").read_text(encoding="utf-8")).text
+    return read(path).text
 
 
-@pytest.fixture
-def written(monkeypatch):
-    """Counts reports; each takes as many seconds as `written.seconds` says."""
+@pytest.mark.parametrize(("takes", "between"), [(0.1, 30.0), (2.0, 100.0)])
+def test_it_is_written_at_once_and_then_seldom(tmp_path, monkeypatch, takes, between):
+    """After 30 s, or 50 times what the last one took; never of a run that did not begin."""
+    clock, written = Clock(), []
 
-    class Written:
-        def __init__(self):
-            self.times, self.seconds, self.clock = [], 0.0, Clock()
+    def write(path, **how):
+        written.append(clock())
+        clock.now += takes
 
-        def __call__(self, path, **how):
-            self.times.append(self.clock())
-            self.clock.now += self.seconds
-
-    found = Written()
-    monkeypatch.setattr("rollwise.reports.report.write_report", found)
-    return found
-
-
-@pytest.mark.parametrize(("seconds", "between"), [(0.1, 30.0), (2.0, 100.0)])
-def test_it_is_written_at_once_and_then_seldom(tmp_path, written, seconds, between):
-    """After 30 s, or 50 times what the last one took."""
-    written.seconds = seconds
-    live = LiveReport(tmp_path, 30.0, written.clock)
-    live.step_ended()
-    live.step_ended()
-    assert written.times == [100.0]
-    written.clock.now += between - 0.5
-    live.step_ended()
-    assert len(written.times) == 1
-    written.clock.now += 1.0
-    live.step_ended()
-    assert len(written.times) == 2
-
-
-def test_a_run_that_did_not_begin_has_no_report(tmp_path, written):
-    with LiveReport(tmp_path, 30.0, written.clock):
+    monkeypatch.setattr("rollwise.reports.report.write_report", write)
+    with LiveReport(tmp_path, 30.0, clock):
         pass
-    assert written.times == []
+    assert written == []
+    live = LiveReport(tmp_path, 30.0, clock)
+    for wait, count in ((0.0, 1), (0.0, 1), (between - 0.5, 1), (1.0, 2)):
+        clock.now += wait
+        live.step_ended()
+        assert len(written) == count
+    assert written[0] == 100.0
 
 
 def test_a_report_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog):
@@ -81,7 +63,7 @@ def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
     clock = Clock()
     live = LiveReport(path, 30.0, clock)
     live.step_ended()
-    page = Page((path / "report.html").read_text(encoding="utf-8"))
+    page = read(path)
     assert GOES_ON in page.text and "Written at 20" in page.text
     assert page.data["reload"] == 30 and "location.reload()" in page.scripts[1]
     clock.now += 31
@@ -90,7 +72,7 @@ def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
     assert "4 steps" in said(path)
 
     live.__exit__()
-    page = Page((path / "report.html").read_text(encoding="utf-8"))
+    page = read(path)
     assert "The run has not ended, and does not go on." in page.text
     assert page.data["reload"] is None and "location.reload" not in page.scripts[1]
     RunFolder(path).write_summary({"steps": 4})

@@ -27,7 +27,9 @@ from rollwise.cli import main
 from rollwise.config import make_config
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
+from rollwise.records.folder import describe_start
 from rollwise.reports import write_report
+from rollwise.reports.facts import method
 from rollwise.reports.page import part
 
 UPLOT = {
@@ -49,6 +51,24 @@ def test_it_shows_what_the_run_came_to(run):
     assert "exit balanced (positives 2, negatives 2)" in text
     assert "schedule rounds (size 8, rounds 4)" in text
     assert f"versions rollwise {rollwise.__version__}" in text
+
+
+def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
+    path = make_run(tmp_path / "run")
+    folder = RunFolder(path)
+    started = describe_start("CPU (2 cores)")
+    folder.write_config(folder.read_config(), started | {"commit": "abc123 + changes"})
+    folder.write_config(folder.read_config())  # as resuming does
+    text = " ".join(read(write_report(path).parent).text.split())
+    assert "run held-out avg@8 0.250 [0.150, 0.350] → 0.625 [0.525, 0.725] · held-out" in text
+    assert f"date {started['date']} host {started['host']} device CPU (2 cores)" in text
+    assert "commit abc123 + changes" in text
+
+
+def test_the_method_of_a_default_run_is_single_responses():
+    assert method(make_config({}).model_dump(mode="json")) == (
+        "256 prompts by worth · single responses · objective linear · baseline belief"
+    )
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):

@@ -99,40 +99,15 @@ def test_a_rule_may_be_for_single_counts_alone():
             assert np.array_equal(plain, arrays)
 
 
-# Plug-ins that are wrong
+def wrong(name, base, **methods):
+    """Make a plug-in of these methods, which can be pickled by its name."""
+    made = type(name, (base,), {"__module__": __name__, **methods})
+    globals()[name] = dataclass(frozen=True)(made)
+    return globals()[name]()
 
 
-@dataclass(frozen=True)
-class NumbersForArrays(ExitRule):
-    def satisfied(self, positives, negatives):
-        return bool(np.all(positives > 1))
-
-
-@dataclass(frozen=True)
-class OtherForArrays(ExitRule):
-    def satisfied(self, positives, negatives):
-        return positives > (1 if np.ndim(positives) else 2)
-
-
-@dataclass(frozen=True)
-class GivesUpTheBest(PositiveFocused):
-    def gives_up(self, chance):
-        return chance > 0.5
-
-
-@dataclass(frozen=True)
-class Forgets(ExitRule):
-    """Returns nothing where it should return False."""
-
-    def satisfied(self, positives, negatives):
-        if positives >= 1 and negatives >= 1:
-            return True
-
-
-@dataclass(frozen=True)
-class Divides(ExitRule):
-    def satisfied(self, positives, negatives):
-        return positives / (positives + negatives) > 0.5
+def rule_of(name, satisfied):
+    return wrong(name, ExitRule, satisfied=satisfied)
 
 
 class NoDataclass(ExitRule):
@@ -143,17 +118,6 @@ class NoDataclass(ExitRule):
 class Unpicklable(SatisfiedAlone):
     def __init__(self):
         self.rule = lambda: None
-
-
-@dataclass(frozen=True)
-class ExactlyFive(ExitRule):
-    def satisfied(self, positives, negatives):
-        return positives + negatives == 5
-
-
-def test_a_rule_that_rounds_may_draw_past_is_warned_of():
-    with pytest.warns(UserWarning, match=r"satisfied\(0, 5\) is True, but False after one more"):
-        check_exit_rule(ExactlyFive())
 
 
 class Greedy:
@@ -172,64 +136,70 @@ class Greedy:
         return next((p for p in self.prompts if p.issued < p.limit), None)
 
 
-@dataclass(frozen=True)
-class GreedyStream(Streamed):
-    def dispatcher(self):
-        return Greedy()
-
-
 class Idle(Greedy):
     def next(self, ahead):
         return None
 
 
-@dataclass(frozen=True)
-class IdleStream(Streamed):
-    def dispatcher(self):
-        return Idle()
+def in_place(objective, pool, group):
+    group.rewards[:] -= group.rewards.mean()
+    return group.rewards
 
 
-@dataclass(frozen=True)
-class OfTheWholePool(Objective):
-    def advantages(self, pool, group):
-        return pool.rewards - pool.rewards.mean()
+def too_many(allocation, pass_rates):
+    return Estimated.counts(allocation, pass_rates) + allocation.maximum
 
 
-@dataclass(frozen=True)
-class Uncentred(Objective):
-    def advantages(self, pool, group):
-        return group.rewards - 0.5
+def test_a_rule_that_rounds_may_draw_past_is_warned_of():
+    with pytest.warns(UserWarning, match=r"satisfied\(0, 5\) is True, but False after one more"):
+        check_exit_rule(rule_of("ExactlyFive", lambda rule, n, m: n + m == 5))
 
 
-@dataclass(frozen=True)
-class InPlace(Objective):
-    def advantages(self, pool, group):
-        group.rewards[:] -= group.rewards.mean()
-        return group.rewards
-
-
-@dataclass(frozen=True)
-class TooMany(Estimated):
-    def counts(self, pass_rates):
-        return super().counts(pass_rates) + self.maximum
+WRONG_RULES = [
+    (rule_of("Whole", lambda rule, n, m: bool(np.all(n > 1))), "keep the arrays' shape"),
+    (
+        rule_of("OtherForArrays", lambda rule, n, m: n > (1 if np.ndim(n) else 2)),
+        r"satisfied\(2, 0\) is False",
+    ),
+    (
+        wrong("GivesUpTheBest", PositiveFocused, gives_up=lambda rule, chance: chance > 0.5),
+        "must not prefer better chances",
+    ),
+    (
+        rule_of("Forgets", lambda rule, n, m: True if n and m else None),
+        r"satisfied\(0, 0\) must be True or False, got None",
+    ),
+    (
+        rule_of("Divides", lambda rule, n, m: n / (n + m) > 0.5),
+        r"satisfied\(0, 0\) divides by zero",
+    ),
+    (NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen="),
+    (Unpicklable(), "must be picklable"),
+]
+WRONG_SCHEDULES = [
+    (wrong("GreedyStream", Streamed, dispatcher=lambda schedule: Greedy()), "were surplus"),
+    (wrong("IdleStream", Streamed, dispatcher=lambda schedule: Idle()), "no draw is handed out"),
+]
+WRONG_OBJECTIVES = [
+    (
+        wrong("OfPool", Objective, advantages=lambda self, pool, group: pool.rewards),
+        r"shape \(4,\), got \(12,\)",
+    ),
+    (
+        wrong("Uncentred", Objective, advantages=lambda self, pool, group: group.rewards - 0.5),
+        "all 0.0 must give 0",
+    ),
+    (wrong("InPlace", Objective, advantages=in_place), "group's rewards were changed"),
+]
 
 
 @pytest.mark.parametrize(
     ("check", "plugin", "message"),
     [
-        (check_exit_rule, NumbersForArrays(), "keep the arrays' shape"),
-        (check_exit_rule, OtherForArrays(), r"satisfied\(2, 0\) is False"),
-        (check_exit_rule, GivesUpTheBest(), "must not prefer better chances"),
-        (check_exit_rule, Forgets(), r"satisfied\(0, 0\) must be True or False, got None"),
-        (check_exit_rule, Divides(), r"satisfied\(0, 0\) divides by zero"),
-        (check_exit_rule, NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen="),
-        (check_exit_rule, Unpicklable(), "must be picklable"),
-        (check_schedule, GreedyStream(8), "were surplus"),
-        (check_schedule, IdleStream(8), "no draw is handed out"),
-        (check_objective, OfTheWholePool(), r"shape \(4,\), got \(12,\)"),
-        (check_objective, Uncentred(), "all 0.0 must give 0"),
-        (check_objective, InPlace(), "group's rewards were changed"),
-        (check_allocation, TooMany(), "at most 32"),
+        *((check_exit_rule, *given) for given in WRONG_RULES),
+        *((check_schedule, *given) for given in WRONG_SCHEDULES),
+        *((check_objective, *given) for given in WRONG_OBJECTIVES),
+        (check_allocation, wrong("TooMany", Estimated, counts=too_many), "at most 32"),
     ],
 )
 def test_wrong_plugins_are_found_out(check, plugin, message):

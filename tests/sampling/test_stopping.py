@@ -1,42 +1,29 @@
 """What stopping does to the estimates (docs/sampling.md): enumerated, and simulated.
 
-The enumeration walks over the states (n₊, n₋) of one prompt, a round of M draws at a time: from
-each state that the rule does not end, M new responses hold j correct ones with the binomial
-probability C(M, j) p^j (1 − p)^(M−j). It shares the exit rules with the session, nothing else.
+The enumeration shares the exit rules with the session, nothing else.
 """
 
-from collections import defaultdict
-from math import comb, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
+import sessions
 
 from rollwise.sampling import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds
 
 PUBLISHED = Rounds(size=8, rounds=4)
 SINGLE = Rounds(size=1, rounds=32)
 
-Law = dict[tuple[int, int], float]
 
-
-def law(rule, schedule: Rounds, p: float) -> Law:
+def law(rule, schedule: Rounds, p: float) -> dict[tuple[int, int], float]:
     """Probability of each (n₊, n₋) that a pool can end at."""
-    size = schedule.size
-    gains = [(j, comb(size, j) * p**j * (1 - p) ** (size - j)) for j in range(size + 1)]
-    active: Law = {(0, 0): 1.0}
-    ended: Law = defaultdict(float)
-    for last in [False] * (schedule.rounds - 1) + [True]:
-        reached: Law = defaultdict(float)
-        for (positives, negatives), weight in active.items():
-            for gain, probability in gains:
-                reached[positives + gain, negatives + size - gain] += weight * probability
-        active = {}
-        for state, weight in reached.items():
-            if last or rule.satisfied(*state):
-                ended[state] += weight
-            else:
-                active[state] = weight
-    return ended
+
+    def ends(state):
+        drawn = sum(state)
+        whole = drawn % schedule.size == 0
+        return (whole and rule.satisfied(*state)) or drawn == schedule.max_samples
+
+    return sessions.law(ends, p)
 
 
 def statistics(positives, negatives) -> dict:
@@ -46,7 +33,7 @@ def statistics(positives, negatives) -> dict:
     return {"p_hat": positives / drawn, "drawn": drawn, "mixed": mixed}
 
 
-def moments(pools: Law) -> dict[str, tuple[float, float]]:
+def moments(pools) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of each statistic under the law."""
     states = np.array(list(pools))
     weights = np.array(list(pools.values()))

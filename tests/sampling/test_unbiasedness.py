@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sessions
 
 from rollwise.sampling import (
     Balanced,
@@ -49,7 +50,6 @@ ROUNDS = Stopping(Balanced(2, 2), Rounds(8, 4), BUDGET)
 SINGLE = Stopping(Balanced(2, 2), AfterEachDraw(), BUDGET)
 FOCUSED = Stopping(PositiveFocused(1), Rounds(8, 4), BUDGET)
 
-Law = dict[tuple[int, int], float]
 TARGETS = {
     "linear": lambda p: 1.0,
     "log": lambda p: 1 / p,
@@ -58,26 +58,10 @@ TARGETS = {
 }
 
 
-def law(stopping: Stopping, p: float, cut: int = BUDGET) -> Law:
+@cache
+def law(stopping: Stopping, p: float, cut: int = BUDGET) -> dict[tuple[int, int], float]:
     """Probability of each (n₊, n₋) that sampling ends at, or is cut short at after `cut` draws."""
-    ended: Law = {}
-    going = {(0, 0): 1.0}
-    while going:
-        reached: Law = {}
-        for (positives, negatives), weight in going.items():
-            for state, chance in [
-                ((positives + 1, negatives), p),
-                ((positives, negatives + 1), 1 - p),
-            ]:
-                reached[state] = reached.get(state, 0.0) + weight * chance
-        stopped = {s for s in reached if stopping.stops[s] or sum(s) == cut}
-        ended |= {state: reached[state] for state in stopped}
-        going = {state: weight for state, weight in reached.items() if state not in stopped}
-    return ended
-
-
-def expected(pools: Law, values: np.ndarray) -> float:
-    return sum(weight * float(values[state]) for state, weight in pools.items())
+    return sessions.law(lambda state: stopping.stops[state] or sum(state) == cut, p)
 
 
 @pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(max_samples=BUDGET)], ids=str)

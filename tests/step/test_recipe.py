@@ -8,10 +8,7 @@ from rolled import rolled
 
 import rollwise as rw
 from rollwise.beliefs import Constant
-from rollwise.config import make_config
-from rollwise.config.step import step_recipe
 from rollwise.errors import PluginError
-from rollwise.sampling import OBJECTIVES
 from rollwise.step import SINGLE_RESPONSES, RolloutCost, StepRecipe, take_step
 
 
@@ -50,35 +47,6 @@ def test_with_an_allocation_its_counts_are_drawn_in_one_round():
 def test_what_cannot_be_combined_is_refused(said, given):
     with pytest.raises(ValueError, match=said):
         StepRecipe(**given)
-
-
-def test_each_setting_of_the_recipe_reaches_it_from_the_settings():
-    given = {
-        "group": {
-            "size": 6,
-            "strategy": "max_variance",
-            "order": "random",
-            "zero_variance": "refill",
-        },
-        "advantage": {"objective": "grpo", "scale_by_std": True},
-        "grading": {"positive_threshold": 0.25},
-        "seed": 3,
-    }
-    given["group"]["refills"] = 2
-    recipe = step_recipe(make_config(given))
-    found = {
-        field.metadata["setting"]: getattr(recipe, field.name)
-        for field in dataclasses.fields(StepRecipe)
-        if "setting" in field.metadata
-    }
-    assert recipe.objective == OBJECTIVES["grpo"](scale_by_std=True)
-    del given["advantage"]
-    for section, settings in given.items():
-        if section == "seed":
-            assert found["seed"] == settings
-            continue
-        for name, value in settings.items():
-            assert found[f"{section}.{name}"] == value
 
 
 def test_a_step_tells_the_sampler_all_that_was_drawn():

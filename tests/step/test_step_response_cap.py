@@ -19,8 +19,12 @@ def single(logprobs, reward=1.0, known=True):
     tokens = list(range(len(logprobs)))
     reported = np.array(logprobs if known else [], np.float32)
     completion = Completion(Draw("q", 0, seed=1), tokens, reported, "text", truncated=False)
+    return group_of(completion, reward)
+
+
+def group_of(response, reward=1.0):
     recipe = StepRecipe(objective="reward", strategy="all", zero_variance="keep")
-    return make_group(recipe, Pool("q", [reward], [completion]), np.random.default_rng(0))
+    return make_group(recipe, Pool("q", [reward], [response]), np.random.default_rng(0))
 
 
 def advantages(groups):
@@ -65,9 +69,7 @@ def test_only_what_the_model_drew_counts_in_an_episode():
     episode = Episode(
         spans=[Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])], usage=Usage(1)
     )
-    recipe = StepRecipe(objective="reward", strategy="all", zero_variance="keep")
-    group = make_group(recipe, Pool("q", [1.0], [episode]), np.random.default_rng(0))
-    bounded, _ = cap_responses([group, single([HALF]), single([HALF])], 1.0, "tokens")
+    bounded, _ = cap_responses([group_of(episode), single([HALF]), single([HALF])], 1.0, "tokens")
     assert advantages(bounded) == pytest.approx([1.0, 1.0, 1.0])
 
 

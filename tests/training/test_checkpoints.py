@@ -49,6 +49,12 @@ def trained(make_model):
     return learner, sampler
 
 
+@pytest.fixture
+def saved(trained, tokenizer, tmp_path):
+    """The checkpoint of step 7."""
+    return save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+
+
 def load(path, problems=20):
     """What a new process would have."""
     learner = make_learner(AutoModelForCausalLM.from_pretrained(path / "model").eval())
@@ -168,14 +174,13 @@ def test_no_part_of_a_checkpoint_that_was_being_removed_passes_for_one(tmp_path,
         ("optimizer.safetensors", None),
     ],
 )
-def test_a_broken_checkpoint_is_named(trained, tokenizer, tmp_path, file, content):
-    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+def test_a_broken_checkpoint_is_named(saved, file, content):
     if content is None:
-        (path / file).unlink()
+        (saved / file).unlink()
     else:
-        (path / file).write_text(content)
+        (saved / file).write_text(content)
     with pytest.raises(RunError, match=r"cannot resume from the checkpoint .*step-000007"):
-        load(path)
+        load(saved)
 
 
 FILES = ["model/model.safetensors", "optimizer.safetensors", "sampler.safetensors", "state.json"]
@@ -186,12 +191,8 @@ FILES = ["model/model.safetensors", "optimizer.safetensors", "sampler.safetensor
     [(name, how) for name in FILES for how in ("one bit", "removed")]
     + [("checksums.txt", "one bit")],
 )
-def test_a_damaged_checkpoint_names_itself_and_the_one_before(
-    trained, tokenizer, tmp_path, name, how
-):
-    before, path = (
-        save_checkpoint(tmp_path, step, trained[0], tokenizer, trained[1]) for step in (6, 7)
-    )
+def test_a_damaged_checkpoint_names_itself_and_the_one_before(saved, name, how):
+    path, before = saved, saved.with_name("step-000006")
     check_checkpoint(path, before)
     content = bytearray((path / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -210,23 +211,15 @@ def test_a_damaged_checkpoint_names_itself_and_the_one_before(
             load_saved(ModelSource(path=str(path / "model")))
 
 
-def test_a_checkpoint_without_checksums_is_taken_with_a_warning(
-    trained, tokenizer, tmp_path, caplog
-):
-    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
-    (path / "checksums.txt").unlink()
-    check_checkpoint(path, None)
-    assert f"{path} has no checksums" in caplog.text
-
-
-def test_a_data_set_of_another_size_is_refused(trained, tokenizer, tmp_path):
-    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
-    with pytest.raises(RunError, match="20 prompts, this one has 21"):
-        load(path, problems=21)
+def test_a_checkpoint_without_checksums_is_taken_with_a_warning(saved, caplog):
+    (saved / "checksums.txt").unlink()
+    check_checkpoint(saved, None)
+    assert f"{saved} has no checksums" in caplog.text
 
 
 @pytest.mark.parametrize("changed", [{"tie_word_embeddings": True}, {"num_hidden_layers": 1}])
-def test_a_model_of_other_parameters_is_refused(make_model, trained, tokenizer, tmp_path, changed):
-    path = save_checkpoint(tmp_path, 7, trained[0], tokenizer, trained[1])
+def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(make_model, saved, changed):
+    with pytest.raises(RunError, match="20 prompts, this one has 21"):
+        load(saved, problems=21)
     with pytest.raises(RunError, match="of another model"):
-        load_checkpoint(path, make_learner(make_model(**changed)), make_sampler())
+        load_checkpoint(saved, make_learner(make_model(**changed)), make_sampler())

@@ -101,9 +101,8 @@ def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
 
 def test_a_held_out_file_that_holds_all_is_refused(load, write):
     path = write("a.jsonl", range(5))
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"every problem of {path} is held out"):
         load(data={"train": path, "heldout": path})
-    assert f"every problem of {path} is held out" in str(caught.value)
 
 
 def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
@@ -128,10 +127,8 @@ def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, wri
 def test_a_file_that_cannot_be_used_is_named(load, tmp_path, content, part):
     path = tmp_path / "a.jsonl"
     path.write_text(content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"{path}.*{part}"):
         load(data={"train": str(path)})
-    assert str(path) in str(caught.value)
-    assert part in str(caught.value)
 
 
 # Lengths and batches
@@ -152,7 +149,6 @@ def test_a_batch_larger_than_the_data_is_refused(load, write):
     train, heldout = write("a.jsonl", range(5)), write("b.jsonl", [90])
     sources = {"train": train, "heldout": heldout}
     assert len(load(data=sources, prompts={"batch_size": 5}).train) == 5
-    with pytest.raises(ConfigError) as caught:
+    said = r"5 training problems, fewer than the 6 prompts of a step.*--prompts.batch_size 5\)"
+    with pytest.raises(ConfigError, match=said):
         load(data=sources, prompts={"batch_size": 6})
-    assert "5 training problems, fewer than the 6 prompts of a step" in str(caught.value)
-    assert "(--prompts.batch_size 5)" in str(caught.value)

@@ -4,12 +4,12 @@ import json
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen2Config
 
 from rollwise.cli import main
 from rollwise.config import make_config, read_toml
 from rollwise.errors import ConfigError
-from rollwise.models.loading import load_model
+from rollwise.models.loading import load_tokenizer, model_path
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
@@ -93,53 +93,34 @@ def test_a_grader_that_raises_costs_a_reward_and_stops_nothing(tmp_path, metrics
     assert all(row["reward"] == 0 for row in rows if len(row["response"]) % 2)
 
 
-def save_tiny_qwen(folder, texts):
-    """A random Qwen2 with a byte-level tokenizer of about 1,000 tokens, learnt from `texts`."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
+    """transformers 5 would give a Qwen2 its usual one: other splits, other special tokens."""
+    texts = ["What is 12 + 345?", "Let $x = \\frac{1}{2}$.  Find x!", "Ünïcödé\n\tcode"]
+    own = Tokenizer(models.BPE())
+    own.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    own.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=1000,
         special_tokens=["<|endoftext|>", "<|pad|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|endoftext|>", pad_token="<|pad|>"
-    ).save_pretrained(folder)
-    config = Qwen2Config(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        max_position_embeddings=2048,
-        eos_token_id=0,
-        pad_token_id=1,
-        bos_token_id=None,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
-
-
-def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
-    """transformers 5 would give a Qwen2 its usual one: other splits, other special tokens."""
-    texts = ["What is 12 + 345?", "Let $x = \\frac{1}{2}$.  Find x!", "Ünïcödé\n\tcode"]
-    save_tiny_qwen(tmp_path, texts)
-    _, tokenizer = load_model(make_config({"model": {"path": str(tmp_path)}}).model)
-    own = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    own.train_from_iterator(texts, trainer)
+    special = {"eos_token": "<|endoftext|>", "pad_token": "<|pad|>"}
+    PreTrainedTokenizerFast(tokenizer_object=own, **special).save_pretrained(tmp_path)
+    Qwen2Config().save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(str(tmp_path))
     for text in [*texts, "1234567890 times don't"]:
         ids = tokenizer.encode(text)
         assert ids == own.encode(text).ids
         assert tokenizer.decode(ids) == text
-    _, built_in = load_model(make_config().model)
+    built_in = load_tokenizer(model_path("running-sums"))
     assert built_in.decode(built_in.encode("7 12 3 6=6")) == "7 12 3 6=6"
     assert max(built_in.all_special_ids) < len(built_in) == 17
 
 
 @pytest.fixture
-def train_columns(tmp_path, capsys):
+def train_columns(tmp_path):
     """Train for two steps on sums of two sources, with an embedding each; return the folder."""
     problems = make_running_sums(24, seed=0, max_terms=4)
     rows = [
@@ -181,11 +162,9 @@ def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(train
     assert len((first / "metrics.jsonl").read_text().splitlines()) == 4
 
 
-def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(train_columns, capsys):
+def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(train_columns, screen):
     folder = train_columns("refused", "--belief.features", '["embeding"]', code=2)
-    assert "names embeding; the data has source, subject" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    assert "names embeding; the data has source, subject" in screen()
     assert not folder.exists()
 
 

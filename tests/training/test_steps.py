@@ -287,15 +287,6 @@ def test_the_first_prompts_of_a_step_are_recorded_whole(tmp_path):
         }
 
 
-def test_every_draw_of_a_run_has_random_numbers_of_its_own(tmp_path):
-    run = make_run(tmp_path)
-    evaluate(run)
-    for step in range(1, 6):
-        train_step(run, step)
-    seeds = [draw.seed for draw in run.engine.submitted]
-    assert len(set(seeds)) == len(seeds) > 150
-
-
 def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):
     run = make_run(tmp_path)
     first, second = evaluate(run), evaluate(run)

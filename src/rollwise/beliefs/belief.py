@@ -16,7 +16,6 @@ from rollwise.beliefs.state import (
     state_of,
     values_in,
 )
-from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import array_from
 
 EXPECTATION_WEIGHT = 4.0
@@ -138,29 +137,19 @@ def _believed(
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Ask a belief, and refuse an answer that is none."""
     given = indices if isinstance(indices, slice) else np.array(indices)  # a user's may write to it
-    answer: Any = belief.believe(given)
     if type(belief).__module__.startswith("rollwise."):  # tests check ours, in their precision
-        return answer  # type: ignore[no-any-return]
-    try:
-        mean, strength = (np.asarray(part).astype(float, casting="same_kind") for part in answer)
-        total = len(range(belief.total)[indices] if isinstance(indices, slice) else indices)
-        fits = mean.shape == strength.shape == (total,)
-    except (TypeError, ValueError):
-        fits = False
-    if not fits or np.any((mean < 0) | (mean > 1)) or not np.all(strength >= 0):
-        wanted = "two arrays of shape (P,), the means (0 to 1, or NaN) and the strengths (from 0)"
-        raise wrong_result(belief, "believe", wanted, answer)
+        return belief.believe(given)
+    total = len(range(belief.total)[indices] if isinstance(indices, slice) else indices)
+
+    def fits(found: NDArray[Any]) -> bool:
+        if found.shape != (2, total):
+            return False
+        mean, strength = found
+        return not np.any((mean < 0) | (mean > 1)) and bool(np.all(strength >= 0))
+
+    wanted = "two arrays of shape (P,), the means (0 to 1, or NaN) and the strengths (from 0)"
+    mean, strength = array_from(belief, "believe", wanted, fits, given)
     return mean, strength
-
-
-def rates_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
-    """Ask a plug-in for so many pass rates, shape (P,); a `PluginError` names a wrong answer."""
-    wanted = f"an array of shape ({count},) of pass rates, each 0 to 1 or NaN"
-
-    def fits(rates_P: NDArray[Any]) -> bool:
-        return rates_P.shape == (count,) and not np.any((rates_P < 0) | (rates_P > 1))
-
-    return array_from(plugin, method, wanted, fits, *given)
 
 
 def priors_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
 
@@ -24,19 +24,6 @@ def from_state(state: State, name: str) -> Any:
     if name not in state:
         raise ValueError(f"the state lacks {name!r}; it has {', '.join(sorted(state))}")
     return state[name]
-
-
-def array_from_state(
-    state: State, name: str, shape: tuple[int, ...], dtype: DTypeLike
-) -> NDArray[Any]:
-    """Copy an array out of a state; a `ValueError` if it is of another number of prompts."""
-    values = np.array(from_state(state, name), dtype=dtype)
-    if values.shape != shape:
-        raise ValueError(
-            f"the state is of a sampler over {len(np.atleast_1d(values))} prompts, this one has "
-            f"{shape[0]}: {name!r} has shape {values.shape}"
-        )
-    return values
 
 
 def saveable(owner: Any) -> State:
@@ -75,7 +62,8 @@ def state_of(owner: Any, names: Iterable[str]) -> State:
         raise wrong_result(owner, "kept", "a tuple of names", names)
     state: State = {}
     for name in names:
-        value, key = getattr(owner, name, None), name.removeprefix("_")
+        value: Any = getattr(owner, name, None)
+        key = name.removeprefix("_")
         if isinstance(value, Kept):
             state |= named_under(key, state_of(value, value.kept))
         elif _can_be_saved(value):
@@ -105,7 +93,10 @@ def values_in(
         if isinstance(held, Kept):
             parts += values_in(held, held.kept, state, f"{key}.")
         elif isinstance(held, np.ndarray):
-            found[name] = array_from_state(state, key, held.shape, held.dtype)
+            found[name] = np.array(from_state(state, key), dtype=held.dtype)
+            if (shape := found[name].shape) != held.shape:
+                other = f"{key!r} has shape {shape}, not {held.shape}"
+                raise ValueError(f"the state is of other prompts: {other}")
         else:
             found[name] = type(held)(from_state(state, key))
             if name in owner.identity and found[name] != held:

@@ -6,7 +6,7 @@ import queue
 import signal
 import threading
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -16,14 +16,16 @@ from rollwise.step.outcomes import Completion, LostDraw, Result
 
 T = TypeVar("T")
 
+RETRIED = (408, 409, 429)
+"""Refusals that are worth a retry, in addition to all server errors (500 and up)."""
+
 log = logging.getLogger(__name__)
 
 
 class AsyncEngine(Engine):
     """Base class of engines that draw up to `slots` responses on an event loop, in a thread.
 
-    A subclass passes `_begin` a coroutine that completes one draw, and frees its resources in
-    `_release`.
+    A subclass tells `_begin` what completes a draw, and frees its resources in `_release`.
     """
 
     def __init__(self, slots: int, name: str) -> None:
@@ -91,9 +93,20 @@ class AsyncEngine(Engine):
         """End what runs on the loop, and any process beyond it."""
         raise NotImplementedError
 
-    def _begin(self, draw: Draw, ending: Coroutine[Any, Any, Result]) -> None:
-        """Let `ending` complete `draw`; it waits for a slot itself (`_free`)."""
-        future = asyncio.run_coroutine_threadsafe(ending, self._loop)
+    def _begin(
+        self, draw: Draw, complete: Callable[[], Coroutine[Any, Any, Result]], seconds: float
+    ) -> None:
+        """Complete a draw in the next free slot; it is lost if that takes longer than `seconds`."""
+
+        async def bounded() -> Result:
+            async with self._free:
+                try:
+                    async with asyncio.timeout(seconds):
+                        return await complete()
+                except TimeoutError:
+                    return LostDraw(draw, f"not done after {seconds:g} s")
+
+        future = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
         self._in_flight[draw] = future
         future.add_done_callback(lambda ended: self._ended.put((draw, ended)))
 
@@ -118,3 +131,16 @@ async def end_other_tasks() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+def refused_for_good(error: Exception) -> bool:
+    """Say whether a service would refuse the same request again, by the error's `status_code`."""
+    status = getattr(error, "status_code", 500)
+    return status < 500 and status not in RETRIED
+
+
+def fit_for_a_log(text: str, key: str | None) -> str:
+    """Make a service's message one line of at most 300 characters, without the key to it."""
+    if key:
+        text = text.replace(key, "***")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]

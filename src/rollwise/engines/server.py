@@ -1,6 +1,6 @@
 """The server engine: responses from any server of an OpenAI-compatible completions API."""
 
-import asyncio
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,12 @@ import numpy as np
 from pydantic import BaseModel, Field
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
+from rollwise.engines.asynchronous import (
+    AsyncEngine,
+    end_other_tasks,
+    fit_for_a_log,
+    refused_for_good,
+)
 from rollwise.engines.settings import ServerSettings
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw
@@ -26,9 +31,6 @@ EXTENSIONS = {
     "repeat_penalty": 1.0,  # as llama.cpp does
 }
 """Options beyond the API: return token ids, and sample from the unchanged distribution."""
-
-RETRIED = (408, 409, 429)
-"""Refusals that are worth a retry, in addition to all server errors (500 and up)."""
 
 NO_ACCESS = (401, 403)
 
@@ -88,7 +90,8 @@ class ServerEngine(AsyncEngine):
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws; those without a free slot wait."""
         for draw in draws:
-            self._begin(draw, self._complete(draw, list(prompts[draw.key])))
+            complete = functools.partial(self._complete, draw, list(prompts[draw.key]))
+            self._begin(draw, complete, self.settings.draw_timeout)
 
     def wait(self) -> Sequence[Result]:
         """Return what is done; an `EngineError` if a request is refused, or too many are lost."""
@@ -127,19 +130,16 @@ class ServerEngine(AsyncEngine):
     async def _complete(self, draw: Draw, prompt: list[int]) -> Result:
         from openai import APIError
 
-        request, limit = self._request(draw, prompt), self.settings.draw_timeout
-        async with self._free:
-            try:
-                async with asyncio.timeout(limit):
-                    answer = await self._client.post("/completions", cast_to=object, body=request)
-                choice = _Answer.model_validate(answer).choices[0]
-            except TimeoutError:
-                return LostDraw(draw, f"not done after {limit:g} s")
-            except (APIError, ValueError) as error:  # ValueError: not JSON, or no completion
-                self._check_refusal(error, draw, prompt)
-                return LostDraw(draw, self._describe(error))
+        request = self._request(draw, prompt)
+        try:
+            answer = await self._client.post("/completions", cast_to=object, body=request)
+            choice = _Answer.model_validate(answer).choices[0]
+        except (APIError, ValueError) as error:  # ValueError: not JSON, or no completion
+            self._check_refusal(error, draw, prompt)
+            return LostDraw(draw, self._describe(error))
         if choice.finish_reason not in ("stop", "length"):
-            return LostDraw(draw, self._clean(f"the server ended it by {choice.finish_reason!r}"))
+            reason = f"the server ended it by {choice.finish_reason!r}"
+            return LostDraw(draw, fit_for_a_log(reason, self._key))
         return self._completion(draw, choice)
 
     def _completion(self, draw: Draw, choice: _Choice) -> Completion:
@@ -156,9 +156,9 @@ class ServerEngine(AsyncEngine):
 
     def _check_refusal(self, error: Exception, draw: Draw, prompt: list[int]) -> None:
         """Raise an EngineError if the server would refuse the same request again."""
-        status = getattr(error, "status_code", 500)
-        if status >= 500 or status in RETRIED:
+        if not refused_for_good(error):
             return
+        status: int = error.status_code  # type: ignore[attr-defined]
         address, variable = self.settings.base_url, self.settings.api_key_env
         if status in NO_ACCESS:  # the server's message may show parts of the key
             wrong = f"the key in {variable} is not accepted" if variable else "it wants a key"
@@ -172,13 +172,7 @@ class ServerEngine(AsyncEngine):
 
     def _describe(self, error: Exception) -> str:
         cause = f" ({error.__cause__})" if error.__cause__ else ""
-        return self._clean(f"{type(error).__name__}: {error}{cause}")
-
-    def _clean(self, text: str) -> str:
-        """Make a server's message fit for a log: one short line, without the key."""
-        if self._key:
-            text = text.replace(self._key, "***")
-        return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+        return fit_for_a_log(f"{type(error).__name__}: {error}{cause}", self._key)
 
     async def _release(self) -> None:
         await end_other_tasks()

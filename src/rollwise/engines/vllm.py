@@ -1,6 +1,7 @@
 """The vLLM engine: continuous batching, in a process of its own, on GPUs or the CPU."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from concurrent import futures
@@ -96,8 +97,9 @@ class VLLMEngine(AsyncEngine):
             self._unless_it_dies(self._wake())
             self._revive()
         for draw in draws:
-            parameters = self._parameters(draw)
-            self._begin(draw, self._complete(draw, list(prompts[draw.key]), parameters))
+            prompt, parameters = list(prompts[draw.key]), self._parameters(draw)
+            complete = functools.partial(self._complete, draw, prompt, parameters)
+            self._begin(draw, complete, self.settings.draw_timeout)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Update the weights in place, once all draws in flight have ended.
@@ -153,22 +155,18 @@ class VLLMEngine(AsyncEngine):
         return tokens or super()._tokens_so_far(draw, future)
 
     async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Result:
-        async with self._free:
-            request = asyncio.create_task(self._request(draw, prompt, parameters))
-            try:
-                async with asyncio.timeout(self.settings.draw_timeout):
-                    # vLLM never answers a request that it gets just when its process dies.
-                    while not (await asyncio.wait({request}, timeout=1.0))[0]:
-                        if self._is_dead:
-                            return LostDraw(draw, "vLLM's process died")
-                    output = request.result()
-            except TimeoutError:
-                return LostDraw(draw, f"not done after {self.settings.draw_timeout:g} s")
-            except Exception as error:  # vLLM may raise anything; the draw is lost
-                return LostDraw(draw, f"{type(error).__name__}: {error}")
-            finally:
-                request.cancel()
-                await asyncio.wait({request})
+        request = asyncio.create_task(self._request(draw, prompt, parameters))
+        try:
+            # vLLM never answers a request that it gets just when its process dies.
+            while not (await asyncio.wait({request}, timeout=1.0))[0]:
+                if self._is_dead:
+                    return LostDraw(draw, "vLLM's process died")
+            output = request.result()
+        except Exception as error:  # vLLM may raise anything; the draw is lost
+            return LostDraw(draw, f"{type(error).__name__}: {error}")
+        finally:
+            request.cancel()
+            await asyncio.wait({request})
         if output.finish_reason not in ("stop", "length"):
             return LostDraw(draw, f"vLLM ended it by {output.finish_reason!r}")
         tokens = list(output.token_ids)

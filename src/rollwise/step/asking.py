@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.beliefs.belief import priors_from, rates_from
+from rollwise.beliefs.belief import priors_from
 from rollwise.plugins import wrong_result
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Allocation
@@ -51,7 +51,12 @@ def ask(
 
 def expected_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
     """Ask a sampler for expected pass rates, shape (P,); a `PluginError` names wrong ones."""
-    return rates_from(sampler.chooser, "expected_pass_rates", len(keys), keys)
+    wanted = f"an array of shape ({len(keys)},) of pass rates, each 0 to 1 or NaN"
+
+    def fits(rates_P: NDArray[Any]) -> bool:
+        return rates_P.shape == (len(keys),) and not np.any((rates_P < 0) | (rates_P > 1))
+
+    return array_from(sampler.chooser, "expected_pass_rates", wanted, fits, keys)
 
 
 def priors_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:

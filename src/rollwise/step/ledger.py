@@ -20,19 +20,14 @@ beyond its prompt's exit; to a pilot; or its attempt failed."""
 def group_ledger(group: TrainedGroup) -> Ledger:
     """Say where the draws of a prompt's pool went; places to which none went are left out."""
     figures = [ResponseFigures.of(response) for response in group.pool.responses]
-    lengths = [response.tokens for response in figures]
     cut = [response.tokens for response in figures if response.truncated]
     draws, tokens = Counter[str](), Counter[str]()
     trained = set(group.members.indices[group.advantages != 0].tolist())
-    for place, length in enumerate(lengths):
+    for place, response in enumerate(figures):
         where = ("trained" if place in trained else "spare") if group.teaches else "zero_variance"
         draws[where] += 1
-        tokens[where] += length
-    return {
-        "draws": dict(draws),
-        "tokens": dict(tokens),
-        "truncated": {"draws": len(cut), "tokens": sum(cut)},
-    }
+        tokens[where] += response.tokens
+    return {"draws": draws, "tokens": tokens, "truncated": {"draws": len(cut), "tokens": sum(cut)}}
 
 
 def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
@@ -42,12 +37,8 @@ def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
     those in no pool are of surplus draws.
     """
     session, cost = rollouts.session, rollouts.cost
-    piloted = [
-        ResponseFigures.of(response).tokens
-        for pilot in rollouts.pilots
-        for pool in pilot.pools.values()
-        for response in pool.responses
-    ]
+    pools = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()]
+    piloted = [ResponseFigures.of(r).tokens for pool in pools for r in pool.responses]
     draws = {"surplus": session.surplus, "failed": session.failures, "pilot": len(piloted)}
     tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}
     ledger: Ledger = {

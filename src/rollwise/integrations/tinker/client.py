@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import tinker
 
+from rollwise.engines.asynchronous import fit_for_a_log
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.requirements import KEY
 
@@ -20,8 +21,5 @@ def as_engine_errors(doing: str) -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """Describe an error in one line of at most 300 characters, fit for a log: without the key."""
-    text = f"{type(error).__name__}: {error}"
-    if key := os.environ.get(KEY):
-        text = text.replace(key, "***")
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+    """Describe an error in one line, without the key."""
+    return fit_for_a_log(f"{type(error).__name__}: {error}", os.environ.get(KEY))

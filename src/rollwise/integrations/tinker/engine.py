@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import tinker
 from tinker import types
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
+from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks, refused_for_good
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.client import describe
 from rollwise.sampling import Draw
@@ -18,9 +19,6 @@ from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
 SEEDS = 2**31
 """Seeds are folded below this, because Tinker does not document how large they may be."""
-
-RETRIED = (408, 409, 429)
-"""Refusals that are worth a retry, in addition to all server errors (500 and up)."""
 
 
 class TinkerEngine(AsyncEngine):
@@ -60,8 +58,8 @@ class TinkerEngine(AsyncEngine):
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
         """Accept draws from the current weights; some may wait for a slot."""
         for draw in draws:
-            prompt = list(prompts[draw.key])
-            self._begin(draw, self._complete(draw, prompt, self._client))
+            complete = partial(self._complete, draw, list(prompts[draw.key]), self._client)
+            self._begin(draw, complete, self._draw_timeout)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Draw by `TinkerLearner.weights` from now on; draws in flight keep theirs."""
@@ -78,15 +76,15 @@ class TinkerEngine(AsyncEngine):
                 stop=self._ends,
             ),
         }
-        async with self._free:
-            try:
-                async with asyncio.timeout(self._draw_timeout):
-                    answer = await asyncio.wrap_future(client.sample(**request).future())
-            except TimeoutError:
-                return LostDraw(draw, f"not done after {self._draw_timeout:g} s")
-            except (tinker.TinkerError, ValueError) as error:  # ValueError: no usable answer
-                _check_refusal(error, draw, prompt)
-                return LostDraw(draw, describe(error))
+        try:
+            answer = await asyncio.wrap_future(client.sample(**request).future())
+        except (tinker.TinkerError, ValueError) as error:  # ValueError: no usable answer
+            if refused_for_good(error):
+                raise EngineError(
+                    f"Tinker refuses the prompt {draw.key!r} of {len(prompt)} tokens: "
+                    f"{describe(error)}"
+                ) from None
+            return LostDraw(draw, describe(error))
         return self._completion(draw, answer.sequences[0])
 
     def _completion(self, draw: Draw, sequence: Any) -> Completion:
@@ -100,12 +98,3 @@ class TinkerEngine(AsyncEngine):
 
     async def _release(self) -> None:
         await end_other_tasks()
-
-
-def _check_refusal(error: Exception, draw: Draw, prompt: Sequence[int]) -> None:
-    """Raise an EngineError if Tinker would refuse the same request again."""
-    status = getattr(error, "status_code", 500)
-    if status < 500 and status not in RETRIED:
-        raise EngineError(
-            f"Tinker refuses the prompt {draw.key!r} of {len(prompt)} tokens: {describe(error)}"
-        ) from None
