@@ -92,9 +92,7 @@ def test_what_a_comparison_writes(done):
 
 
 @pytest.mark.slow
-def test_what_is_recorded_is_not_repeated_and_others_are_refused(
-    done, tmp_path, write, say
-):
+def test_what_is_recorded_is_not_repeated_and_others_are_refused(done, tmp_path, write, say):
     """Even without the folders of its runs; more seeds and another method are added to it."""
     shutil.copytree(done, tmp_path / "out")
     shutil.rmtree(tmp_path / "out/runs")
