@@ -181,10 +181,7 @@ def test_settings_that_are_refused(given, message):
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        (
-            {"a": {"exit": {"type": "fixed_cout"}}},
-            "method `a`: `exit.type`: should be one of",
-        ),
+        ({"a": {"exit": {"type": "fixed_cout"}}}, "method `a`: `exit.type`: should be one of"),
         (
             {"a": {"choose": {"learner.rate": [1]}}},
             "method `a`: there is no setting `learner.rate`",
