@@ -15,8 +15,7 @@ from episode_fakes import (
     playing_by,
     says,
 )
-from tiny_models import LIMIT, PROMPTS, make_model
-from transformers import PreTrainedTokenizerFast
+from tiny_models import LIMIT, PROMPTS, make_model, make_tokenizer
 
 from rollwise.engines import EpisodeEngine, EpisodeLimits, LostDraw
 from rollwise.engines.testing import EngineContract
@@ -24,7 +23,6 @@ from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import EpisodeLost, Turn
 from rollwise.errors import PluginError
 from rollwise.grading import Grader
-from rollwise.models.loading import model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.step import Episode
 from rollwise.step.session import grade_with, run_session
@@ -272,7 +270,7 @@ class TestEpisodesByTheBuiltInEngine(EngineContract):
     prompts = PROMPTS
 
     def make(self):
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+        tokenizer = make_tokenizer()
         engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
         return EpisodeEngine(
             engine,
