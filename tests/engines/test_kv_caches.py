@@ -14,7 +14,7 @@ SLOTS, LAYERS, HEADS, GROUP, SIZE = 24, 2, 2, 3, 8
 
 
 def in_rows():
-    return BucketedCache(SLOTS, longest=160, device=torch.device("cpu"))
+    return BucketedCache(SLOTS, longest=160)
 
 
 def on_pages():

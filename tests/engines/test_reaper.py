@@ -13,8 +13,9 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason
 
 TRAINER = """
 import subprocess, sys
-from rollwise.engines.reaper import Reaper
-reaper = Reaper()
+from rollwise.engines import reaper as module
+module.GRACE = 0.5
+reaper = module.Reaper()
 with reaper.marking():
     command = [sys.executable, "-S", "-c", sys.argv[1]]
     engine = subprocess.Popen(command, start_new_session=True)

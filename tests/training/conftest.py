@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rollwise.cli import main
 from rollwise.models.loading import model_path
+from rollwise.records import RunFolder
 
 # The models here are so small that a second thread for a matrix product only waits: on busy cores
 # ten times as long as the product takes.
@@ -114,3 +115,20 @@ def state_of():
         }
 
     return state
+
+
+@pytest.fixture
+def assert_same_run(state_of):
+    """Asserts that two runs have become the same, what they recorded included."""
+
+    def check(folder: Path, other: Path) -> None:
+        assert state_of(folder) == state_of(other)
+        assert RunFolder(folder).read_samples() == RunFolder(other).read_samples()
+
+    return check
+
+
+@pytest.fixture
+def screen(capsys):
+    """What a command has shown: all its words since last asked."""
+    return lambda: " ".join("".join(capsys.readouterr()).split())

@@ -63,7 +63,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
 
 
 def test_the_end_shows_before_and_after_and_where_the_report_is(
-    tmp_path, train, capsys, monkeypatch
+    tmp_path, train, monkeypatch, screen
 ):
     """And no key of the environment is in anything that is written or shown."""
     for name in ("WANDB_API_KEY", "TINKER_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
@@ -72,7 +72,7 @@ def test_the_end_shows_before_and_after_and_where_the_report_is(
     assert train(folder, steps="1") == 0
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert [path for path in files if b"secret-key" in path.read_bytes()] == []
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = screen()
     assert "secret-key" not in shown
     assert "step 1 held-out avg@2" in shown
     assert "avg@2" in shown and "pass@2" in shown and "before" in shown and "after" in shown
@@ -122,7 +122,7 @@ def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, mon
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_leaves_a_report_of_what_was_done(
-    tmp_path, tiny_options, monkeypatch, capsys, times
+    tmp_path, tiny_options, monkeypatch, times, screen
 ):
     """The first lets the step end, the second does not."""
     folder, learn = tmp_path / "run", loop.learn
@@ -137,17 +137,17 @@ def test_ctrl_c_leaves_a_report_of_what_was_done(
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "The run has not ended, and does not go on." in page
     assert f">{2 - times} step" in page
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = screen()
     assert f"to resume: rollwise train --output {folder} --resume" in shown
     assert f"report: {folder}" in shown
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_an_engine_that_is_not_installed_is_an_error_before_a_folder_is_made(
-    tmp_path, train, capsys
+    tmp_path, train, screen
 ):
     assert train(tmp_path / "run", engine__type="vllm") == 2
-    assert "needs vLLM: pip install vllm" in " ".join(capsys.readouterr().err.split())
+    assert "needs vLLM: pip install vllm" in screen()
     assert not (tmp_path / "run").exists()
 
 
@@ -183,17 +183,17 @@ def test_a_run_ends_when_every_prompt_has_had_its_visits(tmp_path, train, metric
     assert (folder / "summary.json").exists()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, capsys):
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, screen):
     (tmp_path / "notes.txt").write_text("mine")
     assert train(tmp_path) == 2
-    assert "it holds something else" in " ".join(capsys.readouterr().err.split())
+    assert "it holds something else" in screen()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_policy_that_is_no_longer_finite_ends_the_run(tmp_path, train, capsys):
+def test_a_policy_that_is_no_longer_finite_ends_the_run(tmp_path, train, screen):
     settings = {"learner__learning_rate": "1e30", "learner__warmup_updates": "1"}
     assert train(tmp_path / "run", **settings) == 3
-    message = " ".join(capsys.readouterr().err.split())
+    message = screen()
     assert "step 1: the policy draws tokens whose probabilities are not finite" in message
     assert "nothing is saved" in message and "it is 1e+30" in message
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -237,18 +237,18 @@ def test_a_run_in_another_thread_leaves_signals_to_the_main_one(tmp_path, train)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone")
 @pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
-def test_one_process_at_a_time_writes_to_a_folder(tmp_path, tiny_options, capsys, command):
+def test_one_process_at_a_time_writes_to_a_folder(tmp_path, tiny_options, command, screen):
     """And a process that is killed locks nobody out."""
     folder = tmp_path / "run"
     options = tiny_options(steps="1000")
     first = Command("train", "--output", str(folder), *options, shown=tmp_path / "shown")
     first.wait_for((folder / "config.json").exists)
     assert main([command, "--output", str(folder), "--seed", "7"]) == 2
-    message = " ".join(capsys.readouterr().err.split())
+    message = screen()
     assert f"{folder} is in use by another command (process " in message
     first.send(signal.SIGKILL)
     first.end()
     assert main([command, "--output", str(folder), "--seed", "7"]) == 2  # for another reason
-    message = " ".join(capsys.readouterr().err.split())
+    message = screen()
     assert "in use" not in message
     assert ("cannot change" if command == "train" else "of another command") in message

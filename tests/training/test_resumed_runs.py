@@ -25,12 +25,11 @@ def eight_steps(tmp_path_factory, tiny_options):
     return folder
 
 
-def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of):
+def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of, assert_same_run):
     folder = tmp_path / "run"
     assert train(folder, steps="2", evaluation__every="2") == 0
     assert train(folder, "--resume", evaluation__every="2") == 0
-    assert state_of(folder) == state_of(whole)
-    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+    assert_same_run(folder, whole)
     assert RunFolder(folder).read_visits().equals(RunFolder(whole).read_visits())
     # The settings that are written down are those that the run has now.
     assert RunFolder(folder).read_config() == RunFolder(whole).read_config()
@@ -43,18 +42,13 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of)
     assert state_of(folder) == state_of(whole)
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        {"type": "cdas", "form": "calibrated", "revisit_share": "0.25"},
-        {"type": "prioritized", "retire_at": "0.9", "retire_after": "1"},
-    ],
-    ids=lambda sampler: sampler["type"],
-)
-def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of, sampler):
+def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of):
     """With several updates a step, an entropy bonus and members chosen at random."""
-    changed = {f"prompts__{name}": value for name, value in sampler.items()}
-    changed |= {
+    changed = {
+        "prompts__type": "cdas",
+        "prompts__form": "calibrated",
+        "prompts__retire_at": "0.9",
+        "prompts__retire_after": "1",
         "group__zero_variance": "refill",
         "group__order": "random",
         "evaluation__every": "2",
@@ -78,7 +72,7 @@ def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of,
     ],
 )
 def test_a_run_that_is_asked_to_stop_is_saved_and_resumes_to_the_same_end(
-    tmp_path, eight_steps, tiny_options, state_of, number, code_wanted, said
+    tmp_path, eight_steps, tiny_options, number, code_wanted, said, assert_same_run
 ):
     """All its processes get the signal, as from a terminal, and from most clusters."""
     folder = tmp_path / "run"
@@ -100,13 +94,12 @@ def test_a_run_that_is_asked_to_stop_is_saved_and_resumes_to_the_same_end(
 
     # As it was said, with nothing else.
     assert main(["train", "--output", str(folder), "--resume"]) == 0
-    assert state_of(folder) == state_of(eight_steps)
-    assert RunFolder(folder).read_samples() == RunFolder(eight_steps).read_samples()
+    assert_same_run(folder, eight_steps)
 
 
 @pytest.mark.parametrize("noticed", ["when it is saved", "when it draws"])
 def test_a_checkpoint_from_before_the_policy_broke_is_kept(
-    tmp_path, train, monkeypatch, capsys, noticed
+    tmp_path, train, monkeypatch, noticed, screen
 ):
     folder, updates = tmp_path / "run", []
     step = Learner._step
@@ -122,7 +115,7 @@ def test_a_checkpoint_from_before_the_policy_broke_is_kept(
         monkeypatch.setattr(Learner, "_refuse_if_not_finite", lambda self: None)
     every = "1" if noticed == "when it is saved" else "2"
     assert train(folder, checkpoint__every=every, checkpoint__keep="1") == 3
-    message = " ".join(capsys.readouterr().err.split())
+    message = screen()
     assert "step 3: the " in message
     assert f"the last checkpoint, {folder / 'checkpoints' / 'step-000002'}, is from" in message
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-000002"]
@@ -157,7 +150,7 @@ def kill_in(monkeypatch, name, call):
     ids=["evaluation", "step 2, resume", "second save", "report"],
 )
 def test_one_command_begins_resumes_and_says_that_all_is_done(
-    tmp_path, train, whole, state_of, monkeypatch, capsys, function, call, how
+    tmp_path, train, whole, monkeypatch, capsys, function, call, how, assert_same_run
 ):
     """Wherever it is killed; a script that repeats it needs nothing else."""
     folder, settings = tmp_path / "run", {"checkpoint__every": "2", "evaluation__every": "2"}
@@ -168,8 +161,7 @@ def test_one_command_begins_resumes_and_says_that_all_is_done(
         (folder / "checkpoints" / ".step-000002.partial" / "model").mkdir(parents=True)
     (folder / ".lock").write_text("process 1")
     assert train(folder, *how, **settings) == 0
-    assert state_of(folder) == state_of(whole)
-    assert RunFolder(folder).read_samples() == RunFolder(whole).read_samples()
+    assert_same_run(folder, whole)
     assert not list(folder.rglob(".*"))
     before = (folder / "summary.json").stat().st_mtime_ns
     capsys.readouterr()
@@ -199,7 +191,7 @@ def test_going_on_needs_a_folder_with_a_run_that_got_somewhere(tmp_path, train, 
 
 
 @pytest.mark.parametrize("damaged", ["metrics.jsonl", "samples", "visits"])
-def test_records_of_a_run_that_is_done_are_checked(tmp_path, train, whole, capsys, caplog, damaged):
+def test_records_of_a_run_that_is_done_are_checked(tmp_path, train, whole, caplog, damaged, screen):
     """Where the command is repeated, and in the report; a run that goes on from there says so."""
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
@@ -211,14 +203,14 @@ def test_records_of_a_run_that_is_done_are_checked(tmp_path, train, whole, capsy
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
     said = f"{file.relative_to(folder)} is missing, or is not what was written"
     assert train(folder, evaluation__every="2") == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = screen()
     assert f"warning: Records are damaged (from the beginning). {said}" in shown
     assert said in write_report(folder).read_text()
     assert train(folder, steps="5", evaluation__every="2") == 0
     assert said in caplog.text
 
 
-def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, capsys, metrics_of):
+def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, metrics_of, screen):
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     settings = {"steps": "5", "evaluation__every": "2"}
@@ -226,14 +218,14 @@ def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, c
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text(config.replace('"path": "running-sums"', '"path": "my"'))
     assert train(folder, "--resume", **settings) == 2
-    assert "`model.path` cannot change" in " ".join(capsys.readouterr().err.split())
+    assert "`model.path` cannot change" in screen()
     (folder / "config.json").write_text(config)
 
     saved = folder / "checkpoints" / "step-000004" / "run" / "config.json"
     content = saved.read_bytes()
     saved.write_bytes(content.replace(b"timeout", b"tiieout"))
     assert train(folder, "--resume", **settings) == 2
-    message = " ".join(capsys.readouterr().err.split())
+    message = screen()
     assert "step-000004 is damaged: run/config.json differ" in message
     saved.write_bytes(content)
 
@@ -255,10 +247,10 @@ def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, c
         ("evaluation.samples", {"evaluation__samples": "3"}, "2", "3"),
     ],
 )
-def test_a_run_keeps_its_settings(whole, train, capsys, state_of, name, changed, was, given):
+def test_a_run_keeps_its_settings(whole, train, state_of, name, changed, was, given, screen):
     before = state_of(whole)
     assert train(whole, "--resume", **{"evaluation__every": "2"} | changed) == 2
-    message = " ".join(capsys.readouterr().err.split())
+    message = screen()
     assert f"`{name}` cannot change" in message
     assert f"has {was}, given was {given}" in message
     assert state_of(whole) == before

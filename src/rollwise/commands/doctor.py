@@ -22,11 +22,10 @@ from rich.text import Text
 from rollwise.commands.check import EXTRAS, Check, State, checks
 from rollwise.commands.doctor_try import try_plugins, try_step
 from rollwise.config import (
+    KINDS,
     CommandConfig,
     CompareConfig,
-    EvaluateConfig,
     PlanConfig,
-    PrepareConfig,
     TrainConfig,
     make_config,
     make_settings,
@@ -38,14 +37,6 @@ from rollwise.tasks import read_first
 from rollwise.tasks.tables import is_path
 
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
-
-KINDS: dict[str, type[CommandConfig]] = {
-    "train": TrainConfig,
-    "evaluate": EvaluateConfig,
-    "prepare": PrepareConfig,
-    "compare": CompareConfig,
-    "plan": PlanConfig,
-}
 
 TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
 SOURCES = ("data.train", "data.heldout", "data.sources")

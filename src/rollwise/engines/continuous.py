@@ -29,7 +29,7 @@ STEPS_AT_FIRST = 4
 def make_cache(model: PreTrainedModel, slots: int, longest: int) -> "BucketedCache | PagedCache":
     """Make the KV cache for responses of up to `longest` tokens, prompt included."""
     if not cpu.is_compiled(model):
-        return BucketedCache(slots, longest, model.device)
+        return BucketedCache(slots, longest)
     from rollwise.engines.cpu.pages import PagedCache  # Numba takes long to import
 
     return PagedCache(slots)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -47,6 +46,32 @@ class Bucket:
             self.slots[holes] = self.slots[movers]
         self.slots = self.slots[:kept]
 
+    def begin_step(self, begin: int, lengths: Slots) -> None:
+        """Say which rows of a step the bucket's are, from `begin` on, and how long each is."""
+        assert self.store is not None
+        (heads, width), count = self.store.shape[3:5], len(lengths)
+        device, begins = self.store.device, np.arange(count * heads) * width
+        self.rows = slice(begin, begin + count)
+        self._longest = int(lengths.max()) + 1  # the new token included
+        # Where each row's new token goes, and the same for each head, through a layer's keys.
+        self._indices = torch.from_numpy(lengths).to(device)
+        self._flat_indices = torch.from_numpy(begins + lengths.repeat(heads)).to(device)
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """0 where a row's token attends, −∞ elsewhere, shape (rows, 1, 1, longest)."""
+        tokens = torch.arange(self._longest, device=self._indices.device)
+        ages = self._indices[:, None] - tokens
+        hidden = (ages < 0) if window is None else (ages < 0) | (ages >= window)
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
+
+    def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
+        """Store new keys (`half` 0) or values (1); all of them, (rows, heads, longest, size)."""
+        assert self.store is not None
+        kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
+        kept.view(-1, kept.shape[-1]).index_copy_(0, self._flat_indices, new)
+        return kept[: len(self.slots), :, : self._longest]
+
     def _room_for(self, rows: int, like: Tensor) -> Tensor:
         """The store, with room for `rows` rows; it doubles, and never shrinks."""
         old = self.store
@@ -71,8 +96,7 @@ class BucketedCache:
         lengths: Tokens whose keys and values are known, by slot, shape (count,).
     """
 
-    def __init__(self, count: int, longest: int, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, count: int, longest: int) -> None:
         self.lengths: Slots = np.zeros(count, dtype=np.int64)
         self._buckets = [Bucket(width) for width in widths(longest)]
 
@@ -105,58 +129,18 @@ class BucketedCache:
                 rows = np.flatnonzero(full)
                 wider.append(bucket.slots[rows], bucket.store[:, :, rows])
                 bucket.take(full, bucket.width)
-        parts, begin = [], 0
-        for bucket in self._buckets:
-            if len(bucket.slots):
-                assert bucket.store is not None
-                lengths = self.lengths[bucket.slots]
-                parts.append(Part.of(begin, bucket.store, lengths, self._device))
-                begin += len(lengths)
-        return Step(parts)
-
-
-@dataclass(frozen=True)
-class Part:
-    """The rows of one bucket in a step."""
-
-    rows: slice  # which rows of the step they are
-    store: Tensor  # keys and values, shape (2, layers, rows in use, heads, width, size)
-    longest: int  # tokens of the longest row, the new one included
-    indices: Tensor  # where each row's new token goes, shape (rows,)
-    flat_indices: Tensor  # the same for each head, counted through a layer's keys
-
-    @classmethod
-    def of(cls, begin: int, store: Tensor, lengths: Slots, device: torch.device) -> "Part":
-        """Cut a bucket to the rows in use."""
-        count, (heads, width) = len(lengths), store.shape[3:5]
-        begins = np.arange(count * heads) * width
-        return cls(
-            rows=slice(begin, begin + count),
-            store=store[:, :, :count],
-            longest=int(lengths.max()) + 1,
-            indices=torch.from_numpy(lengths).to(device),
-            flat_indices=torch.from_numpy(begins + lengths.repeat(heads)).to(device),
-        )
-
-    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """0 where a row's token attends, −∞ elsewhere, shape (rows, 1, 1, longest)."""
-        ages = self.indices[:, None] - torch.arange(self.longest, device=self.indices.device)
-        hidden = (ages < 0) if window is None else (ages < 0) | (ages >= window)
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
-        return mask.masked_fill_(hidden, -math.inf)[:, None, None]
-
-    def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
-        """Store new keys (`half` 0) or values (1); all of them, (rows, heads, longest, size)."""
-        kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
-        kept.view(-1, kept.shape[-1]).index_copy_(0, self.flat_indices, new)
-        return kept[:, :, : self.longest]
+        used, begin = [bucket for bucket in self._buckets if len(bucket.slots)], 0
+        for bucket in used:
+            bucket.begin_step(begin, self.lengths[bucket.slots])
+            begin += len(bucket.slots)
+        return Step(used)
 
 
 class Step:
     """Attention of one new token a row to all tokens of its row."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
+    def __init__(self, buckets: Sequence[Bucket]) -> None:
+        self._buckets = buckets
         self._masks: dict[int | None, list[Tensor]] = {}
 
     def attend(self, inputs: LayerInputs) -> Tensor:
@@ -164,11 +148,11 @@ class Step:
         layer, query, key, value, scale, window = inputs
         grouped = query.reshape(*key.shape[:2], -1, query.shape[-1])
         if window not in self._masks:
-            self._masks[window] = [part.mask(window, query.dtype) for part in self._parts]
+            self._masks[window] = [bucket.mask(window, query.dtype) for bucket in self._buckets]
         found = torch.empty_like(grouped)
-        for part, mask in zip(self._parts, self._masks[window], strict=True):
-            keys, values = part.keep(0, layer, key), part.keep(1, layer, value)
-            found[part.rows] = _attend(grouped[part.rows], keys, values, mask, scale)
+        for bucket, mask in zip(self._buckets, self._masks[window], strict=True):
+            keys, values = bucket.keep(0, layer, key), bucket.keep(1, layer, value)
+            found[bucket.rows] = _attend(grouped[bucket.rows], keys, values, mask, scale)
         return found.view(query.shape)
 
 

@@ -28,7 +28,8 @@ class Reaper:
         self._mark = uuid.uuid4().hex
         self._process: subprocess.Popen[bytes] | None = None
         if Path("/proc/self/environ").exists():
-            command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), self._mark]
+            words = str(os.getpid()), self._mark, str(GRACE)
+            command = [sys.executable, "-I", "-S", __file__, *words]
             # A session of its own: neither Ctrl-C nor a closed terminal is meant for it.
             self._process = subprocess.Popen(
                 command,
@@ -68,12 +69,12 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def watch(parent: int, mark: str) -> None:
+def watch(parent: int, mark: str, grace: float) -> None:
     """Wait until the parent has died, then end all marked processes."""
     while os.getppid() == parent:
         time.sleep(0.5)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        ends = time.monotonic() + GRACE
+        ends = time.monotonic() + grace
         for process in marked(mark):
             with suppress(ProcessLookupError):
                 os.kill(process, number)
@@ -82,4 +83,4 @@ def watch(parent: int, mark: str) -> None:
 
 
 if __name__ == "__main__":
-    watch(int(sys.argv[1]), sys.argv[2])
+    watch(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]))

@@ -35,43 +35,25 @@ class Spent:
 
 @dataclass
 class Run:
-    """Everything a run works with.
-
-    Attributes:
-        config: The settings.
-        folder: Holds the run's records and checkpoints.
-        trackers: Receive the metrics as well.
-        sampler: Chooses prompts.
-        engine: Draws responses.
-        grader: Gives them rewards.
-        learner: Updates the model.
-        tokenizer: Saved with the model.
-        prompts: Token ids of every prompt, training and held out.
-        answers: The reference answer to each.
-        heldout: The held-out prompts.
-        questions: The text of each prompt, for people to read.
-        step: The number of steps done.
-        spent: What they cost.
-        droppable: Marks the drawing of responses, which may raise `Dropped` then (`StopRequest`).
-        parts: Closes the engine and the grader.
-        recipe: How each step's prompts are sampled, and what is learned from them.
-    """
+    """Everything a run works with."""
 
     config: TrainConfig
-    folder: RunFolder
-    trackers: Trackers
+    folder: RunFolder  # holds the run's records and checkpoints
+    trackers: Trackers  # receive the metrics as well
     sampler: PromptSampler
     engine: Engine
     grader: Grader
     learner: StepLearner
-    tokenizer: PreTrainedTokenizerBase
-    prompts: Prompts
-    answers: Mapping[Key, str]
+    tokenizer: PreTrainedTokenizerBase  # saved with the model
+    prompts: Prompts  # training and held out
+    answers: Mapping[Key, str]  # the reference answer to each
     heldout: Sequence[Key]
-    questions: Mapping[Key, str]
-    step: int = 0
+    questions: Mapping[Key, str]  # the text of each prompt, for people to read
+    step: int = 0  # the number of steps done
     spent: Spent = field(default_factory=Spent)
+    # Marks the drawing of responses, which may raise `Dropped` then (`StopRequest`).
     droppable: Callable[[], AbstractContextManager[None]] = nullcontext
+    # Closes the engine and the grader.
     parts: AbstractContextManager[object] = field(default_factory=nullcontext)
     recipe: StepRecipe = field(init=False)
 

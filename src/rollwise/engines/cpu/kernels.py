@@ -7,16 +7,12 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core.cgutils import get_or_insert_function
-from numba.extending import intrinsic
 
 PAGE = 16
 """Tokens on a page of keys or values; a multiple of `ABREAST`."""
 
-ABREAST, LINE = 4, 16
-"""Tokens that attention takes at a time; numbers in a line of a CPU's cache."""
+ABREAST = 4
+"""Tokens that attention takes at a time."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,23 +25,6 @@ def _compiled(function: Function) -> Function:
     except RuntimeError:  # no folder for the cache can be written
         compiled = numba.njit(**options)(function)
     return compiled
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _fetch(_context: Any, array: Any, index: Any) -> Any:
-    """Prefetch the part of a flat array around an index into the cache."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        integer, address = ir.IntType(32), ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [address, integer, integer, integer])
-        prefetch = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        begin = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        place = builder.bitcast(builder.gep(begin, [arguments[1]]), address)
-        to_read, into_nearest_cache, data = (ir.Constant(integer, value) for value in (0, 3, 1))
-        builder.call(prefetch, [place, to_read, into_nearest_cache, data])
-        return context.get_dummy_value()
-
-    return types.void(array, index), generate
 
 
 @cache
@@ -79,7 +58,7 @@ def paged_attention(head_size: int) -> Callable[..., None]:
         scale: Any,
         found: Any,
     ) -> None:
-        rows, heads, width = query.shape[0], query.shape[1], key.shape[1] * head_size
+        rows, heads = query.shape[0], query.shape[1]
         group = heads // key.shape[1]
         asked = np.empty((heads, head_size), dtype=np.float32)
         mixed = np.empty((heads, head_size), dtype=np.float32)
@@ -90,7 +69,6 @@ def paged_attention(head_size: int) -> Callable[..., None]:
         ends = np.empty(tables.shape[1], dtype=np.int64)
         for row in range(rows):
             prompt, length, table = prompts[row], lengths[row], tables[row]
-            next_table = tables[min(row + 1, rows - 1)]
             prompt_pages = (prompt + PAGE - 1) // PAGE
             pages = prompt_pages + (length - prompt) // PAGE + 1
             for p in range(pages):
@@ -106,12 +84,10 @@ def paged_attention(head_size: int) -> Callable[..., None]:
             asked[:] = query[row] * scale
             mixed[:] = 0
 
-            # Products with keys, while those of the next row are fetched.
+            # Products with keys.
             for p in range(pages):
-                page, next_page = keys[table[p]], keys[next_table[p]].reshape(-1)
+                page = keys[table[p]]
                 for i in range(0, ends[p], ABREAST):
-                    for j in range(i * width, (i + ABREAST) * width, LINE):
-                        _fetch(next_page, j)
                     for h in range(heads):
                         of = h // group
                         s0 = s1 = s2 = s3 = np.float32(0)
@@ -138,12 +114,10 @@ def paged_attention(head_size: int) -> Callable[..., None]:
                             scores[h, p, i] = 0
                 totals[h] = total
 
-            # Sums of values, while those of the next row are fetched.
+            # Sums of values.
             for p in range(pages):
-                page, next_page = values[table[p]], values[next_table[p]].reshape(-1)
+                page = values[table[p]]
                 for i in range(0, ends[p], ABREAST):
-                    for j in range(i * width, (i + ABREAST) * width, LINE):
-                        _fetch(next_page, j)
                     for h in range(heads):
                         of = h // group
                         w0, w1 = scores[h, p, i], scores[h, p, i + 1]
