@@ -70,7 +70,7 @@ def test_endless_responses_cost_their_own_rewards_only(impatient):
         "np.ones(2)",
         "write(b'\\0\\0\\1\\0')",  # the length of a message that never comes
         "write(b'\\0\\0\\0\\x0c[NaN, false]')",
-        "write(b'\\0\\0\\0\\x0f[[[],0], false]')",
+        "write(b'\\0\\0\\0\\x0e[[[],0], true]')",
     ],
 )
 def test_a_bad_response_costs_its_own_reward_only(evaluate, bad):
