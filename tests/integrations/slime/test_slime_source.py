@@ -263,7 +263,7 @@ def test_features_stand_in_the_metadata(tmp_path):
     settings.write_text('[belief]\nfeatures = ["level", "pass_rate", "mine"]\n')
     rows = [{"level": i % 2, "pass_rate": i / 64, "drawn": 8, "mine": f"{i}"} for i in range(64)]
     source = Manager(arguments(rows=rows, rollwise_settings=str(settings))).data_source
-    assert source.sampler.belief.features.names == ("level", "pass_rate", "mine")
+    assert source.sampler.belief.features.columns == "level,pass_rate,mine"
     assert np.corrcoef(expected(source), np.arange(64))[0, 1] > 0.9
     unknown = tmp_path / "unknown.toml"
     unknown.write_text('[belief]\nfeatures = ["other"]\n')

@@ -14,12 +14,16 @@ from reports_by_hand import make_report
 
 from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
-from rollwise.integrations.verl import asynchronous as asynchronous_module
-from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
+from rollwise.integrations.verl import trainer as trainer_module
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.settings import train_config
-from rollwise.integrations.verl.trainer import RollwiseTrainer, heldout_figures, numbers
+from rollwise.integrations.verl.trainer import (
+    RollwiseTrainer,
+    SeparateAsyncTrainer,
+    heldout_figures,
+    numbers,
+)
 
 pytestmark = pytest.mark.verl
 
@@ -201,7 +205,7 @@ def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(asynchronous, 
         kv_list=lambda partition: {"train": queued | used},
         kv_clear=lambda keys, partition_id: cleared.extend(keys),
     )
-    monkeypatch.setattr(asynchronous_module, "tq", queue)
+    monkeypatch.setattr(trainer_module, "tq", queue)
     trainer._load_checkpoint()
     assert trainer._under_way == {"u": "a", "v": "b"}
     assert cleared == ["w_0_0"]  # its step has used it; the other's session goes on
