@@ -195,7 +195,7 @@ def converged(sampler: Sampler, rng: np.random.Generator) -> Sampler:
         state[f"{belief}difficulty"] = difficulty
         state[f"{belief}competence"] = -float(difficulty.mean())
         state[f"{belief}visits"] = rng.integers(1, 20, len(sampler.keys), dtype=np.uint32)
-        state[f"{prefix}warmup_epoch"] = 1
+        state[f"{prefix}walk.epoch"] = 1
         sampler.load_state_dict(state)
     return sampler
 

@@ -20,14 +20,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import rollwise
-from rollwise.config import (
-    CompareConfig,
-    EvaluateConfig,
-    PlanConfig,
-    PrepareConfig,
-    TrainConfig,
-    read_toml,
-)
+from rollwise.config import KINDS, TrainConfig, read_toml
 from rollwise.config.reading import Given, read_given, settings_help, split_settings
 from rollwise.errors import (
     ConfigError,
@@ -226,40 +219,37 @@ def _folder(help: str, **others: Any) -> dict[str, Any]:
 
 CONFIG = {"config": {"nargs": "?", "type": Path, "help": "a TOML file with settings"}}
 RESUME = {"--resume": _flag("resume with the recorded settings; the same command resumes too")}
-RESUMABLE = {**CONFIG, "--output": _folder("the run's folder (default: runs/DATE-TIME)"), **RESUME}
+
+
+def _resumable(name: str, example: str, help: str) -> Command:
+    output = {"--output": _folder("the run's folder (default: runs/DATE-TIME)")}
+    return Command(_run_in_folder, KINDS[name], {**CONFIG, **output, **RESUME}, example, help)
+
 
 COMMANDS = {
-    "train": Command(
-        _run_in_folder,
-        TrainConfig,
-        RESUMABLE,
+    "train": _resumable(
+        "train",
         "--steps 20 --exit.type balanced --output runs/first",
         "train a model; with nothing else, the built-in model on the built-in task",
     ),
-    "evaluate": Command(
-        _run_in_folder,
-        EvaluateConfig,
-        RESUMABLE,
+    "evaluate": _resumable(
+        "evaluate",
         "--model.path runs/first --benchmarks running-sums",
         "evaluate a model on benchmarks; with nothing else, the built-in ones (docs/evaluate.md)",
     ),
-    "prepare": Command(
-        _run_in_folder,
-        PrepareConfig,
-        RESUMABLE,
+    "prepare": _resumable(
+        "prepare",
         "--data.sources problems.jsonl --output runs/third",
         "prepare problems for training: clean them, and choose by pass rate (docs/prepare.md)",
     ),
-    "compare": Command(
-        _run_in_folder,
-        CompareConfig,
-        RESUMABLE,
+    "compare": _resumable(
+        "compare",
         "methods.toml --seeds 4 --output runs/comparison",
         "compare methods over seeds, by what they reach and what it costs (docs/compare.md)",
     ),
     "plan": Command(
         _plan,
-        PlanConfig,
+        KINDS["plan"],
         {**CONFIG, "--output": _folder("a folder for the tables")},
         "methods.toml --steps 64",
         "predict what methods cost and teach a step, before anything is trained (docs/plan.md)",
@@ -284,7 +274,7 @@ COMMANDS = {
     ),
     "verl": Command(
         _verl,
-        TrainConfig,
+        KINDS["train"],
         {
             **CONFIG,
             "--output": _folder("the run's folder", required=True),

@@ -66,15 +66,10 @@ def test_what_a_replay_writes_and_says(tmp_path, write, say):
     assert own["means"]["draws"]["value"] == np.mean(draws)
     assert len(set(draws)) > 1
     assert "other prompts like these" in shown and "other prompts like these" in text
-
-
-def test_a_replay_is_the_same_again_and_its_folder_may_be_used_again(tmp_path, write, say):
-    say("compare", tmp_path / "out", write())
     first = (tmp_path / "out/comparison.json").read_bytes()
-    assert say("compare", tmp_path / "out", "--resume")[0] == 0
-    assert (tmp_path / "out/comparison.json").read_bytes() == first
-    say("compare", tmp_path / "out", "--resume", "--replay.order", "recorded")
-    assert (tmp_path / "out/comparison.json").read_bytes() != first
+    for options, is_same in (((), True), (("--replay.order", "recorded"), False)):
+        assert say("compare", tmp_path / "out", "--resume", *options)[0] == 0
+        assert ((tmp_path / "out/comparison.json").read_bytes() == first) is is_same
 
 
 def test_without_lengths_draws_are_the_cost(tmp_path, write, say):

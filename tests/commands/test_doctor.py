@@ -64,17 +64,13 @@ def test_a_release_that_is_not_admitted_is_an_error_and_a_missing_package_is_not
     assert state(found, "vllm")["state"] == "missing"
 
 
-def test_without_torch_nothing_can_be_trained(capsys, installed):
-    installed(torch=None)
-    code, found = run(capsys, "--json")
-    assert code == 1
-    assert state(found, "built-in model and learner")["fix"] == "pip install 'rollwise[train]'"
-
-
-def test_tinker_needs_its_key(capsys, installed, monkeypatch):
-    installed(tinker="0.38.0")
+def test_what_is_missing_is_said_with_what_to_type(capsys, installed, monkeypatch):
+    installed(torch=None, tinker="0.38.0")
     monkeypatch.delenv(check.TINKER_KEY, raising=False)
-    assert state(run(capsys, "--json")[1], "Tinker")["fix"] == f"export {check.TINKER_KEY}=..."
+    code, found = run(capsys, "--json")
+    assert code == 1  # nothing can be trained
+    assert state(found, "built-in model and learner")["fix"] == "pip install 'rollwise[train]'"
+    assert state(found, "Tinker")["fix"] == f"export {check.TINKER_KEY}=..."
     monkeypatch.setenv(check.TINKER_KEY, "key")
     assert state(run(capsys, "--json")[1], "Tinker")["state"] == "works"
 
@@ -84,19 +80,19 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
     refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create namespace' >&2\nexit 1\n")
     refusing.chmod(0o755)
     monkeypatch.setattr(sandbox, "_find_bwrap", lambda: str(refusing))
-    code, found = run(capsys, "--json")
-    assert code == 0  # only programs of a model need it
-    assert state(found, "sandbox")["detail"] == "bwrap: No permissions to create namespace"
-    assert state(found, "sandbox")["state"] == state(found, "code")["state"] == "broken"
+    for found_state, detail in (
+        ("broken", "bwrap: No permissions to create namespace"),
+        ("missing", "no program bwrap"),
+    ):
+        code, found = run(capsys, "--json")
+        assert code == 0  # only programs of a model need it
+        assert state(found, "sandbox")["detail"] == detail
+        assert state(found, "sandbox")["state"] == state(found, "code")["state"] == found_state
+        monkeypatch.setattr(sandbox, "_find_bwrap", no_bwrap)
 
-    def none():
-        raise FileNotFoundError("no program bwrap")
 
-    monkeypatch.setattr(sandbox, "_find_bwrap", none)
-    code, found = run(capsys, "--json")
-    assert code == 0
-    assert state(found, "sandbox")["detail"] == "no program bwrap"
-    assert state(found, "sandbox")["state"] == state(found, "code")["state"] == "missing"
+def no_bwrap():
+    raise FileNotFoundError("no program bwrap")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +104,7 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
         ("[records]\ntrackers = ['wandb']", {"Weights & Biases": "missing"}),
         ("[data]\ntrain = 'owner/name'", {"data sets of the hub": "missing"}),
         ("[data]\ntrain = 'sums.jsonl'", {"sums.jsonl": "missing"}),
+        ("[model]\npath = './nowhere'", {"./nowhere": "missing"}),
         ("[backend]\ntype = 'tinker'", {"Tinker": "missing"}),
         ("steps = 1\n[methods.a]\nengine = {type = 'server'}\n[methods.b]", {"server": "missing"}),
         ("[verl]\ntrainer = {nnodes = 2}", {"verl": "missing"}),
@@ -119,10 +116,7 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
     ],
 )
 def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, settings, wanted):
-    def none():
-        raise FileNotFoundError("no program bwrap")
-
-    monkeypatch.setattr(sandbox, "_find_bwrap", none)
+    monkeypatch.setattr(sandbox, "_find_bwrap", no_bwrap)
     names = ("vllm", "peft", "wandb", "datasets", "tinker", "openai", "verl")
     installed(**dict.fromkeys(names))
     (tmp_path / "settings.toml").write_text(settings)
@@ -137,9 +131,7 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
     [
         ('{"problem": "1+1", "answer": "2"}\n' * 2, "works", "first rows: 2 read, 1 duplicate; 1"),
         ('{"question": "1+1", "answer": "2"}\n', "broken", "(question, answer) fit neither schema"),
-        ('{"level": 1}\n' * 99 + '{"problem": "1+1", "answer": "2"}\n', "works", "1 kept"),
         ('{"problem": "", "answer": ""}\n', "broken", "no problem to use: 1 read, 1 empty"),
-        ('{"problem": \n', "broken", "line 1: broken JSON"),
     ],
 )
 def test_the_first_rows_of_a_file_are_read_as_a_run_reads_them(
@@ -239,10 +231,6 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            "[group]\nzero_variance = 'refill'",
-            "`group.zero_variance` must be 'drop' or 'keep': verl's",
-        ),
         ("seconds = 60", "`seconds` must be unset: verl's"),
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],
@@ -270,8 +258,3 @@ def test_what_a_run_by_verl_needs(capsys, installed, tmp_path):
     assert state(found, "run.toml")["detail"] == detail
     assert state(found, "verl")["state"] == "works"
     assert state(found, "Weights & Biases")["state"] == "missing"
-
-
-def test_the_examples_are_valid(root, capsys):
-    for file in (root / "examples").rglob("*.toml"):
-        assert state(run(capsys, file, "--json")[1], file.name)["state"] == "works", file

@@ -26,7 +26,7 @@ def whole(tmp_path_factory):
     return folder
 
 
-def test_what_is_in_the_folder(whole):
+def test_what_is_in_the_folder_and_the_summary_is_of_the_responses(whole):
     files = {str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()}
     assert files == {
         "config.json",
@@ -43,10 +43,6 @@ def test_what_is_in_the_folder(whole):
     answers = {problem.key: problem.answer for problem in problems}
     for row in rows:
         assert row["reward"] == (row["response"].rpartition("=")[2].strip() == answers[row["key"]])
-
-
-def test_the_summary_is_of_the_responses(whole):
-    rows = pq.read_table(whole / "responses").to_pylist()
     figures = summary_of(whole)["benchmarks"]["running-sums"]
     mean = sum(row["reward"] for row in rows) / len(rows)
     assert figures["avg@4"]["value"] == pytest.approx(mean)
@@ -112,11 +108,6 @@ def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say):
     code, shown = say("evaluate", tmp_path / "run", *TINY)
     assert code == 130
     assert "to resume: rollwise evaluate --output" in shown and "--resume" in shown
-
-
-def test_a_finished_evaluation_needs_no_model(whole, monkeypatch, say):
-    monkeypatch.setattr("rollwise.models.saved.load_model", None)
-    assert say("evaluate", whole, "--resume")[0] == 0
 
 
 @pytest.mark.parametrize("how", [[], ["--resume"]])
@@ -203,7 +194,11 @@ def test_prompts_that_leave_no_room_for_a_response_are_said_to(tmp_path, write_l
     assert "`engine.max_new_tokens` = 120 leaves 8 of them; lower it" in shown
 
 
-def test_an_evaluation_is_not_resumed_by_train_nor_reported(whole, say, capsys):
+def test_a_finished_evaluation_needs_no_model_and_is_not_of_another_command(
+    whole, say, capsys, monkeypatch
+):
+    monkeypatch.setattr("rollwise.models.saved.load_model", None)
+    assert say("evaluate", whole, "--resume")[0] == 0
     code, shown = say("train", whole, "--resume")
     assert code == 2
     assert "is the folder of another command" in shown

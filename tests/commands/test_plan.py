@@ -58,6 +58,10 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     line = "GRPO: 8 prompts by uniform · exit fixed_count (samples 2) · schedule rounds"
     assert line in shown and line in text
     assert "compare methods by training them" in shown
+    first = (tmp_path / "out/plan.json").read_bytes()
+    for options, is_same in (((), True), (("--seed", "1"), False)):
+        assert say("plan", tmp_path / "out", write(), *options)[0] == 0
+        assert ((tmp_path / "out/plan.json").read_bytes() == first) is is_same
 
 
 def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
@@ -69,15 +73,6 @@ def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
     draws = [step.draws for step in steps]
     assert np.mean(draws) != np.mean(draws[1:])
     assert plan["own | <b>rule"]["draws"]["value"] == pytest.approx(np.mean(draws[1:]))
-
-
-def test_a_plan_is_the_same_again_and_may_be_replaced(tmp_path, write, say):
-    say("plan", tmp_path / "out", write())
-    first = (tmp_path / "out/plan.json").read_bytes()
-    assert say("plan", tmp_path / "out", write())[0] == 0
-    assert (tmp_path / "out/plan.json").read_bytes() == first
-    say("plan", tmp_path / "out", write(), "--seed", "1")
-    assert (tmp_path / "out/plan.json").read_bytes() != first
 
 
 @pytest.mark.parametrize(
@@ -146,17 +141,23 @@ def test_recorded_responses_that_are_cut_are_warned_of(tmp_path, write, say):
     assert "cuts" not in say("plan", tmp_path / "priced", write(priced))[1]
 
 
-def test_what_recorded_rewards_lack_is_said(tmp_path, write, say):
-    text = REWARDS.replace("REWARDS", str(rewards_file(tmp_path / "rewards.jsonl", lengths=False)))
+@pytest.mark.parametrize(
+    ("lengths", "change", "said"),
+    [
+        (False, ("", ""), "says nothing of lengths: give `prices.median`"),
+        (
+            True,
+            ("[base]", "[pass_rates]\nalpha = 1\nbeta = 1\n[base]"),
+            "give either `rewards` or `pass_rates`",
+        ),
+        (True, ("prices = {", "prices = {sigma = 1, "), "`prices.sigma` goes with `prices.median`"),
+    ],
+)
+def test_what_recorded_rewards_lack_is_said(tmp_path, write, say, lengths, change, said):
+    file = rewards_file(tmp_path / "rewards.jsonl", lengths)
+    text = REWARDS.replace("REWARDS", str(file)).replace(*change)
     code, shown = say("plan", tmp_path / "out", write(text))
-    assert (code, "says nothing of lengths: give `prices.median`" in shown) == (2, True)
-    both = text + "[pass_rates]\nalpha = 1\nbeta = 1\n"
-    code, shown = say("plan", tmp_path / "out", write(both))
-    assert (code, "give either `rewards` or `pass_rates`" in shown) == (2, True)
-    text = REWARDS.replace("REWARDS", str(rewards_file(tmp_path / "rewards.jsonl")))
-    spread = text.replace("prices = {", "prices = {sigma = 1, ")
-    code, shown = say("plan", tmp_path / "out", write(spread))
-    assert (code, "`prices.sigma` goes with `prices.median`" in shown) == (2, True)
+    assert (code, said in shown) == (2, True)
 
 
 def test_the_plans_of_the_documentation_are_valid(root):

@@ -11,7 +11,8 @@ from scipy import stats
 
 from rollwise.cli import main
 from rollwise.commands.prepare import histogram
-from rollwise.config import pass_rate_range
+from rollwise.config import PrepareConfig, make_settings, pass_rate_range
+from rollwise.errors import ConfigError
 from rollwise.reports.card import code
 from rollwise.tasks import read_problems
 
@@ -35,7 +36,7 @@ def whole(tmp_path_factory):
     return folder
 
 
-def test_what_is_in_the_folder(whole):
+def test_what_is_in_the_folder_and_pass_rates_are_those_of_the_responses(whole):
     files = {str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()}
     assert files == {
         "config.json",
@@ -46,9 +47,6 @@ def test_what_is_in_the_folder(whole):
         "checksums.txt",
         "README.md",
     }
-
-
-def test_pass_rates_are_those_of_the_responses(whole):
     rewards = {}
     for row in pq.read_table(whole / "responses").to_pylist():
         rewards.setdefault(row["key"], []).append(row["reward"])
@@ -173,18 +171,6 @@ def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, write_li
     assert say("prepare", tmp_path / "run", *options)[0] == 0
 
 
-# What is refused.
-
-
-@pytest.mark.parametrize(
-    "text", ["", "half", "(0, 2)", "[0.5, 0.1]", "0, 1", "(a, b)", "(0, 1..2)"]
-)
-def test_a_range_that_is_none_is_refused(tmp_path, say, text):
-    exit_code, shown = say("prepare", tmp_path / "run", "--selection.range", text)
-    assert exit_code == 2
-    assert "range should be all, easy, hard, or an interval within [0, 1]" in shown
-
-
 def test_hostile_names_and_problems_do_no_harm_in_the_card(tmp_path, write_lines, speak, say):
     evil = "<script>alert(1)</script>`|[x](javascript:1)\x1b[31m\u202e"
     rows = [
@@ -215,12 +201,18 @@ def test_hostile_names_and_problems_do_no_harm_in_the_card(tmp_path, write_lines
         ("hard", [0.125]),
         ("[0, 0.5)", [0, 0.125, 0.25, 0.3125]),
         (" ( .25 , 1 ] ", [0.3125, 0.5, 1]),
+        *((text, None) for text in ("", "half", "(0, 2)", "[0.5, 0.1]", "0, 1", "(0, 1..2)")),
     ],
 )
 def test_ranges(text, within):
     """Of 16 responses, 5 correct ones (0.3125) are within 0.313: so the paper rounds."""
+    given = {"selection": {"range": text}}
+    if within is None:
+        with pytest.raises(ConfigError, match="`selection`: range should be all, easy, hard, or"):
+            make_settings(PrepareConfig, given)
+        return
     rates = np.array([0, 0.125, 0.25, 0.3125, 0.5, 1, np.nan])
-    low, high = pass_rate_range(text)
+    low, high = pass_rate_range(make_settings(PrepareConfig, given).selection.range)
     assert rates[(low <= rates) & (rates <= high)].tolist() == within
 
 

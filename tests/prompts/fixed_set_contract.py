@@ -1,12 +1,11 @@
 """What samplers over a fixed set promise beyond `PromptSamplerContract`."""
 
 import math
-import pickle
 
 import numpy as np
 
 from rollwise.beliefs.testing_states import assert_same, refused
-from rollwise.prompts.testing import KEY_SETS, STRINGS, PromptSamplerContract, play
+from rollwise.prompts.testing import STRINGS, PromptSamplerContract, play
 
 
 class FixedSetContract(PromptSamplerContract):
@@ -37,14 +36,6 @@ class FixedSetContract(PromptSamplerContract):
             rest = {key: value for key, value in state.items() if key != name}
             refused(lambda rest=rest: other.load_state_dict(rest), name.rpartition(".")[2])
             assert_same(other.state_dict(), before)
-
-    def test_it_can_be_pickled(self):
-        for keys in KEY_SETS.values():
-            for steps in (0, 3, 12):
-                sampler = self.make(keys, batch_size=4)
-                play(sampler, steps)
-                other = pickle.loads(pickle.dumps(sampler))
-                assert play(sampler, 15) == play(other, 15)
 
     def test_tell_takes_prompts_that_were_not_asked(self):
         sampler, other = self.make(STRINGS, batch_size=4), self.make(STRINGS, batch_size=4)

@@ -67,14 +67,6 @@ def test_each_key_is_at_its_place(keys, data):
     assert list(index) == keys
 
 
-def test_numpy_keys_become_pythons():
-    keys = [np.int64(7), np.str_("b"), np.int32(-1)]
-    assert [type(key) for key in number(keys)] == [int, str, int]
-    assert indices_of(number([7, "b", -1]), keys).tolist() == [0, 1, 2]
-    assert indices_of(number(np.array([4, 2])), [2]).tolist() == [1]
-    assert indices_of(number(iter("ba")), ["a"]).tolist() == [1]
-
-
 @pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])
 def test_unknown_keys_are_named(keys):
     index = number(keys)

@@ -1,5 +1,6 @@
 """Sessions played to their end, and where sampling ends in theory."""
 
+import pickle
 from collections import Counter, defaultdict
 from random import Random
 
@@ -41,27 +42,22 @@ def one_at_a_time(session: RolloutSession, faulty: bool = False) -> RolloutSessi
 
 
 def in_any_order(
-    session: RolloutSession,
-    random: Random,
-    slots: int = 10,
-    engine: Engine | None = None,
-    in_flight: list[Draw] | None = None,
-    events: int = 10_000,
+    session: RolloutSession, random: Random, slots: int, engine: Engine
 ) -> RolloutSession:
-    """Answer draws in any order, and cancel what is to be cancelled, for so many events."""
-    engine, in_flight = engine or Engine(), [] if in_flight is None else in_flight
-    for _ in range(events):
-        if session.done:
-            break
+    """Answer draws in any order, cancel what is to be, and pickle the session now and then."""
+    in_flight: list[Draw] = []
+    while not session.done:
         if len(in_flight) < slots and (not in_flight or random.random() < 0.7):
             free = slots - len(in_flight)
             in_flight += session.next_draws(random.choice([free, random.randint(1, free)]))
             assert len(in_flight) <= slots
+        if random.random() < 0.02:
+            session = pickle.loads(pickle.dumps(session))
         if in_flight:
             cancelled = engine.answer(session, in_flight.pop(random.randrange(len(in_flight))))
             assert set(cancelled) <= set(in_flight)
-            in_flight[:] = [draw for draw in in_flight if draw not in cancelled]
-    assert not (session.done and in_flight)
+            in_flight = [draw for draw in in_flight if draw not in cancelled]
+    assert not in_flight
     return session
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds, pass_at_k
+from rollwise.sampling import Balanced, ExitRule, FixedCount, PositiveFocused, Rounds, pass_at_k
 from rollwise.sampling.estimators import unbiased_estimates
 from rollwise.sampling.stopping import Stopping
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused(drawn, correct, k, error, message):
 
 
 @dataclass(frozen=True)
-class At:
+class At(ExitRule):
     """Stop at some counts, whatever is between them; a set has no hash, so nor has the rule."""
 
     states: set[tuple[int, int]]
@@ -130,26 +130,6 @@ def test_estimates_are_ratios_of_numbers_of_sequences(stopping):
     drawn_once = np.zeros_like(reached)
     drawn_once[[0, 1], [1, 0]] = True
     assert (two_seen == (reached & (~drawn_once | stopping.stops))).all()
-
-
-@pytest.mark.parametrize("k", [2, 3, 5])
-@pytest.mark.parametrize("budget", [10, 32])
-def test_balanced_one_at_a_time_has_a_closed_form(k, budget):
-    """Ended by a correct draw: (K − 1)/(N − 1) and (K − 1)(N − K)/((N − 1)(N − 2)); by an
-    incorrect one: the same with the sides exchanged; exhausted: n₊/N and n₊n₋/(N(N − 1))."""
-    found = unbiased_estimates(single(Balanced(k, k), budget))
-    for negatives in range(k + 1, budget - k):
-        drawn = k + negatives
-        rate, variance = (k - 1) / (drawn - 1), (k - 1) * negatives / (drawn - 1) / (drawn - 2)
-        assert found.pass_rate[k, negatives] == pytest.approx(rate, rel=1e-12)
-        assert found.pass_rate[negatives, k] == pytest.approx(1 - rate, rel=1e-12)
-        assert found.variance[k, negatives] == pytest.approx(variance, rel=1e-12)
-        assert found.variance[negatives, k] == pytest.approx(variance, rel=1e-12)
-    for positives in range(k):
-        for few, many in [(positives, budget - positives), (budget - positives, positives)]:
-            spread = few * many / (budget * (budget - 1))
-            assert found.pass_rate[few, many] == pytest.approx(few / budget, rel=1e-12)
-            assert found.variance[few, many] == pytest.approx(spread, rel=1e-12)
 
 
 def test_exact_far_beyond_what_a_float_counts():

@@ -93,24 +93,6 @@ def test_dropped_groups_are_no_signal():
     assert (step.signal, step.zero_variance_after) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"allocation": {"type": "gvm"}},
-        {"allocation": {"type": "estimated"}, "prompts": {"type": "posterior", "batch_size": 16}},
-        {"group": {"zero_variance": "refill"}},
-        {"schedule": {"type": "streamed"}, "prompts": {"type": "cdas", "batch_size": 16}},
-    ],
-)
-def test_every_kind_of_step_can_be_planned(settings):
-    config = make_config({"prompts": {"batch_size": 16}, **settings})
-    steps = simulate_steps(config, spread_pass_rates(2, 2, 64), TEN, 2)
-    for step in steps:
-        assert step.tokens == 10 * step.draws
-        assert step.signal > 0
-        assert 0 < step.trained <= step.draws
-
-
 def test_rewards_of_a_plan_are_0_and_1_whatever_counts_as_correct_in_the_run():
     found = [
         simulate_steps(config_of(8, grading=grading), spread_pass_rates(2, 2, 8), TEN, 2)

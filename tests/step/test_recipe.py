@@ -8,10 +8,7 @@ from rolled import rolled
 
 import rollwise as rw
 from rollwise.beliefs import Constant
-from rollwise.config import make_config
-from rollwise.config.step import step_recipe
 from rollwise.errors import PluginError
-from rollwise.sampling import OBJECTIVES
 from rollwise.step import SINGLE_RESPONSES, RolloutCost, StepRecipe, take_step
 
 
@@ -19,14 +16,6 @@ def test_by_default_a_prompt_needs_half_a_group_of_each_kind():
     recipe = StepRecipe(group_size=6)
     assert recipe.resolved_exit_rule == rw.Balanced(3, 3)
     assert recipe.resolved_schedule == rw.Rounds(8, 4)
-
-
-def test_a_rule_may_have_satisfied_alone():
-    class Two:
-        def satisfied(self, positives, negatives):
-            return positives + negatives >= 2
-
-    assert StepRecipe(exit_rule=Two()).resolved_exit_rule.satisfied(1, 1)
 
 
 def test_with_an_allocation_its_counts_are_drawn_in_one_round():
@@ -50,35 +39,6 @@ def test_with_an_allocation_its_counts_are_drawn_in_one_round():
 def test_what_cannot_be_combined_is_refused(said, given):
     with pytest.raises(ValueError, match=said):
         StepRecipe(**given)
-
-
-def test_each_setting_of_the_recipe_reaches_it_from_the_settings():
-    given = {
-        "group": {
-            "size": 6,
-            "strategy": "max_variance",
-            "order": "random",
-            "zero_variance": "refill",
-        },
-        "advantage": {"objective": "grpo", "scale_by_std": True},
-        "grading": {"positive_threshold": 0.25},
-        "seed": 3,
-    }
-    given["group"]["refills"] = 2
-    recipe = step_recipe(make_config(given))
-    found = {
-        field.metadata["setting"]: getattr(recipe, field.name)
-        for field in dataclasses.fields(StepRecipe)
-        if "setting" in field.metadata
-    }
-    assert recipe.objective == OBJECTIVES["grpo"](scale_by_std=True)
-    del given["advantage"]
-    for section, settings in given.items():
-        if section == "seed":
-            assert found["seed"] == settings
-            continue
-        for name, value in settings.items():
-            assert found[f"{section}.{name}"] == value
 
 
 def test_a_step_tells_the_sampler_all_that_was_drawn():

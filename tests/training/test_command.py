@@ -99,7 +99,7 @@ def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, mon
     monkeypatch.setattr("rollwise.reports.report.write_report", write)
     monkeypatch.setattr("rollwise.commands.train.write_report", write)
     monkeypatch.setattr("rollwise.commands.train.REPORT_EVERY", 0.0)
-    monkeypatch.setattr("rollwise.reports.live.SHARE", math.inf)
+    monkeypatch.setattr("rollwise.reports.report.SHARE", math.inf)
     monkeypatch.setattr("rollwise.commands.train.LiveReport", Watched)
     assert main(["train", "--output", str(folder), *tiny_options(steps="2")]) == 0
     assert written == [True, True, True, False]

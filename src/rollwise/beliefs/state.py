@@ -95,10 +95,8 @@ def values_in(
         elif isinstance(held, np.ndarray):
             found[name] = np.array(from_state(state, key), dtype=held.dtype)
             if (shape := found[name].shape) != held.shape:
-                raise ValueError(
-                    f"the state is of {len(np.atleast_1d(found[name]))} prompts, this one of "
-                    f"{len(held)}: {key!r} has shape {shape}, not {held.shape}"
-                )
+                other = f"{key!r} has shape {shape}, not {held.shape}"
+                raise ValueError(f"the state is of other prompts: {other}")
         else:
             found[name] = type(held)(from_state(state, key))
             if name in owner.identity and found[name] != held:

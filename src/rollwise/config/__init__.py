@@ -19,11 +19,21 @@ from rollwise.config.sections import Section, Variant
 from rollwise.config.train import TrainConfig
 from rollwise.engines.settings import ServerSettings, VLLMSettings
 
+KINDS: dict[str, type[CommandConfig]] = {
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "prepare": PrepareConfig,
+    "compare": CompareConfig,
+    "plan": PlanConfig,
+}
+"""The settings of each command that has some."""
+
 __all__ = [
     "BUILT_IN",
     "BUILT_IN_NAMES",
     "CHOICES",
     "ENVIRONMENT",
+    "KINDS",
     "MICRO_BATCH_TOKENS",
     "CommandConfig",
     "CompareConfig",

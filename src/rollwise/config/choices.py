@@ -27,7 +27,6 @@ from rollwise.sampling import (
     SCHEDULES,
     ExitRule,
     GiveUp,
-    as_exit_rule,
 )
 from rollwise.sampling.draws import Key
 
@@ -80,7 +79,7 @@ class ExitSection(VariantByType):
 
     def make(self) -> ExitRule:
         """Build the rule."""
-        rule = as_exit_rule(super().make())
+        rule: ExitRule = super().make()
         return GiveUp(rule, self.give_up_below) if self.give_up_below else rule
 
 

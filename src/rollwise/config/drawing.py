@@ -9,11 +9,8 @@ from typing import Any, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from rollwise.config import choices
 from rollwise.config.base import SamplingConfig, setting
-from rollwise.config.choices import (
-    EngineSection,
-    GradingSection,
-)
 from rollwise.config.data import ENVIRONMENT, ReadingSettings
 from rollwise.config.defaults import drawing_defaults
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, ModelSource
@@ -78,6 +75,9 @@ class DrawConfig(SamplingConfig):
     portion: int = Field(64, ge=1, le=AT_A_TIME)
     """Write the responses to this many prompts at a time; a run that is killed draws at most so
     many again."""
+    model: SampledModel = SampledModel()
+    grading: SerializeAsAny[choices.GradingSection] = chosen()
+    engine: SerializeAsAny[choices.EngineSection] = chosen()
 
 
 class EvaluateConfig(DrawConfig):
@@ -90,10 +90,7 @@ class EvaluateConfig(DrawConfig):
     `aime_like`, `running-sums`, `tool-sums`), files, data sets on the hub, or `name=file`."""
     baseline: str = ""
     """Compare with the evaluation in this folder, on the same problems."""
-    model: SampledModel = SampledModel()
     data: BenchmarkSettings = BenchmarkSettings()
-    grading: SerializeAsAny[GradingSection] = chosen()
-    engine: SerializeAsAny[EngineSection] = chosen()
 
     @model_validator(mode="after")
     def _model_can_read_benchmarks(self) -> Self:
@@ -160,11 +157,8 @@ class PrepareConfig(DrawConfig):
 
     samples: int = Field(16, ge=1, le=MOST_SAMPLES)
     """Draw this many responses to each problem."""
-    model: SampledModel = SampledModel()
     data: SourceSettings = SourceSettings()
     selection: SelectionSettings = SelectionSettings()
-    grading: SerializeAsAny[GradingSection] = chosen()
-    engine: SerializeAsAny[EngineSection] = chosen()
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,18 +5,8 @@ from typing import Any, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from rollwise.config import choices
 from rollwise.config.base import SamplingConfig
-from rollwise.config.choices import (
-    AdvantageSection,
-    AllocationSection,
-    BackendSection,
-    BeliefSection,
-    EngineSection,
-    ExitSection,
-    GradingSection,
-    PromptSection,
-    ScheduleSection,
-)
 from rollwise.config.data import DataSettings
 from rollwise.config.defaults import defaults_for
 from rollwise.config.learning import (
@@ -41,19 +31,19 @@ class TrainConfig(SamplingConfig):
     """End after the step in which this many response tokens have been drawn."""
     seconds: float | None = Field(None, gt=0)
     """End after the step in which sampling and learning have taken this long."""
-    backend: SerializeAsAny[BackendSection] = chosen()
+    backend: SerializeAsAny[choices.BackendSection] = chosen()
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
-    grading: SerializeAsAny[GradingSection] = chosen()
-    prompts: SerializeAsAny[PromptSection] = chosen()
-    belief: SerializeAsAny[BeliefSection] = chosen()
-    exit: SerializeAsAny[ExitSection] = chosen()
-    schedule: SerializeAsAny[ScheduleSection] = chosen()
-    allocation: SerializeAsAny[AllocationSection] = chosen()
+    grading: SerializeAsAny[choices.GradingSection] = chosen()
+    prompts: SerializeAsAny[choices.PromptSection] = chosen()
+    belief: SerializeAsAny[choices.BeliefSection] = chosen()
+    exit: SerializeAsAny[choices.ExitSection] = chosen()
+    schedule: SerializeAsAny[choices.ScheduleSection] = chosen()
+    allocation: SerializeAsAny[choices.AllocationSection] = chosen()
     group: GroupSettings = GroupSettings()
     step: StepSettings = StepSettings()
-    advantage: SerializeAsAny[AdvantageSection] = chosen()
-    engine: SerializeAsAny[EngineSection] = chosen()
+    advantage: SerializeAsAny[choices.AdvantageSection] = chosen()
+    engine: SerializeAsAny[choices.EngineSection] = chosen()
     learner: LearnerSettings = LearnerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()

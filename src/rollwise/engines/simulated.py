@@ -17,8 +17,7 @@ from rollwise.engines.engine import Engine
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.checks import at_least, finite_above_zero, finite_at_least, share
 from rollwise.sampling.draws import Key
-from rollwise.step.cost import RolloutCost
-from rollwise.step.outcomes import Completion, Prompts
+from rollwise.step.outcomes import Completion, Prompts, RolloutCost
 from rollwise.step.session import run_session
 
 CORRECT, INCORRECT = "correct", "incorrect"

@@ -2,8 +2,7 @@
 
 from rollwise.reports.card import write_data_card
 from rollwise.reports.evaluation import write_evaluation_report
-from rollwise.reports.live import LiveReport
-from rollwise.reports.report import write_report
+from rollwise.reports.report import LiveReport, write_report
 from rollwise.reports.runs import write_reports
 
 __all__ = [

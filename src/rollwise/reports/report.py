@@ -1,9 +1,13 @@
 """Write the report of a training run."""
 
+import logging
+import math
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any, Self
 
 import jinja2
 
@@ -16,12 +20,16 @@ from rollwise.reports.page import write_page
 from rollwise.reports.prompts import prompt_data
 from rollwise.reports.run_charts import RunCharts
 
+SHARE = 0.02
+"""The most of a run's time that its reports take while it goes on."""
+
 MOST_EVALUATIONS = 12
 """Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
 
-
 UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
 """What is raised where the records of a run lack what its report needs."""
+
+log = logging.getLogger(__name__)
 
 
 def write_report(
@@ -52,6 +60,51 @@ def write_report(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
             f"report needs ({one_line(error)}); they may be of another command or release"
         ) from error
+
+
+class LiveReport:
+    """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
+
+    At the end of its block the report says that the run does not go on, if it said that it does,
+    unless `leave` was called.
+
+    Args:
+        path: The run's folder.
+        every: Seconds between two reports, at least.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self, path: Path, every: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path, self._every, self._clock = path, every, clock
+        self._due = -math.inf
+
+    def step_ended(self) -> None:
+        """Write the report if it is due."""
+        began = self._clock()
+        if began >= self._due:
+            self._write(goes_on=True, reload=self._every)
+            ended = self._clock()
+            self._due = ended + max(self._every, (ended - began) / SHARE)
+
+    def leave(self) -> None:
+        """Leave the last report, of a run that has ended, to another writer."""
+        self._due = -math.inf
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._due > -math.inf:
+            self._write()
+
+    def _write(self, **how: Any) -> None:
+        """Write the report; that it cannot be written does not end the run."""
+        try:
+            write_report(self._path, **how)
+        except RunError as error:
+            log.warning("the report is not up to date: %s", error)
 
 
 def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -> Path:

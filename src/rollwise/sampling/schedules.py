@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
-from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied, named_rule
+from rollwise.sampling.exits import ExitRule, check_is_rule, is_satisfied, named_rule
 from rollwise.sampling.prompt import SampledPrompt
-from rollwise.sampling.stopping import StoppingTables, worthwhile_table
 
 MOST_SAMPLES = 4096
 """The most draws of one prompt: what is known of each number of correct and of incorrect responses
@@ -186,7 +185,6 @@ class _StreamedDispatcher:
         self._priorities: list[float] = []
         self._turns: list[tuple[float, int]] = []
         self._parked: list[SampledPrompt] = []
-        self._most_in_flight: dict[StoppingTables, list[list[int]]] = {}
 
     def add(self, prompt: SampledPrompt) -> None:
         self._prompts.append(prompt)
@@ -218,10 +216,8 @@ class _StreamedDispatcher:
         """Say when the turn of a prompt is: the one with least in flight for its need first."""
         tables, outstanding = prompt.known_tables, prompt.outstanding
         correct, incorrect = prompt.known_correct, prompt.known_incorrect
-        most = self._most_in_flight.get(tables)
-        if most is None:  # looked up here before the cache of all sessions, which hashes more
-            most = self._most_in_flight[tables] = worthwhile_table(tables, self._speculation)
-        if prompt.issued >= prompt.limit or outstanding >= most[correct][incorrect]:
+        most = tables.worthwhile(self._speculation)[correct][incorrect]
+        if prompt.issued >= prompt.limit or outstanding >= most:
             return _NO_TURN
         need = tables.expected_need[correct][incorrect]
         return (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
@@ -252,7 +248,8 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     Raises:
         ValueError: Names both.
     """
-    most, rule = schedule.max_samples, as_exit_rule(rule)
+    check_is_rule(rule)
+    most = schedule.max_samples
     if not isinstance(most, Integral) or most < 1:
         raise wrong_result(schedule, "max_samples", "an integer from 1", most)
     asked = [[is_satisfied(rule, n, most - n) for _ in range(2)] for n in range(most + 1)]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.exits import ExitRule, as_exit_rule, where_given_up, where_satisfied
+from rollwise.sampling.exits import ExitRule, check_is_rule, where_given_up, where_satisfied
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Stopping:
     lost: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", as_exit_rule(self.rule))
+        check_is_rule(self.rule)
 
     @cached_property
     def asked(self) -> Bools:
@@ -191,8 +191,15 @@ class StoppingTables:
         self.futile: list[list[bool]] = stopping.futile.tolist()
         self.expected_need: list[list[float]] = stopping.expected_need.tolist()
         self.certain_need: list[list[int]] = stopping.certain_need.tolist()
+        self._worthwhile: dict[float, list[list[int]]] = {}
         asked_always = all(self.asked[1 : self.budget - stopping.lost + 1])
         self.stays_satisfied = asked_always and stopping.monotone
+
+    def worthwhile(self, probability: float) -> list[list[int]]:
+        """`Stopping.worthwhile`."""
+        if probability not in self._worthwhile:
+            self._worthwhile[probability] = self.stopping.worthwhile(probability).tolist()
+        return self._worthwhile[probability]
 
     def after_losing(self, lost: int) -> "StoppingTables":
         """Return the tables of the same prompt once so many of its draws were lost."""
@@ -208,13 +215,6 @@ def stopping_tables(stopping: Stopping) -> StoppingTables:
         return _built(stopping)
     except TypeError:
         return StoppingTables(stopping)
-
-
-@lru_cache(maxsize=1024)
-def worthwhile_table(tables: StoppingTables, probability: float) -> list[list[int]]:
-    """`Stopping.worthwhile` as lists, by [positives][negatives]."""
-    counts: list[list[int]] = tables.stopping.worthwhile(probability).tolist()
-    return counts
 
 
 def tables_of_prompts(

@@ -3,10 +3,17 @@
 The built-in trainer, TRL, verl, slime and Tinker all take their steps here. NumPy only.
 """
 
-from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode, Example, Span, Usage
 from rollwise.step.groups import Response, TrainedGroup, make_group
-from rollwise.step.outcomes import Completion, LostDraw, Outcome, PlayedEpisode, Prompts, Result
+from rollwise.step.outcomes import (
+    Completion,
+    LostDraw,
+    Outcome,
+    PlayedEpisode,
+    Prompts,
+    Result,
+    RolloutCost,
+)
 from rollwise.step.recipe import SINGLE_RESPONSES, StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 from rollwise.step.session import grade_with, run_session

@@ -22,9 +22,10 @@ def group_ledger(group: TrainedGroup) -> Ledger:
     figures = [ResponseFigures.of(response) for response in group.pool.responses]
     cut = [response.tokens for response in figures if response.truncated]
     draws, tokens = Counter[str](), Counter[str]()
-    trained = set(group.members.indices[group.advantages != 0].tolist())
+    rest = "spare" if group.teaches else "zero_variance"
+    trained = set(group.members.indices[group.advantages != 0].tolist()) if group.teaches else ()
     for place, response in enumerate(figures):
-        where = ("trained" if place in trained else "spare") if group.teaches else "zero_variance"
+        where = "trained" if place in trained else rest
         draws[where] += 1
         tokens[where] += response.tokens
     return {"draws": draws, "tokens": tokens, "truncated": {"draws": len(cut), "tokens": sum(cut)}}

@@ -10,7 +10,7 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Allocation, FixedCount, Pool, RolloutSession, Rounds, draw_seed
 from rollwise.sampling.draws import Key
 from rollwise.step.asking import ask, session_arguments, shared_out
-from rollwise.step.cost import RolloutCost
+from rollwise.step.outcomes import RolloutCost
 from rollwise.step.recipe import StepRecipe
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,8 @@ from rollwise.plugins import plugin_name, wrong_result
 from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.signals import raised_after
-from rollwise.step.cost import RolloutCost
 from rollwise.step.episodes import Episode
-from rollwise.step.outcomes import Completion, LostDraw, Outcome, Prompts, Result
+from rollwise.step.outcomes import Completion, LostDraw, Outcome, Prompts, Result, RolloutCost
 
 log = logging.getLogger(__name__)
 

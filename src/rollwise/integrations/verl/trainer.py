@@ -253,12 +253,17 @@ class PoolTrainer:
         self._heldout = None
 
     def _val_metrics_update(
-        self, data_sources: Any, sample_uids: Any, infos: Any, *others: Any, **more: Any
+        self,
+        data_sources: Any,
+        sample_uids: Any,
+        reward_extra_infos_dict: Any,
+        *others: Any,
+        **more: Any,
     ) -> dict[str, float]:
-        scores = infos.get("acc") or infos["reward"]
+        scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
         self._heldout = heldout_figures(sample_uids, scores, self.recipe.positive_threshold)
         metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
-            data_sources, sample_uids, infos, *others, **more
+            data_sources, sample_uids, reward_extra_infos_dict, *others, **more
         )
         return metrics | numbers({"heldout": self._heldout or {}})
 
