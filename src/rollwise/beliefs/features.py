@@ -29,7 +29,7 @@ SCALE_INFORMATION, SCALE_MEMORY, SCALES = 20.0, 0.98, (0.05, 3.0)
 
 
 class Column:
-    """`width` numbers φ for each prompt, (vector − centre)·basis, and the prior of their weights."""
+    """`width` numbers φ for each prompt, (vector − centre)·basis, and the prior of its weights."""
 
     prior_mean: float = 0.0
     prior_variance: float = 1.5
