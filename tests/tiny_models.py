@@ -5,12 +5,14 @@ import torch
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
+from rollwise.models.loading import model_path
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
 
@@ -48,6 +50,11 @@ def make_model(kind="qwen2", seed=0, context=64, **changed):
         "bos_token_id": None,
     }
     return model_class(config_class(**shape | options | changed)).eval()
+
+
+def make_tokenizer():
+    """That of the built-in model: 17 tokens, 0 pads and 1 ends a response."""
+    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
 
 
 def make_draws(count, keys=PROMPTS, seed=0):

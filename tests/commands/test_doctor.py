@@ -104,6 +104,7 @@ def no_bwrap():
         ("[records]\ntrackers = ['wandb']", {"Weights & Biases": "missing"}),
         ("[data]\ntrain = 'owner/name'", {"data sets of the hub": "missing"}),
         ("[data]\ntrain = 'sums.jsonl'", {"sums.jsonl": "missing"}),
+        ("[model]\npath = './nowhere'", {"./nowhere": "missing"}),
         ("[backend]\ntype = 'tinker'", {"Tinker": "missing"}),
         ("steps = 1\n[methods.a]\nengine = {type = 'server'}\n[methods.b]", {"server": "missing"}),
         ("[verl]\ntrainer = {nnodes = 2}", {"verl": "missing"}),

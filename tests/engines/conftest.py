@@ -3,13 +3,12 @@
 import pytest
 import torch
 from completions_server import CompletionsServer
-from tiny_models import LIMIT, make_model
-from transformers import PreTrainedTokenizerFast
+from tiny_models import LIMIT, make_model, make_tokenizer
 
 from rollwise.config import ModelSettings, ServerSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.encoding import encode_prompts
-from rollwise.models.loading import load_model, model_path
+from rollwise.models.loading import load_model
 from rollwise.tasks import make_running_sums
 
 # The models here are so small that a second thread for a matrix product only waits: on busy cores
@@ -24,7 +23,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    return make_tokenizer()
 
 
 @pytest.fixture(scope="module")

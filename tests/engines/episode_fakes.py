@@ -20,6 +20,16 @@ DRAW = Draw("a", 0, seed=11)
 
 
 @dataclass(frozen=True)
+class Beginning(EpisodeEnvironment):
+    """Begins by a function of the opening."""
+
+    make: object
+
+    def begin(self, opening):
+        return self.make(opening)
+
+
+@dataclass(frozen=True)
 class Playing(EpisodeEnvironment):
     """Plays by a function of the turn's number and what was said."""
 

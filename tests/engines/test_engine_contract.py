@@ -1,17 +1,11 @@
 """Our engines against the contract, and broken ones that it must catch."""
 
 import pytest
-from tiny_models import LIMIT, PROMPTS, make_model
-from transformers import PreTrainedTokenizerFast
+from tiny_models import LIMIT, PROMPTS, make_model, make_tokenizer
 
 from rollwise.engines.simulated import Lengths, SimulatedEngine
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.models.loading import model_path
-
-
-def make_tokenizer():
-    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
 
 
 @pytest.mark.usefixtures("each_way")

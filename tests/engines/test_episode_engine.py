@@ -1,6 +1,5 @@
 """Episodes by an engine and an environment: turns, ends, prices, and what is cancelled."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from episode_fakes import (
     DRAW,
     PROBLEMS,
+    Beginning,
     Playing,
     Talking,
     encode_prompt,
@@ -15,16 +15,14 @@ from episode_fakes import (
     playing_by,
     says,
 )
-from tiny_models import LIMIT, PROMPTS, make_model
-from transformers import PreTrainedTokenizerFast
+from tiny_models import LIMIT, PROMPTS, make_model, make_tokenizer
 
 from rollwise.engines import EpisodeEngine, EpisodeLimits, LostDraw
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.environments import EpisodeEnvironment, EpisodeLost, Turn
+from rollwise.environments import EpisodeLost, Turn
 from rollwise.errors import PluginError
 from rollwise.grading import Grader
-from rollwise.models.loading import model_path
 from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
 from rollwise.step import Episode
 from rollwise.step.session import grade_with, run_session
@@ -137,17 +135,11 @@ def test_an_environment_that_raises_has_failed_and_a_lost_one_is_played_again():
     assert play(raising(EpisodeLost("no server"))) == lost
 
 
-class Unclosable(Playing):
-    """Cannot be closed."""
-
-    def begin(self, opening):
-        played = super().begin(opening)
-        played.close = lambda: 1 / 0
-        return played
-
-
 def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(caplog):
-    outcome = play(Unclosable(lambda turn, reply: Turn(done=True, reward=1.0)))
+    def step(reply):
+        return Turn(done=True, reward=1.0)
+
+    outcome = play(Beginning(lambda opening: SimpleNamespace(step=step, close=lambda: 1 / 0)))
     assert (outcome.end, outcome.reward) == ("done", 1.0)
     assert "an episode of 'a' could not be closed: ZeroDivisionError" in caplog.text
 
@@ -157,11 +149,7 @@ def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
         def step(self, reply):
             return {}["missing"]
 
-    class Begins(Playing):
-        def begin(self, opening):
-            return Failing()
-
-    engine = playing_by(Begins(None))
+    engine = playing_by(Beginning(lambda opening: Failing()))
     engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
     assert len(engine.wait()) == 3
     line = Failing.step.__code__.co_firstlineno + 1
@@ -169,25 +157,18 @@ def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
     assert f"Failing: `step` ({__file__}, line {line}) raised KeyError" in record.getMessage()
 
 
-def test_an_environment_must_begin_an_object_with_a_step():
-    class Beginning(Playing):
-        def begin(self, opening):
-            return None
-
-    with pytest.raises(PluginError, match=r"Beginning: `begin` .* an object with `step`, got None"):
-        play(Beginning(None))
-
-
-def test_episodes_under_way_must_not_share_an_object():
-    shared = SimpleNamespace(step=lambda reply: Turn("x"))
-
-    class Sharing(Playing):
-        def begin(self, opening):
-            return shared
-
-    engine = playing_by(Sharing(None))
+@pytest.mark.parametrize(
+    "begun, wanted",
+    [
+        (None, "an object with `step`, got None"),
+        (SimpleNamespace, "an object with `step`, got type"),
+        (SimpleNamespace(step=lambda reply: Turn("x")), "an object of its own for each episode"),
+    ],
+)
+def test_an_environment_must_begin_an_object_with_a_step_for_each_episode(begun, wanted):
+    engine = playing_by(Beginning(lambda opening: begun))
     engine.submit([Draw("a", index, seed=index) for index in range(2)], {"a": [7]})
-    with pytest.raises(PluginError, match=r"Sharing: `begin` .* of its own for each episode"):
+    with pytest.raises(PluginError, match=f"Beginning: `begin` .* {wanted}"):
         engine.wait()
 
 
@@ -248,16 +229,14 @@ def test_a_session_of_episodes_that_are_graded_by_either():
     """The environment rewards what it ends with 0.25; the grader gives 1 to the rest."""
     by_key = {"a": Turn(done=True, reward=0.25), "b": Turn(done=True)}
 
-    class ByKey(EpisodeEnvironment):
-        def begin(self, opening):
-            key = opening.messages[0]["content"]
-            first = iter([Turn("x")])
-            return SimpleNamespace(step=lambda reply: next(first, by_key[key]))
+    def begin(opening):
+        key, first = opening.messages[0]["content"], iter([Turn("x")])
+        return SimpleNamespace(step=lambda reply: next(first, by_key[key]))
 
     session = RolloutSession(["a", "b"], FixedCount(2), Rounds(2, rounds=1), seed=0)
     grader = OfAnswers()
     answers = {key: problem.answer for key, problem in PROBLEMS.items()}
-    engine = playing_by(ByKey())
+    engine = playing_by(Beginning(begin))
     cost = run_session(session, engine, {"a": [7], "b": [8]}, grade_with(grader, answers))
     assert session.pools["a"].rewards.tolist() == [0.25, 0.25]
     assert session.pools["b"].rewards.tolist() == [1.0, 1.0]
@@ -281,24 +260,21 @@ def test_surplus_episodes_are_cancelled_under_way():
     assert cost.tokens == 2 * (len(engine.contexts) - broken_off) + 3 * broken_off
 
 
-@dataclass(frozen=True)
-class ThreeTurns(EpisodeEnvironment):
+def begin_three_turns(opening):
     """Says 12 twice, then ends."""
-
-    def begin(self, opening):
-        answers = iter([Turn("12"), Turn("12"), Turn(done=True)])
-        return SimpleNamespace(step=lambda reply: next(answers))
+    answers = iter([Turn("12"), Turn("12"), Turn(done=True)])
+    return SimpleNamespace(step=lambda reply: next(answers))
 
 
 class TestEpisodesByTheBuiltInEngine(EngineContract):
     prompts = PROMPTS
 
     def make(self):
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+        tokenizer = make_tokenizer()
         engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
         return EpisodeEngine(
             engine,
-            ThreeTurns(),
+            Beginning(begin_three_turns),
             {key: PROBLEMS["a"] for key in PROMPTS},
             lambda says: tokenizer.encode(says, add_special_tokens=False),
             encode_prompt,

@@ -16,14 +16,12 @@ from episode_fakes import (
     playing_by,
     says,
 )
-from tiny_models import LIMIT, PROMPTS, make_model
-from transformers import PreTrainedTokenizerFast
+from tiny_models import LIMIT, PROMPTS, make_model, make_tokenizer
 
 from rollwise.engines import EpisodeLimits
 from rollwise.engines.asynchronous import AsyncEngine
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import Turn
-from rollwise.models.loading import model_path
 from rollwise.sampling import Draw
 
 
@@ -179,7 +177,7 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeyp
 
 
 def test_the_built_in_engine_can_be_interrupted_and_draws_on():
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    tokenizer = make_tokenizer()
     engine = TransformersEngine(make_model(), tokenizer, LIMIT, batch_size=5)
     key, prompt = next(iter(PROMPTS.items()))
     draws = [Draw(key, index, index) for index in range(7)]

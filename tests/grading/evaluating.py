@@ -1,5 +1,6 @@
 """A user's grading function for the tests: the response says what it does."""
 
+import contextlib
 import itertools
 import math
 import os
@@ -31,6 +32,13 @@ def fail():
 def tell(word):
     """Print a word for the process that started all this; whole, though others print too."""
     os.write(1, f"{word}\n".encode())
+
+
+def write(data):
+    """Write to whatever is open, such as the pipe for the reward."""
+    for file in range(3, 50):
+        with contextlib.suppress(OSError):
+            os.write(file, data)
 
 
 def evaluate(response, answer):

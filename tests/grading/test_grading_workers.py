@@ -68,15 +68,18 @@ def test_endless_responses_cost_their_own_rewards_only(impatient):
         "10**400",
         "lambda: 1.0",
         "np.ones(2)",
+        "write(b'\\0\\0\\1\\0')",  # the length of a message that never comes
+        "write(b'\\0\\0\\0\\x0c[NaN, false]')",
+        "write(b'\\0\\0\\0\\x0e[[[],0], true]')",
     ],
 )
 def test_a_bad_response_costs_its_own_reward_only(evaluate, bad):
     assert evaluate("1", bad, "0.5", "2 + 2") == ([1.0, 0.0, 0.5, 4.0], 1)
 
 
-@pytest.mark.parametrize("good", ["True", "1", "np.float32(1)", "np.bool_(True)", "Fraction(2, 2)"])
-def test_numbers_of_any_kind_are_rewards(evaluate, good):
-    assert evaluate(good) == ([1.0], 0)
+def test_numbers_of_any_kind_are_rewards(evaluate):
+    kinds = ["True", "1", "np.float32(1)", "np.bool_(True)", "Fraction(2, 2)"]
+    assert evaluate(*kinds) == ([1.0] * 5, 0)
 
 
 def test_the_first_of_each_kind_is_logged_and_each_is_counted(caplog):

@@ -62,30 +62,24 @@ def test_what_a_command_leaves_that_is_killed_at_its_start_is_as_good_as_nothing
     assert RunFolder(tmp_path).read_config() == CONFIG
 
 
-@pytest.mark.parametrize("kind", ["folder", "file"])
-def test_a_run_does_not_begin_where_something_is(tmp_path, kind):
-    path = tmp_path / "taken"
-    if kind == "folder":
-        path.mkdir()
-    (path / "thesis.tex" if kind == "folder" else path).write_text("mine")
-    with pytest.raises(RunError) as caught:
-        RunFolder(path).create(CONFIG)
-    assert f"{path} is not empty" in str(caught.value)
-    assert "--resume" not in str(caught.value)  # there is no run to resume
-    assert not (path / "config.json").exists()
+def test_a_run_does_not_begin_where_something_is(tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/thesis.tex").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "taken", tmp_path / "file"):
+        with pytest.raises(RunError, match=f"{path} is not empty; give another --output$"):
+            RunFolder(path).create(CONFIG)
+        assert not (path / "config.json").exists()
 
 
 @pytest.mark.parametrize(
-    "content",
-    [None, "not JSON", "[]", '{"model_type": "qwen2"}'],
-    ids=["missing", "not JSON", "not an object", "of a model"],
+    "content", [None, "not JSON", "[]", '{"model_type": "qwen2"}'], ids=lambda text: text or "none"
 )
 def test_a_folder_without_a_run_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
-    with pytest.raises(RunError, match="there is no run in") as caught:
+    with pytest.raises(RunError, match=f"there is no run in {tmp_path}: "):
         RunFolder(tmp_path).read_config()
-    assert str(tmp_path) in str(caught.value)
 
 
 # Metrics
@@ -103,24 +97,25 @@ def test_a_line_that_was_cut_off_at_the_end_is_forgotten(folder):
     assert [line["step"] for line in folder.read_metrics()] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("content", [None, "", '{"step": 0'], ids=["missing", "empty", "cut off"])
-def test_metrics_that_are_not_there_are_an_error(folder, content):
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (None, ""),
+        ("", ""),
+        ('{"step": 0', ""),
+        *(
+            (f'{{"step": 0}}\n{line}\n{{"step": 2}}\n', ", line 2, is broken: ")
+            for line in ('{"step": 1, ', "{}", "[]", '"text"', "7", '{"step": null}')
+        ),
+    ],
+)
+def test_metrics_that_are_not_there_or_broken_are_named(folder, content, place):
     path = folder.path / "metrics.jsonl"
     if content is not None:
         path.write_text(content)
     with pytest.raises(RunError) as caught:
         folder.read_metrics()
-    assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize("line", ['{"step": 1, ', "{}", "[]", '"text"', "7", '{"step": null}'])
-def test_a_broken_line_is_named_with_its_file(folder, line):
-    folder.log({"step": 0})
-    path = folder.path / "metrics.jsonl"
-    path.write_text(path.read_text() + line + '\n{"step": 2}\n')
-    with pytest.raises(RunError) as caught:
-        folder.read_metrics()
-    assert f"{path}, line 2, is broken: " in str(caught.value)
+    assert f"{path}{place}" in str(caught.value)
 
 
 LINES = [{"step": step, "draws": 8 * step} for step in range(5)]
@@ -180,19 +175,19 @@ def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
 
 def test_metrics_that_cannot_be_written_are_an_error(folder):
     (folder.path / "metrics.jsonl").mkdir()
-    with pytest.raises(RunError) as caught:
+    with pytest.raises(RunError, match=f"{folder.path}/metrics.jsonl"):
         folder.log({"step": 0})
-    assert str(folder.path / "metrics.jsonl") in str(caught.value)
 
 
 # Responses
 
 
-def test_responses_are_added_at_each_flush(folder):
+def test_responses_are_added_at_each_flush_as_they_are(folder):
     assert folder.read_samples() == []
     folder.flush_samples()
     assert not (folder.path / "samples").exists()
-    rows = [row(1, 0.5), row(1, -0.5), row(2, None)]
+    texts = ["", "\x00\x1b[31m", "\u202eolleh", "𝔘𝔫𝔦", "a\r\nb\u2028c"]
+    rows = [row(1, 0.5), row(1, -0.5), row(2), *(row(2, 0.0, text) for text in texts)]
     folder.keep_samples(rows[:2])
     folder.flush_samples()
     folder.flush_samples()
@@ -210,13 +205,6 @@ def test_a_column_may_hold_nothing_in_one_flush_and_numbers_in_the_next(folder, 
         folder.flush_samples()
     assert folder.read_samples() == rows
     assert str(pq.read_table(folder.path / "samples").field("advantage").type) == "double"
-
-
-@pytest.mark.parametrize("text", ["", "\x00\x1b[31m", "‮olleh", "𝔘𝔫𝔦", "a\r\nb\u2028c"])
-def test_any_text_is_kept_as_it_is(folder, text):
-    folder.keep_samples([row(1, 0.0, text)])
-    folder.flush_samples()
-    assert folder.read_samples()[0]["response"] == text
 
 
 def test_responses_that_cannot_be_read_are_an_error(folder):
@@ -249,15 +237,8 @@ def test_a_file_that_is_full_is_not_written_again(folder, full_at_three):
     assert [file.name for file in written] == [f"part-0000{i}.parquet" for i in range(3)]
     assert folder.read_samples() == rows
     assert pq.read_table(folder.path / "samples").to_pylist() == rows
-
-
-def test_a_run_without_checkpoints_keeps_few_responses_in_memory(folder, full_at_three):
-    rows = [row(step, 0.5) for step in range(8)]
-    for one in rows:
-        folder.keep_samples([one])
-    assert folder.read_samples() == rows[:6]
-    folder.flush_samples()
-    assert folder.read_samples() == rows
+    folder.keep_samples(rows[:4])  # a run without checkpoints keeps few in memory
+    assert folder.read_samples() == [*rows, *rows[:4]]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 6, 9, 18])

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import tiny_models
 import torch
-from transformers import PreTrainedTokenizerFast
 
 from rollwise.cli import main
-from rollwise.models.loading import model_path
 from rollwise.records import RunFolder
 
 # The models here are so small that a second thread for a matrix product only waits: on busy cores
@@ -31,7 +29,7 @@ TINY = {
 @pytest.fixture(scope="session")
 def tokenizer():
     """The built-in model's: 17 tokens, 0 pads and 1 ends a response."""
-    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    return tiny_models.make_tokenizer()
 
 
 @pytest.fixture(scope="session")

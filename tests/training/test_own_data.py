@@ -2,13 +2,10 @@
 
 import json
 
-import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config
 
 from rollwise.cli import main
-from rollwise.config import make_config, read_toml
-from rollwise.errors import ConfigError
 from rollwise.models.loading import load_tokenizer, model_path
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder
@@ -119,53 +116,29 @@ def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
     assert max(built_in.all_special_ids) < len(built_in) == 17
 
 
-@pytest.fixture
-def train_columns(tmp_path):
-    """Train for two steps on sums of two sources, with an embedding each; return the folder."""
-    problems = make_running_sums(24, seed=0, max_terms=4)
-    rows = [
-        {
-            "problem": problem.messages[0]["content"],
-            "answer": problem.answer,
-            "data_source": f"set {number % 2}",
-            "embedding": [number / 24, 1.0, number**2 / 576],
-        }
-        for number, problem in enumerate(problems)
-    ]
-    data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def run(name, *options, code=0):
-        words = ["--data.train", str(data), "--grading.type", "exact", "--steps", "2"]
-        words += ["--prompts.batch_size", "8", "--evaluation.problems", "2"]
-        words += ["--evaluation.every", "0"]
-        words += ["--engine.max_new_tokens", "8", "--learner.micro_batch_tokens", "4096"]
-        folder = tmp_path / name
-        assert main(["train", "--output", str(folder), *words, *options]) == code
-        return folder
-
-    return run
-
-
 def names_of(folder):
     """The features that the newest checkpoint has learned weights of."""
     state = list_checkpoints(RunFolder(folder).checkpoints)[-1] / "state.json"
     return json.loads(state.read_text())["sampler"]["belief.features.columns"].split(",")
 
 
-def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(train_columns):
-    assert names_of(train_columns("default")) == ["source", "prompt_tokens"]
-    named = ("--belief.features", '["embedding", "source"]')
-    first = train_columns("named", *named)
-    assert names_of(first) == ["embedding", "source"]
-    assert train_columns("named", *named, "--steps", "3") == first
-    assert len((first / "metrics.jsonl").read_text().splitlines()) == 4
-
-
-def test_a_column_that_the_data_lacks_is_refused_before_anything_is_written(train_columns, screen):
-    folder = train_columns("refused", "--belief.features", '["embeding"]', code=2)
-    assert "names embeding; the data has source, subject" in screen()
-    assert not folder.exists()
+def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(tmp_path):
+    rows = [
+        row | {"data_source": f"set {i % 2}", "embedding": [i / 24, 1.0, i**2 / 576]}
+        for i, row in enumerate(write_problems(tmp_path / "data.jsonl", count=24))
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = f"--data.train {data} --grading.type exact --prompts.batch_size 8 --steps 2"
+    words += " --evaluation.problems 2 --evaluation.every 0 --engine.max_new_tokens 8"
+    train = ["train", *words.split(), "--output"]
+    assert main([*train, str(tmp_path / "default")]) == 0
+    assert names_of(tmp_path / "default") == ["source", "prompt_tokens"]
+    named = [*train, str(tmp_path / "named"), "--belief.features", '["embedding", "source"]']
+    assert main(named) == 0
+    assert names_of(tmp_path / "named") == ["embedding", "source"]
+    assert main([*named, "--steps", "3"]) == 0
+    assert len(RunFolder(tmp_path / "named").read_metrics()) == 4
 
 
 TOOL = {
@@ -197,11 +170,3 @@ def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(train, tmp_p
         assert len(said) == row["turns"]
         assert row["tokens"] == sum(map(len, said)) + row["turns"], "a newline ends each turn"
     assert asked
-
-
-def test_the_example_says_what_it_plays(root):
-    config = make_config(read_toml(root / "examples/episodes.toml"))
-    assert (config.episode.type, config.model.path) == ("calculator", "tool-sums")
-    assert config.grading.type == "exact" and config.episode.max_turns == 16
-    with pytest.raises(ConfigError, match="max_turns"):
-        make_config({"episode": {"max_turns": 0}})

@@ -296,6 +296,15 @@ def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):
     assert first.pass_at_k.value == pytest.approx(np.mean(np.any(rights, axis=1)))
 
 
+def test_texts_that_are_not_those_of_the_tokens_are_noticed_once(tmp_path, caplog):
+    run = make_run(tmp_path)
+    run.tokenizer.decode = lambda tokens, skip_special_tokens: "something else"
+    evaluate(run)
+    run.step = 1
+    evaluate(run)
+    assert caplog.text.count("FakeEngine returned a completion whose text is not that") == 1
+
+
 def test_the_engine_sleeps_while_the_learner_learns(tmp_path):
     run = make_run(tmp_path, steps=2, backend={"type": "tinker"})
     done, engine, learner = [], run.engine, run.learner

@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
@@ -62,15 +61,15 @@ OWN_ENVIRONMENT = {
 
 def checks() -> list[Check]:
     """Look at everything."""
-    containment = list(_containment())
-    code = containment[0]
+    sandbox = _sandbox()
     return [
         *(_extra(*entry) for entry in EXTRAS if entry[0] != "trainers"),
         Check("graders", "exact", "works", "the text after the last ="),
         Check("graders", "function", "works", "your own function, in worker processes"),
-        Check("graders", "code", code.state, "runs programs in the sandbox", code.fix),
+        Check("graders", "code", sandbox.state, "runs programs in the sandbox", sandbox.fix),
         *(_extra(*entry) for entry in EXTRAS if entry[0] == "trainers"),
-        *containment,
+        sandbox,
+        _filter(),
     ]
 
 
@@ -95,12 +94,10 @@ def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check
     return Check(part, name, "works", ", ".join(here))
 
 
-def _containment() -> Iterator[Check]:
-    """Try what holds in programs that nobody trusts."""
-    yield _sandbox()
+def _filter() -> Check:
     found, name = filter_program() is not None, "system calls (seccomp)"
     detail = "filtered" if found else f"no filter for {platform.machine()}"
-    yield Check("containment", name, "works" if found else "missing", detail)
+    return Check("containment", name, "works" if found else "missing", detail)
 
 
 def _sandbox() -> Check:

@@ -31,6 +31,7 @@ from rollwise.config import (
     make_settings,
     read_toml,
 )
+from rollwise.config.model import looks_local
 from rollwise.errors import ConfigError, RollwiseError
 from rollwise.records import flatten
 from rollwise.tasks import read_first
@@ -63,8 +64,7 @@ def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadF
         well = all(check.state == "works" for check in found)
     about = _machine()
     if as_json:
-        data = {**about, "checks": [asdict(check) for check in found], "ok": well}
-        print(json.dumps(data, indent=2))
+        print(json.dumps({**about, "checks": [*map(asdict, found)], "ok": well}, indent=2))
     else:
         _show(about, found)
     return 0 if well else 1
@@ -119,6 +119,9 @@ def _needed(command: str, runs: Sequence[Any]) -> list[Check]:
         needed = {each for each in needed if {*each} & {*kept}} | {("trainers", "verl")}
     found = [check for check in checks() if (check.part, check.name) in needed]
     for run in runs:
+        model = run.model.path
+        if looks_local(model) and not Path(model).expanduser().is_dir():
+            found.append(Check("model", model, "missing", "no such folder"))
         sources = _sources(flatten(run.model_dump(), "."))
         found += [_check_file(run, source) for source in sources if is_path(source)]
         readable = all(check.state == "works" for check in found if check.part == "data")

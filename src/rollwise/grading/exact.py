@@ -16,7 +16,6 @@ class ExactGrader(Grader):
     """
 
     def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        """See `Grader`; grading never fails."""
         check_pairs(responses, answers)
         correct = [
             response.rpartition("=")[2].strip() == answer.strip()

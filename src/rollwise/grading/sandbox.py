@@ -50,7 +50,7 @@ class Sandbox(Protocol):
     """
 
     @property
-    def isolated(self) -> bool: ...  # noqa: D102, see above
+    def isolated(self) -> bool: ...
 
     def start(
         self, script: str, limits: ProgramLimits
@@ -88,7 +88,6 @@ class Bubblewrap:
 
     @contextmanager
     def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
-        """See `Sandbox`."""
         bwrap = _find_bwrap()
         with filter_file() as filters:
             seccomp = [word for file in filters for word in ("--seccomp", str(file))]
@@ -122,13 +121,12 @@ class Bubblewrap:
 
 @dataclass(frozen=True)
 class NoSandbox:
-    """Runs programs as this user, with nothing around them but limits, which do not bind root."""
+    """Runs programs as this user: they can read and delete what it can; limits do not bind root."""
 
     isolated: ClassVar[bool] = False
 
     @contextmanager
     def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
-        """See `Sandbox`; the program can read and delete what this user can."""
         with (
             tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True) as folder,
             _popen([_EXECUTABLE, *_OPTIONS, script], folder) as process,

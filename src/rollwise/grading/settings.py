@@ -84,7 +84,6 @@ class ExactSettings(GraderSettings):
     right_or_wrong: ClassVar[bool] = True
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """See `GraderSettings`."""
         return ExactGrader()
 
 
@@ -103,7 +102,6 @@ class MathSettings(GraderSettings):
     )
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """See `GraderSettings`."""
         return MathGrader(inputs.timeout, inputs.workers, self.convention)
 
 
@@ -122,7 +120,6 @@ class CodeSettings(GraderSettings):
     )
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """See `GraderSettings`."""
         return CodeGrader(inputs.timeout, inputs.workers, uncontained=self.uncontained)
 
 
@@ -160,7 +157,6 @@ class FunctionSettings(GraderSettings):
         return LoadFunction(self.function, folders, self.chat, dict(self.settings))
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """See `GraderSettings`."""
         timeout, workers, folder = inputs.timeout, inputs.workers, inputs.folder
         try:
             return FunctionGrader(self.function, timeout, workers, self.chat, self.settings, folder)
@@ -185,7 +181,6 @@ class EnvironmentGraderSettings(GraderSettings):
     timeout: ClassVar[float] = 60.0
 
     def open(self, inputs: GraderInputs) -> Grader:
-        """See `GraderSettings`; opens the environment once, to see that it is there."""
         return EnvironmentGrader(
             inputs.environment, inputs.environment_arguments, inputs.timeout, inputs.workers
         )

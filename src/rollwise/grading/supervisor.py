@@ -16,19 +16,24 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
+import struct
 import sys
 import time
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 
-from rollwise.grading.worker import RETRIED, Failure, Limits, Load, failure_of, send, serve
+from rollwise.grading.worker import RETRIED, Failure, Limits, Load, Result, failure_of, send, serve
 
 REAP_EVERY = 0.5
 """Seconds between looks for orphans that have ended, of which a long run has many thousands."""
 
 PATIENCE = 1.0
-"""Seconds, at the end, for what workers started to end with them."""
+"""Seconds for the rest of a worker's message; and, at the end, for what workers started to end."""
+
+LONGEST_MESSAGE = 64 * 1024
+"""Bytes of a worker's message."""
 
 
 class CannotStart(Exception):
@@ -135,6 +140,7 @@ class Supervisor:
         ours, theirs = multiprocessing.Pipe()
         if pid := os.fork():
             theirs.close()
+            _limit_reading(ours)
             self._workers[ours] = _Worker(pid, ours, time.monotonic() + self._limits.start)
             return
         try:
@@ -150,10 +156,10 @@ class Supervisor:
     def _hear(self, worker: _Worker) -> None:
         """Take a message of a worker, which a hostile response may have written."""
         try:
-            message = json.loads(worker.pipe.recv_bytes())
+            message = json.loads(worker.pipe.recv_bytes(LONGEST_MESSAGE))
             if worker.job:
                 result, is_last = message
-                result = Failure(*result) if isinstance(result, list) else float(result)
+                result = _checked(result)
         except (EOFError, OSError, ValueError, TypeError):
             self._lose(worker)
             return
@@ -217,6 +223,20 @@ class Supervisor:
                     self._codes[ended[0]] = os.waitstatus_to_exitcode(ended[1])
             return True
         return False
+
+
+def _checked(result: object) -> Result:
+    if isinstance(result, list):
+        return Failure(*map(str, result))
+    if isinstance(result, float) and math.isfinite(result):
+        return result
+    raise ValueError("a reward must be finite")
+
+
+def _limit_reading(pipe: Connection) -> None:
+    """Let no message that a worker only begins to send keep all others waiting."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(PATIENCE), 0))
 
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36

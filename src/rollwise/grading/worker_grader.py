@@ -23,7 +23,9 @@ class WorkerGrader(Grader):
 
     The workers start at the first response. A response whose grading raises, exceeds `limits`,
     kills its worker, or returns no finite number gets 0.0 and is counted in `failures`. Equal pairs
-    of response and answer are graded once in a call, and while they are being graded.
+    of response and answer are graded once in a call, and while they are being graded. Futures that
+    are cancelled in time are not graded; those of a grader that is closed, or whose workers cannot
+    start, raise a RuntimeError.
 
     Args:
         load: Makes the function, in each worker, before any response's time begins; picklable.
@@ -53,15 +55,9 @@ class WorkerGrader(Grader):
 
     @property
     def failures(self) -> int:  # type: ignore[override]
-        """See `Grader`."""
         return self._pool.failures
 
     def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        """See `Grader`.
-
-        Raises:
-            RuntimeError: The grader is closed, or its workers cannot start.
-        """
         futures = self.submit(responses, answers)
         try:
             return np.array([future.result() for future in futures], dtype=np.float64)
@@ -70,11 +66,6 @@ class WorkerGrader(Grader):
                 future.cancel()
 
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
-        """See `Grader`; futures that are cancelled in time are not graded.
-
-        Raises:
-            RuntimeError: The grader is closed; if the workers cannot start, futures raise it.
-        """
         check_pairs(responses, answers)
         pairs = zip(responses, answers, strict=True)
         return self._pool.submit([(self._part(*pair), pair[1]) for pair in pairs])

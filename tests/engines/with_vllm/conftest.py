@@ -1,11 +1,9 @@
 """An engine of vLLM on the CPU that all tests here share, over random models of 17 tokens."""
 
 import pytest
-from tiny_models import make_model
-from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
+from tiny_models import make_model, make_tokenizer
+from transformers import Qwen2ForCausalLM
 from vllm_on_cpu import CONTEXT, SLOTS, make_engine
-
-from rollwise.models.loading import model_path
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -18,7 +16,7 @@ def environment():
 
 @pytest.fixture(scope="package")
 def tokenizer():
-    return PreTrainedTokenizerFast.from_pretrained(model_path("running-sums"))
+    return make_tokenizer()
 
 
 @pytest.fixture(scope="package")

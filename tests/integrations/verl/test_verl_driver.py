@@ -14,13 +14,16 @@ from reports_by_hand import make_report
 
 from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
-from rollwise.integrations.verl import asynchronous as asynchronous_module
-from rollwise.integrations.verl.asynchronous import SeparateAsyncTrainer
+from rollwise.integrations.verl import trainer as trainer_module
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
-from rollwise.integrations.verl.reports import Order
 from rollwise.integrations.verl.settings import train_config
-from rollwise.integrations.verl.trainer import RollwiseTrainer, heldout_figures, numbers
+from rollwise.integrations.verl.trainer import (
+    RollwiseTrainer,
+    SeparateAsyncTrainer,
+    heldout_figures,
+    numbers,
+)
 
 pytestmark = pytest.mark.verl
 
@@ -91,18 +94,6 @@ def trainer(tmp_path):
     trainer.recorder = Recorder(trainer.settings, str(tmp_path / "run"))
     trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}
     return trainer
-
-
-def test_a_step_asks_the_sampler_for_its_prompts(trainer):
-    same = make_sampler(trainer)
-    batch = trainer._next_train_batch()
-    keys = same.ask()
-    orders = [Order(**field) for field in batch["rollwise"]]
-    assert [order.key for order in orders] == keys
-    assert [messages[0]["content"] for messages in batch["raw_prompt"]] == keys
-    assert all(order.prior is not None and order.recorded for order in orders)
-    assert len(set(batch["uid"])) == 2
-    assert not any("_" in uid for uid in batch["uid"])
 
 
 def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
@@ -214,7 +205,7 @@ def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(asynchronous, 
         kv_list=lambda partition: {"train": queued | used},
         kv_clear=lambda keys, partition_id: cleared.extend(keys),
     )
-    monkeypatch.setattr(asynchronous_module, "tq", queue)
+    monkeypatch.setattr(trainer_module, "tq", queue)
     trainer._load_checkpoint()
     assert trainer._under_way == {"u": "a", "v": "b"}
     assert cleared == ["w_0_0"]  # its step has used it; the other's session goes on

@@ -54,7 +54,7 @@ class _Server:
         An engine must not be put to sleep while it still generates.
         """
         response = self._handle.generate.remote(**with_seed_of_part(request))
-        waiting = asyncio.ensure_future(_result(response))
+        waiting = asyncio.ensure_future(response)
         try:
             output = await asyncio.shield(waiting)
         except asyncio.CancelledError:
@@ -79,7 +79,3 @@ def with_seed_of_part(request: dict[str, Any]) -> dict[str, Any]:
         return request
     seed = hash_index(f"{params['seed']}\x1f", len(request["prompt_ids"]))
     return request | {"sampling_params": params | {"seed": seed}}
-
-
-async def _result(response: Any) -> Any:
-    return await response

@@ -11,7 +11,6 @@ import wrapt
 
 def register(trainers: ModuleType) -> None:
     """Import the trainers, which register themselves."""
-    import rollwise.integrations.verl.asynchronous
     import rollwise.integrations.verl.trainer  # noqa: F401
 
 

@@ -1,4 +1,12 @@
-"""verl's trainers, with prompts from a sampler and advantages from whole pools."""
+"""verl's trainers, with prompts from a sampler and advantages from whole pools.
+
+In the asynchronous ones sampling goes on while the policy is updated. A prompt's session lives in
+its worker, across updates. Each of its draws may have a policy of its own, or several where an
+update has interrupted it; the log-probability of each token is that of the policy that drew it. The
+step that uses a prompt tells the sampler and counts its draws, so what a checkpoint finds under way
+is in no figure yet: verl's queue hands it over later if it has ended, and asks for it again, with
+the same seeds, if it has not.
+"""
 
 import logging
 import os
@@ -11,20 +19,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.integrations.verl.client import CancellingClient
+from rollwise.integrations.verl.client import CancellingClient, ResumingClient
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
 from rollwise.integrations.verl.reports import Order, PromptReport, cost_of, session_of
-from rollwise.integrations.verl.settings import NAME, check, missing, settings_of
+from rollwise.integrations.verl.settings import NAME, TRAINERS, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
 from rollwise.records.states import load_state, save_state
@@ -41,7 +52,7 @@ class PoolTrainer:
     """Overrides of verl's trainers: asks a sampler for prompts, and tells it their pass rates."""
 
     mode: ClassVar[str]  # verl's name of the trainer
-    client: ClassVar[type[CancellingClient]] = CancellingClient
+    client: ClassVar[type[CancellingClient]] = ResumingClient
     config: Any
     train_dataset: Any
     replay_buffer: Any
@@ -133,7 +144,8 @@ class PoolTrainer:
             self._under_way.pop(uid)
         self._figures = step.metrics | {"failed_prompts": len(failed)}
         del self._figures["seconds"]  # verl measures them
-        self._figures |= self._age_figures(reports)
+        if self.mode != "sync":
+            self._figures |= self._age_figures(reports)
         failed.clear()
         folder, number = self.recorder.folder, self.global_steps
         samples = [row for report, group in self._used.values() for row in report.samples(group)]
@@ -142,7 +154,15 @@ class PoolTrainer:
             folder.keep_visit(number, row, self._question(row["key"]))
 
     def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
-        return {}
+        """Say how many updates the weights of responses lack (docs/verl.md)."""
+        weights = [pair for report in reports for pair in report.weights]
+        ages = [self.global_steps - 1 - first for first, _ in weights]
+        return {
+            "steps_off_policy": max(ages, default=0),
+            "steps_off_policy_mean": sum(ages) / max(len(ages), 1),
+            "interrupted_draws": sum(first != last for first, last in weights),
+            "prompts_under_way": len(self._under_way),
+        }
 
     def _question(self, key: Any) -> str:
         """Return the last message of a prompt, as `visits/` shows it."""
@@ -194,14 +214,37 @@ class PoolTrainer:
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()  # type: ignore[misc]
-        if not self.global_steps:
-            return
+        if self.global_steps:
+            self._load_state()
+        if self.mode != "sync":
+            self._check_queue()
+
+    def _load_state(self) -> None:
         trainer = self.config.trainer
         folder = f"{trainer.default_local_dir}/global_step_{self.global_steps}"
         if trainer.resume_mode == "resume_path":
             folder = trainer.resume_from_path
         path = Path(os.path.abspath(folder)) / NAME
         self._last, self._under_way = load_state(path, self.sampler, "metrics", "under_way")
+
+    def _check_queue(self) -> None:
+        """Compare what verl's queue has under way with what the sampler was asked for.
+
+        Raises:
+            RunError: They differ, so that prompts would be lost or counted twice.
+        """
+        rows = (tq.kv_list("train") or {}).get("train", {}) if self.global_steps else {}
+        queued = {name for name, tag in rows.items() if tag.get("is_prompt")}
+        if queued != self._under_way.keys():
+            raise RunError(
+                f"the checkpoint of step {self.global_steps} is not whole: verl's queue has "
+                f"{len(queued)} prompts under way, and the sampler was asked for "
+                f"{len(self._under_way)}; resume from another one"
+            )
+        # verl clears the rows of a step only after its checkpoint.
+        used = [name for name in rows if name.split("_")[0] not in queued]
+        if used:
+            tq.kv_clear(keys=used, partition_id="train")
 
     # Records.
 
@@ -212,12 +255,17 @@ class PoolTrainer:
         self._heldout = None
 
     def _val_metrics_update(
-        self, data_sources: Any, sample_uids: Any, infos: Any, *others: Any, **more: Any
+        self,
+        data_sources: Any,
+        sample_uids: Any,
+        reward_extra_infos_dict: Any,
+        *others: Any,
+        **more: Any,
     ) -> dict[str, float]:
-        scores = infos.get("acc") or infos["reward"]
+        scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
         self._heldout = heldout_figures(sample_uids, scores, self.recipe.positive_threshold)
         metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
-            data_sources, sample_uids, infos, *others, **more
+            data_sources, sample_uids, reward_extra_infos_dict, *others, **more
         )
         return metrics | numbers({"heldout": self._heldout or {}})
 
@@ -234,11 +282,30 @@ class PoolTrainer:
         return {"step": self.global_steps, **self._figures, "seconds": seconds(self.timing_raw)}
 
 
-@register_trainer(NAME)
+@register_trainer(TRAINERS["sync"])
 class RollwiseTrainer(PoolTrainer, PPOTrainerSync):
     """verl's synchronous trainer."""
 
     mode = "sync"
+    client = CancellingClient
+
+
+@register_trainer(TRAINERS["colocate_async"])
+class ColocateAsyncTrainer(PoolTrainer, PPOTrainerColocateAsync):
+    """verl's asynchronous trainer whose engines share the learner's GPUs."""
+
+    mode = "colocate_async"
+
+
+@register_trainer(TRAINERS["separate_async"])
+class SeparateAsyncTrainer(PoolTrainer, PPOTrainerSeparateAsync):
+    """verl's asynchronous trainer with engines on GPUs of their own."""
+
+    mode = "separate_async"
+
+    def get_llm_client(self) -> Any:
+        """Return a client of verl's separate engines."""
+        return self.standalone_server_manager.get_client(client_cls=self.client)
 
 
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
