@@ -9,7 +9,6 @@ What is followed, by file and line of slime 0.3.1:
 - `roll_out`: `slime/rollout/sglang_rollout.py`, 337-369 (what is unfinished is broken off, and put
   back if `partial_rollout`), 404-468 (over-sampling, the filter, all samples) and 618-640, in the
   thread of `slime/utils/async_utils.py`.
-- `Worker`: `slime/rollout/fully_async_rollout.py`, 76-191 and 194-248, in a thread of its own.
 - `Sample` and `Source`: `slime/utils/types.py`, 94-142, and `slime/rollout/data_source.py`, 50-85
   and 162-216.
 
@@ -20,7 +19,6 @@ loop for it, more for one sample than for another.
 import asyncio
 import importlib
 import itertools
-import queue
 import random
 import threading
 import types
@@ -242,38 +240,3 @@ def roll_out(args, rollout_id, source, draw=answer_group):
     if broken_off:
         source.add_samples(broken_off)
     return data
-
-
-class Worker:
-    """`AsyncRolloutWorker`: a thread that draws on while others train, save and learn."""
-
-    def __init__(self, source, concurrency=24):
-        self.source, self.concurrency = source, concurrency
-        self.finished, self.running, self.failure = queue.Queue(), True, None
-        self.thread = threading.Thread(target=lambda: asyncio.run(self._loop()), daemon=True)
-
-    async def _loop(self):
-        active, state, turn = set(), _State(), 0
-        try:
-            while self.running:
-                active = {task for task in active if not task.done()}
-                while len(active) < self.concurrency:
-                    for group in self.source.get_samples(1):
-                        task = asyncio.create_task(answer_group(group, state))
-                        task.add_done_callback(self._done)
-                        active.add(task)
-                turn += 1
-                state.aborted = turn % 50 == 0  # new weights: what is under way is broken off
-                await asyncio.sleep(0)
-        except Exception as error:
-            self.failure = error
-
-    def _done(self, task):
-        group = task.result()
-        if any(sample.status == Sample.Status.ABORTED for sample in group):
-            self.source.add_samples([group])
-        else:
-            self.finished.put(group)
-
-    def collect(self, count):
-        return sorted((self.finished.get(timeout=120) for _ in range(count)), key=first_index)

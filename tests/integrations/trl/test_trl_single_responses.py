@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("trl")
 
@@ -85,29 +84,6 @@ def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_sin
     assert len({rate for asked in expected[1:] for rate in asked.values()}) > 1
     assert logged(trainer, "rollwise/draws") == [ROWS] * 3
     assert trainer.state.epoch == 3 * ROWS / len(trainer.train_dataset)
-
-
-def test_a_resumed_run_equals_one_that_never_stopped(make_single, watch, tmp_path):
-    sampling = single(response_cap=RATIO)
-    options = {
-        "lr_scheduler_type": "constant",
-        "save_strategy": "steps",
-        "save_steps": 4,
-        "max_steps": 8,
-        "per_device_train_batch_size": ROWS // 2,
-        "steps_per_generation": 2,
-    }
-    whole = make_single(sampling, folder=tmp_path / "whole", **options)
-    whole.train()
-    resumed = make_single(sampling, folder=tmp_path / "resumed", **options)
-    seen = watch(resumed)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
-    assert len(seen.rows) == 2
-    assert resumed.sampling_steps == whole.sampling_steps == 4
-    assert sum(logged(whole, "rollwise/capped_responses")) > 0
-    assert logged(resumed, "rollwise/reward") == logged(whole, "rollwise/reward")
-    for name, value in resumed.model.state_dict().items():
-        assert torch.equal(value, whole.model.state_dict()[name]), name
 
 
 @pytest.mark.parametrize("loss_type, average", [("dapo", "tokens"), ("grpo", "responses")])

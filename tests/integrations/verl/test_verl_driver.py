@@ -17,7 +17,6 @@ from rollwise.errors import RunError
 from rollwise.integrations.verl import trainer as trainer_module
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
-from rollwise.integrations.verl.reports import Order
 from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import (
     RollwiseTrainer,
@@ -95,18 +94,6 @@ def trainer(tmp_path):
     trainer.recorder = Recorder(trainer.settings, str(tmp_path / "run"))
     trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}
     return trainer
-
-
-def test_a_step_asks_the_sampler_for_its_prompts(trainer):
-    same = make_sampler(trainer)
-    batch = trainer._next_train_batch()
-    keys = same.ask()
-    orders = [Order(**field) for field in batch["rollwise"]]
-    assert [order.key for order in orders] == keys
-    assert [messages[0]["content"] for messages in batch["raw_prompt"]] == keys
-    assert all(order.prior is not None and order.recorded for order in orders)
-    assert len(set(batch["uid"])) == 2
-    assert not any("_" in uid for uid in batch["uid"])
 
 
 def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):

@@ -1,14 +1,13 @@
 """Coroutines draw what a session asks for: the pools are those of drawing one by one."""
 
 import asyncio
-import pickle
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.integrations.verl.rollout import run_session
-from rollwise.sampling import Balanced, GiveUp, RolloutSession, Rounds, Streamed
+from rollwise.sampling import Balanced, RolloutSession, Rounds, Streamed
 
 RULE = Balanced(positives=2, negatives=2)
 SCHEDULES = [Rounds(size=4, rounds=3), Streamed(max_samples=12), Streamed(12, speculation=0.9)]
@@ -108,7 +107,7 @@ def test_what_is_not_wanted_any_more_is_cancelled_and_waited_for():
     assert len(responder.cancelled) > 0
 
 
-def test_a_draw_that_fails_is_drawn_again_and_gives_the_same_pool():
+def test_a_draw_that_fails_is_drawn_again_and_at_last_given_up():
     schedule = Rounds(size=4, rounds=2)
     failing = Responder(fails=[("a", 1, 1), ("b", 0, 1), ("b", 0, 2)])
     session = RolloutSession(["a", "b"], RULE, schedule)
@@ -118,12 +117,8 @@ def test_a_draw_that_fails_is_drawn_again_and_gives_the_same_pool():
     assert contents(session.pools) == contents(
         one_by_one(RolloutSession(["a", "b"], RULE, schedule))
     )
-
-
-def test_a_draw_that_always_fails_is_given_up():
-    failing = Responder(fails=[("a", 1, attempt) for attempt in (1, 2, 3)])
     session = RolloutSession(["a"], RULE, Rounds(size=4, rounds=1))
-    drive(session, failing)
+    drive(session, Responder(fails=[("a", 1, attempt) for attempt in (1, 2, 3)]))
     assert (session.failures, session.lost, len(session.pools["a"])) == (3, 1, 3)
 
 
@@ -140,11 +135,3 @@ def test_nothing_goes_on_after_it_is_cancelled_itself():
 
     assert asyncio.run(interrupted()) == []
     assert len(responder.cancelled) == 4
-
-
-def test_giving_up_ends_a_hopeless_prompt():
-    session = RolloutSession(["a"], GiveUp(RULE, 0.3), Streamed(max_samples=32))
-    drive(session, Responder(hardness=2**70))
-    assert session.pools["a"].exit_reason == "futile"
-    assert len(session.pools["a"]) < 32
-    pickle.dumps(session)
