@@ -33,6 +33,7 @@ from rollwise.statistics.curves import Estimate, mean_over_seeds
 
 OURS = (
     "default of rollwise train",
+    "single by worth",
     "single by belief and worth",
     "standardized single by belief and worth",
 )

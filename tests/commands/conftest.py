@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_models import make_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 from rollwise.cli import main
 from rollwise.commands import compare_runs, drawing
@@ -68,21 +69,8 @@ def reader(tmp_path_factory):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
-    torch.manual_seed(0)
-    shape = {
-        "vocab_size": len(vocabulary),
-        "hidden_size": 32,
-        "intermediate_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "max_position_embeddings": 2048,
-        "initializer_range": 0.2,
-        "eos_token_id": 0,
-        "bos_token_id": None,
-        "pad_token_id": None,
-    }
-    Qwen2ForCausalLM(Qwen2Config(**shape)).save_pretrained(folder)
+    vocabulary_of = {"vocab_size": len(vocabulary), "eos_token_id": 0, "pad_token_id": None}
+    make_model(context=2048, **vocabulary_of).save_pretrained(folder)
     return folder
 
 

@@ -92,9 +92,7 @@ def test_what_a_comparison_writes(done):
 
 
 @pytest.mark.slow
-def test_what_is_recorded_is_not_repeated_and_others_are_refused(
-    done, tmp_path, write, say
-):
+def test_what_is_recorded_is_not_repeated_and_others_are_refused(done, tmp_path, write, say):
     """Even without the folders of its runs; more seeds and another method are added to it."""
     shutil.copytree(done, tmp_path / "out")
     shutil.rmtree(tmp_path / "out/runs")
@@ -183,10 +181,7 @@ def test_settings_that_are_refused(given, message):
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        (
-            {"a": {"exit": {"type": "fixed_cout"}}},
-            "method `a`: `exit.type`: should be one of",
-        ),
+        ({"a": {"exit": {"type": "fixed_cout"}}}, "method `a`: `exit.type`: should be one of"),
         (
             {"a": {"choose": {"learner.rate": [1]}}},
             "method `a`: there is no setting `learner.rate`",

@@ -31,11 +31,7 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_defaults(sett
 
 @pytest.mark.parametrize(
     ("arguments", "trackers"),
-    [
-        (["a,b"], ["a", "b"]),
-        (["a", "--records.trackers", "b"], ["a", "b"]),
-        (["[]"], []),
-    ],
+    [(["a,b"], ["a", "b"]), (["a", "--records.trackers", "b"], ["a", "b"]), (["[]"], [])],
 )
 def test_a_list_on_the_command_line(settle, arguments, trackers):
     assert settle("--records.trackers", *arguments).records.trackers == trackers

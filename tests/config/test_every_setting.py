@@ -27,27 +27,8 @@ ROOT = Path(__file__).parents[2]
 NEEDED = {"function": {"function": "operator:eq"}}
 """Settings without which a kind cannot be chosen."""
 
-OTHER_VALUES = [
-    *(
-        True,
-        False,
-        0.4,
-        0.7,
-        1,
-        2,
-        3,
-        4,
-        8,
-        64,
-        5000,
-        "log",
-        "cpu",
-        "http://h/v1",
-        "env",
-        "operator:ne",
-    ),
-    *(["level"], {"a": 1}),
-]
+OTHER_VALUES = [True, False, 0.4, 0.7, 1, 2, 3, 4, 8, 64, 5000]
+OTHER_VALUES += ["log", "cpu", "http://h/v1", "env", "operator:ne", ["level"], {"a": 1}]
 
 VERL_READS = {
     # `make_sampler` makes sampler and belief of these sections.

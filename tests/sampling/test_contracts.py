@@ -29,21 +29,11 @@ from rollwise.sampling.testing import (
 )
 
 
-class SatisfiedAlone:
-    def satisfied(self, positives, negatives):
-        return positives > negatives
-
-    def __repr__(self):
-        return "SatisfiedAlone()"
-
-
 @pytest.mark.parametrize(
     "rule",
     [
         *(kind() for kind in EXIT_RULES.values()),
         GiveUp(Balanced(), 0.3),
-        SatisfiedAlone(),
-        GiveUp(SatisfiedAlone(), 0.2),
     ],
     ids=repr,
 )
@@ -115,7 +105,7 @@ class NoDataclass(ExitRule):
         return positives >= 1
 
 
-class Unpicklable(SatisfiedAlone):
+class Unpicklable(PositiveFocused):
     def __init__(self):
         self.rule = lambda: None
 

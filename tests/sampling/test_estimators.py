@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.sampling import Balanced, FixedCount, PositiveFocused, Rounds, pass_at_k
+from rollwise.sampling import Balanced, ExitRule, FixedCount, PositiveFocused, Rounds, pass_at_k
 from rollwise.sampling.estimators import unbiased_estimates
 from rollwise.sampling.stopping import Stopping
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused(drawn, correct, k, error, message):
 
 
 @dataclass(frozen=True)
-class At:
+class At(ExitRule):
     """Stop at some counts, whatever is between them; a set has no hash, so nor has the rule."""
 
     states: set[tuple[int, int]]

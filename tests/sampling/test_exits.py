@@ -11,7 +11,6 @@ from rollwise.sampling import (
     PositiveFocused,
     RolloutSession,
     Rounds,
-    as_exit_rule,
 )
 
 RULES = [
@@ -67,18 +66,6 @@ def test_counts_must_be_integers_of_at_least_1(kind, argument, value):
         ValueError if integer else TypeError, match=f"^{argument} {must} {value!r}$"
     ):
         kind(**{argument: value})
-
-
-def test_defaults_of_a_rule_that_only_says_when_it_is_satisfied():
-    class Anything:
-        def satisfied(self, positives, negatives):
-            return positives + negatives > 0
-
-    rule = as_exit_rule(Anything())
-    assert rule.satisfied(1, 0) is True
-    assert rule.gives_up(np.array([0.0, 1.0])).tolist() == [False, False]
-    assert not rule.gives_up(0.0)
-    assert not rule.uses_priors
 
 
 @pytest.mark.parametrize("wrong", [None, "balanced", Rounds()])

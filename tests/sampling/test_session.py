@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from rollwise.sampling import (
     Balanced,
     Draw,
+    FixedCount,
+    GiveUp,
     PositiveFocused,
     RolloutSession,
     Rounds,
@@ -97,6 +99,30 @@ def test_a_failed_draw_is_never_counted_twice():
     with pytest.raises(ValueError, match="was recorded already"):
         session.record_failure(bad)
     assert (session.failures, session.pools["x"].rewards.tolist()) == (1, [1.0])
+
+
+def test_giving_up_in_rounds_is_asked_at_the_end_of_the_round_whatever_was_lost():
+    """Sixteen incorrect responses are given up; so are fifteen, and one that was lost."""
+    session = RolloutSession(["a"], GiveUp(Balanced(2, 2), 0.3), Rounds(8, 4), max_attempts=1)
+    handed_out = 0
+    while draws := session.next_draws():
+        handed_out += len(draws)
+        for draw in draws:
+            if draw.index == 0:
+                session.record_failure(draw)
+            else:
+                session.record(draw, 0.0)
+    pool = session.pools["a"]
+    assert (handed_out, len(pool), pool.exit_reason) == (16, 15, "futile")
+
+
+def test_a_prompt_with_little_budget_left_is_expected_to_need_little():
+    """Two of the 12 draws of a are left: with one of them in flight it is further than b is."""
+    session = RolloutSession(["a"], Balanced(3, 3), Streamed(12, 0.0), max_attempts=1)
+    for draw in session.next_draws(10):
+        session.record_failure(draw)
+    session.add(["b"])
+    assert [draw.key for draw in session.next_draws(5)] == ["b", "a", "b", "b", "b"]
 
 
 # What is refused
@@ -207,3 +233,11 @@ def test_ending_all_keeps_what_is_in_the_pools(schedule):
     assert session.surplus == len(draws) - 1
     with pytest.raises(ValueError, match="does without it"):
         session.record(given_up[0], 1.0)
+
+
+@pytest.mark.parametrize("keys", [["a"], ["b", "b"], ["b", None], []])
+def test_a_refused_addition_adds_nothing(keys):
+    session = RolloutSession(["a"], FixedCount(2))
+    with pytest.raises((ValueError, TypeError)):
+        session.add(keys)
+    assert list(session.pools) == ["a"]

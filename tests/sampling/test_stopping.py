@@ -1,15 +1,25 @@
-"""What stopping does to the estimates (docs/sampling.md): enumerated, and simulated.
+"""What stopping does to the estimates (docs/sampling.md), enumerated and simulated; its tables.
 
 The enumeration shares the exit rules with the session, nothing else.
 """
 
+from functools import cache
 from math import sqrt
 
 import numpy as np
 import pytest
 import sessions
 
-from rollwise.sampling import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds
+from rollwise.sampling import (
+    Balanced,
+    FixedCount,
+    GiveUp,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Streamed,
+)
+from rollwise.sampling.stopping import Stopping
 
 PUBLISHED = Rounds(size=8, rounds=4)
 SINGLE = Rounds(size=1, rounds=32)
@@ -122,3 +132,43 @@ def test_the_session_has_the_enumerated_law(rule, schedule, p):
             share = float((counts == state).all(axis=1).mean())
             assert abs(share - weight) <= 4 * sqrt(weight * (1 - weight) / prompts), state
     assert {tuple(row) for row in counts.tolist()} <= set(pools)
+
+
+RULES = [Balanced(2, 2), GiveUp(Balanced(2, 2), 0.3), GiveUp(PositiveFocused(1), 0.4)]
+
+
+@pytest.mark.parametrize("rule", [*RULES, FixedCount(5)], ids=repr)
+@pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=repr)
+@pytest.mark.parametrize("lost", [0, 1, 3, 11, 12])
+def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, schedule, lost):
+    """Recursion over (n₊, n₋), draw by draw: `lost` + n₊ + n₋ draws of 12 are gone."""
+    budget = 12
+
+    @cache
+    def chance(correct: int, incorrect: int) -> float:
+        gone = lost + correct + incorrect
+        asked = gone > 0 and (gone == budget or schedule.asks(gone))
+        if asked and rule.satisfied(correct, incorrect):
+            return 1.0
+        if gone >= budget:
+            return 0.0
+        p = (1 + correct) / (2 + correct + incorrect)
+        return p * chance(correct + 1, incorrect) + (1 - p) * chance(correct, incorrect + 1)
+
+    @cache
+    def need(correct: int, incorrect: int) -> float:
+        gone = lost + correct + incorrect
+        asked = gone > 0 and (gone == budget or schedule.asks(gone))
+        below = getattr(rule, "below", 0.0)
+        over = rule.satisfied(correct, incorrect) or chance(correct, incorrect) < below
+        if gone >= budget or (asked and over):
+            return 0.0
+        p = (1 + correct) / (2 + correct + incorrect)
+        return 1 + p * need(correct + 1, incorrect) + (1 - p) * need(correct, incorrect + 1)
+
+    stopping = Stopping(rule, schedule, budget, lost=lost)
+    for correct in range(budget - lost + 1):
+        for incorrect in range(budget - lost - correct + 1):
+            state = correct, incorrect
+            assert stopping.chance[state] == pytest.approx(chance(*state), rel=1e-9)
+            assert stopping.expected_need[state] == pytest.approx(need(*state), rel=1e-9)

@@ -11,6 +11,7 @@ from sessions import Engine
 
 from rollwise.sampling import (
     Balanced,
+    ExitRule,
     FixedCount,
     GiveUp,
     PositiveFocused,
@@ -45,7 +46,7 @@ def test_a_failed_draw_that_is_surplus_by_now_is_not_drawn_again():
 def test_a_rule_that_a_further_draw_can_break_is_not_decided_ahead():
     """Exactly one correct response: draw 1 alone meets it, draw 0 may break it again."""
 
-    class ExactlyOne:
+    class ExactlyOne(ExitRule):
         def satisfied(self, positives, negatives):
             return positives == 1
 

@@ -12,7 +12,6 @@ from itertools import product
 from math import sqrt
 from pathlib import Path
 
-import numpy as np
 import pytest
 import sessions
 
@@ -20,13 +19,10 @@ from rollwise.sampling import (
     Balanced,
     Pool,
     PositiveFocused,
-    RolloutSession,
     Rounds,
-    Streamed,
     advantages,
     select_group,
 )
-from rollwise.sampling.estimators import unbiased_estimates
 from rollwise.sampling.exits import GiveUp
 from rollwise.sampling.stopping import Stopping
 
@@ -62,25 +58,6 @@ TARGETS = {
 def law(stopping: Stopping, p: float, cut: int = BUDGET) -> dict[tuple[int, int], float]:
     """Probability of each (n₊, n₋) that sampling ends at, or is cut short at after `cut` draws."""
     return sessions.law(lambda state: stopping.stops[state] or sum(state) == cut, p)
-
-
-@pytest.mark.parametrize("schedule", [Rounds(8, 4), Streamed(max_samples=BUDGET)], ids=str)
-def test_the_pools_of_a_session_bring_their_stopping(schedule):
-    """1,000 prompts, responses in random order: both means within 4 standard errors."""
-    p, prompts, rng = 0.15, 1000, np.random.default_rng(3)
-    session = RolloutSession(range(prompts), GiveUp(Balanced(2, 2), 0.3), schedule)
-    in_flight: list = []
-    while not session.done:
-        in_flight += session.next_draws()
-        draw = in_flight.pop(rng.integers(len(in_flight)))
-        for unwanted in session.record(draw, reward=float(rng.random() < p)):
-            in_flight.remove(unwanted)
-    found = np.empty((2, prompts))
-    for i, pool in enumerate(session.pools.values()):
-        tables, state = unbiased_estimates(pool.stopping), (pool.positives, pool.negatives)
-        found[:, i] = tables.pass_rate[state], tables.variance[state]
-    errors = np.abs(found.mean(axis=1) - [p, p * (1 - p)])
-    assert (errors <= 4 * found.std(axis=1) / sqrt(prompts)).all()
 
 
 @cache

@@ -18,14 +18,6 @@ def test_by_default_a_prompt_needs_half_a_group_of_each_kind():
     assert recipe.resolved_schedule == rw.Rounds(8, 4)
 
 
-def test_a_rule_may_have_satisfied_alone():
-    class Two:
-        def satisfied(self, positives, negatives):
-            return positives + negatives >= 2
-
-    assert StepRecipe(exit_rule=Two()).resolved_exit_rule.satisfied(1, 1)
-
-
 def test_with_an_allocation_its_counts_are_drawn_in_one_round():
     recipe = StepRecipe(allocation=rw.GVM(mean_draws=4, maximum=12))
     assert recipe.resolved_exit_rule == rw.FixedCount(12)

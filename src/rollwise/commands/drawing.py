@@ -1,7 +1,7 @@
 """Problems and the responses to them, in files with which a killed command goes on."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -15,9 +15,9 @@ from rollwise.commands.show import progress
 from rollwise.config import EvaluateConfig, PrepareConfig
 from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError, one_line
-from rollwise.files import written_whole
 from rollwise.models.building import Parts, build
 from rollwise.records import Row
+from rollwise.records.samples import read_part, write_part
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Episode
@@ -45,6 +45,9 @@ SCHEMA = pa.schema(
 """Columns, one row for each response: `index` numbers the draws of a problem; `truncated` says that
 the response reached the length limit. Of an episode, `response` is all that was said, `tokens` are
 the model's, and `end` is how it ended."""
+
+REMEDY = "have them drawn again"
+"""What removing a file of responses is good for."""
 
 COUNTED = ("lost_draws", "grader_failures")
 """Counts that are kept in the metadata of a portion."""
@@ -124,7 +127,8 @@ def _kept(file: Path) -> Found:
 
 
 def _refuse_others(file: Path, problems: Sequence[Problem]) -> None:
-    if not {*_read(file, ["key"])["key"].to_pylist()} <= {problem.key for problem in problems}:
+    drawn = read_part(file, ["key"], REMEDY)["key"].to_pylist()
+    if not {*drawn} <= {problem.key for problem in problems}:
         raise RunError(f"{file} is of other problems; remove it to have them drawn again")
 
 
@@ -152,28 +156,17 @@ def _draw_portions(
         )
 
 
-def read_responses(folder: Path, columns: Iterable[str] = SCHEMA.names) -> Responses:
+def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Responses:
     """Read the columns, `key` among them, of all portions of a folder."""
     found = Responses()
     for path in sorted(folder.glob("part-*.parquet")):
-        table = _read(path, columns)
+        table = read_part(path, columns, REMEDY)
         for row in table.to_pylist():
             found.rows.setdefault(row["key"], []).append(row)
         noted = table.schema.metadata or {}
         for name in COUNTED:
             found.counts[name] += int(noted.get(name.encode(), 0))
     return found
-
-
-def _read(path: Path, columns: Iterable[str]) -> pa.Table:
-    try:
-        table = pq.read_table(path, columns=list(columns), page_checksum_verification=True)
-        table.validate(full=True)  # else text that is no UTF-8 is found where it is used
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise RunError(
-            f"cannot read the responses in {path}: {error}; remove it to have them drawn again"
-        ) from None
-    return table
 
 
 def _draw(
@@ -220,5 +213,4 @@ def _row(key: Key, outcome: Outcome, reward: float) -> Row:
 def _write(path: Path, rows: list[Row], counts: Mapping[str, int]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     noted = table.replace_schema_metadata({name: str(count) for name, count in counts.items()})
-    with written_whole(path) as partial:
-        pq.write_table(noted, partial, write_page_checksum=True)
+    write_part(path, noted)

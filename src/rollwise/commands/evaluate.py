@@ -139,9 +139,7 @@ def _check_common(
 
 
 def _summarise(
-    config: EvaluateConfig,
-    evaluated: Mapping[str, Evaluated],
-    baseline: Mapping[str, Evaluated],
+    config: EvaluateConfig, evaluated: Mapping[str, Evaluated], baseline: Mapping[str, Evaluated]
 ) -> dict[str, Any]:
     benchmarks = {
         name: {

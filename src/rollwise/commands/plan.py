@@ -18,12 +18,7 @@ from rollwise.records.final import seal
 from rollwise.simulate.planning import cuts_in_words, plan_method, prices_of, read_prompts
 from rollwise.simulate.recorded import read_recorded
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
-from rollwise.simulate.tables import (
-    plan_tables,
-    recorded_in_words,
-    replay_in_words,
-    replay_tables,
-)
+from rollwise.simulate.tables import plan_tables, recorded_in_words, replay_in_words, replay_tables
 
 SIGNAL = (
     "Signal is (how far a step moves along the gradient of the expected reward / its noise)². "

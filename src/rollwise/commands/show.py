@@ -54,10 +54,7 @@ def rounded(value: float, digits: int = 3, sign: str = "") -> str:
 
 
 def interval(
-    estimate: Estimate | Mapping[str, float],
-    digits: int = 3,
-    sign: str = "",
-    separator: str = "\n",
+    estimate: Estimate | Mapping[str, float], digits: int = 3, sign: str = "", separator: str = "\n"
 ) -> str:
     """Show an estimate and its 95 % interval."""
     ends = estimate if isinstance(estimate, Mapping) else vars(estimate)

@@ -90,7 +90,6 @@ class Variant(Section):
         carries: Where another kind is named on the command line, settings of the file stay that
             this kind has too; otherwise only those that all kinds share.
         kind: What is made: a dataclass, whose fields are the settings of its own.
-        own_names: The names of these settings.
     """
 
     section: ClassVar[str]
@@ -102,7 +101,6 @@ class Variant(Section):
     given: ClassVar[tuple[str, ...]] = ()
     carries: ClassVar[bool] = False
     kind: ClassVar[Any] = None
-    own_names: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -117,7 +115,7 @@ class Variant(Section):
             raise PydanticCustomError(
                 UNKNOWN_KIND,
                 "should be one of {kinds}, or `module:Class` of your own; it is {named}",
-                {"kinds": expected, "named": repr(named)},
+                {"kinds": expected, "named": f"{named!r:.300}"},
             )
         kind = cls.of(named, (info.context or {}).get("plugin_folder"))
         return kind.model_validate(value, context=info.context)
@@ -142,7 +140,7 @@ class Variant(Section):
 
     def own(self) -> dict[str, Any]:
         """Return the settings of the kind, without those that all kinds share."""
-        return {name: getattr(self, name) for name in self.own_names}
+        return {field.name: getattr(self, field.name) for field in self._settings_of(self.kind)}
 
     def make(self) -> Any:
         """Make what is chosen."""
@@ -199,7 +197,7 @@ class Variant(Section):
             parent = cls.parent.replace(":", ".")
             parent = f" that inherits from `{parent}`" if parent else ""
             raise cls._refusal(f"{plugin!r} should be a dataclass with {verbs}{parent}; it {lacks}")
-        taken = {*cls.model_fields, cls.tag} - {*cls.given}
+        taken = {*cls.model_fields} - {*cls.given}
         if clash := sorted(taken & {field.name for field in cls._settings_of(found)}):
             raise cls._refusal(
                 f"{plugin!r} has a field `{clash[0]}`, which every `{cls.section}` has; give it "
@@ -252,7 +250,7 @@ def _section(base: type[Variant], name: str, kind: type) -> Any:
         raise base._refusal(
             f"a field of {name!r} has a type that no setting can have: {said}"
         ) from None
-    made.kind, made.own_names = kind, tuple(field.name for field in fields)
+    made.kind = kind
     return made
 
 

@@ -243,7 +243,8 @@ def model_hint(folder: Path) -> str:
         newest = max(of_verl, key=lambda path: int(path.parent.name.rpartition("_")[2]))
         return (
             "verl's checkpoints hold weights in parts: run `python -m verl.model_merger merge "
-            f"--backend fsdp --local_dir {newest} --target_dir MODEL`, and give MODEL"
+            f"--backend fsdp --local_dir {newest} --target_dir MODEL` (`megatron` if that trained "
+            "it), and give MODEL"
         )
     return ""
 

@@ -1,7 +1,7 @@
 """What a run keeps of its steps, in files of a bounded size: each is full, or the newest."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,11 @@ class StepFiles:
         table = _with_numbers(pa.Table.from_pylist(self._kept))
         number = 0
         for newest in self.paths[-1:]:
-            before = _read(newest)
+            before = read_part(newest)
             number = _number(newest) + (before.num_rows >= self.rows)
             if before.num_rows < self.rows:
                 table = pa.concat_tables([before, table], promote_options="default")
-        _write(self.folder / _name(number), table)
+        write_part(self.folder / _name(number), table)
         self._kept.clear()
 
     def read(self, newest: int | None = None) -> Any:
@@ -72,7 +72,7 @@ class StepFiles:
 
         tables: list[Any] = []
         for path in reversed(self.paths):
-            tables.insert(0, _read(path))
+            tables.insert(0, read_part(path))
             if newest is not None and sum(map(len, tables)) >= newest:
                 break
         return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
@@ -98,14 +98,14 @@ class StepFiles:
         for path in self.folder.glob(".part-*.partial"):
             path.unlink()
         for path in reversed(self.paths):
-            table = _read(path)
+            table = read_part(path)
             if "step" not in table.column_names:
                 raise RunError(f"{path} has no column `step`: it is not of a run")
             left = table.filter(pc.field("step") <= step)
             if left.num_rows == table.num_rows > 0:
                 return
             if left.num_rows:
-                _write(path, left)
+                write_part(path, left)
             else:
                 path.unlink()
 
@@ -133,23 +133,26 @@ def _with_numbers(table: Any) -> Any:
     return table
 
 
-def _write(path: Path, table: Any) -> None:
+def write_part(path: Path, table: Any) -> None:
+    """Write an Arrow table to a file, with checksums of its pages."""
     import pyarrow.parquet as pq
 
     with written_whole(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
 
 
-def _read(path: Path) -> Any:
+def read_part(
+    path: Path, columns: Sequence[str] | None = None, remedy: str = "go on without them"
+) -> Any:
+    """Read columns of a file, by default all; a `RunError` if it is broken, with the `remedy`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        checked: dict[str, Any] = {"partitioning": None, "page_checksum_verification": True}
+        table = pq.read_table(path, columns=columns and list(columns), **checked)
         table.schema.names  # what is no UTF-8 is found only where it is decoded  # noqa: B018
         table.validate(full=True)
         return table
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise RunError(
-            f"cannot read the rows in {path}: {error}; remove it to go on without them"
-        ) from None
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise RunError(f"cannot read the rows in {path}: {error}; remove it to {remedy}") from None

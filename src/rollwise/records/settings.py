@@ -8,10 +8,7 @@ from rollwise.errors import ConfigError
 
 
 def refuse_changes(
-    path: Path,
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-    changeable: tuple[str, ...],
+    path: Path, before: Mapping[str, Any], now: Mapping[str, Any], changeable: tuple[str, ...]
 ) -> None:
     """Refuse to resume in the folder `path` with other settings than those recorded there.
 

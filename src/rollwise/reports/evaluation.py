@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rollwise.records import Row, flatten, typed_command
-from rollwise.reports.charts import Chart, chart, estimates
+from rollwise.reports.charts import Chart, chart, described, estimates
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
 from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES, response
 from rollwise.statistics import ProblemResult, steps_of_k
@@ -92,31 +92,18 @@ def write_evaluation_report(
     )
 
 
-CHARTS = {
-    "solved": (
-        "Problems solved by k responses",
-        {"pass": "at least one correct (pass@k)", "maj": "majority correct (maj@k)"},
-    ),
-    "zero-variance": (
-        "Zero-variance groups of k responses",
-        {"all_correct": "all correct", "all_wrong": "all wrong"},
-    ),
-}
-"""Of each benchmark; that of groups is Figure 2 of Reinforce-Ada (arXiv 2510.04996)."""
-
-
 def _charts(
     place: int, figures: Mapping[str, Any], others: Mapping[str, Any], ks: Sequence[int]
 ) -> Iterator[Chart]:
-    for name, (title, names) in CHARTS.items():
+    for name, said in described("evaluation").items():
         lines = []
-        for colour, (of, label) in enumerate(names.items()):
+        for colour, (of, label) in enumerate(said["figures"].items()):
             for source, words, style in ((figures, "", ""), (others, ", baseline", "dashed")):
                 found = [source.get(f"{of}@{k}") for k in ks]
                 if any(found):
                     how = {"colour": colour} | ({"style": style} if style else {})
                     lines.append(estimates(label + words, found, **how))
-        yield chart(f"{name}-{place}", lines, "k", title=title, low=0, high=1, xpower=2)
+        yield chart(f"{name}-{place}", lines, "k", **said)
 
 
 def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:

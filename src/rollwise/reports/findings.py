@@ -1,6 +1,5 @@
 """What a person who reads the metrics of a run would warn of: since which step, and what to do."""
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs import BELIEFS, LogitKalman
-from rollwise.config import CHOICES
+from rollwise.prompts import PROMPT_SAMPLERS
 from rollwise.records import Row, RunFolder
 from rollwise.records.final import damaged
 from rollwise.reports.charts import SMOOTHED, Floats, described, moving_mean
@@ -120,9 +119,8 @@ def _untrained(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Find
 def _fitting(config: Mapping[str, Any]) -> dict[str, str]:
     """The parts of advice that depend on what a run does already, and on what it can do."""
     kind, belief = config["prompts"]["type"], config["belief"]["type"]
-    sampler = CHOICES["prompts"].kinds.get(kind)  # one of the user's has none
+    sampler = PROMPT_SAMPLERS.get(kind)  # none of the user's
     own = getattr(sampler, "belief_kind", None) if belief == "own" else BELIEFS.get(belief)
-    can_follow = sampler is not None and "belief" in inspect.signature(sampler).parameters
     more = []
     if config["allocation"]["type"] == "none" and config["exit"]["type"] != "balanced":
         more.append('set `exit.type = "balanced"`')
@@ -136,7 +134,7 @@ def _fitting(config: Mapping[str, Any]) -> dict[str, str]:
         else "",
         "batches": "`learner.mini_batches` or " if config["learner"]["mini_batches"] > 1 else "",
         "belief": 'Set `belief.type = "logit_kalman"`, which follows a policy that improves.'
-        if can_follow and own is not LogitKalman
+        if sampler and own is not LogitKalman
         else "Lower `learner.learning_rate`: the policy changes faster than the belief follows.",
     }
 

@@ -14,7 +14,6 @@ from rollwise.sampling.exits import (
     FixedCount,
     GiveUp,
     PositiveFocused,
-    as_exit_rule,
 )
 from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
 from rollwise.sampling.pool import Pool, has_zero_variance
@@ -44,7 +43,6 @@ __all__ = [
     "Schedule",
     "Streamed",
     "advantages",
-    "as_exit_rule",
     "draw_seed",
     "has_zero_variance",
     "pass_at_k",

@@ -77,7 +77,7 @@ def check_flags(plugin: object, *names: str) -> None:
     """Refuse (a `PluginError`) attributes that must be True or False, and are something else."""
     for name in names:
         with calling(plugin, name):
-            value = getattr(plugin, name, False)  # a rule may have `satisfied` alone
+            value = getattr(plugin, name)
         if not isinstance(value, bool):
             raise wrong_result(plugin, name, "True or False", value)
 

@@ -117,25 +117,12 @@ EXIT_RULES: dict[str, type[ExitRule]] = {
 """The exit rules that settings choose by name."""
 
 
-@dataclass(frozen=True)
-class _OnlySatisfied(ExitRule):
-    """Gives an object that has `satisfied` alone the defaults of the rest."""
-
-    rule: Any
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        return self.rule.satisfied(positives, negatives)
-
-
-def as_exit_rule(rule: Any) -> ExitRule:
-    """Return `rule`, or the exit rule of an object with `satisfied` alone; else a TypeError."""
-    if isinstance(rule, ExitRule):
-        return rule
-    if not callable(getattr(rule, "satisfied", None)):
+def check_is_rule(rule: Any) -> None:
+    """Refuse (a TypeError) what does not inherit from `ExitRule`."""
+    if not isinstance(rule, ExitRule):
         raise TypeError(
             f"an exit rule inherits from rollwise.ExitRule and defines `satisfied`, got {rule!r}"
         )
-    return _OnlySatisfied(rule)
 
 
 @dataclass(frozen=True)
@@ -158,7 +145,7 @@ class GiveUp(ExitRule):
 
     def __post_init__(self) -> None:
         share("below", self.below)
-        object.__setattr__(self, "rule", as_exit_rule(self.rule))
+        check_is_rule(self.rule)
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         return self.rule.satisfied(positives, negatives)
@@ -207,7 +194,7 @@ def is_satisfied(rule: ExitRule, positives: int, negatives: int) -> bool:
 
 def named_rule(rule: Any) -> Any:
     """Return the rule that ours are wrapped around, which errors are to name."""
-    while isinstance(rule, (GiveUp, _OnlySatisfied)):
+    while isinstance(rule, GiveUp):
         rule = rule.rule
     return rule
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
-from rollwise.sampling.exits import ExitRule, as_exit_rule, is_satisfied, named_rule
+from rollwise.sampling.exits import ExitRule, check_is_rule, is_satisfied, named_rule
 from rollwise.sampling.prompt import SampledPrompt
 
 MOST_SAMPLES = 4096
@@ -248,7 +248,8 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     Raises:
         ValueError: Names both.
     """
-    most, rule = schedule.max_samples, as_exit_rule(rule)
+    check_is_rule(rule)
+    most = schedule.max_samples
     if not isinstance(most, Integral) or most < 1:
         raise wrong_result(schedule, "max_samples", "an integer from 1", most)
     asked = [[is_satisfied(rule, n, most - n) for _ in range(2)] for n in range(most + 1)]

@@ -39,8 +39,7 @@ class RolloutSession:
 
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
-        exit_rule: When a prompt has been sampled enough: an `ExitRule`, or an object that has
-            `satisfied` alone.
+        exit_rule: When a prompt has been sampled enough.
         schedule: When draws are handed out; by default the published `Rounds`.
         seed: The run's seed.
         step: The training step; with the seed, the prompt and the index it makes a draw's seed.
@@ -63,7 +62,8 @@ class RolloutSession:
     Raises:
         ValueError: No keys, a key twice, a count below 1, a seed or step below 0, or priors or
             budgets that do not fit the keys.
-        TypeError: A key that is neither a string nor an integer (a bool is neither).
+        TypeError: A key that is neither a string nor an integer (a bool is neither), or a rule that
+            is no `ExitRule`.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.exits import ExitRule, as_exit_rule, where_given_up, where_satisfied
+from rollwise.sampling.exits import ExitRule, check_is_rule, where_given_up, where_satisfied
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Stopping:
     lost: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", as_exit_rule(self.rule))
+        check_is_rule(self.rule)
 
     @cached_property
     def asked(self) -> Bools:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.sampling.exits import ExitRule, as_exit_rule, where_satisfied
+from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
 from rollwise.sampling.objectives import Objective
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.schedules import Streamed
@@ -25,13 +25,14 @@ __all__ = ["check_allocation", "check_exit_rule", "check_objective", "check_sche
 
 
 def check_exit_rule(rule: Any) -> None:
-    """Check an exit rule (or an object with `satisfied`): its answers, and its pools.
+    """Check an exit rule: its answers, and its pools.
 
     It warns of a rule that one more response of either kind makes unsatisfied again, as with
     `positives + negatives == 5`: a schedule of rounds may draw past such counts.
     """
     check_value(rule)
-    _check_answers(as_exit_rule(rule))
+    check_is_rule(rule)
+    _check_answers(rule)
     check_order_of_arrival(rule, Streamed(12))
 
 

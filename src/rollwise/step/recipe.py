@@ -15,7 +15,6 @@ from rollwise.sampling import (
     RolloutSession,
     Rounds,
     Schedule,
-    as_exit_rule,
 )
 from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting
 from rollwise.sampling.draws import Key
@@ -187,7 +186,7 @@ class StepRecipe:
     def resolved_exit_rule(self) -> ExitRule:
         """The exit rule, or its default."""
         if self.exit_rule is not None:
-            return as_exit_rule(self.exit_rule)
+            return self.exit_rule
         if self.allocation is not None:
             return FixedCount(self.allocation.maximum)
         half = max(self.group_size // 2, 1)

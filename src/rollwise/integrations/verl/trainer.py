@@ -214,18 +214,16 @@ class PoolTrainer:
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()  # type: ignore[misc]
-        if self.global_steps:
-            self._load_state()
-        if self.mode != "sync":
-            self._check_queue()
-
-    def _load_state(self) -> None:
+        if not self.global_steps:
+            return
         trainer = self.config.trainer
         folder = f"{trainer.default_local_dir}/global_step_{self.global_steps}"
         if trainer.resume_mode == "resume_path":
             folder = trainer.resume_from_path
         path = Path(os.path.abspath(folder)) / NAME
         self._last, self._under_way = load_state(path, self.sampler, "metrics", "under_way")
+        if self.mode != "sync":
+            self._check_queue()
 
     def _check_queue(self) -> None:
         """Compare what verl's queue has under way with what the sampler was asked for.
@@ -233,7 +231,7 @@ class PoolTrainer:
         Raises:
             RunError: They differ, so that prompts would be lost or counted twice.
         """
-        rows = (tq.kv_list("train") or {}).get("train", {}) if self.global_steps else {}
+        rows = (tq.kv_list("train") or {}).get("train", {})
         queued = {name for name, tag in rows.items() if tag.get("is_prompt")}
         if queued != self._under_way.keys():
             raise RunError(
