@@ -28,14 +28,14 @@ SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (4, 4, -1.0), (6, 6, 40.0), (2
 """Prompt and response tokens, and the advantage: the one of 40 is extreme."""
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_each_response_is_bounded_at_each_layer(make_model, threads):
+@pytest.mark.parametrize(("threads", "packed"), [(1, True), (2, True), (1, False)])
+def test_each_response_is_bounded_at_each_layer(make_model, threads, packed):
     examples = make_examples(model := make_model(), SIZES)
     _, free = bounded_gradient(model, examples, np.full(model.config.num_hidden_layers + 1, np.inf))
     bounds = 2.0 * np.median(free, axis=0)
     wanted, seen = bounded_gradient(model, examples, bounds)
     assert 0 < (seen > bounds).sum() < seen.size / 2
-    settings = {"importance_cap": 0.0, "micro_batch_tokens": 24}
+    settings = {"importance_cap": 0.0, "micro_batch_tokens": 24, "packed": packed}
     learner = make_learner(model, threads=threads, response_cap=2.0, **settings)
     learner._cap.bounds = bounds
     found, metrics = gradient_of(learner, examples)
