@@ -201,17 +201,15 @@ def test_finding_the_answer_takes_linear_time():
         assert len(final_answers([hostile], grading(type="math"))) == 1
 
 
-def test_half_right_of_a_hundred_has_the_normal_interval():
-    """The mean of 100 fair coins has a standard deviation of 0.05: 0.5 ± 1.96 · 0.05."""
-    estimate = mean_over_problems([0.0, 1.0] * 50)
-    assert estimate.value == 0.5
-    assert (estimate.low, estimate.high) == pytest.approx((0.402, 0.598), abs=0.015)
-
-
-def test_the_interval_is_narrower_where_problems_are_alike():
-    """Values 0.4 and 0.6 spread a fifth as much as 0 and 1 do."""
-    estimate = mean_over_problems([0.4, 0.6] * 50)
-    assert (estimate.low, estimate.high) == pytest.approx((0.4804, 0.5196), abs=0.003)
+@pytest.mark.parametrize(
+    ("values", "interval", "error"),
+    [([0.0, 1.0], (0.402, 0.598), 0.015), ([0.4, 0.6], (0.4804, 0.5196), 0.003)],
+)
+def test_a_hundred_problems_have_the_normal_interval(values, interval, error):
+    """Of fair coins 0.5 ± 1.96 · 0.05; values 0.4 and 0.6 spread a fifth as much."""
+    estimate = mean_over_problems(values * 50)
+    assert estimate.value == pytest.approx(0.5)
+    assert (estimate.low, estimate.high) == pytest.approx(interval, abs=error)
 
 
 @pytest.mark.parametrize("count", [1, 10, 256])
@@ -253,10 +251,6 @@ def test_many_problems_are_resampled_in_portions(monkeypatch):
 def test_the_figures_of_known_counts():
     """avg@4 = (0 + 1 + 2 + 4) / 16; at least one of four is right for three of four problems."""
     found = Evaluation.of_counts([0, 1, 2, 4], k=4)
-    assert found.avg_at_k.value == 7 / 16
-    assert found.pass_at_k.value == 3 / 4
+    assert (found.avg_at_k.value, found.pass_at_k.value) == (7 / 16, 3 / 4)
     assert found.avg_at_k.low < 7 / 16 < found.avg_at_k.high
-
-
-def test_an_estimate_reads_as_a_figure_with_its_interval():
     assert str(Estimate(0.5, 0.4021, 0.5979)) == "0.500 [0.402, 0.598]"

@@ -139,9 +139,8 @@ class Parts(Generic[C]):
     def grader(self) -> Grader:
         """The grader that the settings name."""
         config = self.config
-        return self._held.enter_context(
-            make_grader(config.grading, config.data, config.plugin_folder)
-        )
+        grader = make_grader(config.grading, config.data, config.plugin_folder)
+        return self._held.enter_context(grader)
 
     @functools.cached_property
     def engine(self) -> Engine:
@@ -169,6 +168,6 @@ class Parts(Generic[C]):
             environment,
             self._problems,
             turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles),
-            lambda messages: encode_conversation(tokenizer, messages),
+            functools.partial(encode_conversation, tokenizer),
             limits,
         )

@@ -51,14 +51,14 @@ def encode_prompts(
         ModelError: The chat template fails.
     """
     limit = prompt_limit(max_prompt_tokens, max_new_tokens, context)
-    encoded = [(problem, _encode(problem, tokenizer)) for problem in problems]
+    encoded = [(problem, encode_conversation(tokenizer, problem.messages)) for problem in problems]
     if not encoded:
         raise DataError("there are no problems to encode")
     for problem, ids in encoded:
         if not ids:
+            text = problem.messages[-1]["content"][:80]
             raise DataError(
-                f"the prompt of the problem {problem.key} has no tokens; its text is "
-                f"{problem.messages[-1]['content'][:80]!r}"
+                f"the prompt of problem {problem.key} has no tokens; its text: {text!r}"
             )
     fitting = [(problem, ids) for problem, ids in encoded if len(ids) <= limit]
     if not fitting:
@@ -106,8 +106,8 @@ def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | Non
     return min(max_prompt_tokens, room)
 
 
-def _encode(problem: Problem, tokenizer: Any) -> list[int]:
-    messages = list(problem.messages)
+def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """Encode a conversation that the model is to continue, as `encode_prompts` does."""
     text = "\n".join(message["content"] for message in messages)
     if half := half_of_a_pair(text):
         raise DataError(
@@ -117,11 +117,6 @@ def _encode(problem: Problem, tokenizer: Any) -> list[int]:
     if getattr(tokenizer, "chat_template", None) is None:
         return list(tokenizer.encode(text))
     return _rendered(tokenizer, messages, opened=True)
-
-
-def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
-    """Encode a conversation that the model is to continue, as `encode_prompts` does."""
-    return _encode(Problem("", tuple(dict(message) for message in messages), ""), tokenizer)
 
 
 def turn_encoder(
@@ -179,22 +174,20 @@ def _up_to_end(ids: list[int], end_tokens: Collection[int], number: int) -> list
     return ids[: ends[number - 1] + 1] if 0 < number <= len(ends) else ids
 
 
-def _is_cut_from(whole: Sequence[int], part: Sequence[int]) -> bool:
+def _is_cut_from(whole: list[int], part: list[int]) -> bool:
     """Say whether `part` is `whole`, or that without one piece in the middle of it."""
     same = 0
     while same < min(len(whole), len(part)) and whole[same] == part[same]:
         same += 1
     left = len(part) - same
-    return len(part) <= len(whole) and list(whole[len(whole) - left :]) == list(part[same:])
+    return len(part) <= len(whole) and whole[len(whole) - left :] == part[same:]
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], opened: bool) -> list[int]:
+    given = [dict(message) for message in messages]
+    options = {"add_generation_prompt": opened, "tokenize": True, "return_dict": False}
     try:
-        return list(
-            tokenizer.apply_chat_template(
-                messages, add_generation_prompt=opened, tokenize=True, return_dict=False
-            )
-        )
+        return list(tokenizer.apply_chat_template(given, **options))
     except Exception as error:  # a template is a program of the model's, which may raise anything
         roles = ", ".join(message["role"] for message in messages)
         raise ModelError(
