@@ -28,7 +28,7 @@ from rich.table import Table
 import rollwise.prompts as rp
 
 Figure = dict[str, float]
-Sampler = rp.FixedSetSampler | rp.Retiring
+Sampler = rp.FixedSetSampler | rp.VisitLimit
 Make = Callable[[Sequence[str], int], Sampler]
 
 SAMPLERS: dict[str, Make] = {
@@ -36,7 +36,7 @@ SAMPLERS: dict[str, Make] = {
     "CDAS, calibrated, ¼ revisits": lambda keys, batch: rp.CDAS(
         keys, batch, form="calibrated", revisit_share=0.25
     ),
-    "Retiring(CDAS)": lambda keys, batch: rp.Retiring(rp.CDAS(keys, batch)),
+    "VisitLimit(CDAS)": lambda keys, batch: rp.VisitLimit(rp.CDAS(keys, batch), 1000),
     "Uniform": lambda keys, batch: rp.Uniform(keys, batch),
     "Curriculum": lambda keys, batch: rp.Curriculum(keys, batch, levels=[5] * len(keys)),
     "Prioritized": lambda keys, batch: rp.Prioritized(keys, batch),
@@ -188,7 +188,7 @@ def rival(keys: Sequence[str], batch: int, rng: np.random.Generator) -> dict[str
 def converged(sampler: Sampler, rng: np.random.Generator) -> Sampler:
     """Bring CDAS to where it is after a long run, by way of its state."""
     state = sampler.state_dict()
-    prefix = "wrapped." if isinstance(sampler, rp.Retiring) else ""
+    prefix = "wrapped." if isinstance(sampler, rp.VisitLimit) else ""
     belief = f"{prefix}belief."
     if f"{belief}difficulty" in state:
         difficulty = rng.normal(0.0, 0.3, len(sampler.keys))

@@ -10,17 +10,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from rollwise.config import (
-    CommandConfig,
-    CompareConfig,
-    EvaluateConfig,
-    PlanConfig,
-    PrepareConfig,
-    Section,
-    TrainConfig,
-    Variant,
-    sections_of,
-)
+from rollwise.config import KINDS, CommandConfig, Section, TrainConfig, Variant, sections_of
 
 PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\
@@ -63,14 +53,14 @@ section are dropped, except those of `advantage` that the other objective has as
 - `evaluate` and `prepare`: with vLLM, `engine.gpu_memory_utilization` is 0.9; a run of `train` as
   model has the run's `engine.max_new_tokens`. With your own model, `benchmarks` is `["math500"]`.
 """
-COMMANDS: dict[str, tuple[type[CommandConfig], str]] = {
-    "train": (TrainConfig, "[Train on one machine](training.md)"),
-    "evaluate": (EvaluateConfig, "[Evaluate models](evaluate.md)"),
-    "prepare": (PrepareConfig, "[Prepare problems](prepare.md)"),
-    "compare": (CompareConfig, "[Compare methods](compare.md)"),
-    "plan": (PlanConfig, "[Plan the cost](plan.md)"),
+GUIDES = {
+    "train": "[Train on one machine](training.md)",
+    "evaluate": "[Evaluate models](evaluate.md)",
+    "prepare": "[Prepare problems](prepare.md)",
+    "compare": "[Compare methods](compare.md)",
+    "plan": "[Plan the cost](plan.md)",
 }
-KINDS = {
+GUIDES_TO_KINDS = {
     "episode": "[Episodes of several turns](episodes.md)",
     "backend": "[Train on Tinker](tinker.md)",
     "grading": "[Grade responses](grading.md)",
@@ -94,8 +84,8 @@ def page() -> str:
     train = list(_train_sections())
     known: dict[str, str] = {}
     parts = [INTRODUCTION.format(contents=_contents())]
-    for command, (config, guide) in COMMANDS.items():
-        parts.append(f"## `rollwise {command}`\n\n{guide}\n")
+    for command, config in KINDS.items():
+        parts.append(f"## `rollwise {command}`\n\n{GUIDES[command]}\n")
         parts += train if command == "train" else _others(config, known)
         for _, rows in _sections(config):
             known = dict.fromkeys(rows.values(), command) | known
@@ -105,7 +95,7 @@ def page() -> str:
 def _contents() -> str:
     fields = TrainConfig.model_fields.items()
     names = [name for name, field in fields if sections_of(field.annotation)]
-    links = [f"- [`rollwise {command}`](#rollwise-{command})" for command in COMMANDS]
+    links = [f"- [`rollwise {command}`](#rollwise-{command})" for command in KINDS]
     links[0] += ": " + ", ".join(f"[{name}](#{name})" for name in names)
     return "\n".join(links)
 
@@ -118,7 +108,7 @@ def _train_sections() -> Iterator[str]:
     for name, field in fields:
         kinds = sections_of(field.annotation)
         if kinds:
-            guide = f"{KINDS[name]}\n\n" if len(kinds) > 1 else ""
+            guide = f"{GUIDES_TO_KINDS[name]}\n\n" if len(kinds) > 1 else ""
             yield f"### {name}\n\n{guide}{_section_table(name, kinds)}"
 
 

@@ -11,22 +11,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rollwise.cli import main
-from rollwise.config import (
-    CompareConfig,
-    EvaluateConfig,
-    PlanConfig,
-    PrepareConfig,
-    TrainConfig,
-    make_settings,
-    read_toml,
-)
+from rollwise.config import KINDS, EvaluateConfig, TrainConfig, make_settings, read_toml
 from rollwise.config.reading import setting_names
 from rollwise.errors import RollwiseError
 from rollwise.records import RunFolder
 from rollwise.simulate.pass_rates import read_pass_rates
 from rollwise.tasks import read_problems, write_problems
 
-KINDS = (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig, PlanConfig)
 COLUMNS = (
     *("problem", "answer", "prompt", "reward_model", "level", "subject", "solution", "key"),
     *("pass_rate", "drawn", "data_source"),
@@ -100,7 +91,7 @@ def test_any_metrics(tmp_path, lines):
         assert "metrics.jsonl" in str(error)
 
 
-NAMES = sorted({name for kind in KINDS for name in setting_names(kind)})
+NAMES = sorted({name for kind in KINDS.values() for name in setting_names(kind)})
 GIVEN = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3)
 
 
@@ -116,7 +107,7 @@ def nested(named):
 
 @fuzzed
 @given(named=GIVEN)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS.values())
 def test_any_settings(kind, named):
     try:
         make_settings(kind, nested(named))
@@ -163,10 +154,9 @@ WORDS = st.sampled_from([f"--{name}" for name in NAMES]) | st.text(max_size=12)
 @pytest.mark.parametrize("command", ["train", "evaluate", "prepare", "compare"])
 def test_any_command_line(tmp_path, monkeypatch, capsys, command, words):
     """Settings are made of it, and nothing is run."""
-    kinds = dict(zip(("train", "evaluate", "prepare", "compare"), KINDS, strict=False))
 
     def settle(layers, *_):
-        make_settings(kinds[command], *layers)
+        make_settings(KINDS[command], *layers)
 
     monkeypatch.setattr(f"rollwise.commands.{command}.{command}", settle)
     monkeypatch.chdir(tmp_path)

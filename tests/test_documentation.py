@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 
 from rollwise.cli import COMMANDS, main, parse
-from rollwise.config import (
-    CompareConfig,
-    EvaluateConfig,
-    PlanConfig,
-    PrepareConfig,
-    TrainConfig,
-    setting_names,
-)
+from rollwise.config import KINDS, TrainConfig, setting_names
 from rollwise.config.choices import CHOICES
 from rollwise.integrations.verl.settings import read_settings
 
@@ -95,7 +88,7 @@ def test_the_page_of_settings_is_written_from_the_settings(root, load_script):
     module = load_script("write_settings_page")
     page = (root / "docs/settings.md").read_text()
     assert page == module.page(), "run python scripts/write_settings_page.py"
-    for kind in (TrainConfig, EvaluateConfig, PrepareConfig, CompareConfig, PlanConfig):
+    for kind in KINDS.values():
         assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
 
 

@@ -9,7 +9,6 @@ from rollwise.prompts import (
     Posterior,
     Prioritized,
     PromptSampler,
-    Retiring,
     Uniform,
     Worth,
 )
@@ -58,7 +57,6 @@ __all__ = [
     "Posterior",
     "Prioritized",
     "PromptSampler",
-    "Retiring",
     "RolloutSession",
     "Rounds",
     "Schedule",

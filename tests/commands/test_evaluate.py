@@ -100,14 +100,21 @@ def test_the_built_in_model_asks_the_calculator_for_the_sums_that_are_asked(tmp_
     assert sum(right) / len(right) > 0.7
 
 
-def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say):
-    def interrupt(*_):
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("_write", "to resume: rollwise evaluate --output {run} --resume"),
+        ("build", "stopped before anything was written"),
+    ],
+)
+def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say, function, said):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rollwise.commands.drawing._write", interrupt)
+    monkeypatch.setattr(f"rollwise.commands.drawing.{function}", interrupt)
     code, shown = say("evaluate", tmp_path / "run", *TINY)
     assert code == 130
-    assert "to resume: rollwise evaluate --output" in shown and "--resume" in shown
+    assert said.format(run=tmp_path / "run").replace(" ", "") in shown.replace(" ", "")
 
 
 @pytest.mark.parametrize("how", [[], ["--resume"]])

@@ -44,6 +44,9 @@ def test_settings_that_were_edited_since_are_noticed(tmp_path, kill_after, say, 
     assert code == 2
     assert "config.json is not what was written" in shown
     config.write_text(recorded)
+    code, shown = say(command, folder, *how, "--engine.temperature", "0.5")
+    assert code == 2
+    assert "`engine.temperature` cannot change" in shown and "has 1.0, given was 0.5" in shown
     assert say(command, folder, *how)[0] == 0
 
 

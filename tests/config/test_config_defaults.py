@@ -55,7 +55,8 @@ DEPENDENT = [
     (
         {"prompts": {"batch_size": 32}, "step": {"shift_beliefs": True}},
         {
-            "prompts.type": "worth",
+            "prompts.type": "posterior",
+            "belief.type": "logit_kalman",
             "prompts.batch_size": 32,
             "exit.type": "fixed_count",
             "exit.samples": 1,

@@ -172,6 +172,6 @@ def test_a_field_of_the_recipe_is_taken_or_decided_by_trl():
 
 
 def test_another_value_of_each_setting_was_tried():
-    tried = [item for item in settings_of_train() if len(item[1]) != len(item[2])]
-    names = {name for name, *_ in settings_of_train()}
-    assert names == {name for name, *_ in tried}
+    settings = [*settings_of_train()]
+    tried = {name for name, before, after in settings if len(before) != len(after)}
+    assert tried == {name for name, *_ in settings}

@@ -1,9 +1,30 @@
-"""What has become of a process."""
+"""Scripts in processes of their own, and what has become of a process."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import rollwise
+
 PATIENCE = 60.0  # seconds for what must come; nothing waits that long unless it is broken
+
+
+def start(text):
+    """Start a script that can import rollwise and what lies here."""
+    folders = [str(Path(rollwise.__file__).parents[1]), str(Path(__file__).parent)]
+    return subprocess.Popen(
+        [sys.executable, "-c", text],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell's background job ignores Ctrl-C, and so would all that the tests start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def state_of(pid):

@@ -40,7 +40,7 @@ def test_a_module_in_the_current_directory_is_found_in_the_workers_too(here):
         ("json.no_such_part:f", "no module 'json.no_such_part' in HERE or on"),
         (
             "evaluating:evalate",
-            "no 'evalate' in module evaluating, which has Credit, TwoPart, evaluate, fail, tell$",
+            "no 'evalate' in module evaluating, which has Credit, TwoPart, evaluate, fail, tell, write$",
         ),
         ("keyword:score", "which has no public function"),
         ("evaluating:LIMIT", "'evaluating:LIMIT' is not callable: int"),

@@ -3,25 +3,19 @@
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import loading
 import pytest
-from processes import PATIENCE, wait_until_gone
+from processes import PATIENCE, start, wait_until_gone
 
-import rollwise
 from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
 from rollwise.grading.worker import Limits
 from rollwise.grading.worker_grader import WorkerGrader
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -238,24 +232,6 @@ def test_a_forgotten_grader_ends_its_workers():
         os.kill(int(pid), 0)
 
 
-def script(tmp_path, text):
-    """Run a script; its output ends when it and all its workers have ended."""
-    path = tmp_path / "script.py"
-    path.write_text(text)
-    source = str(Path(rollwise.__file__).parents[1])
-    return subprocess.Popen(
-        [sys.executable, str(path)],
-        cwd=HERE,
-        env={**os.environ, "PYTHONPATH": source},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # A shell's background job ignores Ctrl-C, and so would all that the tests start.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
 GRADE = """
 from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
@@ -265,17 +241,17 @@ print(grader.grade({responses}, [""] * {count}))
 """
 
 
-def test_a_script_without_a_guard_runs_once_and_needs_no_close(tmp_path):
-    process = script(tmp_path, GRADE.format(responses=["1", "2"], count=2))
+def test_a_script_without_a_guard_runs_once_and_needs_no_close():
+    process = start(GRADE.format(responses=["1", "2"], count=2))
     output, errors = process.communicate(timeout=PATIENCE)
     assert (output, errors, process.returncode) == ("script\n[1. 2.]\n", "", 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_of_an_interrupted_or_killed_script(tmp_path, number):
+def test_nothing_is_left_of_an_interrupted_or_killed_script(number):
     """Both workers hang, and more waits than a pipe holds."""
-    responses = [f"tell('begun') or time.sleep(3600 + {i})" for i in range(3000)]
-    process = script(tmp_path, GRADE.format(responses=responses, count=3000))
+    responses = "[f\"tell('begun') or time.sleep(3600 + {i})\" for i in range(3000)]"
+    process = start(GRADE.format(responses=responses, count=3000))
     assert [process.stdout.readline() for _ in range(3)] == ["script\n", "begun\n", "begun\n"]
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # Ctrl-C reaches the whole group
@@ -286,11 +262,10 @@ def test_nothing_is_left_of_an_interrupted_or_killed_script(tmp_path, number):
     assert errors.count("Traceback") == (number == signal.SIGINT)
 
 
-def test_the_room_is_imported_without_any_grading_library(tmp_path):
-    process = script(
-        tmp_path,
+def test_the_room_is_imported_without_any_grading_library():
+    process = start(
         "import sys, rollwise.grading\n"
-        "print({'math_verify', 'latex2sympy2_extended', 'sympy', 'torch'} & set(sys.modules))",
+        "print({'math_verify', 'latex2sympy2_extended', 'sympy', 'torch'} & set(sys.modules))"
     )
     assert process.communicate(timeout=PATIENCE)[0] == "set()\n"
 

@@ -94,21 +94,14 @@ def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(capl
     assert "nothing can be read from the reference answer ''" in caplog.text
 
 
-def test_a_power_tower_ends_at_the_limit_and_costs_only_itself(caplog):
-    bombs = [boxed(bomb) for bomb in ("9^{9^{9^{9}}}", "3", "(10^{10})!", "4")]
-    with MathGrader(timeout=1.0, workers=1) as grader:
-        assert grader.grade(bombs, ["3"] * 4).tolist() == [0.0, 1.0, 0.0, 0.0]
-        assert grader.failures == 2
-    assert caplog.text.count("longer than 1 s") == 1
-
-
-def test_what_the_limit_cannot_hold_is_not_begun():
+def test_what_the_limit_cannot_hold_is_not_begun(caplog):
     """Else this would take an hour, or the machine's memory."""
     bombs = ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}", "2^{10}"]
     with MathGrader(timeout=3600.0, workers=1) as grader:
         rewards = grader.grade([*map(boxed, bombs)], ["3", "3", "3", "1024"])
         assert rewards.tolist() == [0, 0, 0, 1]
         assert grader.failures == 3
+    assert caplog.text.count("longer than 3600 s") == 1
 
 
 PIECES = (
@@ -164,12 +157,6 @@ def test_thousands_of_hostile_responses_are_graded(strict, texts):
     responses = [*texts, *map(boxed, texts)]
     assert set(strict.grade(responses, ["5"] * len(responses))) <= {0.0, 1.0}
     assert strict.grade(["5"], ["5"]).tolist() == [1.0]
-
-
-def test_a_worker_takes_no_more_memory_than_it_may():
-    """An honest response after it has the room that it needs."""
-    with MathGrader(timeout=20.0, workers=1, memory=64 * 1024**2) as grader:
-        assert grader.grade(["7 " * 20_000_000, r"$\boxed{5}$ it is"], ["7", "5"])[1] == 1.0
 
 
 def test_values_that_round_to_one_another_are_math_verifys():

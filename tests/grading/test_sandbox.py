@@ -8,11 +8,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 import pytest
 from forked import family
-from processes import wait_until_gone
+from processes import start, wait_until_gone
 
 from rollwise.errors import ConfigError
 from rollwise.grading import CodeGrader, conversation, program_usage, sandbox
@@ -214,17 +213,11 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
         "    talk.send({'call': 'sleep', 'args': [['int', '0xfff']], 'kwargs': ['dict', []]})\n"
         "    print('begun', flush=True)\n    time.sleep(3600)\n"
     )
-    source = str(Path(sandbox.__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": source},
-    )
+    process = start(script)
     assert process.stdout.readline() == "begun\n"
     descendants = family(process.pid)[1:]
     assert descendants
     process.kill()
-    process.wait()
+    process.communicate()
     for one in descendants:
         wait_until_gone(one)

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from rollwise import PromptSampler, Retiring
+from rollwise import PromptSampler
+from rollwise.prompts import VisitLimit
 from rollwise.prompts.testing import PromptSamplerContract
 
 
@@ -38,7 +39,7 @@ class Remembering(InOrder):
 KINDS = {
     "in order": InOrder,
     "remembering": Remembering,
-    "retiring": lambda keys, n, seed: Retiring(Remembering(keys, n, seed), 0.5, 1, keys),
+    "limited": lambda keys, n, seed: VisitLimit(Remembering(keys, n, seed), 1000, keys),
 }
 
 
@@ -58,25 +59,13 @@ def test_a_state_that_it_cannot_load_is_refused():
     assert sampler.state_dict() == {}
 
 
-def test_retiring_leaves_out_by_keys_where_there_are_no_places():
-    sampler = Retiring(InOrder("abcd", 2), visits=1, keys="abcd")
+def test_a_limit_of_visits_leaves_out_by_keys_where_there_are_no_places():
+    sampler = VisitLimit(InOrder("abcd", 2), 1, keys="abcd")
     sampler.tell(["a", "c"], [4, 4], [4, 4])
     assert sorted(sampler.ask()) == ["b", "d"]
-    assert sampler.ask(2, exclude=["b"])[0] == "d"
-    assert sampler.metrics() == {"retired": 0.5, "recalled": 1}
+    assert sampler.ask(2, exclude=["b"]) == ["d"]
 
 
-def test_where_nothing_says_how_large_a_batch_is_retired_prompts_come_last():
-    queue = InOrder("abcd", 2)
-    queue.ask = lambda count=None, exclude=(): InOrder.ask(queue, count or 3, exclude)
-    del queue.batch_size
-    sampler = Retiring(queue, visits=1, keys="abcd")
-    sampler.tell(["a", "c"], [4, 4], [4, 4])
-    assert sorted(sampler.ask()) == ["b", "d"]
-    sampler.tell(["b", "d"], [4, 4], [4, 4])
-    assert len(sampler.ask()) == 3
-
-
-def test_retiring_needs_to_know_the_prompts():
+def test_a_limit_of_visits_needs_to_know_the_prompts():
     with pytest.raises(TypeError, match=r"^InOrder has no attribute `keys`: say what"):
-        Retiring(InOrder("abc", 1))
+        VisitLimit(InOrder("abc", 1), 1)

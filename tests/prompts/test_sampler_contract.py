@@ -5,7 +5,7 @@ import pytest
 from fixed_set_contract import FixedSetContract
 
 from rollwise.beliefs import LatestPassRate
-from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Retiring, Uniform, Worth
+from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Uniform, VisitLimit, Worth
 from rollwise.prompts.testing import play
 
 
@@ -13,8 +13,8 @@ def curriculum(keys, batch_size, seed=0, **settings):
     return Curriculum(keys, batch_size, seed, levels=[5] * len(keys), **settings)
 
 
-def retiring(keys, batch_size, seed=0, **settings):
-    return Retiring(Uniform(keys, batch_size, seed), **settings)
+def limited(keys, batch_size, visits):
+    return VisitLimit(Uniform(keys, batch_size), visits)
 
 
 KINDS = {
@@ -28,8 +28,8 @@ KINDS = {
     "warmed up": lambda *given: CDAS(*given, warmup_epochs=2, step_floor=0.2, revisit_share=0.5),
     "posterior": Posterior,
     "candidates": lambda keys, n, seed: Posterior(keys, n, seed, candidates=max(n, 8)),
-    "retiring": lambda *given: Retiring(CDAS(*given), visits=1, pass_rate=0.5),
-    "around uniform": lambda *given: Retiring(Uniform(*given), visits=1),
+    "limited": lambda *given: VisitLimit(CDAS(*given), 1000),
+    "around uniform": lambda *given: VisitLimit(Uniform(*given), 1000),
 }
 
 
@@ -175,11 +175,7 @@ BELOW_2 = {"candidates": 1}, "^candidates must be at least 2, got 1$"
         (Uniform, {"decay": 1.5}, "^decay must lie between 0 and 1, got 1.5$"),
         (curriculum, {"uniform_epochs": np.nan}, "^uniform_epochs must be finite and at least 0"),
         (curriculum, {"uniform_steps": -1}, "^uniform_steps must be at least 0, got -1$"),
-        (retiring, {"pass_rate": 0.0}, "^pass_rate must lie above 0, at most 1, got 0.0"),
-        (retiring, {"pass_rate": np.nan}, "^pass_rate must lie above 0, at most 1, got nan"),
-        (retiring, {"visits": 0}, "^visits must be at least 1, got 0$"),
-        (retiring, {"visits": 256}, "^visits must be at most 255, got 256$"),
-        (retiring, {"max_visits": 0}, "^max_visits must be at least 1, got 0$"),
+        (limited, {"visits": 0}, "^visits must be at least 1, got 0$"),
     ],
 )
 def test_settings_out_of_range_are_refused(kind, settings, message):

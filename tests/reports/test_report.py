@@ -67,7 +67,7 @@ def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
 
 def test_the_method_of_a_default_run_is_single_responses():
     assert method(make_config({}).model_dump(mode="json")) == (
-        "256 prompts by worth · single responses · objective linear · baseline belief"
+        "256 prompts by posterior · single responses · objective linear · baseline belief"
     )
 
 

@@ -75,12 +75,13 @@ class EqualText(Grader):
         return np.array([float(r == a) for r, a in zip(responses, answers, strict=True)])
 
 
-def make_session():
-    return RolloutSession(PASS_RATES, Balanced(2, 2), Rounds(size=4, rounds=3), seed=5, step=2)
+def make_session(schedule=None):
+    schedule = schedule or Rounds(size=4, rounds=3)
+    return RolloutSession(PASS_RATES, Balanced(2, 2), schedule, seed=5, step=2)
 
 
-def pools_from(engine):
-    session = make_session()
+def pools_from(engine, schedule=None):
+    session = make_session(schedule)
     run_session(session, engine, PROMPTS, grade_with(EqualText(), ANSWERS))
     assert session.done
     return session, {key: pool.rewards.tolist() for key, pool in session.pools.items()}
@@ -135,14 +136,9 @@ class LossyAndRepeating(Repeating, Lossy):
 @pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=["rounds", "streamed"])
 @pytest.mark.parametrize("kind", [Repeating, lambda seed: LossyAndRepeating(1, seed=seed)])
 def test_an_answer_that_comes_again_does_not_count(kind, schedule, caplog):
-    def pools(engine):
-        session = RolloutSession(PASS_RATES, Balanced(2, 2), schedule, seed=5, step=2)
-        run_session(session, engine, PROMPTS, grade_with(EqualText(), ANSWERS))
-        return {key: pool.rewards.tolist() for key, pool in session.pools.items()}
-
-    wanted = pools(Engine())
+    _, wanted = pools_from(Engine(), schedule)
     for seed in range(5):
-        assert pools(kind(seed=seed)) == wanted
+        assert pools_from(kind(seed=seed), schedule)[1] == wanted
     assert "twice; the first answer counts" in caplog.text
 
 
@@ -165,12 +161,6 @@ class Silent(Engine):
         self.under_way = [draw for draw in self.under_way if (draw.key, draw.index) != ("hard", 2)]
 
 
-def test_an_engine_that_goes_silent_is_an_error_not_an_endless_wait():
-    session = make_session()
-    with pytest.raises(EngineError, match="Silent lost draws without saying so"):
-        run_session(session, Silent(), PROMPTS, grade_with(EqualText(), ANSWERS))
-
-
 class Hanging(Engine):
     """Answers a few times, and then never again."""
 
@@ -188,10 +178,15 @@ class HangingGrader(EqualText):
 
 
 @pytest.mark.parametrize(
-    ("engine", "grader"), [(Hanging(), EqualText()), (Engine(), HangingGrader())]
+    ("engine", "grader", "said"),
+    [
+        (Silent(), EqualText(), "Silent lost draws without saying so"),
+        (Hanging(), EqualText(), r"`stall_limit`\): Hanging or the grader hangs"),
+        (Engine(), HangingGrader(), r"`stall_limit`\): Engine or the grader hangs"),
+    ],
 )
-def test_what_hangs_is_an_error_not_an_endless_wait(engine, grader):
-    with pytest.raises(EngineError, match=r"`stall_limit`\): (Hanging|Engine) or the grader hangs"):
+def test_what_goes_silent_or_hangs_is_an_error_not_an_endless_wait(engine, grader, said):
+    with pytest.raises(EngineError, match=said):
         run_session(make_session(), engine, PROMPTS, grade_with(grader, ANSWERS), stall_limit=0.05)
 
 
@@ -238,10 +233,7 @@ def test_a_streaming_schedule_fills_the_slots_that_are_free(speculation):
             self.under_way = [draw for draw in self.under_way if draw not in draws]
             return super().cancel(draws)
 
-    session = RolloutSession(PASS_RATES, Balanced(2, 2), Streamed(12, speculation), seed=5, step=2)
-    engine = Slots(portion=1)
-    run_session(session, engine, PROMPTS, grade_with(EqualText(), ANSWERS))
-    assert session.done
+    pools_from(engine := Slots(portion=1), Streamed(12, speculation))
     assert [draw.key for draw in engine.submitted[:3]] == list(PASS_RATES)[:3]
     if speculation == 1.0:
         assert not engine.cancelled

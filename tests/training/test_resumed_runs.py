@@ -47,8 +47,7 @@ def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of)
     changed = {
         "prompts__type": "cdas",
         "prompts__form": "calibrated",
-        "prompts__retire_at": "0.9",
-        "prompts__retire_after": "1",
+        "prompts__visits": "9",
         "group__zero_variance": "refill",
         "group__order": "random",
         "evaluation__every": "2",

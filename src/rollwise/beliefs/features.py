@@ -1,7 +1,6 @@
 """What data says of prompts before they are drawn, and how it tells pass rates."""
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,20 +28,30 @@ LONGEST_STEP, VARIANCES = 1.0, (0.01, 4.0)
 SCALE_INFORMATION, SCALE_MEMORY, SCALES = 20.0, 0.98, (0.05, 3.0)
 
 
-class Column(ABC):
-    """`width` numbers φ for each prompt, whose weights have the prior N(mean, variance)."""
+class Column:
+    """`width` numbers φ for each prompt, (vector − centre)·basis, and the prior of its weights."""
 
     prior_mean: float = 0.0
     prior_variance: float = 1.5
-    width: int
+    vector: NDArray[np.floating]
+    centre: Floats
+    basis: Floats
 
-    @abstractmethod
+    @property
+    def width(self) -> int:
+        """How many weights it has."""
+        return len(self.basis.T)
+
     def rows(self, indices: Indices) -> Floats:
         """Return φ of some prompts, shape (P, width)."""
+        found: Floats = (self.vector[indices] - self.centre) @ self.basis
+        return found
 
-    @abstractmethod
     def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
         """Return φ·w of some prompts, shape (P,)."""
+        direction = self.basis @ weights
+        found: Floats = self.vector[indices] @ direction - self.centre @ direction
+        return found
 
 
 class Labels(Column):
@@ -52,10 +61,10 @@ class Labels(Column):
         counts = Counter(values).most_common()
         number = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
         self.member = np.fromiter((number[value] for value in values), np.int32, len(values))
-        self.width = min(len(counts), MOST_LABELS)
+        self.basis = np.eye(min(len(counts), MOST_LABELS))
 
     def rows(self, indices: Indices) -> Floats:
-        return np.eye(self.width)[self.member[indices]]
+        return self.basis[self.member[indices]]
 
     def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
         found: Floats = weights[self.member[indices]]
@@ -69,7 +78,6 @@ class Numbers(Column):
     """
 
     prior_variance = 1.0
-    width = 1
 
     def __init__(self, name: str, values: Sequence[Any]) -> None:
         number = np.array([np.nan if v is None else v for v in values], dtype=float)
@@ -83,15 +91,9 @@ class Numbers(Column):
             share = below[rank] / known.sum()
             number[known] = np.log(share / (1 - share)) * (math.sqrt(3) / math.pi)
         number[known] -= number[known].mean()
-        self.value = np.where(known, number, 0.0).astype(np.float32)
+        self.vector = np.where(known, number, 0.0).astype(np.float32)[:, None]
+        self.centre, self.basis = np.zeros(1), np.ones((1, 1))
         self.prior_mean = 0.5 if name in IN_LOGITS else 0.0
-
-    def rows(self, indices: Indices) -> Floats:
-        return self.value[indices, None].astype(float)
-
-    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
-        found: Floats = self.value[indices] * weights[0]
-        return found
 
 
 class Vectors(Column):
@@ -103,16 +105,7 @@ class Vectors(Column):
         _, sizes, directions = np.linalg.svd(sample - self.centre, full_matrices=False)
         kept = min(DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))
         scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
-        self.basis, self.width = directions[:kept].T * scale, kept
-
-    def rows(self, indices: Indices) -> Floats:
-        found: Floats = (self.vector[indices] - self.centre) @ self.basis
-        return found
-
-    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
-        direction = self.basis @ weights
-        found: Floats = self.vector[indices] @ direction - self.centre @ direction
-        return found
+        self.basis = directions[:kept].T * scale
 
 
 def column_of(name: str, values: Sequence[Any]) -> Column | None:
@@ -132,7 +125,7 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
         labels = Labels(given)
         return labels if labels.width > 1 else None
     numbers = Numbers(name, given)
-    return numbers if np.ptp(numbers.value) > 0 else None
+    return numbers if np.ptp(numbers.vector) > 0 else None
 
 
 def _plain(values: Sequence[Any]) -> bool:

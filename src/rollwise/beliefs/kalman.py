@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rollwise.beliefs.belief import Belief, beta_of
 from rollwise.beliefs.features import Features
 from rollwise.beliefs.ratings import logistic
-from rollwise.beliefs.state import Indices, State
+from rollwise.beliefs.state import Indices
 from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting, share
 
 Floats = NDArray[np.float64]
@@ -68,6 +68,7 @@ class LogitKalman(Belief):
         "_variance",
         "_visited_at",
         "_level",
+        "_drift",
         "_scale",
         "_information",
         "_steps",
@@ -169,10 +170,6 @@ class LogitKalman(Belief):
         step = float((surprise * offset).sum()) / self._information
         scale = self._scale * np.exp(np.clip(step, -0.5, 0.5))
         self._scale = float(np.clip(scale, *SCALES))
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._drift = 0.0
 
     def metrics(self) -> dict[str, float]:
         """Return the latest step's drift and the standard deviation over the set, in logits."""

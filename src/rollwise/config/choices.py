@@ -19,7 +19,7 @@ from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
 from rollwise.grading.settings import PluginGrader
 from rollwise.plugins import load_plugin
-from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler, Retiring
+from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler, VisitLimit
 from rollwise.sampling import (
     ALLOCATIONS,
     EXIT_RULES,
@@ -179,11 +179,6 @@ class PromptSection(VariantByType):
 
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
     """Choose this many prompts a step."""
-    retire_at: float | None = Field(None, gt=0, le=1)
-    """Leave out a prompt with this pass rate at `retire_after` visits in a row, as long as others
-    are left."""
-    retire_after: int = Field(2, ge=1, le=255)
-    """Retire a prompt after this many such visits in a row, if `retire_at` is set."""
     visits: int | None = Field(None, ge=1)
     """Visit a prompt at most this many times; training ends when every prompt has had them."""
 
@@ -204,9 +199,7 @@ class PromptSection(VariantByType):
         offered["belief"] = belief
         taken = inspect.signature(self.kind).parameters.keys() & offered
         sampler: PromptSampler = self.kind(**{n: offered[n] for n in taken}, **self.own())
-        if self.retire_at is None and self.visits is None:
-            return sampler
-        return Retiring(sampler, self.retire_at, self.retire_after, keys, self.visits)
+        return sampler if self.visits is None else VisitLimit(sampler, self.visits, keys)
 
     def _try(self) -> None:
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)

@@ -26,7 +26,8 @@ OF_THE_DATA = {"features", "history"}
 """Settings of a belief that say what is known of the prompts, not how they are sampled."""
 
 SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
-    "prompts": {"type": "worth", "batch_size": 256},
+    "prompts": {"type": "posterior", "batch_size": 256},
+    "belief": {"type": "logit_kalman"},
     "exit": {"type": "fixed_count", "samples": 1},
     "advantage": {"baseline": "belief"},
     "step": {"response_cap": 1.0},

@@ -9,9 +9,9 @@ from rollwise.prompts.curriculum import Curriculum
 from rollwise.prompts.fixed_set import FixedSetSampler
 from rollwise.prompts.posterior import Posterior
 from rollwise.prompts.prioritized import Prioritized
-from rollwise.prompts.retiring import Retiring
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.prompts.uniform import Uniform
+from rollwise.prompts.visit_limit import VisitLimit
 from rollwise.prompts.worth import Worth
 
 PROMPT_SAMPLERS: dict[str, type] = {
@@ -32,8 +32,8 @@ __all__ = [
     "Posterior",
     "Prioritized",
     "PromptSampler",
-    "Retiring",
     "State",
     "Uniform",
+    "VisitLimit",
     "Worth",
 ]

@@ -20,9 +20,9 @@ class Epochs(Kept):
 
     kept = ("epoch", "order", "position")
 
-    def __init__(self, total: int, seed: int, epoch: int = 0) -> None:
+    def __init__(self, total: int, seed: int) -> None:
         self.total, self.seed = total, seed
-        self.begin(epoch)
+        self.begin(0)
 
     @property
     def progress(self) -> float:

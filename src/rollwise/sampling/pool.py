@@ -17,13 +17,13 @@ VARIANCE_TOLERANCE = 1e-6
 """Rewards that differ by no more than this carry no signal."""
 
 
-def has_zero_variance(rewards: ArrayLike, tolerance: float = VARIANCE_TOLERANCE) -> bool:
-    """Say whether all `rewards` (any shape) are equal within `tolerance`; true where empty.
+def has_zero_variance(rewards: ArrayLike) -> bool:
+    """Say whether all `rewards` (any shape) are equal, but for rounding; true where empty.
 
     The range decides, not a standard deviation: that of equal floats need not come out as 0.
     """
     values = np.asarray(rewards, dtype=float)
-    return values.size == 0 or float(np.ptp(values)) <= tolerance
+    return values.size == 0 or float(np.ptp(values)) <= VARIANCE_TOLERANCE
 
 
 class Pool:

@@ -19,7 +19,7 @@ def settings_of(tmp_path, text, **changed):
 
 def test_without_a_file_single_responses_are_compared_with_a_belief():
     config = read_settings(arguments())
-    assert (config.prompts.type, config.prompts.batch_size) == ("worth", 8)
+    assert (config.prompts.type, config.prompts.batch_size) == ("posterior", 8)
     assert (config.exit.samples, config.group.size, config.group.strategy) == (1, 1, "all")
     assert config.advantage.baseline == "belief"
     assert (config.step.response_cap, config.seed, config.learner.average) == (1, 42, "responses")

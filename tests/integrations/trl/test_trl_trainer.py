@@ -20,6 +20,7 @@ from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import RunError
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
+from rollwise.prompts import VisitLimit
 from rollwise.records import RunFolder, offsets_in_earlier_runs
 
 pytestmark = pytest.mark.trl
@@ -151,7 +152,7 @@ def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, w
         AdaptiveSampling(objective="log", estimates="unbiased"),
         AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
         AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
-        AdaptiveSampling(prompt_sampler=lambda **given: rw.Retiring(rw.Posterior(**given))),
+        AdaptiveSampling(prompt_sampler=lambda **given: VisitLimit(rw.Posterior(**given), 9)),
     ],
     ids=lambda sampling: type(sampling).__name__,
 )
@@ -309,7 +310,7 @@ def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog)
 
 def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):
     def once(**given):
-        return rw.Retiring(rw.Uniform(**given), pass_rate=None, max_visits=1)
+        return VisitLimit(rw.Uniform(**given), 1)
 
     trainer = make_trainer(AdaptiveSampling(prompt_sampler=once), max_steps=20)
     trainer.train()

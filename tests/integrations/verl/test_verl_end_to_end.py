@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples/verl"
 
 
 def test_single_responses_killed_after_the_second_step_and_resumed(tmp_path):
-    """No method is named: one response to each prompt, by belief and worth, with the cap."""
+    """No method is named: one response to each prompt, by belief and posterior, with the cap."""
     folder = tmp_path / "single"
     settings = {"learner.mini_batches": 2, "learner.old_logprobs": "engine"}
     run_killed(folder, settings)

@@ -97,7 +97,7 @@ def test_what_was_given_arrives_as_it_was_given():
         "data": {
             "instruction": "It's \\boxed{}, ${not} an interpolation: a=1, [b]\nnew \"line\" \\'"
         },
-        "prompts": {"type": "cdas", "batch_size": 8, "retire_at": None},
+        "prompts": {"type": "cdas", "batch_size": 8, "visits": None},
         "records": {"trackers": ["wandb"]},
         "learner": {"learning_rate": 3e-5},
         "exit": {"give_up_below": 0.25},

@@ -1,12 +1,14 @@
 """The one argument that `AdaptiveGRPOTrainer` adds to those of TRL."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from rollwise.prompts import PromptSampler, Uniform, Worth
+from rollwise.beliefs import LogitKalman
+from rollwise.prompts import Posterior, PromptSampler, Uniform
 from rollwise.sampling.checks import at_least, one_of
+from rollwise.sampling.draws import Key
 from rollwise.sampling.objectives import make_objective
 from rollwise.step import SINGLE_RESPONSES, StepRecipe
 from rollwise.step.recipe import Average
@@ -113,10 +115,14 @@ class AdaptiveSampling(StepRecipe):
 def single_responses(**changed: Any) -> AdaptiveSampling:
     """Return the default, that of `rollwise train`: single responses compared with a belief.
 
-    A generation step has `generation_batch_size` prompts, chosen by what a response to each is
-    worth. `num_generations` matters to evaluation alone.
+    A generation step has `generation_batch_size` prompts whose pass rate is probably near one half.
+    `num_generations` matters to evaluation alone.
 
     Args:
         **changed: Arguments of `AdaptiveSampling` that shall differ.
     """
-    return AdaptiveSampling(**{**SINGLE_RESPONSES, "prompt_sampler": Worth, **changed})
+    return AdaptiveSampling(**{**SINGLE_RESPONSES, "prompt_sampler": _by_posterior, **changed})
+
+
+def _by_posterior(keys: Sequence[Key], batch_size: int, seed: int) -> PromptSampler:
+    return Posterior(keys, batch_size, seed, belief=LogitKalman(len(keys)))
