@@ -18,7 +18,7 @@ from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.checks import at_least, finite_above_zero, finite_at_least, share
 from rollwise.sampling.draws import Key
 from rollwise.step.outcomes import Completion, Prompts, RolloutCost
-from rollwise.step.session import run_session
+from rollwise.step.session import finished, run_session
 
 CORRECT, INCORRECT = "correct", "incorrect"
 """The text of every response."""
@@ -207,10 +207,7 @@ class SimulatedEngine(Engine):
 
     def grade(self, completions: Sequence[Completion]) -> list[Future[float]]:
         """Grade completions at once (see `run_session`)."""
-        rewards: list[Future[float]] = [Future() for _ in completions]
-        for completion, reward in zip(completions, rewards, strict=True):
-            reward.set_result(self.reward(completion.text))
-        return rewards
+        return [finished(self.reward(completion.text)) for completion in completions]
 
     @property
     def _pace(self) -> float:
