@@ -123,7 +123,6 @@ class SingleTurn(EpisodeEnvironment):
     """No environment: a draw is one response, which the grader grades."""
 
     def begin(self, opening: Opening) -> Play:
-        """Begin what ends at once."""
         return _OneTurn()
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,10 +104,16 @@ def _needs_runtime(score: Callable[..., Any]) -> bool:
 
 
 def _question(place: str, data: Any) -> Question:
-    prompt = data.prompt
-    if not isinstance(prompt, str | None):
-        prompt = [message.model_dump() for message in prompt]
-    messages = _messages_of(prompt, place)
+    """Convert a row, whose prompt is a text or messages of verifiers.
+
+    Raises:
+        DataError: The row at `place` has no prompt, or one that is not text.
+    """
+    said = data.prompt
+    asked = [vf.UserMessage(content=said)] if isinstance(said, str) else said or ()
+    messages = tuple({"role": m.role, "content": m.content} for m in asked)
+    if not messages or not all(isinstance(message["content"], str) for message in messages):
+        raise DataError(f"{place} must ask by text, and by text alone; its prompt is {said!r:.200}")
     if data.system_prompt:
         messages = ({"role": "system", "content": data.system_prompt}, *messages)
     return Question(messages, data.model_dump_json(exclude_defaults=True))
@@ -130,20 +136,3 @@ def _trace(task: type[Any], data: Any, response: str) -> Any:
         is_completed=True,
         ok=True,
     )
-
-
-def _messages_of(
-    prompt: str | Iterable[Mapping[str, Any]] | None, place: str
-) -> tuple[dict[str, str], ...]:
-    """Convert a prompt of verifiers, a text or messages, to messages.
-
-    Raises:
-        DataError: The row at `place` has no prompt, or one that is not text.
-    """
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    found = tuple({"role": m["role"], "content": m["content"]} for m in messages or ())
-    if not found or not all(isinstance(message["content"], str) for message in found):
-        raise DataError(
-            f"{place} must ask by text, and by text alone; its prompt is {prompt!r:.200}"
-        )
-    return found

@@ -9,12 +9,8 @@
         def make(self):
             return MyGrader()
 
-A class with `grade(response, answer) -> float` is tested as it is used, in worker processes:
-
-        def make(self):
-            return FunctionGrader("my_module:MyGrader", settings={"credit": 0.5})
-
-The tests import no test framework: a runner that collects methods named `test_...` is enough.
+A class with `grade(response, answer) -> float` is tested as it is used, in worker processes: then
+`make` returns `FunctionGrader("my_module:MyGrader", settings={"credit": 0.5})`.
 """
 
 from collections.abc import Callable
