@@ -6,7 +6,7 @@ import pytest
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import ConfigError, DataError
-from rollwise.grading.settings import INSTRUCTION, MathSettings
+from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks import find_benchmarks, read_benchmark
 from rollwise.tasks.benchmarks import NAMED
 
@@ -36,14 +36,8 @@ def test_a_named_benchmark_is_read_from_the_hub(hub, name):
     [problem] = read_benchmark(benchmark, settings())
     assert problem.messages == ({"role": "user", "content": f"1+1?\n\n{INSTRUCTION}"},)
     assert calls == [(NAMED[name].source, NAMED[name].split)]
-
-
-def test_a_benchmark_asks_for_the_answer_where_the_grader_looks(hub):
-    hub([{"problem": "1+1?", "answer": "2"}])
-    [benchmark] = find_benchmarks(["minerva"])
     [problem] = read_benchmark(benchmark, settings(), "Guess.")
     assert problem.messages[-1]["content"] == "1+1?\n\nGuess."
-    assert MathSettings().instruction == INSTRUCTION
 
 
 @pytest.mark.parametrize("answer", [["$2$"], "$2$", ["2", "3"]])
@@ -71,19 +65,18 @@ def test_an_unknown_name_lists_what_exists():
     assert all(name in str(caught.value) for name in [*NAMED, "running-sums", "name=file"])
 
 
-def test_a_file_is_a_benchmark_of_its_stem_and_asks_as_it_is(file):
+def test_a_file_is_a_benchmark_of_its_stem_or_in_place_of_the_hub_one_of_its_name(file):
     [benchmark] = find_benchmarks([str(file)])
     assert benchmark.name == "own-set"
     problems = read_benchmark(benchmark, settings())
     assert [p.messages[-1]["content"] for p in problems] == ["0+1?", "1+1?", "2+1?"]
     assert {p.subject for p in problems} == {"sums"}
-
-
-def test_a_file_in_place_of_the_hub_keeps_name_and_instruction(file):
     [benchmark] = find_benchmarks([f"amc23={file}"])
     assert benchmark.name == "amc23"
-    first = read_benchmark(benchmark, settings(problems=1))
-    assert [p.messages[-1]["content"] for p in first] == [f"0+1?\n\n{INSTRUCTION}"]
+    [first] = read_benchmark(benchmark, settings(problems=1))
+    assert first.messages[-1]["content"] == f"0+1?\n\n{INSTRUCTION}"
+    with pytest.raises(ConfigError, match="math500 is there twice"):
+        find_benchmarks(["math500", f"math500={file}"])
 
 
 def test_what_is_added_does_not_change_the_key(file):
@@ -93,11 +86,6 @@ def test_what_is_added_does_not_change_the_key(file):
     assert [p.key for p in asked] == [p.key for p in plain]
     assert asked[0].messages[0] == {"role": "system", "content": "You are."}
     assert asked[0].messages[1]["content"] == "0+1?\n\nThink."
-
-
-def test_two_of_one_name_are_refused(file):
-    with pytest.raises(ConfigError, match="math500 is there twice"):
-        find_benchmarks(["math500", f"math500={file}"])
 
 
 def test_an_empty_benchmark_is_refused(tmp_path):

@@ -44,6 +44,7 @@ KINDS = "must be a file that ends in .parquet, .jsonl, .json"
         ("~/surely/not/there", "no such file: {}"),
         ("other.csv", "{}: " + KINDS),
         ("folder", "{}: " + KINDS),
+        ("broken.parquet", "{}: cannot be read as parquet: ArrowInvalid: "),
         ("folder.jsonl", "{}: cannot be read"),
         ("folder.parquet", "{}: cannot be read"),
     ],
@@ -51,15 +52,10 @@ KINDS = "must be a file that ends in .parquet, .jsonl, .json"
 def test_what_is_no_file_of_problems_is_named(tmp_path, monkeypatch, name, said):
     monkeypatch.chdir(tmp_path)
     Path("other.csv").touch()
+    Path("broken.parquet").write_bytes(b"not parquet at all")
     for folder in ("folder", "folder.jsonl", "folder.parquet"):
         Path(folder).mkdir()
     assert refusal(name).startswith(said.format(Path(name).expanduser()))
-
-
-def test_broken_parquet_is_named(tmp_path):
-    path = tmp_path / "data.parquet"
-    path.write_bytes(b"not parquet at all")
-    assert refusal(path).startswith(f"{path}: cannot be read as parquet: ArrowInvalid: ")
 
 
 @pytest.mark.parametrize(
