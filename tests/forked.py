@@ -12,6 +12,8 @@ import time
 import traceback
 from pathlib import Path
 
+import torch
+
 from rollwise.cli import main
 
 PATIENCE = 300.0  # seconds for what must come; nothing waits that long unless it is broken
@@ -94,6 +96,7 @@ def family(pid):
 
 def _run(arguments, shown):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run with `&`
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and would be waited for
     with shown.open("w", encoding="utf-8", buffering=1) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

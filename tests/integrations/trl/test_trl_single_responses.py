@@ -10,6 +10,7 @@ pytest.importorskip("trl")
 from tiny_runs import logged
 
 import rollwise as rw
+from rollwise.beliefs import LogitKalman
 from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.integrations.trl import single_responses
@@ -24,7 +25,7 @@ NAMED_BY_TRL = (
     *("reward", "frac_reward_zero_std"),
     *("completions/mean_length", "completions/clipped_ratio"),
 )
-RATIO = 2.0
+RATIO = 1.0
 
 
 def single(**changed):
@@ -47,7 +48,8 @@ def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer)
     trainer = make_trainer(given={"sampling": None}, loss_type="grpo", **options)
     assert trainer._recipe == default
     assert trainer._recipe.resolved_objective == step_recipe(make_config()).resolved_objective
-    assert isinstance(trainer.prompt_sampler, rw.Worth)
+    assert isinstance(trainer.prompt_sampler, rw.Posterior)
+    assert isinstance(trainer.prompt_sampler.belief, LogitKalman)
     trainer.train()
     assert logged(trainer, "rollwise/draws") == [ROWS] * 2
     # What is drawn is what is trained on, so ours equal those of TRL's that they are named after.
