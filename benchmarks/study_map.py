@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -25,8 +24,9 @@ from problem_sets import PROBLEM_SETS, settings_of
 from rich.console import Console
 from rich.table import Table
 from scipy import special
-from study import STUDY, slug
-from study_figure import COLORS, IMAGES, STYLE, curves_of, write_svg
+from study import METHODS, STUDY, slug
+from study_figure import COLORS, IMAGES, STYLE, write_svg
+from study_table import at_the_end
 
 from rollwise.records import flatten
 from rollwise.statistics.curves import Estimate, mean_over_seeds
@@ -71,40 +71,31 @@ def shares_of(sets: list[str]) -> dict[str, float]:
     return known
 
 
-def gain_on(problems: str) -> tuple[str, int, Estimate]:
-    """Return the best rival, the number of seeds, and what our default gains over it."""
-    ends = {
-        method: [float(curve.accuracy[-1]) for curve in curves]
-        for method, curves in curves_of(problems).items()
-    }
-    ours = ends[OURS[0]]
-    rivals: Mapping[str, list[float]] = {
-        method: scores
-        for method, scores in ends.items()
-        if method not in OURS and len(scores) >= min(3, len(ours))
-    }
-    best = max(rivals, key=lambda method: float(np.mean(rivals[method][:3])))
-    seeds = min(len(ours), len(rivals[best]))
-    pairs = zip(ours[:seeds], rivals[best][:seeds], strict=True)
-    return best, seeds, mean_over_seeds(a - b for a, b in pairs)
+def gain_on(problems: str) -> tuple[str, Estimate]:
+    """Return the best rival, and what our default gains over it."""
+    ends = at_the_end(problems, METHODS["seeds"])
+    rivals = [method for method in ends if method not in OURS]
+    best = max(rivals, key=lambda method: float(np.mean(ends[method])))
+    pairs = zip(ends[OURS[0]], ends[best], strict=True)
+    return best, mean_over_seeds(a - b for a, b in pairs)
 
 
 def main() -> None:
     """Print the table, draw the figure, and print one line of JSON."""
     sets = [name for name in PROBLEM_SETS if (STUDY / slug(name) / "curves.jsonl").exists()]
     shares, results = shares_of(sets), {}
-    table = Table("set", "groups without variance", "best rival", "seeds", "gain")
+    table = Table("set", "groups without variance", "best rival", "gain")
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.subplots()
         axes.axhline(0.0, color="#888", linewidth=1, linestyle="--")
         for problems in sets:
-            best, seeds, gain = gain_on(problems)
+            best, gain = gain_on(problems)
             share = shares[problems]
             results[problems] = vars(gain) | {"zero_variance": share}
             interval = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-            table.add_row(problems, f"{share:.2f}", best, str(seeds), interval)
+            table.add_row(problems, f"{share:.2f}", best, interval)
             error = [[gain.value - gain.low], [gain.high - gain.value]]
             axes.errorbar(share, gain.value, error, fmt="o", color=COLORS[0], capsize=2)
             axes.annotate(problems, (share, gain.value), xytext=(5, 5), textcoords="offset points")

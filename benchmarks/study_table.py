@@ -1,16 +1,17 @@
 """Print the study's table: each method's held-out accuracy at the end, on each problem set.
 
-    python benchmarks/study_table.py        # Markdown, then one line of JSON
+    python benchmarks/study_table.py [--seeds 5]        # Markdown, then one line of JSON
 
-It shows what `python benchmarks/study.py compare` has recorded: the mean over seeds with a 95 %
-interval (Student's t), in brackets what the worst seed reached, and, over the sets that all share,
-the mean difference to GRPO on the same seeds.
+It shows what `python benchmarks/study.py compare` has recorded of the methods with so many seeds:
+the mean over seeds with a 95 % interval (Student's t), in brackets what the worst seed reached,
+and, over the sets that all share, the mean difference to GRPO on the same seeds.
 """
 
+import argparse
 import json
 
 import numpy as np
-from study import MAIN_SETS
+from study import MAIN_SETS, METHODS
 from study_figure import curves_of
 
 from rollwise.statistics import Estimate
@@ -19,11 +20,12 @@ from rollwise.statistics.curves import mean_over_seeds
 BASELINE = "GRPO n=4"
 
 
-def at_the_end(problems: str) -> dict[str, list[float]]:
-    """Return the accuracy of each method's runs at the end, in the order of their seeds."""
+def at_the_end(problems: str, seeds: int) -> dict[str, list[float]]:
+    """Return the accuracy of each method's first runs at the end, in the order of their seeds."""
     return {
-        method: [float(curve.accuracy[-1]) for curve in curves]
+        method: [float(curve.accuracy[-1]) for curve in curves[:seeds]]
         for method, curves in curves_of(problems).items()
+        if len(curves) >= seeds
     }
 
 
@@ -36,7 +38,10 @@ def shown(estimate: Estimate, sign: str = "") -> str:
 
 def main() -> None:
     """Print the table, and one line of JSON."""
-    ends = {problems: at_the_end(problems) for problems in MAIN_SETS}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=METHODS["seeds"], help="runs of each method")
+    seeds = parser.parse_args().seeds
+    ends = {problems: at_the_end(problems, seeds) for problems in MAIN_SETS}
     methods = sorted(
         {method for of_set in ends.values() for method in of_set},
         key=lambda m: -float(np.mean([np.mean(e[m]) if m in e else 0.0 for e in ends.values()])),
@@ -50,11 +55,10 @@ def main() -> None:
             scores = of_set.get(method, [])
             row.append(f"{shown(mean_over_seeds(scores))} ({min(scores):.3f})" if scores else "")
             differences.append([s - b for s, b in zip(scores, of_set[BASELINE], strict=False)])
-        seeds = min(map(len, differences))
-        if seeds > 1:
-            gain = mean_over_seeds(np.mean([each[:seeds] for each in differences], axis=0))
-            results[method] = vars(gain) | {"seeds": seeds}
-        row.append(shown(gain, "+") if seeds > 1 and method != BASELINE else "")
+        if all(differences):
+            gain = mean_over_seeds(np.mean(differences, axis=0))
+            results[method] = vars(gain)
+        row.append(shown(gain, "+") if all(differences) and method != BASELINE else "")
         print(f"| {' | '.join(row)} |")
     print(json.dumps(results))
 

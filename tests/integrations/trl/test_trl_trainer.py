@@ -309,10 +309,8 @@ def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog)
 
 
 def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):
-    def once(**given):
-        return VisitLimit(rw.Uniform(**given), 1)
-
-    trainer = make_trainer(AdaptiveSampling(prompt_sampler=once), max_steps=20)
+    sampling = AdaptiveSampling(prompt_sampler=lambda **given: VisitLimit(rw.Uniform(**given), 1))
+    trainer = make_trainer(sampling, max_steps=20)
     trainer.train()
     assert trainer.sampling_steps == trainer.state.global_step == len(PROBLEMS) / PROMPTS
 
