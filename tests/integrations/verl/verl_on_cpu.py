@@ -107,7 +107,8 @@ class Server:
     """Serves a copy of the policy; requests that come together are drawn together.
 
     A response depends on the weights, the prompt and the seed that came with it. An abort hands
-    back the first tokens of what is under way, and parks what comes until generation is resumed.
+    back the first tokens of what is under way, and parks what comes until generation is resumed; if
+    it says that this will take long, what comes is handed back at once, as verl's vLLM server does.
     """
 
     def __init__(self, model_path, response_length, temperature):
@@ -119,11 +120,13 @@ class Server:
         tokenizer = AutoTokenizer.from_pretrained(model_path)
         self.engine = TransformersEngine(model, tokenizer, response_length, temperature)
         self.requests, self.steps, self.task, self.unseeded = {}, 0, None, 0
-        self.paused = False
+        self.paused = self.rejecting = False
 
     async def generate(self, prompt_ids, sampling_params, request_id, **others):
         from rollwise.sampling import Draw
 
+        if self.rejecting:
+            return self.output([], None, "aborted")
         self.unseeded += 1
         draw = Draw(request_id, 0, sampling_params.get("seed", self.unseeded))
         done = asyncio.get_running_loop().create_future()
@@ -172,12 +175,12 @@ class Server:
         )
 
     async def abort_all_requests(self, reject_request=False):
-        self.paused = True
+        self.paused, self.rejecting = True, reject_request
         if self.task is not None:
             await asyncio.wait([self.task])
 
     async def resume_generation(self):
-        self.paused = False
+        self.paused = self.rejecting = False
         if self.requests:
             self.begin()
 
