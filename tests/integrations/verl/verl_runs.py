@@ -213,8 +213,16 @@ def check(folder, settings, problems=None, ahead=False):
             assert state["step"] == step
             assert sorted(state["under_way"].values()) == sorted(waiting)
             for name, value in alone.state_dict().items():
-                np.testing.assert_array_equal(saved.state_dict()[name], value)
+                same_value(saved.state_dict()[name], value)
     return learnt
+
+
+def same_value(found, value):
+    """Numbers may differ in their last bits: prompts are told in another order there."""
+    if np.issubdtype(np.asarray(value).dtype, np.floating):
+        np.testing.assert_allclose(found, value, rtol=1e-9, atol=1e-12)
+    else:
+        np.testing.assert_array_equal(found, value)
 
 
 def check_learnt(used, learnt, expected):
