@@ -19,6 +19,7 @@ import json
 import os
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import product
@@ -29,10 +30,11 @@ import numpy as np
 from problem_sets import PROBLEM_SETS, settings_of
 from rich.console import Console
 
-from rollwise.commands.compare import compare
+from rollwise.commands.compare import compare, file_name
 from rollwise.commands.compare_runs import PlannedRun, Records, train_missing
 from rollwise.config import CompareConfig, make_settings
 from rollwise.config.base import merge, nested
+from rollwise.statistics.curves import Curve
 
 HERE = Path(__file__).parent
 STUDY = HERE / "study"
@@ -163,6 +165,16 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
         return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods(chosen)}
     names = only or [*chosen, *METHODS["learner_of"]]
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
+
+
+def curves_of(problems: str) -> dict[str, list[Curve]]:
+    """Read the recorded curves of a set: of each method with enough seeds, in their order."""
+    found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}
+    path = STUDY / slug(problems) / "curves.jsonl"
+    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    for record in sorted(records, key=lambda record: record["settings"]["seed"]):
+        found[names[Path(record["run"]).parts[-2]]].append(Curve.from_json(record["curve"]))
+    return {name: curves for name, curves in found.items() if len(curves) >= METHODS["seeds"]}
 
 
 def main() -> None:

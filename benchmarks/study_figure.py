@@ -7,8 +7,6 @@ reach from the lowest seed to the highest.
 """
 
 import io
-import json
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,9 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import MAIN_SETS, METHODS, STUDY, slug
+from study import MAIN_SETS, METHODS, STUDY, curves_of, slug
 
-from rollwise.commands.compare import file_name
 from rollwise.statistics.curves import Curve
 
 Floats = NDArray[np.float64]
@@ -51,16 +48,6 @@ STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "rollwise",
 }
-
-
-def curves_of(problems: str) -> dict[str, list[Curve]]:
-    """Read the recorded curves of a set: of each method with enough seeds, in their order."""
-    found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}
-    path = STUDY / slug(problems) / "curves.jsonl"
-    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    for record in sorted(records, key=lambda record: record["settings"]["seed"]):
-        found[names[Path(record["run"]).parts[-2]]].append(Curve.from_json(record["curve"]))
-    return {name: curves for name, curves in found.items() if len(curves) >= METHODS["seeds"]}
 
 
 def draw(

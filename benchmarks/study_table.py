@@ -11,8 +11,7 @@ import argparse
 import json
 
 import numpy as np
-from study import MAIN_SETS, METHODS
-from study_figure import curves_of
+from study import MAIN_SETS, METHODS, curves_of
 
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import mean_over_seeds

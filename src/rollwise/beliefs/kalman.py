@@ -75,7 +75,7 @@ class LogitKalman(Belief):
         "features",
     )
 
-    features: Features = field(default=None, repr=False)  # type: ignore[assignment]
+    features: Features = field(default_factory=lambda: Features({}), repr=False)
     initial_pass_rate: float = setting(0.5, "Expect this pass rate before any is seen.")
     initial_variance: float = setting(
         1.5, "Expect logits of this variance over the set, before any is seen."
@@ -103,9 +103,7 @@ class LogitKalman(Belief):
         self._offset = np.full(self.total, 0, dtype=np.float32)
         self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
         self._visited_at = np.full(self.total, -1, dtype=np.int32)
-        if self.features is None:
-            self.features = Features({})
-        elif self.features.total != self.total:
+        if self.features.total not in (0, self.total):  # 0: nothing is known
             raise ValueError(f"features must be of {self.total} prompts, got {self.features.total}")
 
     @property

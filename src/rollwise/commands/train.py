@@ -59,8 +59,9 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
 
 def _show_end(summary: Mapping[str, Any], console: Console) -> None:
     console.print(summary_table(summary))
+    steps = "step" if summary["steps"] == 1 else "steps"
     console.print(
-        f"{summary['steps']} steps, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
+        f"{summary['steps']:,} {steps}, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
         f"{summary['seconds']:.0f} s"
     )
     if summary["grader_failures"]:

@@ -106,9 +106,8 @@ CUT_AT = 3
 class Server:
     """Serves a copy of the policy; requests that come together are drawn together.
 
-    A response depends on the weights, the prompt and the seed that came with it. An abort hands
-    back the first tokens of what is under way, and parks what comes until generation is resumed; if
-    it says that this will take long, what comes is handed back at once, as verl's vLLM server does.
+    A response depends on the weights, the prompt and its seed. An abort hands back the first tokens
+    of what is under way; it parks what comes, or with `reject_request` hands it back, as vLLM does.
     """
 
     def __init__(self, model_path, response_length, temperature):
@@ -181,8 +180,7 @@ class Server:
 
     async def resume_generation(self):
         self.paused = self.rejecting = False
-        if self.requests:
-            self.begin()
+        self.begin()
 
     async def release_kv_cache(self):
         assert self.paused, "the weights would change under the requests under way"
