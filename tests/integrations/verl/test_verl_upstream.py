@@ -12,7 +12,7 @@ pytest.importorskip("verl")
 
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
-from rollwise.integrations.verl import agent_loop, asynchronous, client, replay_buffer, trainer
+from rollwise.integrations.verl import agent_loop, client, replay_buffer, trainer
 from rollwise.integrations.verl.reward import GraderRewardManager
 
 pytestmark = pytest.mark.verl
@@ -25,8 +25,8 @@ class Worker(agent_loop.SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):
 OURS = [
     *(Worker, agent_loop.SessionLoopManager, client.CancellingClient),
     *(replay_buffer.PoolReplayBuffer, replay_buffer.AsyncPoolReplayBuffer, GraderRewardManager),
-    *(trainer.RollwiseTrainer, asynchronous.ColocateAsyncTrainer),
-    asynchronous.SeparateAsyncTrainer,
+    *(trainer.RollwiseTrainer, trainer.ColocateAsyncTrainer),
+    trainer.SeparateAsyncTrainer,
 ]
 WORKER = "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ.__ray_actor_class__"
 CALLED = {
