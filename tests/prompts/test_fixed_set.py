@@ -79,13 +79,18 @@ def test_the_choice_follows_the_belief_that_it_is_given():
     assert CDAS(range(9), 4, belief=belief, warmup_epochs=0, target=0.4).ask() == harder + easier
 
 
-def test_a_belief_of_other_prompts_is_refused():
+def test_a_belief_or_a_state_that_does_not_fit_is_refused():
     message = r"^belief must be of as many prompts as there are \(3\), got one of 4$"
     with pytest.raises(ValueError, match=message):
         Uniform("abc", 1, belief=AllTime(4))
     state = Uniform("abc", 1, belief=LatestPassRate(3)).state_dict()
-    with pytest.raises(ValueError, match=r"^the state is of the belief LatestPassRate, this one"):
-        Uniform("abc", 1).load_state_dict(state)
+    for loads, given, message in (
+        (Uniform, state, "^the state is of the belief LatestPassRate, this one is DecayedBeta$"),
+        (CDAS, state, "^the state is of the sampler Uniform, this one is CDAS$"),
+        (CDAS, {"asks": 3}, "^the state lacks 'tells'; it has asks$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            loads("abc", 1).load_state_dict(given)
 
 
 def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
@@ -94,19 +99,3 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     other.load_state_dict(sampler.state_dict())
     assert other.asks == 1
     assert "AllTime keeps no state: it starts over" in caplog.text
-
-
-def test_a_state_of_another_sampler_is_refused():
-    with pytest.raises(ValueError, match=r"^the state is of the sampler Uniform, this one is CDAS"):
-        CDAS("abc", 1).load_state_dict(Uniform("abc", 1).state_dict())
-
-
-def test_a_state_that_lacks_something_says_what():
-    with pytest.raises(ValueError, match=r"^the state lacks 'tells'; it has asks$"):
-        CDAS("abc", 1).load_state_dict({"asks": 3})
-
-
-def test_whole_floats_are_integers():
-    sampler = Prioritized("abc", 1)
-    sampler.tell(["a"], np.array([2.0]), np.array([4.0]))
-    assert sampler.expected_pass_rates(["a"]).tolist() == [0.5]
