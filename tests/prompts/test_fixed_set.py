@@ -79,18 +79,29 @@ def test_the_choice_follows_the_belief_that_it_is_given():
     assert CDAS(range(9), 4, belief=belief, warmup_epochs=0, target=0.4).ask() == harder + easier
 
 
-def test_a_belief_or_a_state_that_does_not_fit_is_refused():
+def test_a_belief_of_other_prompts_is_refused():
     message = r"^belief must be of as many prompts as there are \(3\), got one of 4$"
     with pytest.raises(ValueError, match=message):
         Uniform("abc", 1, belief=AllTime(4))
-    state = Uniform("abc", 1, belief=LatestPassRate(3)).state_dict()
-    for loads, given, message in (
-        (Uniform, state, "^the state is of the belief LatestPassRate, this one is DecayedBeta$"),
-        (CDAS, state, "^the state is of the sampler Uniform, this one is CDAS$"),
-        (CDAS, {"asks": 3}, "^the state lacks 'tells'; it has asks$"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            loads("abc", 1).load_state_dict(given)
+
+
+HARD, EASY = (Curriculum("abc", 1, levels=[4, level, 1]) for level in (4, 1))
+LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1, form="calibrated")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "state", "message"),
+    [
+        (Uniform("abc", 1), LATEST.state_dict(), "the belief LatestPassRate, this one is Decayed"),
+        (CDAS("abc", 1), LATEST.state_dict(), "^the state is of the sampler Uniform, this one is"),
+        (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'tells'; it has asks$"),
+        (CALIBRATED, CDAS("abc", 1).state_dict(), "of form 'paper', this one of 'calibrated'"),
+        (EASY, HARD.state_dict(), r"of other prompts: 'hard_walk\.order'"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(sampler, state, message):
+    with pytest.raises(ValueError, match=message):
+        sampler.load_state_dict(state)
 
 
 def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
