@@ -29,7 +29,7 @@ def test_takes_in_draw_order():
     assert pool.responses == ["a", "b", "c", None]
     assert (pool.positives, pool.negatives) == (2, 2)
     assert repr(pool) == "Pool('x': 2 correct of 4 drawn, open)"
-    with pytest.raises(ValueError, match="prompt 'x'.*got 2 rewards and 1 resp"):
+    with pytest.raises(ValueError, match=r"prompt 'x'.*got 2 rewards and 1 resp"):
         Pool("x", [1, 0], responses=["a"])
 
 
