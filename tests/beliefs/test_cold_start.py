@@ -123,7 +123,7 @@ def test_the_weights_of_useless_columns_vanish():
 
 def test_columns_that_say_the_same_share_what_they_explain():
     """Each of two equal columns moves half as far as one alone."""
-    one, two = (Features(dict.fromkeys(names, [1.0, 2.0, 3.0, 4.0])) for names in ("a", "ab"))
+    one, two = (Features(dict.fromkeys(names, (1.0, 2.0, 3.0, 4.0))) for names in ("a", "ab"))
     for features in (one, two):
         features.learn(np.arange(4), np.array([-0.2, 0.0, 0.0, 0.2]), np.full(4, 50.0))
     assert two.dot(slice(None)) == pytest.approx(one.dot(slice(None)), rel=0.02)
