@@ -11,11 +11,11 @@ from scipy import stats
 from rollwise.config import make_config
 from rollwise.statistics import (
     Estimate,
-    Evaluation,
     ProblemResult,
     as_json,
     compare,
     estimates,
+    evaluation,
     figures_of,
     final_answers,
     mean_over_problems,
@@ -237,7 +237,7 @@ def test_many_problems_are_resampled_in_portions(monkeypatch):
 
 def test_the_figures_of_known_counts():
     """avg@4 = (0 + 1 + 2 + 4) / 16; at least one of four is right for three of four problems."""
-    found = Evaluation.of_counts([0, 1, 2, 4], k=4)
-    assert (found.avg_at_k.value, found.pass_at_k.value) == (7 / 16, 3 / 4)
-    assert found.avg_at_k.low < 7 / 16 < found.avg_at_k.high
+    found = evaluation([0, 1, 2, 4], k=4)
+    assert [found[name]["value"] for name in ("avg@4", "pass@4")] == [7 / 16, 3 / 4]
+    assert found["avg@4"]["low"] < 7 / 16 < found["avg@4"]["high"]
     assert str(Estimate(0.5, 0.4021, 0.5979)) == "0.500 [0.402, 0.598]"

@@ -292,8 +292,8 @@ def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):
     first, second = evaluate(run), evaluate(run)
     assert first == second
     rights = [[is_right(key, draw_seed(3, 0, key, i)) for i in range(4)] for key in HELDOUT]
-    assert first.avg_at_k.value == pytest.approx(np.mean(rights))
-    assert first.pass_at_k.value == pytest.approx(np.mean(np.any(rights, axis=1)))
+    assert first["avg@4"]["value"] == pytest.approx(np.mean(rights))
+    assert first["pass@4"]["value"] == pytest.approx(np.mean(np.any(rights, axis=1)))
 
 
 def test_texts_that_are_not_those_of_the_tokens_are_noticed_once(tmp_path, caplog):

@@ -12,7 +12,7 @@ from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped
-from rollwise.statistics import Evaluation
+from rollwise.statistics import evaluation
 from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.processor import ProcessorClock
@@ -55,7 +55,7 @@ def train(run: Run, observer: Observer) -> bool:
             run.folder.replace_last(line)
             _show(run, observer, line)
     else:
-        before = {"step": 0, "heldout": evaluate(run).as_json()}
+        before = {"step": 0, "heldout": evaluate(run)}
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
     processor = ProcessorClock()
@@ -74,7 +74,7 @@ def train(run: Run, observer: Observer) -> bool:
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
 
 
-def evaluate(run: Run) -> Evaluation:
+def evaluate(run: Run) -> dict[str, dict[str, float]]:
     """Draw and grade `evaluation.samples` responses to every held-out prompt."""
     config = run.config
     samples = config.evaluation.samples
@@ -89,7 +89,7 @@ def evaluate(run: Run) -> Evaluation:
     run.roll_out(session)
     if run.step == 0:
         warn_of_other_texts(run.engine, session, run.tokenizer)
-    return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
+    return evaluation([pool.positives for pool in session.pools.values()], samples)
 
 
 def draw(run: Run, number: int) -> Step:
@@ -172,7 +172,7 @@ def _end_step(
 def _evaluated(run: Run, metrics: Row) -> Row:
     """Add the held-out figures to the metrics of the newest step."""
     failed_before, since = run.grader.failures, time.perf_counter()
-    heldout = evaluate(run).as_json()
+    heldout = evaluate(run)
     seconds = metrics["seconds"] | {"evaluation": time.perf_counter() - since}
     failures = metrics["grader_failures"] + run.grader.failures - failed_before
     return metrics | {"heldout": heldout, "seconds": seconds, "grader_failures": failures}
