@@ -52,11 +52,6 @@ def test_informative_columns_predict_first_visits_better(columns):
     assert loss_of_first_visits(believing(**columns)) < UNINFORMED - 0.05
 
 
-def test_columns_of_noise_cost_little():
-    noise = {"level": RNG.integers(8, size=400).tolist(), "score": RNG.normal(size=400).tolist()}
-    assert loss_of_first_visits(believing(**noise)) < UNINFORMED + 0.02
-
-
 def test_a_column_that_turns_is_followed():
     """After 40 steps the easy level becomes the hard one; 20 steps later that is believed."""
     belief = believing(level=(PLACES % 2).tolist())

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rollwise.sampling import (
     Balanced,
-    FixedCount,
     Pool,
     PositiveFocused,
     Rounds,
@@ -130,16 +129,6 @@ def test_unequal_sides_weigh_the_same_in_sum(objective):
     assert found[:3] == pytest.approx(-found[3] / 3, rel=1e-12)
     derivative = {"linear": 1, "log": 8, "sqrt": sqrt(8) / 2, "arcsine": 8 / sqrt(7)}[objective]
     assert found[3] == pytest.approx(4 * derivative * 7 / 64, rel=1e-12)
-
-
-@pytest.mark.parametrize("objective", ["linear", "log"])
-def test_unbiased_estimates_of_a_fixed_number(objective):
-    """2 correct of 8: p(1 − p) is estimated by 2·6/(8·7), p by 2/8."""
-    pool, group = grouped(QUARTER)
-    pool.stopping = Stopping(FixedCount(8), Rounds(8, 1), 8)
-    value = 2 * {"linear": 2 * 6 / 56, "log": 3 / 4}[objective]
-    found = advantages(pool, group, objective, estimates="unbiased")
-    assert found == pytest.approx([-value, -value, value, value], rel=1e-12)
 
 
 def test_unbiased_estimates_of_a_stopped_pool():

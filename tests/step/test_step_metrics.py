@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rollwise.engines import Completion, PlayedEpisode
+from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.prompts import CDAS, Prioritized, Uniform, VisitLimit
 from rollwise.sampling import GVM, Balanced, FixedCount, Pool, RolloutSession, Rounds, Streamed
@@ -14,7 +14,6 @@ from rollwise.step import (
     Episode,
     RolloutCost,
     Rollouts,
-    Span,
     StepRecipe,
     Usage,
     make_group,
@@ -157,25 +156,10 @@ class Counting(SimulatedEngine):
         return cut
 
 
-class Playing(Counting):
-    """Its responses are episodes, in which an environment says three tokens more."""
-
-    def wait(self):
-        for done in super().wait():
-            spans = Span(done.tokens, done.logprobs), Span((7, 8, 9))
-            yield PlayedEpisode(
-                spans=spans,
-                usage=Usage(len(done.tokens)),
-                draw=done.draw,
-                text=done.text,
-                transcript=done.text,
-            )
-
-
-def steps(count=3, kind=Counting, **changed):
+def steps(count=3, **changed):
     recipe = StepRecipe(**{"exit_rule": Balanced(2, 2), "group_size": 4} | changed)
     sampler = Uniform(list(PASS_RATES), 12)
-    engine = kind(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
+    engine = Counting(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
     for number in range(1, count + 1):
         before = engine.all_tokens
         step = take_step(recipe, sampler, lambda session: simulate(session, engine), number)
@@ -201,13 +185,6 @@ def test_the_ledger_adds_up_to_every_draw_and_every_token(kind):
             assert ledger["draws"]["surplus"] == ledger["tokens"]["surplus"] == 0
     if kind == "streamed":
         assert all(everything[place] for place in ("surplus", "spare", "zero_variance"))
-
-
-def test_an_environments_tokens_are_in_no_ledger():
-    for step, tokens in steps(kind=Playing, **RECIPES["pilot"]):
-        ledger = step.metrics["ledger"]["tokens"]
-        assert sum(ledger.values()) == step.metrics["tokens"] == tokens
-        assert ledger["pilot"] > 0 == ledger["surplus"]
 
 
 def test_each_prompt_has_a_row_with_what_was_believed_before_the_step():
