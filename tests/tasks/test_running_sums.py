@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollwise.tasks import make_running_sums
-from rollwise.tasks.running_sums import SOURCE, running_totals, write_question
+from rollwise.tasks.running_sums import SOURCE, write_question
 
 TERMS = st.integers(0, 9).flatmap(
     lambda first: st.lists(st.integers(-9, 9), min_size=1, max_size=9).map(lambda r: [first, *r])
@@ -24,11 +24,10 @@ def read_terms(text):
 
 @example([7, 5, -9, 3], 0)
 @given(TERMS, st.integers(0, 2**32))
-def test_a_question_shows_its_terms_and_totals_are_the_sums_of_what_came_before(terms, seed):
+def test_a_question_shows_its_terms(terms, seed):
     question = write_question(terms, np.random.default_rng(seed))
     assert read_terms(question) == terms
     assert question == "7+5-9+3?" or terms != [7, 5, -9, 3]
-    assert running_totals(terms) == [sum(terms[: i + 1]) for i in range(len(terms))]
 
 
 def test_a_term_of_zero_gets_either_sign():
