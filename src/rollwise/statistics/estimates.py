@@ -27,6 +27,12 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
+    def verdict(self, above: str, below: str) -> str:
+        """Say on which side of 0 the interval lies; `not shown` where it spans 0."""
+        if self.low > 0:
+            return above
+        return below if self.high < 0 else "not shown"
+
 
 def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
     """Average a value in [0, 1] over problems, shape (P,), with its 95 % interval.
