@@ -67,12 +67,16 @@ def test_what_is_added_does_not_change_the_key(file):
     assert asked[0].messages[1]["content"] == "0+1?\n\nThink."
 
 
-def test_the_built_in_benchmark_is_the_held_out_problems_of_training_and_an_empty_one_is_refused(
+def test_the_built_in_benchmark_is_the_held_out_problems_of_training_and_bad_files_are_refused(
     tmp_path,
 ):
     [benchmark] = find_benchmarks(["running-sums"])
     assert len(read_benchmark(benchmark, settings())) == 256
     assert len(read_benchmark(benchmark, settings(problems=7))) == 7
-    [empty] = find_benchmarks([str(write(tmp_path / "empty.jsonl", [plain(answer="")]))])
-    with pytest.raises(DataError, match="holds no problem that can be used: 1 read, 1 missing"):
-        read_benchmark(empty, settings())
+    for answer, said in (
+        ("", "holds no problem that can be used: 1 read, 1 missing"),
+        ([1, 2], "]$"),
+    ):
+        [bad] = find_benchmarks([str(write(tmp_path / "bad.jsonl", [plain(answer=answer)]))])
+        with pytest.raises(DataError, match=said):
+            read_benchmark(bad, settings())
