@@ -79,9 +79,7 @@ def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
 def damaged_files(folder: Path, within: str = "") -> list[str] | None:
     """List the files of a folder that are not as they were written; None if it has no checksums.
 
-    Args:
-        folder: That `write_checksums` was called for.
-        within: Only files whose path in the folder begins with this are read.
+    Only files whose path in the folder begins with `within` are read.
     """
     try:
         lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()

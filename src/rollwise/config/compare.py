@@ -136,16 +136,10 @@ class CompareConfig(MethodsConfig):
     def run_settings(
         self, method: str, seed: int, chosen: Mapping[str, Any], choosing: bool = False
     ) -> dict[str, Any]:
-        """Lay out what is given of the settings of one run.
+        """Lay out what is given of the settings of one run, without defaults.
 
-        Args:
-            method: Its method.
-            seed: Its seed.
-            chosen: One of the method's `candidates`.
-            choosing: Whether the run is one of the shorter ones, which only find the best of them.
-
-        Returns:
-            The settings, without defaults.
+        `chosen` is one of the method's `candidates`; runs of `choosing` only find the best of them,
+        and may be shorter.
         """
         share = self.choosing.share if choosing else 1.0
         length = self._length(share, 1 if choosing else self.evaluations)

@@ -48,13 +48,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _names_own_code(given: Mapping[str, Any]) -> bool:
-    return bool(plugins_in(given)) or is_plugin(setting(given, "grading", "function", ""))
-
-
-def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
-    """List the sections for which settings name a plug-in: section -> `module:Class`."""
-    named = {name: choice.plugin(given) for name, choice in CHOICES.items()}
-    return {name: plugin for name, plugin in named.items() if plugin}
+    named = any(choice.plugin(given) for choice in CHOICES.values())
+    return named or is_plugin(setting(given, "grading", "function", ""))
 
 
 def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], Given]:

@@ -8,12 +8,7 @@ Rule = tuple[str, tuple[Any, ...], str]
 
 
 def refusals(rules: Iterable[Rule], value_of: Callable[[str], Any]) -> list[str]:
-    """Say of each setting that has another value what it must be, why, and what it is.
-
-    Args:
-        rules: What settings must be.
-        value_of: Looks up a setting by its name.
-    """
+    """Say of each setting that has another value what it must be, why, and what it is."""
     return [
         f"`{name}` must be {' or '.join(map(_shown, allowed))}: {why}; it is {_shown(found)}"
         for name, allowed, why in rules

@@ -106,7 +106,10 @@ def sandboxed(
             rlimits = _rlimits(limits, sandbox.isolated)
             talk.ask({**first, "limits": rlimits, "isolated": sandbox.isolated})
         except NoReply:
-            raise RuntimeError(f"the sandbox cannot start: {_complaint(process)}") from None
+            process.kill()
+            said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
+            why = said[-1] if said else f"exit code {process.returncode}"
+            raise RuntimeError(f"the sandbox cannot start: {why}") from None
         talk.extend(limits.seconds)
         yield talk
 
@@ -121,12 +124,6 @@ def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
     }
     # Outside of a sandbox, all processes of the user would count.
     return rlimits | ({"RLIMIT_NPROC": limits.processes} if isolated else {})
-
-
-def _complaint(process: "subprocess.Popen[bytes]") -> str:
-    process.kill()
-    lines = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"exit code {process.returncode}"
 
 
 def find_sandbox() -> Sandbox:

@@ -63,11 +63,7 @@ class StepFiles:
         self._kept.clear()
 
     def read(self, newest: int | None = None) -> Any:
-        """Read what is written, in order, as an Arrow table.
-
-        Args:
-            newest: So many rows at least, the newest, are wanted; by default all.
-        """
+        """Read what is written, or at least so many of the newest rows, as an Arrow table."""
         import pyarrow as pa
 
         tables: list[Any] = []

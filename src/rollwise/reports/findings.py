@@ -28,15 +28,7 @@ FAILED = {"grader_failures": 0.01, "lost_draws": 0.01, "skipped_updates": 0.0}
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to look at.
-
-    Attributes:
-        step: Where it begins.
-        title: In a few words.
-        what: With figures.
-        advice: What to do.
-        chart: The id of the chart that shows it; "" for none.
-    """
+    """Something to look at: where it begins, what it is, what to do, the id of its chart."""
 
     step: int
     title: str

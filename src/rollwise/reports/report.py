@@ -41,13 +41,7 @@ def write_report(
     """Write `report.html` into a run's folder: one page that needs nothing beside it.
 
     Responses are shown as text, never as markup. The report of an unfinished run covers the steps
-    so far.
-
-    Args:
-        path: The folder.
-        goes_on: Whether the run goes on.
-        reload: Seconds after which the page loads itself again; None for not at all.
-        written: The time that the page names; by default now.
+    so far; `reload` is after how many seconds the page loads itself again.
 
     Raises:
         RunError: There is no run in the folder, its records are not those of a run, or the report
@@ -66,12 +60,7 @@ class LiveReport:
     """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
 
     At the end of its block the report says that the run does not go on, if it said that it does,
-    unless `leave` was called.
-
-    Args:
-        path: The run's folder.
-        every: Seconds between two reports, at least.
-        clock: Returns seconds.
+    unless `leave` was called. Between two reports are at least `every` seconds.
     """
 
     def __init__(
