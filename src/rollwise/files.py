@@ -61,9 +61,6 @@ def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
     """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some.
 
     What it says already stays, so that a file that has changed since does not pass for whole.
-
-    Raises:
-        RunError: The system refused to write.
     """
     file = folder / CHECKSUMS
     lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []

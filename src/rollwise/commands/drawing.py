@@ -137,8 +137,8 @@ def _draw_portions(
     }
     for file, portion in portions.items():
         if file.exists():
-            drawn = read_part(file, ["key"], REMEDY)["key"].to_pylist()
-            if not {*drawn} <= {problem.key for problem in portion}:
+            keys: list[str] = read_part(file, ["key"], REMEDY)["key"].to_pylist()
+            if not {*keys} <= {problem.key for problem in portion}:
                 raise RunError(f"{file} is of other problems; remove it to have them drawn again")
         else:
             _write(file, *_draw(portion, parts, is_first=portion[0] is problems[0]))

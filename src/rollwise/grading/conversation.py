@@ -97,8 +97,7 @@ def sandboxed(
 ) -> Iterator[Conversation]:
     """Have `program.py` do in a sandbox what `first` says; `limits.seconds` begin when it is ready.
 
-    Raises:
-        RuntimeError: It cannot start.
+    A RuntimeError says why it cannot start.
     """
     with sandbox.start(Path(program.__file__).read_text(), limits) as process:
         talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
@@ -127,11 +126,7 @@ def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
 
 
 def find_sandbox() -> Sandbox:
-    """Return the sandbox for programs here, after trying it.
-
-    Raises:
-        ConfigError: It does not work here, or leaks; says why.
-    """
+    """Return the sandbox for programs here, after trying it; refuse one that fails, or leaks."""
     sandbox = Bubblewrap()
     try:
         leaks = leaks_of(sandbox)
@@ -150,8 +145,7 @@ def find_sandbox() -> Sandbox:
 def leaks_of(sandbox: Sandbox) -> list[str]:
     """Run programs that look for what they must not reach; return what they found.
 
-    Raises:
-        FileNotFoundError, RuntimeError: The sandbox does not work here.
+    A FileNotFoundError or RuntimeError says that the sandbox does not work here.
     """
     limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
     call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}

@@ -62,11 +62,7 @@ class WorkerPool:
         self._stopped = False
 
     def submit(self, pairs: Iterable[tuple[str | float, str]]) -> list[Future[float]]:
-        """Grade pairs of a text, or a reward that is known already, and the reference answer.
-
-        Raises:
-            RuntimeError: The grader is closed.
-        """
+        """Grade pairs of a text, or a reward that is known already, and the reference answer."""
         with self._lock:  # so that no equal pair is done before all wait for it
             if self._stopped:
                 raise RuntimeError("the grader is closed")

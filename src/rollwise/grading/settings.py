@@ -125,11 +125,7 @@ class CodeSettings(GraderSettings):
 
 @dataclass(frozen=True)
 class FunctionSettings(GraderSettings):
-    """A function of your own.
-
-    Raises:
-        ValueError: No function is named.
-    """
+    """A function of your own."""
 
     function: str = field(
         default="",

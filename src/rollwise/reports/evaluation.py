@@ -43,9 +43,6 @@ def write_evaluation_report(
     """Write `report.html` into the folder of an evaluation: one page that needs nothing beside it.
 
     `tables` are those of the terminal; responses are shown as text, never as markup.
-
-    Raises:
-        RunError: It cannot be written.
     """
     rows = dict(summary["benchmarks"])
     if "average" in summary:

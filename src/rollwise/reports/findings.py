@@ -38,11 +38,7 @@ class Finding:
 
 
 def findings_of(folder: RunFolder) -> list[Finding]:
-    """Look for what goes wrong in a run, and for what is missing or damaged of its records.
-
-    Raises:
-        RunError: There is no run in the folder.
-    """
+    """Look for what goes wrong in a run, and for what is missing or damaged of its records."""
     found = findings(folder.read_metrics(), folder.read_config())
     if names := damaged(folder):
         what = f"{', '.join(names)} is missing, or is not what was written."

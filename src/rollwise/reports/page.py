@@ -63,9 +63,6 @@ def write_page(
         facts: What the header says, by name.
         title: Of the page.
         content: What the template shows.
-
-    Raises:
-        RunError: It cannot be written.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
     script = part("vendor/uplot/uPlot.iife.min.js")
