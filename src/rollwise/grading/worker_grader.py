@@ -75,6 +75,6 @@ class WorkerGrader(Grader):
         """Stop the workers; other threads that wait for rewards get a RuntimeError."""
         self._stop()
 
-    def _part(self, response: str, answer: str) -> str | float:
-        """Return the part of a response that decides its reward, or the reward if it is plain."""
+    def _part(self, response: str, answer: str) -> str:
+        """Return the part of a response that decides its reward."""
         return response
