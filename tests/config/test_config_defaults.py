@@ -77,8 +77,10 @@ DEPENDENT = [
     # A fixed count is GRPO with all that belongs to it; by default as many as a group has.
     ("exit = {type = 'fixed_count', samples = 8}", FIXED_COUNT.replace("N", "8")),
     ("exit.type = 'fixed_count'", FIXED_COUNT.replace("N", "4")),
-    ("exit.type = 'fixed_count'\nschedule.rounds = 3", "schedule = {size = 4, rounds = 3}"),
-    ("exit.type = 'fixed_count'\nschedule.size = 2", "schedule = {size = 2, rounds = 1}"),
+    (
+        "exit.type = 'fixed_count'\nschedule = {size = 2, rounds = 3}",
+        "schedule = {size = 2, rounds = 3}",
+    ),
     ("exit.type = 'fixed_count'\ngroup.zero_variance = 'drop'", "group.zero_variance = 'drop'"),
     (
         "exit.type = 'fixed_count'\nadvantage.scale_by_std = false",
