@@ -32,12 +32,7 @@ UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
 log = logging.getLogger(__name__)
 
 
-def write_report(
-    path: Path,
-    goes_on: bool = False,
-    reload: float | None = None,
-    written: datetime | None = None,
-) -> Path:
+def write_report(path: Path, goes_on: bool = False, reload: float | None = None) -> Path:
     """Write `report.html` into a run's folder: one page that needs nothing beside it.
 
     Responses are shown as text, never as markup. The report of an unfinished run covers the steps
@@ -48,7 +43,7 @@ def write_report(
             cannot be written.
     """
     try:
-        return _write(path, written or datetime.now().astimezone(), goes_on, reload)
+        return _write(path, goes_on, reload)
     except UNFIT as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
@@ -96,7 +91,7 @@ class LiveReport:
             log.warning("the report is not up to date: %s", error)
 
 
-def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -> Path:
+def _write(path: Path, goes_on: bool, reload: float | None) -> Path:
     folder = RunFolder(path)
     config = folder.read_config()
     lines = folder.read_metrics()
@@ -114,7 +109,7 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
         },
         scripts=("prompts.js", *(["reload.js"] if reload else [])),
         facts=run_facts(config, folder.read_versions(), folder.read_started()),
-        written=written.isoformat(" ", "seconds"),
+        written=datetime.now().astimezone().isoformat(" ", "seconds"),
         goes_on=goes_on,
         reload=reload,
         has_ended=folder.read_summary() is not None,
