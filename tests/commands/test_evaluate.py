@@ -57,8 +57,8 @@ def test_what_is_in_the_folder_and_the_summary_is_of_the_responses(whole):
     assert not {"turns", "ends"} & figures.keys()  # of single responses
 
 
-def test_episodes_are_played(tmp_path, say):
-    whole = tmp_path / "whole"
+def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_after, contents_of):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
     tool = ["--benchmarks", "tool-sums", *TINY, "--engine.max_new_tokens", "24"]
     code, shown = say("evaluate", whole, *tool)
     assert code == 0, shown
@@ -76,6 +76,14 @@ def test_episodes_are_played(tmp_path, say):
     figures = summary_of(whole)["benchmarks"]["tool-sums"]
     assert figures["turns"] == sum(row["turns"] for row in rows) / len(rows)
     assert sum(figures["ends"].values()) == len(rows) == 12 * 4
+    kill_after(1)
+    with pytest.raises(kill_after.error):
+        say("evaluate", killed, *tool)
+    assert say("evaluate", killed, *tool)[0] == 0
+    found, wanted = contents_of(killed), contents_of(whole)
+    assert {n: found[n] for n in found if "part-" in n} == {
+        n: wanted[n] for n in wanted if "part-" in n
+    }
 
 
 def test_the_built_in_model_asks_the_calculator_for_the_sums_that_are_asked(tmp_path, say):

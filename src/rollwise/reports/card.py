@@ -25,7 +25,11 @@ STAGES = {
 
 
 def write_data_card(path: Path, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
-    """Write `README.md` into the folder of a preparation with this summary and these settings."""
+    """Write `README.md` into the folder of a preparation with this summary and these settings.
+
+    Raises:
+        RunError: It cannot be written.
+    """
     left, stages = summary["read"], []
     for name, reason in STAGES.items():
         left -= summary[name]

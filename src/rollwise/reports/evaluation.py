@@ -42,7 +42,8 @@ def write_evaluation_report(
 ) -> Path:
     """Write `report.html` into the folder of an evaluation: one page that needs nothing beside it.
 
-    `tables` are those of the terminal; responses are shown as text, never as markup.
+    `tables` are those of the terminal; responses are shown as text, never as markup. Raises
+    `RunError` if it cannot be written.
     """
     rows = dict(summary["benchmarks"])
     if "average" in summary:
