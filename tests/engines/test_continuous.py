@@ -105,14 +105,14 @@ def test_memory_stays_flat_over_steps(compiled, model, tokenizer, monkeypatch):
     monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda _: compiled)
     engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
     sizes = []
-    for step in range(4):
+    for step in range(3):
         complete(engine, make_draws(20, seed=step))
         engine.load_weights({})
         cache = engine._batch._cache
         stores = [cache._store] if compiled else [bucket.store for bucket in cache._buckets]
         sizes.append([np.prod(store.shape) for store in stores if store is not None])
     assert sizes[0]
-    assert sizes[1:] == [sizes[0]] * 3
+    assert sizes[1:] == [sizes[0]] * 2
 
 
 def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(

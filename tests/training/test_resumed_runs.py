@@ -241,9 +241,6 @@ def test_what_was_damaged_since_is_noticed_on_resuming(tmp_path, train, whole, m
     [
         ("engine.temperature", {"engine__temperature": "0.5"}, "1.0", "0.5"),
         ("exit.type", {"exit__type": "fixed_count"}, "'balanced'", "'fixed_count'"),
-        ("seed", {"seed": "7"}, "0", "7"),
-        ("prompts.type", {"prompts__type": "posterior"}, "'uniform'", "'posterior'"),
-        ("evaluation.samples", {"evaluation__samples": "3"}, "2", "3"),
     ],
 )
 def test_a_run_keeps_its_settings(whole, train, state_of, name, changed, was, given, screen):
