@@ -9,7 +9,7 @@ import pytest
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.engines import Engine, EpisodeEngine
 from rollwise.errors import ConfigError, ModelError
-from rollwise.models.building import build
+from rollwise.models.building import Parts
 from rollwise.models.loading import model_path
 from rollwise.models.saved import find_model
 from rollwise.tasks import Problem
@@ -30,7 +30,7 @@ class FakeVLLM(Engine):
 
 
 def parts_of(**settings):
-    return build(make_settings(EvaluateConfig, settings))
+    return Parts(make_settings(EvaluateConfig, settings))
 
 
 def test_vllm_is_told_what_the_model_says_of_itself_and_no_weights_are_loaded(monkeypatch):

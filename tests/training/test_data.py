@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
-from rollwise.models.building import build
+from rollwise.models.building import Parts
 from rollwise.models.loading import model_path
 from rollwise.training.data import load_data
 
@@ -26,7 +26,7 @@ def load(tokenizer):
     def load(context=None, seed=0, prompts=None, **sections):
         settings = {"seed": seed, "prompts": prompts or {"batch_size": 2}, **sections}
         model = SimpleNamespace(tokenizer=tokenizer, context=context)
-        return load_data(build(make_config(settings), model))
+        return load_data(Parts(make_config(settings), model))
 
     return load
 

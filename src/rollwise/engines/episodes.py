@@ -85,7 +85,6 @@ class EpisodeEngine(Engine):
         return None if free is None else max(0, free - needed)
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those without a free slot wait."""
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)
         self._fill()
 
@@ -120,15 +119,12 @@ class EpisodeEngine(Engine):
         return tokens + self._cancel_in_engine(turns)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Have the engine within use other weights."""
         self._engine.load_weights(weights)
 
     def sleep(self) -> None:
-        """Have the engine within free memory of the device."""
         self._engine.sleep()
 
     def ignore_ends(self) -> bool:
-        """Have the engine within draw turns that are as long as they may be."""
         return self._engine.ignore_ends()
 
     def close(self) -> None:

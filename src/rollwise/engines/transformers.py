@@ -115,11 +115,9 @@ class TransformersEngine(Engine):
                 )
 
     def interrupt(self) -> None:
-        """Let `wait` return soon, though nothing may be done."""
         self._interrupted.set()
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws and free their slots; returns the tokens that had been drawn for them."""
         cancelled = [draw for draw in draws if self._waiting.pop(draw, None) is None]
         return self._batch.cancel(cancelled) if cancelled else 0
 
@@ -143,7 +141,6 @@ class TransformersEngine(Engine):
             self._batch.open(self.batch_size)
 
     def ignore_ends(self) -> bool:
-        """Let all responses that are drawn from now on be as long as they may be."""
         self._end_tokens.fill_(-1)
         return True
 

@@ -93,11 +93,7 @@ def evaluate(run: Run) -> Evaluation:
 
 
 def draw(run: Run, number: int) -> Step:
-    """Draw and grade a step, and record its responses.
-
-    Raises:
-        RunError: All of it failed, so that its rewards say nothing of the responses.
-    """
+    """Draw and grade a step, and record its responses; a RunError if all of it failed."""
     failed_before = run.grader.failures
     step = take_step(run.recipe, run.sampler, run.roll_out, number)
     step.metrics.update(step=number, grader_failures=run.grader.failures - failed_before)
