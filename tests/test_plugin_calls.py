@@ -49,17 +49,6 @@ def test_an_exit_rule_for_single_counts_is_asked_pair_by_pair():
     assert where_satisfied(rule, pairs, pairs).tolist() == [False, False, True, True]
 
 
-def test_an_exit_rule_that_raises_is_named_with_its_line():
-    class Rule(ExitRule):
-        def satisfied(self, positives, negatives):
-            missing = {}
-            return missing["x"]  # the line that is named
-
-    line = Rule.satisfied.__code__.co_firstlineno + 2
-    with pytest.raises(PluginError, match=rf"Rule: .*{__file__}, line {line}\) raised KeyError"):
-        RolloutSession(["a"], Rule(), Rounds(2, 2)).next_draws()
-
-
 class Handing:
     """A dispatcher that hands out a key in place of a prompt."""
 

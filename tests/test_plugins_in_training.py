@@ -200,6 +200,7 @@ def train_with(tmp_path, monkeypatch, capsys):
         ("Sampler", "def state_dict(self): return {'a': np.array(1j)}", "state_dict", "1.j"),
         ("Schedule", "max_samples = None", "max_samples", "an integer from 1"),
         ("Schedule", "def dispatcher(self): pass", "dispatcher", "add, changed and"),
+        ("Rule", "def satisfied(self, n, m): {}['x']", "satisfied", "KeyError: 'x'"),
         ("Rule", "def gives_up(self, chance): return 1.0", "gives_up", "a boolean array"),
         ("Rule", "def uses_priors(self): return False", "uses_priors", "True or False"),
         ("Objective", "needs_variance = None", "needs_variance", "NoneType"),

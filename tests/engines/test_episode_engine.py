@@ -126,11 +126,22 @@ def raising(error):
     return Playing(step)
 
 
-def test_an_environment_that_raises_has_failed_and_a_lost_one_is_played_again():
-    outcome = play(raising(KeyError("tool")))
-    assert (outcome.end, outcome.reward) == ("failed", 0.0)
+def test_a_lost_episode_is_played_again():
     lost = LostDraw(DRAW, "EpisodeLost: no server", tokens=2)
     assert play(raising(EpisodeLost("no server"))) == lost
+
+
+def test_an_environment_that_raises_has_failed_and_is_named_once_with_the_line(caplog):
+    class Failing:
+        def step(self, reply):
+            return {}["missing"]
+
+    engine = playing_by(Beginning(lambda opening: Failing()))
+    engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
+    assert [(each.end, each.reward) for each in engine.wait()] == [("failed", 0.0)] * 3
+    line = Failing.step.__code__.co_firstlineno + 1
+    [record] = caplog.records
+    assert f"Failing: `step` ({__file__}, line {line}) raised KeyError" in record.getMessage()
 
 
 def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(caplog):
@@ -140,19 +151,6 @@ def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(cap
     outcome = play(Beginning(lambda opening: SimpleNamespace(step=step, close=lambda: 1 / 0)))
     assert (outcome.end, outcome.reward) == ("done", 1.0)
     assert "an episode of 'a' could not be closed: ZeroDivisionError" in caplog.text
-
-
-def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
-    class Failing:
-        def step(self, reply):
-            return {}["missing"]
-
-    engine = playing_by(Beginning(lambda opening: Failing()))
-    engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
-    assert len(engine.wait()) == 3
-    line = Failing.step.__code__.co_firstlineno + 1
-    [record] = caplog.records
-    assert f"Failing: `step` ({__file__}, line {line}) raised KeyError" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -168,11 +166,6 @@ def test_an_environment_must_begin_an_object_with_a_step_for_each_episode(begun,
     engine.submit([Draw("a", index, seed=index) for index in range(2)], {"a": [7]})
     with pytest.raises(PluginError, match=f"Beginning: `begin` .* {wanted}"):
         engine.wait()
-
-
-def test_a_turn_that_is_longer_than_was_asked_for_names_the_engine():
-    with pytest.raises(PluginError, match=r"Talking: `wait` .* within 1 tokens .*, not 2"):
-        play(says(Turn("x")), limits=EpisodeLimits(turn_tokens=1))
 
 
 def test_a_turn_that_the_engine_loses_loses_the_episode():
@@ -204,6 +197,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
 @pytest.mark.parametrize(
     "mistake, said",
     [
+        ({}, r"`wait` .* within 1 tokens .*, not 2"),
         ({"wait": lambda self: None}, "`wait` .* must return a list of completions, got NoneType"),
         ({"result": lambda self, draw, n: "x"}, "`wait` .* must return completions"),
         ({"cancel": lambda self, draws: None}, "`cancel` .* the number of tokens .* got NoneType"),
@@ -211,7 +205,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
 )
 def test_wrong_results_of_an_engine_of_turns_are_named(mistake, said):
     engine = type("Mistaken", (Talking,), mistake)()
-    playing = playing_by(says(Turn("x")), engine)
+    playing = playing_by(says(Turn("x")), engine, limits=EpisodeLimits(turn_tokens=1))
     playing.submit([DRAW], {"a": [7]})
     with pytest.raises(PluginError, match=f"Mistaken: {said}"):
         playing.cancel([DRAW]) if "cancel" in mistake else playing.wait()

@@ -47,23 +47,30 @@ def test_the_gradient_is_the_plain_one(model, temperature, micro_batch_tokens):
     assert metrics["sampler_gap"] < SAME
 
 
-@pytest.mark.parametrize("bonus", [0.0, 0.5])
-def test_averaging_by_response_lets_all_responses_count_alike(model, bonus):
-    """−∇ Σ_i (Σ_t A_i·log π(t) + `bonus`·H(t)) / T_i / R, those of advantage 0 included."""
-    examples = make_examples(model)
+@pytest.mark.parametrize(
+    ("average", "bonus"), [("responses", 0.0), ("responses", 0.5), ("tokens", 0.5)]
+)
+def test_the_average_and_the_entropy_bonus_are_the_plain_ones(model, average, bonus):
+    """−∇ Σ_i w_i·mean_t(A_i·log π(t) + `bonus`·H(t)) / Σ_i w_i; w_i is 1, or the tokens of i.
+
+    Responses of advantage 0 are included.
+    """
+    examples = make_examples(model, temperature=0.8)
     plain = copy.deepcopy(model)
+    weights = [len(e.response) if average == "tokens" else 1 for e in examples]
     gains = [
-        e.advantage * plain_logprobs(plain, e).mean() + bonus * plain_entropy(plain, [e])
+        e.advantage * plain_logprobs(plain, e, 0.8).mean() + bonus * plain_entropy(plain, e, 0.8)
         for e in examples
     ]
-    wanted = gradient_of(-sum(gains) / len(examples), plain)
+    gain = sum(w * each for w, each in zip(weights, gains, strict=True)) / sum(weights)
     settings = {"micro_batch_tokens": 20, "entropy_coefficient": bonus}
-    learner = make_learner(model, average="responses", **settings)
+    learner = make_learner(model, 0.8, average=average, **settings)
     steps = watch(learner)
     metrics = learner.learn(examples)
-    assert_close(steps[0][1], wanted)
-    # Every ratio is 1, so the loss is −Σ A / R = −(1 − .5 + .25 + 0 − 1 + 2) / 6.
-    assert metrics["loss"] == pytest.approx(-1.75 / 6, rel=1e-4)
+    assert_close(steps[0][1], gradient_of(-gain, plain))
+    # Every ratio is 1: −Σ A·T / ΣT = −(5 − 1 + .25 + 0 − 4 + 12) / 25, or −Σ A / R = −1.75 / 6.
+    wanted = -12.25 / 25 if average == "tokens" else -1.75 / 6
+    assert metrics["loss"] == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize("mini_batches, old", [(1, "learner"), (2, "learner"), (2, "engine")])
@@ -106,21 +113,10 @@ def test_updates_are_adamw_with_clipping_and_warm_up(model):
     assert (type(learner.optimizer), group["weight_decay"]) == (torch.optim.AdamW, decay)
 
 
-def plain_entropy(model, examples, temperature=1.0):
-    """−Σ_v π(v) log π(v), averaged over the tokens of all responses."""
-    rows = torch.cat([plain_distributions(model, e, temperature) for e in examples])
+def plain_entropy(model, example, temperature):
+    """−Σ_v π(v) log π(v), averaged over the tokens of a response."""
+    rows = plain_distributions(model, example, temperature)
     return -(rows.exp() * rows).sum(dim=1).mean()
-
-
-def test_the_entropy_bonus_raises_the_entropy(model):
-    examples = make_examples(model, [(p, r, 0.0) for p, r, _ in SIZES], temperature=0.8)
-    wanted = gradient_of(-0.5 * plain_entropy(twin := copy.deepcopy(model), examples, 0.8), twin)
-    before = plain_entropy(model, examples, 0.8).item()
-    learner = make_learner(model, 0.8, entropy_coefficient=0.5, learning_rate=1e-3)
-    steps = watch(learner)
-    learner.learn(examples)
-    assert_close(steps[0][1], wanted)
-    assert plain_entropy(model, examples, 0.8).item() > before + 1e-3
 
 
 @pytest.mark.parametrize("mini_batches", [1, 2])

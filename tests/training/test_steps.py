@@ -245,9 +245,8 @@ def test_refilling_ends_and_says_so(tmp_path, caplog):
     first, second = asked
     assert len(second) == 6 - sum(map(mixed, first))
     assert not set(first) & set(second)
-    missing = 6 - metrics["trained_groups"]
-    if missing:
-        assert f"step 1: {missing} groups are missing" in caplog.text
+    assert (missing := 6 - metrics["trained_groups"])
+    assert f"step 1: {missing} groups are missing" in caplog.text
 
 
 class FailingGrader(FakeGrader):
