@@ -73,7 +73,6 @@ class AsyncEngine(Engine):
         self._ended.put(None)
 
     def close(self) -> None:
-        """Stop the loop and forget draws in flight."""
         if self._loop.is_closed():
             return
         self.cancel(list(self._in_flight))

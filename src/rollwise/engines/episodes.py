@@ -89,7 +89,6 @@ class EpisodeEngine(Engine):
         self._fill()
 
     def wait(self) -> Sequence[Result]:
-        """Play until some episodes have ended; [] if there are none."""
         while True:
             self._take_answers(wait=0.0)  # so that the engine has all turns that can be drawn
             self._fill()
@@ -128,7 +127,6 @@ class EpisodeEngine(Engine):
         return self._engine.ignore_ends()
 
     def close(self) -> None:
-        """Close the episodes under way, the environment's event loop and the engine within."""
         for playing in list(self._playing.values()):
             self._leave(playing)
         try:
@@ -137,7 +135,6 @@ class EpisodeEngine(Engine):
             self._engine.close()
 
     def _fill(self) -> None:
-        """Begin as many waiting draws as there are slots for."""
         free, elsewhere = self._engine.free_slots, len(self._playing) - len(self._of_turn)
         count = len(self._waiting) if free is None else max(0, free - elsewhere)
         for draw in list(itertools.islice(self._waiting, count)):

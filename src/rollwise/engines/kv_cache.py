@@ -114,7 +114,6 @@ class BucketedCache:
         bucket.append(slots, prefix)
 
     def release(self, slots: Slots) -> None:
-        """Empty slots."""
         released = np.zeros(len(self.lengths), dtype=bool)
         released[slots] = True
         for bucket in self._buckets:

@@ -58,10 +58,6 @@ class ServerEngine(AsyncEngine):
         max_new_tokens: Responses are cut here, or where the server's context ends.
         temperature: Of sampling; above 0.
         batch_size: The most requests at a time.
-
-    Raises:
-        ConfigError: The settings name no server or no model, or a variable that holds no key.
-        EngineError: The package `openai` is not installed.
     """
 
     def __init__(
@@ -103,7 +99,6 @@ class ServerEngine(AsyncEngine):
         return results
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Refuse, by an `EngineError`: the server has weights of its own."""
         raise EngineError(
             f"the server at {self.settings.base_url} has weights of its own and takes no others; "
             "it is for evaluation and preparation"
