@@ -151,24 +151,9 @@ def train_with(tmp_path, monkeypatch, capsys):
     ("parent", "mistake", "method", "said"),
     [
         ("Belief", "def believe(self, indices): return None", "believe", "NoneType"),
-        (
-            "Belief",
-            "def believe(self, indices): return np.full(len(indices), 1.5), np.ones(len(indices))",
-            "believe",
-            "the means (0 to 1, or NaN)",
-        ),
-        (
-            "Belief",
-            "def believe(self, indices): return np.zeros(9), np.ones(9)",
-            "believe",
-            "of shape (P,)",
-        ),
-        (
-            "Belief",
-            "def believe(self, indices): return np.full(len(indices), 0.5 + 1j), indices * 0",
-            "believe",
-            "of shape (P,)",
-        ),
+        ("Belief", "def believe(self, i): return i * 0 + 1.5, i * 0 + 1.0", "believe", "(0 to 1,"),
+        ("Belief", "def believe(self, i): return np.zeros(9), np.ones(9)", "believe", "shape (P,)"),
+        ("Belief", "def believe(self, i): return i * 0 + 0.5j, i * 0.0", "believe", "shape (P,)"),
         ("Belief", "kept, pace = 'pace', 1.0", "kept", "a tuple of names"),
         ("Belief", "kept, seen = ('seen',), [1]", "kept", "got str: 'seen'"),
         ("Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
@@ -227,6 +212,12 @@ def test_a_mistake_ends_training_with_the_class_and_its_line(
 
 def test_a_token_that_the_model_lacks_ends_training(train_with):
     assert "a response has token 1000000; the model has" in train_with("Engine", "token = 10**6")[2]
+
+
+def test_an_engine_that_is_none_is_named(train_with):
+    """One that lacks what an engine may do besides would fail late."""
+    shown = train_with("Engine", "def open(self, inputs): return 'loose'")[2]
+    assert "str must inherit from `rollwise.engines.Engine`" in shown
 
 
 def test_a_field_without_a_value_is_named_with_the_class(train_with):

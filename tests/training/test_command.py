@@ -142,10 +142,16 @@ def test_a_run_ends_when_every_prompt_has_had_its_visits(tmp_path, train, metric
     assert (folder / "summary.json").exists()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path, train, screen):
+def test_a_folder_without_a_run_is_not_resumed_and_one_of_something_else_left_alone(
+    tmp_path, train, screen
+):
     (tmp_path / "notes.txt").write_text("mine")
     assert train(tmp_path) == 2
     assert "it holds something else" in screen()
+    assert train(tmp_path / "nowhere", "--resume") == 2
+    assert "there is nothing to resume" in screen()
+    assert main(["train", "--resume"]) == 2
+    assert "--output" in screen()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -5,18 +5,11 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from transformers import AutoTokenizer
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
 from rollwise.models.building import Parts
-from rollwise.models.loading import model_path
 from rollwise.training.data import load_data
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(model_path(BUILT_IN))
 
 
 @pytest.fixture

@@ -25,11 +25,6 @@ from rollwise.sampling.session import draw_seed
 from rollwise.step.groups import Example
 
 
-@pytest.fixture
-def model(make_model):
-    return make_model()
-
-
 @pytest.mark.parametrize("temperature, micro_batch_tokens", [(1.0, 1), (1.0, 30), (0.7, 10**6)])
 def test_the_gradient_is_the_plain_one(model, temperature, micro_batch_tokens):
     examples = make_examples(model, temperature=temperature)
