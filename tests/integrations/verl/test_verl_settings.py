@@ -88,6 +88,7 @@ def test_single_responses_are_the_default_as_they_are_of_train():
     assert own.model_copy(update={"learner": usual.learner}) == usual
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (256, 32, 1)
+    assert actor.optim.lr_warmup_steps == 5  # verl's are steps, of eight updates each
     assert (actor.loss_agg_mode, rollout.calculate_log_probs) == ("seq-mean-token-mean", True)
 
 
@@ -211,6 +212,7 @@ def test_separate_engines_get_new_weights_after_each_step():
     config, _ = compose_verl(asynchronous("separate_async", learner={"mini_batches": 4}))
     own, actor = config.trainer.v1.separate_async, config.actor_rollout_ref.actor
     assert own.parameter_sync_step * actor.ppo_mini_batch_size == config.data.train_batch_size
+    assert actor.optim.lr_warmup_steps == 40  # which are updates here
     assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
 
 
