@@ -16,7 +16,10 @@ SIZE = 32
 
 
 def in_rows():
-    return BucketedCache(SLOTS, longest=160)
+    """Each bucket is half as wide again as the one before."""
+    cache = BucketedCache(SLOTS, longest=160)
+    assert [bucket.width for bucket in cache._buckets] == [32, 48, 80, 128, 192]
+    return cache
 
 
 def on_pages():
