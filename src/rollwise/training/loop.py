@@ -93,32 +93,23 @@ def evaluate(run: Run) -> dict[str, dict[str, float]]:
 
 
 def draw(run: Run, number: int) -> Step:
-    """Draw and grade a step, and record its responses.
-
-    Raises:
-        RunError: All of it failed, so that its rewards say nothing of the responses.
-    """
+    """Draw and grade a step, and record its responses; a RunError if all of it failed."""
     failed_before = run.grader.failures
     step = take_step(run.recipe, run.sampler, run.roll_out, number)
     step.metrics.update(step=number, grader_failures=run.grader.failures - failed_before)
     _keep_samples(run, step)
-    if run.config.grading.stop_if_all_fail:
-        _refuse_all_failed(step.metrics)
-    return step
-
-
-def _refuse_all_failed(metrics: Row) -> None:
     failed = {
-        "the grader failed on": metrics["grader_failures"],
-        "the environment failed in": metrics.get("ends", {}).get("failed", 0),
+        "the grader failed on": step.metrics["grader_failures"],
+        "the environment failed in": step.metrics.get("ends", {}).get("failed", 0),
     }
     for what, count in failed.items():
-        if count and count >= metrics["draws"]:
+        if run.config.grading.stop_if_all_fail and count and count >= step.metrics["draws"]:
             raise RunError(
-                f"{what} all {count:,} responses of step {metrics['step']}, so there is nothing to "
-                "learn; the log has the first reason. Mend it and repeat the command, or set "
+                f"{what} all {count:,} responses of step {number}, so there is nothing to learn; "
+                "the log has the first reason. Mend it and repeat the command, or set "
                 "`grading.stop_if_all_fail = false`"
             )
+    return step
 
 
 def learn(run: Run, step: Step) -> Row:
