@@ -41,7 +41,7 @@ from rollwise.sampling.testing import (
         *((check_objective, kind(scale_by_std=True)) for kind in (GRPO, Reference)),
         *((check_allocation, kind()) for kind in ALLOCATIONS.values()),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_ours_pass(check, plugin):
     check(plugin)
