@@ -43,20 +43,19 @@ TRAINERS = {
 
 
 def buffer_of(mode: str) -> dict[str, str]:
-    """Return verl's settings that name the replay buffer for a trainer, given by verl's name."""
+    """Return verl's settings that name the replay buffer for a trainer of verl's."""
     return {
         f"{SAMPLER}.path": "pkg://rollwise.integrations.verl.replay_buffer",
         f"{SAMPLER}.name": "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer",
     }
 
 
-DEFAULTS = {"learner": {"old_logprobs": "learner"}}
-"""Beside those of `rollwise train`: verl's engines do not compute exactly as its learners do."""
-
-
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Do what `rollwise.config.make_config` does, with what is the default under verl."""
-    return make_config(DEFAULTS, *layers)
+    """Do what `make_config` does, with another default.
+
+    verl's engines do not compute exactly as its learners do.
+    """
+    return make_config({"learner": {"old_logprobs": "learner"}}, *layers)
 
 
 def read_settings(
@@ -96,7 +95,7 @@ def settings_of(config: Any) -> TrainConfig:
             f"verl's configuration has no `{NAME}`: start verl by `rollwise verl`, or with the "
             "overrides that `rollwise verl --print` shows"
         )
-    given = config[NAME].get("settings") or {}
+    given = config[NAME].get("settings")
     return train_config(OmegaConf.to_container(given, resolve=True) if given else {})
 
 

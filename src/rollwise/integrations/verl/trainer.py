@@ -308,16 +308,14 @@ class SeparateAsyncTrainer(PoolTrainer, PPOTrainerSeparateAsync):
 
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
     """Evaluate the responses to each held-out problem; None if their numbers differ."""
-    correct: dict[str, int] = {}
-    drawn: dict[str, int] = {}
-    for uid, score in zip(uids, scores, strict=True):
-        correct[uid] = correct.get(uid, 0) + (score is not None and float(score) > threshold)
-        drawn[uid] = drawn.get(uid, 0) + 1
+    graded = zip(uids, scores, strict=True)
+    correct = Counter(u for u, score in graded if score is not None and float(score) > threshold)
+    drawn = Counter(uids)
     samples = set(drawn.values())
     if len(samples) != 1:
         log.warning("held-out problems have %s responses: some failed", sorted(samples))
         return None
-    return Evaluation.of_counts(list(correct.values()), samples.pop()).as_json()
+    return Evaluation.of_counts([correct[uid] for uid in drawn], samples.pop()).as_json()
 
 
 def numbers(figures: Row) -> dict[str, float]:
