@@ -26,34 +26,15 @@ class Watched:
     """
 
     def __init__(self, trainer, monkeypatch):
+        from tiny_runs import keep
         from trl import GRPOTrainer
 
-        self.theirs, self.ours, self.rows, self.pools = [], [], [], []
-        of_trl = GRPOTrainer._generate_and_score_completions
-        own, rows_of = trainer._generate_and_score_completions, trainer._sample
-        log_step = trainer._log_step
-
-        def theirs(this, inputs):
-            output = of_trl(this, inputs)
-            self.theirs.append(dict(output))
-            return output
-
-        def ours(inputs):
-            self.ours.append(own(inputs))
-            return self.ours[-1]
-
-        def rows():
-            self.rows.append(rows_of())
-            return self.rows[-1]
-
-        def pools(step):
-            self.pools.append(dict(step.rollouts.session.pools))
-            log_step(step)
-
-        monkeypatch.setattr(trainer, "_log_step", pools)
-        monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", theirs)
-        monkeypatch.setattr(trainer, "_generate_and_score_completions", ours)
-        monkeypatch.setattr(trainer, "_sample", rows)
+        score, patch = "_generate_and_score_completions", monkeypatch.setattr
+        self.theirs = keep(GRPOTrainer, score, lambda output, *_: dict(output), patch)
+        self.ours = keep(trainer, score, patch=patch)
+        self.rows = keep(trainer, "_sample", patch=patch)
+        pools_of = lambda _, step: dict(step.rollouts.session.pools)  # noqa: E731
+        self.pools = keep(trainer, "_log_step", pools_of, patch)
 
 
 @pytest.fixture
