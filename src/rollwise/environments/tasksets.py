@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,13 +94,11 @@ def _unscored(task: Any) -> str:
     scores = [*task.hooks("reward"), *(judge.score for judge in task.plugged_judges())]
     if not scores:
         return "has no reward"
-    needing = [score.__name__ for score in scores if _needs_runtime(score)]
-    return f"needs a runtime for its reward {needing[0]!r}" if needing else ""
-
-
-def _needs_runtime(score: Callable[..., Any]) -> bool:
-    parameter = inspect.signature(score).parameters.get("runtime")
-    return parameter is not None and parameter.default is parameter.empty
+    for score in scores:
+        parameter = inspect.signature(score).parameters.get("runtime")
+        if parameter is not None and parameter.default is parameter.empty:
+            return f"needs a runtime for its reward {score.__name__!r}"
+    return ""
 
 
 def _question(place: str, data: Any) -> Question:

@@ -34,7 +34,7 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.client import CancellingClient, ResumingClient
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
-from rollwise.integrations.verl.reports import Order, PromptReport, cost_of, session_of
+from rollwise.integrations.verl.reports import Order, PromptReport, session_of
 from rollwise.integrations.verl.settings import NAME, TRAINERS, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
@@ -138,7 +138,9 @@ class PoolTrainer:
         session = session_of(self.recipe, reports, self.global_steps)
         session.pools |= {group.pool.key: group.pool for group in groups}
         session.lost += sum(failed.values())
-        rollouts = Rollouts(session, cost=cost_of(reports))
+        rollouts = Rollouts(session)
+        rollouts.cost.tokens = sum(report.tokens for report in reports)
+        rollouts.cost.failed_tokens = sum(report.failed_tokens for report in reports)
         step = conclude(self.recipe, self.sampler, rollouts, groups, self._capped)
         for uid in (*self._used, *failed):
             self._under_way.pop(uid)
