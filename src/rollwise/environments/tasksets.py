@@ -71,11 +71,7 @@ class TasksetEnvironment:
         return next((reason for reason, is_so in reasons.items() if is_so), "") or _unscored(first)
 
     def questions(self) -> list[Question]:
-        """List its questions, in its order.
-
-        Raises:
-            DataError: A row asks with more than text.
-        """
+        """List its questions in its order; a `DataError` names one that is not of text alone."""
         return [
             _question(f"{self._name}, row {i} (from 0)", task.data)
             for i, task in enumerate(self._taskset)
@@ -102,11 +98,7 @@ def _unscored(task: Any) -> str:
 
 
 def _question(place: str, data: Any) -> Question:
-    """Convert a row, whose prompt is a text or messages of verifiers.
-
-    Raises:
-        DataError: The row at `place` has no prompt, or one that is not text.
-    """
+    """Convert a row, at a place to be named, whose prompt is a text or messages of verifiers."""
     said = data.prompt
     asked = [vf.UserMessage(content=said)] if isinstance(said, str) else said or ()
     messages = tuple({"role": m.role, "content": m.content} for m in asked)

@@ -78,12 +78,7 @@ class TinkerLearner:
         (folder / FILE).write_text(json.dumps({"path": self._saved[1]}), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Resume from what Tinker keeps.
-
-        Raises:
-            OSError, ValueError, KeyError: The file with its path is missing or broken.
-            EngineError: Tinker no longer has it.
-        """
+        """Resume from what Tinker keeps; an `EngineError` says that it no longer does."""
         path = json.loads((folder / FILE).read_text(encoding="utf-8"))["path"]
         with as_engine_errors(f"loading {path}"):
             begin = self._service.create_training_client_from_state_with_optimizer

@@ -69,7 +69,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
         check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
-        sampling = self._default() if sampling is None else sampling
+        if sampling is None:
+            sampling = single_responses()
+            if not reports_logprobs(self, sampling):  # which the cap needs
+                sampling = replace(sampling, response_cap=0.0)
         if not isinstance(sampling, AdaptiveSampling):
             raise TypeError(
                 f"sampling must be AdaptiveSampling(...) or single_responses(...), got {sampling!r}"
@@ -94,13 +97,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
         self.add_callback(StateKeeper(self))
-
-    def _default(self) -> AdaptiveSampling:
-        """Return single responses, bounded where what draws them reports log-probabilities."""
-        sampling = single_responses()
-        if reports_logprobs(self, sampling):
-            return sampling
-        return replace(sampling, response_cap=0.0)
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
