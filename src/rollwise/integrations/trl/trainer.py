@@ -77,22 +77,22 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             raise TypeError(
                 f"sampling must be AdaptiveSampling(...) or single_responses(...), got {sampling!r}"
             )
-        args = self.args
+        grpo = self.args
         self._recipe = sampling.recipe(
-            args.num_generations, args.scale_rewards, args.loss_type, args.seed
+            grpo.num_generations, grpo.scale_rewards, grpo.loss_type, grpo.seed
         )
         check_settings(self, sampling, self._recipe)
         # Beside `args.num_generations`, which TRL wants to be at least 2: by this attribute it
         # counts epochs and describes groups in its metrics.
         self.num_generations: int = self._recipe.group_size
-        self._groups_per_step = args.generation_batch_size // self.num_generations
+        self._groups_per_step = grpo.generation_batch_size // self.num_generations
         self.batch = self._groups_per_step, self.num_generations
         keys = range(len(self.train_dataset))
         self.prompt_sampler = sampling.prompt_sampler(
-            keys=keys, batch_size=self._groups_per_step, seed=args.seed
+            keys=keys, batch_size=self._groups_per_step, seed=grpo.seed
         )
         self.sampling_steps = 0
-        self.folder = RunFolder(Path(args.output_dir))
+        self.folder = RunFolder(Path(grpo.output_dir))
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
