@@ -189,7 +189,7 @@ def asynchronous(mode, **layers):
 @pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
 def test_an_asynchronous_trainer_is_chosen_by_verls_name(mode):
     oldest = {"verl": {"trainer.v1.sampler.max_off_policy_threshold": 3}}
-    layers = asynchronous(mode, learner={"importance_cap": 3.0}), oldest
+    layers = asynchronous(mode, learner={"importance_cap": 3.0, "mini_batches": 4}), oldest
     config, listed = compose_verl(*layers)
     check(config, settings_of(config), mode)
     v1, correction = config.trainer.v1, config.algorithm.rollout_correction
@@ -198,13 +198,10 @@ def test_an_asynchronous_trainer_is_chosen_by_verls_name(mode):
     assert (v1.sampler.max_off_policy_threshold, v1.sampler.max_off_policy_strategy) == (3, "wait")
     assert (correction.rollout_is, correction.rollout_is_threshold) == ("token", 3.0)
     assert len({item.split("=")[0].lstrip("+") for item in listed}) == len(listed)
-
-
-def test_separate_engines_get_new_weights_after_each_step():
-    config, _ = compose_verl(asynchronous("separate_async", learner={"mini_batches": 4}))
-    own, actor = config.trainer.v1.separate_async, config.actor_rollout_ref.actor
-    assert own.parameter_sync_step * actor.ppo_mini_batch_size == config.data.train_batch_size
-    assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
+    if mode == "separate_async":  # engines get new weights after each step
+        mini_batch = config.actor_rollout_ref.actor.ppo_mini_batch_size
+        assert v1.separate_async.parameter_sync_step * mini_batch == config.data.train_batch_size
+        assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
 
 
 def test_the_engines_log_probabilities_need_no_further_correction():

@@ -61,11 +61,7 @@ def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
 def read_settings(
     layers: Sequence[Mapping[str, Any]],
 ) -> tuple[TrainConfig, dict[str, Any], dict[str, Any]]:
-    """Read settings: ours with all defaults, those of ours that were given, and verl's own.
-
-    Raises:
-        ConfigError: A setting is wrong, or verl's trainer cannot follow it.
-    """
+    """Read settings: ours with all defaults, those of ours that were given, and verl's own."""
     given, own = split(layers)
     config = train_config(given)
     if wrong := unsupported(config, own.get(MODE, "sync")):
@@ -119,8 +115,7 @@ def missing() -> str | None:
 def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     """Check verl's whole configuration and our settings against each other.
 
-    Raises:
-        ConfigError: One line for each setting: what it must be, what it is, and why.
+    A ConfigError has a line for each setting: what it must be, what it is, and why.
     """
     from omegaconf import OmegaConf
 

@@ -228,11 +228,7 @@ class PoolTrainer:
             self._check_queue()
 
     def _check_queue(self) -> None:
-        """Compare what verl's queue has under way with what the sampler was asked for.
-
-        Raises:
-            RunError: They differ, so that prompts would be lost or counted twice.
-        """
+        """Refuse a checkpoint by which prompts would be lost, or counted twice."""
         rows = (tq.kv_list("train") or {}).get("train", {})
         queued = {name for name, tag in rows.items() if tag.get("is_prompt")}
         if queued != self._under_way.keys():
