@@ -81,6 +81,7 @@ def test_single_responses_are_the_default_as_they_are_of_train():
     assert own.model_copy(update={"learner": usual.learner}) == usual
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (256, 32, 1)
+    assert actor.optim.lr_warmup_steps == 5  # verl's are steps, of eight updates each
     assert (actor.loss_agg_mode, rollout.calculate_log_probs) == ("seq-mean-token-mean", True)
 
 
@@ -199,8 +200,10 @@ def test_an_asynchronous_trainer_is_chosen_by_verls_name(mode):
     assert (correction.rollout_is, correction.rollout_is_threshold) == ("token", 3.0)
     assert len({item.split("=")[0].lstrip("+") for item in listed}) == len(listed)
     if mode == "separate_async":  # engines get new weights after each step
-        mini_batch = config.actor_rollout_ref.actor.ppo_mini_batch_size
-        assert v1.separate_async.parameter_sync_step * mini_batch == config.data.train_batch_size
+        actor = config.actor_rollout_ref.actor
+        step = v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size
+        assert step == config.data.train_batch_size
+        assert actor.optim.lr_warmup_steps == 40  # which are updates here
         assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
 
 

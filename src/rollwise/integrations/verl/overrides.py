@@ -1,6 +1,7 @@
 """From rollwise's settings to verl's overrides."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from operator import attrgetter
@@ -41,7 +42,6 @@ SAME = {
     "data.max_response_length": "engine.max_new_tokens",
     f"{MODEL}.enable_gradient_checkpointing": "model.gradient_checkpointing",
     f"{ACTOR}.optim.lr": "learner.learning_rate",
-    f"{ACTOR}.optim.lr_warmup_steps": "learner.warmup_updates",
     f"{ACTOR}.optim.weight_decay": "learner.weight_decay",
     f"{ACTOR}.grad_clip": "learner.max_grad_norm",
     f"{ACTOR}.clip_ratio_low": "learner.clip_low",
@@ -135,19 +135,27 @@ def _model(config: TrainConfig) -> dict[str, Any]:
 
 
 def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
-    """Which of verl's trainers, and how old its responses may be."""
-    chosen: dict[str, Any] = {MODE: TRAINERS[mode], **buffer_of(mode)}
+    """Which of verl's trainers, how it warms up, and how old its responses may be."""
+    learner = config.learner
+    # verl raises the rate at each call of its worker: once a step, or with separate engines once an
+    # update.
+    updates = 1 if mode == "separate_async" else learner.mini_batches
+    chosen: dict[str, Any] = {
+        MODE: TRAINERS[mode],
+        f"{ACTOR}.optim.lr_warmup_steps": math.ceil(learner.warmup_updates / updates),
+        **buffer_of(mode),
+    }
     if mode == "sync":
         return chosen
     chosen |= {OLDEST: 5, STRATEGY: "wait"}
-    if config.learner.old_logprobs == "learner":
+    if learner.old_logprobs == "learner":
         chosen |= {
             "algorithm.rollout_correction.rollout_is": "token",
-            "algorithm.rollout_correction.rollout_is_threshold": config.learner.importance_cap,
+            "algorithm.rollout_correction.rollout_is_threshold": learner.importance_cap,
         }
     if mode == "separate_async":
         chosen |= {
-            "trainer.v1.separate_async.parameter_sync_step": config.learner.mini_batches,
+            "trainer.v1.separate_async.parameter_sync_step": learner.mini_batches,
             f"{ROLLOUT}.checkpoint_engine.backend": "nccl",
         }
     return chosen
