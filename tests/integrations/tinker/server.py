@@ -16,6 +16,7 @@ import os
 import queue
 import socket
 import threading
+import uuid
 from itertools import groupby
 from pathlib import Path
 
@@ -149,7 +150,7 @@ class Service:
 
     def __init__(self, folder, die_after=None):
         self.promises, self.models, self.kept, self.of_sampler = {}, {}, {}, {}
-        self.sessions, self.sampled, self.die_after = 0, 0, die_after
+        self.sampled, self.die_after = 0, die_after
         self.work = queue.Queue()
         folder.mkdir(parents=True, exist_ok=True)
         self.journal = folder / "journal.jsonl"
@@ -170,9 +171,6 @@ class Service:
         return {"request_id": name, "model_id": None, "sample_sequence_ids": [name]}
 
     def take(self, name, kind, body):
-        if kind == "session":
-            self.sessions += 1
-            return
         self.promises[name] = Promise(kind, body)
         self.work.put(name)
 
@@ -272,9 +270,7 @@ def make_app(service):
 
     @post("create_session")
     async def create_session():
-        name = f"session-{service.sessions}"
-        service.ask(name, "session", None)
-        return {"session_id": name}
+        return {"session_id": uuid.uuid4().hex}
 
     @post("get_info")
     async def get_info(request: Request):
