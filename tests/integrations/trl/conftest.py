@@ -1,5 +1,7 @@
 """Trainers of TRL, made and watched. TRL itself is imported only where a test is run."""
 
+from types import SimpleNamespace
+
 import pytest
 
 
@@ -15,28 +17,25 @@ def make_trainer(tmp_path):
     return make
 
 
-class Watched:
-    """What a trainer hands to TRL and gets from it, step by step.
+@pytest.fixture
+def watch(monkeypatch):
+    """Keeps what a trainer hands to TRL and gets from it, step by step.
 
-    Attributes:
-        theirs: TRL's own batches, before anything is put in their place.
-        ours: The batches trained on.
-        rows: The rows of all processes.
-        pools: What they were chosen from, by prompt.
+    `theirs` are TRL's own batches, before anything is put in their place; `ours` those trained on;
+    `rows` those of all processes; `pools` what they were chosen from, by prompt.
     """
 
-    def __init__(self, trainer, monkeypatch):
+    def watched(trainer):
         from tiny_runs import keep
         from trl import GRPOTrainer
 
         score, patch = "_generate_and_score_completions", monkeypatch.setattr
-        self.theirs = keep(GRPOTrainer, score, lambda output, *_: dict(output), patch)
-        self.ours = keep(trainer, score, patch=patch)
-        self.rows = keep(trainer, "_sample", patch=patch)
         pools_of = lambda _, step: dict(step.rollouts.session.pools)  # noqa: E731
-        self.pools = keep(trainer, "_log_step", pools_of, patch)
+        return SimpleNamespace(
+            theirs=keep(GRPOTrainer, score, lambda output, *_: dict(output), patch),
+            ours=keep(trainer, score, patch=patch),
+            rows=keep(trainer, "_sample", patch=patch),
+            pools=keep(trainer, "_log_step", pools_of, patch),
+        )
 
-
-@pytest.fixture
-def watch(monkeypatch):
-    return lambda trainer: Watched(trainer, monkeypatch)
+    return watched
