@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("rollwise").setLevel(logging.INFO)
     try:
-        return COMMANDS[options.command].run(options, console)
+        return COMMANDS[options.command].run(options, console) or 0
     except Exception as error:
         said = raised_in_plugin(error)
         if isinstance(error, RollwiseError) or _shortage(error) or not said:
@@ -144,7 +144,7 @@ def make_parser() -> argparse.ArgumentParser:
 class Command:
     """A command: what runs it, its settings, its other arguments as `add_argument` takes them."""
 
-    run: Callable[[argparse.Namespace, Console], int]
+    run: Callable[[argparse.Namespace, Console], int | None]
     kind: Any
     options: Mapping[str, dict[str, Any]]
     example: str
@@ -157,7 +157,7 @@ def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [file, read_given(COMMANDS[options.command].kind, options.settings, file)]
 
 
-def _run_in_folder(options: argparse.Namespace, console: Console) -> int:
+def _run_in_folder(options: argparse.Namespace, console: Console) -> None:
     """Run a command that can be resumed in its folder: the function NAME of `commands.NAME`."""
     from rollwise.commands.folder import say_how_to_resume
 
@@ -173,21 +173,18 @@ def _run_in_folder(options: argparse.Namespace, console: Console) -> int:
             with suppress(OSError):  # after SIGHUP there is no terminal
                 say_how_to_resume(name, folder, console)
             raise
-    return 0
 
 
-def _plan(options: argparse.Namespace, console: Console) -> int:
+def _plan(options: argparse.Namespace, console: Console) -> None:
     from rollwise.commands.plan import plan
 
     plan(_layers(options), options.output, console)
-    return 0
 
 
-def _report(options: argparse.Namespace, console: Console) -> int:
+def _report(options: argparse.Namespace, console: Console) -> None:
     from rollwise.reports import write_reports
 
     console.print(f"report: {write_reports(options.folder)}", markup=False)
-    return 0
 
 
 def _doctor(options: argparse.Namespace, console: Console) -> int:

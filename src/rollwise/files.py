@@ -61,9 +61,6 @@ def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
     """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some.
 
     What it says already stays, so that a file that has changed since does not pass for whole.
-
-    Raises:
-        RunError: The system refused to write.
     """
     file = folder / CHECKSUMS
     lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
@@ -79,9 +76,7 @@ def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
 def damaged_files(folder: Path, within: str = "") -> list[str] | None:
     """List the files of a folder that are not as they were written; None if it has no checksums.
 
-    Args:
-        folder: That `write_checksums` was called for.
-        within: Only files whose path in the folder begins with this are read.
+    Only files whose path in the folder begins with `within` are read.
     """
     try:
         lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()

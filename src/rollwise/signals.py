@@ -157,11 +157,7 @@ class StopRequest:
 
     @contextmanager
     def droppable(self) -> Iterator[None]:
-        """Mark work that may be dropped.
-
-        Raises:
-            Dropped: It was, or there is no time to begin it.
-        """
+        """Mark work that may be dropped; raises `Dropped` also if there is no time to begin it."""
         self._droppable = True
         try:
             self._drop_if_due()

@@ -87,6 +87,18 @@ def write_lines(tmp_path):
 
 
 @pytest.fixture
+def write(tmp_path):
+    """Writes a file of settings: `write(text)`."""
+
+    def write(text):
+        path = tmp_path / "settings.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
 def say(capsys):
     """Runs a command: `say("evaluate", folder, *options)` -> exit code and what was shown."""
 
@@ -94,6 +106,20 @@ def say(capsys):
         code = main([command, "--output", str(folder), *map(str, options)])
         shown = capsys.readouterr()
         return code, " ".join((shown.out + shown.err).split())
+
+    return run
+
+
+@pytest.fixture
+def doctor(capsys, write):
+    """Runs `rollwise doctor`: `doctor(settings, *options)` -> exit code and checks by name."""
+
+    def run(settings=None, *options):
+        file = [] if settings is None else [str(write(settings))]
+        code = main(["doctor", *file, "--json", *options])
+        found = json.loads(capsys.readouterr().out)
+        assert found["ok"] == (code == 0)
+        return code, {each["name"]: each for each in found["checks"]}
 
     return run
 

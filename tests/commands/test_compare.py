@@ -36,16 +36,6 @@ group = {size = 2}
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text=TOML, name="methods.toml"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """The folder of a comparison that was not interrupted."""
@@ -126,7 +116,7 @@ CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0],
 def test_records_that_cannot_be_compared_are_named(tmp_path, write, say, line):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/curves.jsonl").write_text(line + "\n")
-    code, shown = say("compare", tmp_path / "out", write())
+    code, shown = say("compare", tmp_path / "out", write(TOML))
     assert code == 2
     assert "curves.jsonl, line 1, is broken" in " ".join(shown.split())
     assert "Traceback" not in shown

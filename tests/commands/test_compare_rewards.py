@@ -28,10 +28,10 @@ advantage = {baseline = "belief"}
 
 
 @pytest.fixture
-def write(tmp_path):
+def methods(tmp_path, write):
     """Write rewards of 32 prompts and eight draws, and the methods; returns the methods' file."""
 
-    def write(text=TOML, lengths=True):
+    def methods(change=("", ""), lengths=True):
         rng = np.random.default_rng(0)
         rows = []
         for rate in rng.beta(0.5, 0.5, 32):
@@ -39,15 +39,13 @@ def write(tmp_path):
             rows.append(row | ({"lengths": rng.integers(5, 50, 8).tolist()} if lengths else {}))
         rewards = tmp_path / "rewards.jsonl"
         rewards.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        path = tmp_path / "methods.toml"
-        path.write_text(text.replace("REWARDS", str(rewards)), encoding="utf-8")
-        return path
+        return write(TOML.replace("REWARDS", str(rewards)).replace(*change))
 
-    return write
+    return methods
 
 
-def test_what_a_replay_writes_and_says(tmp_path, write, say):
-    code, shown = say("compare", tmp_path / "out", write())
+def test_what_a_replay_writes_and_says(tmp_path, methods, say):
+    code, shown = say("compare", tmp_path / "out", methods())
     assert code == 0
     assert "32 prompts of 8 recorded responses" in shown
     line = "single: 8 prompts by uniform · single responses · objective linear · baseline belief"
@@ -72,8 +70,8 @@ def test_what_a_replay_writes_and_says(tmp_path, write, say):
         assert ((tmp_path / "out/comparison.json").read_bytes() == first) is is_same
 
 
-def test_without_lengths_draws_are_the_cost(tmp_path, write, say):
-    code, shown = say("compare", tmp_path / "out", write(lengths=False))
+def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
+    code, shown = say("compare", tmp_path / "out", methods(lengths=False))
     assert code == 0
     text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
     assert "| method | prompts | draws | zero variance |" in text
@@ -91,10 +89,8 @@ def test_without_lengths_draws_are_the_cost(tmp_path, write, say):
         (("seeds = 6", 'seeds = 6\nreplay = {order = "x"}'), "`replay.order`"),
     ],
 )
-def test_what_is_wrong_with_a_replay_is_said(tmp_path, write, say, change, said):
-    path = write()
-    path.write_text(path.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
-    code, shown = say("compare", tmp_path / "out", path)
+def test_what_is_wrong_with_a_replay_is_said(tmp_path, methods, say, change, said):
+    code, shown = say("compare", tmp_path / "out", methods(change))
     assert code == 2
     assert re.search(said, shown)
     assert not (tmp_path / "out").exists()

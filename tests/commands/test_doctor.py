@@ -1,6 +1,5 @@
 """`rollwise doctor`: what it finds here, what it says of what is missing, and of settings files."""
 
-import json
 import re
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
-from doctor_runs import run, state
 
 from rollwise.cli import main
 from rollwise.commands import check
@@ -33,8 +31,8 @@ def installed(monkeypatch):
 
 def test_what_works_here_fits_the_terminal(capsys, installed):
     installed(vllm=None)
-    code, shown = run(capsys)
-    assert code == 0
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "ok  built-in model and learner" in shown
     assert "pip install 'rollwise[vllm]'" in shown
@@ -52,30 +50,28 @@ def test_it_loads_no_framework():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_release_that_is_not_admitted_is_an_error_and_a_missing_package_is_not(capsys, installed):
+def test_a_release_that_is_not_admitted_is_an_error_and_a_missing_package_is_not(doctor, installed):
     installed(vllm="0.31.0")
-    code, found = run(capsys, "--json")
-    assert code == 1 and json.loads(found)["ok"] is False
-    vllm = state(found, "vllm")
-    assert vllm["state"] == "broken" and vllm["detail"].startswith("vllm 0.31.0 is not ")
+    code, found = doctor()
+    assert code == 1 and found["vllm"]["state"] == "broken"
+    assert found["vllm"]["detail"].startswith("vllm 0.31.0 is not ")
     installed(vllm=None)
-    code, found = run(capsys, "--json")
-    assert code == 0 and json.loads(found)["ok"] is True
-    assert state(found, "vllm")["state"] == "missing"
+    code, found = doctor()
+    assert code == 0 and found["vllm"]["state"] == "missing"
 
 
-def test_what_is_missing_is_said_with_what_to_type(capsys, installed, monkeypatch):
+def test_what_is_missing_is_said_with_what_to_type(doctor, installed, monkeypatch):
     installed(torch=None, tinker="0.38.0")
     monkeypatch.delenv(check.TINKER_KEY, raising=False)
-    code, found = run(capsys, "--json")
+    code, found = doctor()
     assert code == 1  # nothing can be trained
-    assert state(found, "built-in model and learner")["fix"] == "pip install 'rollwise[train]'"
-    assert state(found, "Tinker")["fix"] == f"export {check.TINKER_KEY}=..."
+    assert found["built-in model and learner"]["fix"] == "pip install 'rollwise[train]'"
+    assert found["Tinker"]["fix"] == f"export {check.TINKER_KEY}=..."
     monkeypatch.setenv(check.TINKER_KEY, "key")
-    assert state(run(capsys, "--json")[1], "Tinker")["state"] == "works"
+    assert doctor()[1]["Tinker"]["state"] == "works"
 
 
-def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
+def test_what_holds_in_programs_is_tried_out(doctor, monkeypatch, tmp_path):
     refusing = tmp_path / "bwrap"
     refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create namespace' >&2\nexit 1\n")
     refusing.chmod(0o755)
@@ -84,10 +80,10 @@ def test_what_holds_in_programs_is_tried_out(capsys, monkeypatch, tmp_path):
         ("broken", "bwrap: No permissions to create namespace"),
         ("missing", "no program bwrap"),
     ):
-        code, found = run(capsys, "--json")
+        code, found = doctor()
         assert code == 0  # only programs of a model need it
-        assert state(found, "sandbox")["detail"] == detail
-        assert state(found, "sandbox")["state"] == state(found, "code")["state"] == found_state
+        assert found["sandbox"]["detail"] == detail
+        assert found["sandbox"]["state"] == found["code"]["state"] == found_state
         monkeypatch.setattr(sandbox, "_find_bwrap", no_bwrap)
 
 
@@ -107,7 +103,10 @@ def no_bwrap():
         ("[model]\npath = './nowhere'", {"./nowhere": "missing"}),
         ("[backend]\ntype = 'tinker'", {"Tinker": "missing"}),
         ("steps = 1\n[methods.a]\nengine = {type = 'server'}\n[methods.b]", {"server": "missing"}),
-        ("[verl]\ntrainer = {nnodes = 2}", {"verl": "missing"}),
+        (
+            "[records]\ntrackers = ['wandb']\n[verl]\ntrainer = {nnodes = 2}",
+            {"verl": "missing", "Weights & Biases": "missing"},
+        ),
         ("[pass_rates]\nalpha = 1\nbeta = 1\n[prices]\nmedian = 9\n[methods.a]", {}),
         ("[grading]\ntype = 'code'", {"code": "missing", "sandbox": "missing"}),
         ("[grading]\ntype = 'code'\nuncontained = true", {}),
@@ -115,14 +114,13 @@ def no_bwrap():
         ("[exit", {"settings.toml": "broken"}),
     ],
 )
-def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, settings, wanted):
+def test_what_a_settings_file_needs(doctor, installed, monkeypatch, settings, wanted):
     monkeypatch.setattr(sandbox, "_find_bwrap", no_bwrap)
     names = ("vllm", "peft", "wandb", "datasets", "tinker", "openai", "verl")
     installed(**dict.fromkeys(names))
-    (tmp_path / "settings.toml").write_text(settings)
-    code, found = run(capsys, tmp_path / "settings.toml", "--json")
-    checks = json.loads(found)["checks"]
-    assert {each["name"]: each["state"] for each in checks if each["state"] != "works"} == wanted
+    code, found = doctor(settings)
+    states = {name: each["state"] for name, each in found.items()}
+    assert {name: state for name, state in states.items() if state != "works"} == wanted
     assert code == bool(wanted)
 
 
@@ -135,13 +133,11 @@ def test_what_a_settings_file_needs(capsys, installed, monkeypatch, tmp_path, se
     ],
 )
 def test_the_first_rows_of_a_file_are_read_as_a_run_reads_them(
-    capsys, tmp_path, rows, state, detail
+    doctor, tmp_path, rows, state, detail
 ):
-    data, settings = tmp_path / "sums.jsonl", tmp_path / "settings.toml"
+    data = tmp_path / "sums.jsonl"
     data.write_text(rows)
-    settings.write_text(f"[data]\ntrain = '{data}'\n[grading]\ntype = 'exact'")
-    found = json.loads(run(capsys, settings, "--json")[1])["checks"]
-    [one] = [each for each in found if each["part"] == "data"]
+    one = doctor(f"[data]\ntrain = '{data}'\n[grading]\ntype = 'exact'")[1][str(data)]
     assert one["state"] == state and detail in one["detail"]
 
 
@@ -200,32 +196,31 @@ class Guess(Belief):
         ),
     ],
 )
-def test_plugins_are_called_once(capsys, tmp_path, monkeypatch, settings, state, said):
+def test_plugins_are_called_once(doctor, tmp_path, monkeypatch, settings, state, said):
     (tmp_path / "doctored.py").write_text(PLUGINS)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "doctored", raising=False)
-    (tmp_path / "settings.toml").write_text(settings)
-    code, found = run(capsys, tmp_path / "settings.toml", "--json")
-    [called] = [c for c in json.loads(found)["checks"] if c["name"] == "your own, called once"]
+    code, found = doctor(settings)
+    called = found["your own, called once"]
     assert called["state"] == state and said in called["detail"]
     assert code == (state != "works")
 
 
-def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_path):
-    rules = tmp_path / "rules.toml"
-    rules.write_text("[methods.a]\nexit = {type = 'balanced'}")
-    code, found = run(capsys, rules, "--json")
-    assert code == 0
-    assert state(found, "rules.toml")["detail"] == (
-        "valid for `rollwise plan` and `rollwise compare` with `--rewards`; to train, add `steps`, "
-        "`tokens` or `seconds`"
-    )
-    rules.write_text("seeds = 2\n[methods.a]\nexit = {type = 'balanced'}")
-    detail = state(run(capsys, rules, "--json")[1], "rules.toml")["detail"]
-    assert detail.startswith("valid for `rollwise compare` with")  # a plan has no seeds
-    rules.write_text("[methods.a]\nexit = {type = 'balance'}")
-    code, found = run(capsys, rules, "--json")
-    assert (code, state(found, "rules.toml")["state"]) == (1, "broken")
+@pytest.mark.parametrize(
+    ("settings", "detail"),
+    [
+        (
+            "[methods.a]\nexit = {type = 'balanced'}",
+            "valid for `rollwise plan` and `rollwise compare` with `--rewards`; to train, add "
+            "`steps`, `tokens` or `seconds`",
+        ),
+        ("seeds = 2\n[methods.a]", "valid for `rollwise compare` with"),  # a plan has no seeds
+        ("[methods.a]\nexit = {type = 'balance'}", "method `a`: `exit.type`: should be one of"),
+        ("[verl]\ntrainer = {nnodes = 2}", "valid for `rollwise verl`; the table [verl] itself is"),
+    ],
+)
+def test_what_a_settings_file_is_valid_for(doctor, settings, detail):
+    assert doctor(settings)[1]["settings.toml"]["detail"].startswith(detail)
 
 
 @pytest.mark.parametrize(
@@ -235,26 +230,11 @@ def test_methods_without_a_length_are_valid_for_recorded_rewards(capsys, tmp_pat
         ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
     ],
 )
-def test_what_rollwise_verl_refuses_is_not_valid(capsys, installed, tmp_path, settings, said):
+def test_what_rollwise_verl_refuses_is_not_valid(doctor, say, installed, tmp_path, settings, said):
     """The same words as `rollwise verl` has, without verl installed."""
     installed(verl=None)
-    file = tmp_path / "run.toml"
-    file.write_text(f"{settings}\n[verl.trainer]\nnnodes = 2\n")
-    code, found = run(capsys, file, "--json")
-    assert code == 1
-    one = state(found, "run.toml")
-    assert one["state"] == "broken" and said in one["detail"]
-    assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print"]) == 2
-    refused = re.sub(r"\s+", " ", capsys.readouterr().err)
-    assert one["detail"] in refused
-
-
-def test_what_a_run_by_verl_needs(capsys, installed, tmp_path):
-    installed(verl="0.9.1", wandb=None)
-    file = tmp_path / "run.toml"
-    file.write_text("[records]\ntrackers = ['wandb']\n[verl.trainer]\nnnodes = 2\n")
-    found = run(capsys, file, "--json")[1]
-    detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
-    assert state(found, "run.toml")["detail"] == detail
-    assert state(found, "verl")["state"] == "works"
-    assert state(found, "Weights & Biases")["state"] == "missing"
+    code, found = doctor(f"{settings}\n[verl.trainer]\nnnodes = 2\n")
+    one = found["settings.toml"]
+    assert (code, one["state"]) == (1, "broken") and said in one["detail"]
+    code, shown = say("verl", tmp_path / "run", tmp_path / "settings.toml", "--print")
+    assert code == 2 and one["detail"] in shown

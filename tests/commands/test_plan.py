@@ -29,18 +29,8 @@ exit = {type = "balanced"}
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text=PLAN):
-        path = tmp_path / "plan.toml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
 def test_what_a_plan_writes_and_says(tmp_path, write, say):
-    code, shown = say("plan", tmp_path / "out", write())
+    code, shown = say("plan", tmp_path / "out", write(PLAN))
     assert code == 0
     begun = [shown.index(f"{name}: simulating 5 steps") for name in ("GRPO", "own | <b>rule")]
     assert begun == sorted(begun) and begun[-1] < shown.index("16 prompts")
@@ -60,12 +50,12 @@ def test_what_a_plan_writes_and_says(tmp_path, write, say):
     assert "compare methods by training them" in shown
     first = (tmp_path / "out/plan.json").read_bytes()
     for options, is_same in (((), True), (("--seed", "1"), False)):
-        assert say("plan", tmp_path / "out", write(), *options)[0] == 0
+        assert say("plan", tmp_path / "out", write(PLAN), *options)[0] == 0
         assert ((tmp_path / "out/plan.json").read_bytes() == first) is is_same
 
 
 def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
-    say("plan", tmp_path / "out", write())
+    say("plan", tmp_path / "out", write(PLAN))
     plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
     method = make_settings(PlanConfig, tomllib.loads(PLAN)).method("own | <b>rule")
     prices = Prices(Lengths(20, 0, 48), method.engine.batch_size, 0.02)

@@ -75,13 +75,6 @@ def test_what_is_written_is_what_trainers_read(whole):
     assert loaded["key"] == [problem.key for problem in problems]
 
 
-def test_a_run_trains_on_it(tmp_path, whole):
-    options = ["--steps", "1", "--data.train", str(whole / "prepared.parquet")]
-    options += ["--prompts.batch_size", "2", "--grading.type", "exact", "--evaluation.samples", "1"]
-    options += ["--engine.max_new_tokens", "16"]
-    assert main(["train", "--output", str(tmp_path / "run"), *options]) == 0
-
-
 def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
     folder = tmp_path / "run"
     assert say("prepare", folder, *TINY)[0] == 0

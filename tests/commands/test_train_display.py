@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
 from rich.console import Console
 from rich.text import Text
 
@@ -35,21 +34,6 @@ def test_wrong_columns_are_named_before_torch_is_loaded(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, "fit neither schema" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "run/config.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("draws_per_prompt", "line"),
-    [
-        (4.0, "step    1  reward 0.25  zero-variance 53→9 %  64 draws  1.5k tok/s"),
-        (1.0, "step    1  reward 0.25  64 draws  1.5k tok/s"),
-    ],
-)
-def test_a_step_is_one_line(draws_per_prompt, line):
-    """Of single responses no variance is shown, for they can have none."""
-    shown = io.StringIO()
-    display = TrainingDisplay(Console(file=shown, width=80), steps=lambda: 1)
-    display.on_step(METRICS | {"draws_per_prompt": draws_per_prompt})
-    assert shown.getvalue().rstrip() == line
 
 
 def test_all_of_a_step_can_be_read_on_a_terminal_of_80_columns():

@@ -1,6 +1,7 @@
 """Settings: what depends on what."""
 
-from functools import reduce
+import tomllib
+from operator import attrgetter
 
 import pytest
 
@@ -8,136 +9,121 @@ from rollwise.beliefs import DecayedBeta, LogitKalman
 from rollwise.config import EvaluateConfig, PrepareConfig, make_config, make_settings
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError
+from rollwise.records import flatten
 from rollwise.sampling import FixedCount, PositiveFocused
 
-OWN_MODEL = {"model": {"path": "./mine"}}
-OWN_DATA = {"data": {"train": "own.parquet"}}
-SUMS = {"data": {"environment": "sums"}}
-GRPO = {"exit": {"type": "fixed_count"}}
-BALANCED = {"exit": {"type": "balanced"}}
-FOR_GROUPS = {
-    "exit.type": "balanced",
-    "exit.positives": 2,
-    "exit.negatives": 2,
-    "schedule.type": "rounds",
-    "schedule.size": 8,
-    "schedule.rounds": 4,
-    "group.size": 4,
-    "group.zero_variance": "drop",
-    "advantage.objective": "reference",
-    "prompts.type": "uniform",
-    "prompts.batch_size": 64,
-    "learner.mini_batches": 1,
-    "step.response_cap": 0.0,
-}
+FOR_GROUPS = """
+exit = {type = "balanced", positives = 2, negatives = 2}
+schedule = {type = "rounds", size = 8, rounds = 4}
+group = {size = 4, zero_variance = "drop"}
+advantage.objective = "reference"
+prompts = {type = "uniform", batch_size = 64}
+learner.mini_batches = 1
+step.response_cap = 0.0
+"""
 """Reinforce-Ada's, from which all begins that names a method."""
 
-BY_BELIEF = {
-    "prompts": {"type": "worth", "batch_size": 8},
-    "belief": {"type": "logit_kalman", "noise": 0.05},
-    "exit": {"type": "fixed_count", "samples": 1},
-    "advantage": {"baseline": "belief"},
-}
+SINGLE_RESPONSES = """
+prompts.type = "posterior"
+belief.type = "logit_kalman"
+exit = {type = "fixed_count", samples = 1}
+advantage = {objective = "linear", baseline = "belief"}
+learner = {average = "responses", mini_batches = 8, warmup_updates = 40, old_logprobs = "engine"}
+step.response_cap = 1.0
+"""
+
+FIXED_COUNT = """
+exit.samples = N
+schedule = {size = N, rounds = 1}
+group = {size = N, strategy = "all", zero_variance = "keep"}
+advantage = {objective = "grpo", scale_by_std = true}
+"""
+
+BY_BELIEF = """
+prompts = {type = "worth", batch_size = 8}
+belief = {type = "logit_kalman", noise = 0.05}
+exit = {type = "fixed_count", samples = 1}
+advantage.baseline = "belief"
+"""
 
 DEPENDENT = [
     # The built-in model learns the built-in task, whose answers take 40 characters at most. On a
     # set of mostly hard and easy sums some runs stalled at the rate that suits groups.
-    ({}, {"model.path": "running-sums", "data.train": "running-sums", "grading.type": "exact"}),
-    ({}, {"learner.learning_rate": 1.4e-4, "engine.max_new_tokens": 48, "model.cpu_threads": 1}),
-    (GRPO, {"learner.learning_rate": 2e-4}),
-    (OWN_MODEL, {"learner.learning_rate": 1e-6, "engine.max_new_tokens": 1024}),
-    (OWN_MODEL, {"engine.batch_size": 256, "grading.type": "exact"}),
-    (OWN_DATA, {"grading.type": "math"}),
-    (OWN_DATA | {"grading": {"type": "exact"}}, {"grading.type": "exact"}),
-    ({"grading": {"type": "code"}}, {"grading.timeout": 10.0}),
-    ({"grading": {"type": "code", "timeout": 3.0}}, {"grading.timeout": 3.0}),
+    ("", "model = {path = 'running-sums', cpu_threads = 1}\ndata.train = 'running-sums'"),
+    ("", "grading.type = 'exact'\nlearner.learning_rate = 1.4e-4\nengine.max_new_tokens = 48"),
+    ("exit.type = 'fixed_count'", "learner.learning_rate = 2e-4"),
+    ("model.path = './mine'", "learner.learning_rate = 1e-6\ngrading.type = 'exact'"),
+    ("model.path = './mine'", "engine = {max_new_tokens = 1024, batch_size = 256}"),
+    ("data.train = 'own.parquet'", "grading.type = 'math'"),
+    ("data.train = 'own.parquet'\ngrading.type = 'exact'", "grading.type = 'exact'"),
+    ("grading.type = 'code'", "grading.timeout = 10.0"),
+    ("grading = {type = 'code', timeout = 3.0}", "grading.timeout = 3.0"),
     # With no method named single responses teach. vLLM's probabilities are not the learner's.
     (
-        {"prompts": {"batch_size": 32}, "step": {"shift_beliefs": True}},
-        {
-            "prompts.type": "posterior",
-            "belief.type": "logit_kalman",
-            "prompts.batch_size": 32,
-            "exit.type": "fixed_count",
-            "exit.samples": 1,
-            "advantage.objective": "linear",
-            "advantage.baseline": "belief",
-            "learner.average": "responses",
-            "learner.mini_batches": 8,
-            "learner.warmup_updates": 40,
-            "learner.old_logprobs": "engine",
-            "step.response_cap": 1.0,
-        },
+        "prompts.batch_size = 32\nstep.shift_beliefs = true",
+        SINGLE_RESPONSES + "prompts.batch_size = 32",
     ),
-    ({"engine": {"type": "vllm"}}, {"learner.old_logprobs": "learner"}),
-    ({"step": {"response_cap": 0.0}}, {"step.response_cap": 0.0, "exit.samples": 1}),
+    ("engine.type = 'vllm'", "learner.old_logprobs = 'learner'"),
+    ("step.response_cap = 0.0", "step.response_cap = 0.0\nexit.samples = 1"),
     # Anything of a method begins from Reinforce-Ada.
-    (BALANCED, FOR_GROUPS),
-    ({"prompts": {"type": "uniform"}}, FOR_GROUPS),
-    ({"schedule": {"type": "rounds"}}, FOR_GROUPS),
-    ({"group": {"size": 4}}, FOR_GROUPS),
-    ({"advantage": {"objective": "reference"}}, FOR_GROUPS),
-    ({"belief": {"type": "own"}}, FOR_GROUPS),
-    ({"grading": {"type": "function", "function": "graders:half_credit"}}, FOR_GROUPS),
-    ({"data": {"train": "tool-sums"}, "episode": {"type": "calculator"}}, FOR_GROUPS),
+    ("exit.type = 'balanced'", FOR_GROUPS),
+    ("prompts.type = 'uniform'", FOR_GROUPS),
+    ("schedule.type = 'rounds'", FOR_GROUPS),
+    ("group.size = 4", FOR_GROUPS),
+    ("advantage.objective = 'reference'", FOR_GROUPS),
+    ("belief.type = 'own'", FOR_GROUPS),
+    ("grading = {type = 'function', function = 'graders:half_credit'}", FOR_GROUPS),
+    ("data.train = 'tool-sums'\nepisode.type = 'calculator'", FOR_GROUPS),
     # A fixed count is GRPO with all that belongs to it; by default as many as a group has.
-    *(
-        (
-            {"exit": {"type": "fixed_count", **given}},
-            {
-                "exit.samples": samples,
-                "schedule.size": samples,
-                "schedule.rounds": 1,
-                "group.size": samples,
-                "group.strategy": "all",
-                "group.zero_variance": "keep",
-                "advantage.objective": "grpo",
-                "advantage.scale_by_std": True,
-            },
-        )
-        for given, samples in (({"samples": 8}, 8), ({}, 4))
-    ),
+    ("exit = {type = 'fixed_count', samples = 8}", FIXED_COUNT.replace("N", "8")),
+    ("exit.type = 'fixed_count'", FIXED_COUNT.replace("N", "4")),
     (
-        GRPO | {"schedule": {"size": 2, "rounds": 3}, "group": {"zero_variance": "drop"}},
-        {"schedule.size": 2, "schedule.rounds": 3, "group.zero_variance": "drop"},
+        "exit.type = 'fixed_count'\nschedule = {size = 2, rounds = 3}",
+        "schedule = {size = 2, rounds = 3}",
     ),
+    ("exit.type = 'fixed_count'\ngroup.zero_variance = 'drop'", "group.zero_variance = 'drop'"),
     (
-        GRPO | {"advantage": {"scale_by_std": False}},
-        {"advantage.objective": "grpo", "advantage.scale_by_std": False},
+        "exit.type = 'fixed_count'\nadvantage.scale_by_std = false",
+        "advantage = {objective = 'grpo', scale_by_std = false}",
     ),
     # With a belief as baseline every response is trained on.
-    (BY_BELIEF, {"group.size": 1, "group.strategy": "all", "group.zero_variance": "keep"}),
-    (BY_BELIEF, {"advantage.objective": "linear"}),
-    ({"advantage": {"baseline": "belief"}}, {"group.strategy": "all"}),
+    (BY_BELIEF, "group = {size = 1, strategy = 'all', zero_variance = 'keep'}"),
+    (BY_BELIEF, "advantage.objective = 'linear'"),
+    ("advantage.baseline = 'belief'", "group.strategy = 'all'"),
     # Other runs of a single response than those with a belief as baseline.
-    (GRPO | {"advantage": {"objective": "reward"}}, {"exit.samples": 4}),
+    ("exit.type = 'fixed_count'\nadvantage.objective = 'reward'", "exit.samples = 4"),
     (
-        {
-            "exit": {"type": "fixed_count", "samples": 1},
-            "allocation": {"type": "estimated"},
-            "schedule": {"size": 32},
-        },
-        {"exit.samples": 1},
+        "exit = {type = 'fixed_count', samples = 1}\nschedule.size = 32\n"
+        "allocation.type = 'estimated'",
+        "exit.samples = 1",
     ),
     # An environment is task and grader unless others are given.
-    (SUMS, {"data.train": "environment", "grading.type": "environment", "grading.timeout": 60.0}),
+    ("data.environment = 'sums'", "data.train = 'environment'"),
+    ("data.environment = 'sums'", "grading = {type = 'environment', timeout = 60.0}"),
     (
-        {"data": {"environment": "sums", "train": "chosen.parquet"}},
-        {"data.train": "chosen.parquet", "grading.type": "environment", "grading.timeout": 60.0},
+        "data = {environment = 'sums', train = 'chosen.parquet'}",
+        "data.train = 'chosen.parquet'\ngrading = {type = 'environment', timeout = 60.0}",
     ),
     (
-        {"data": {"environment": "sums", "train": "running-sums"}},
-        {"data.train": "running-sums", "grading.type": "exact", "grading.timeout": 2.0},
+        "data = {environment = 'sums', train = 'running-sums'}",
+        "data.train = 'running-sums'\ngrading = {type = 'exact', timeout = 2.0}",
     ),
-    (SUMS | {"grading": {"type": "math"}}, {"grading.type": "math", "grading.timeout": 2.0}),
-    (SUMS | {"grading": {"timeout": 5.0}}, {"grading.type": "environment", "grading.timeout": 5.0}),
+    (
+        "data.environment = 'sums'\ngrading.type = 'math'",
+        "grading = {type = 'math', timeout = 2.0}",
+    ),
+    (
+        "data.environment = 'sums'\ngrading.timeout = 5.0",
+        "grading = {type = 'environment', timeout = 5.0}",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("given", "found"), DEPENDENT)
 def test_defaults_depend_on_model_task_and_method(given, found):
-    config = make_config(given)
-    assert {name: reduce(getattr, name.split("."), config) for name in found} == found
+    config = make_config(tomllib.loads(given))
+    wanted = flatten(tomllib.loads(found), ".")
+    assert {name: attrgetter(name)(config) for name in wanted} == wanted
 
 
 def test_tinker_takes_the_same_step():
@@ -163,7 +149,7 @@ def test_settings_of_an_objective_stay_where_the_command_line_names_another(sett
 
 
 def test_the_sampler_chooses_by_the_belief_that_is_named():
-    sampler = make_sampler(make_config(BY_BELIEF), list("abcdefgh"), {})
+    sampler = make_sampler(make_config(tomllib.loads(BY_BELIEF)), list("abcdefgh"), {})
     assert isinstance(sampler.belief, LogitKalman)
     assert (sampler.belief.total, sampler.belief.noise) == (8, 0.05)
     uniform = make_config({"prompts": {"type": "uniform", "batch_size": 8}})
@@ -173,48 +159,39 @@ def test_the_sampler_chooses_by_the_belief_that_is_named():
 COLUMNS = {"level": [1] * 4 + [2] * 4, "source": [None] * 8, "mine": list(range(8))}
 
 
-def features_of(settings, columns=COLUMNS):
+def features_of(prompts, belief, columns=COLUMNS):
+    settings = {"prompts": {"type": prompts, "batch_size": 8}, "belief": belief}
     sampler = make_sampler(make_config(settings), list("abcdefgh"), columns)
     return sampler.belief.features.columns
 
 
 def test_a_belief_takes_the_columns_that_the_data_has_unless_told_which():
     named = {"type": "logit_kalman"}
-    assert features_of(BY_BELIEF | {"belief": named}) == "level,mine"
-    assert features_of(BY_BELIEF | {"belief": named | {"features": ["mine"]}}) == "mine"
-    assert features_of(BY_BELIEF | {"belief": named | {"features": []}}) == ""
-    assert features_of(BY_BELIEF | {"belief": named}, {"source": [None] * 8}) == ""
-    assert features_of({"prompts": {"type": "worth", "batch_size": 8}}) == "level,mine"
+    assert features_of("worth", named) == features_of("worth", {}) == "level,mine"
+    assert features_of("worth", named | {"features": ["mine"]}) == "mine"
+    assert features_of("worth", named | {"features": []}) == ""
+    assert features_of("worth", named, {"source": [None] * 8}) == ""
 
 
-UNIFORM = {"prompts": {"type": "uniform", "batch_size": 8}}
 NEEDS_FEATURES = "such as `belief.type` = `logit_kalman`"
 
 
 @pytest.mark.parametrize(
-    ("others", "belief", "message"),
+    ("prompts", "belief", "message"),
     [
-        (
-            BY_BELIEF,
-            {"type": "logit_kalman", "features": ["embedding"]},
-            "names embedding; the data has level, source, mine",
-        ),
-        (
-            BY_BELIEF,
-            {"type": "logit_kalman", "features": ["source"]},
-            "the column 'source' is empty",
-        ),
-        ({}, {"type": "constant", "features": ["level"]}, NEEDS_FEATURES),
-        ({}, {"type": "constant", "history": ["runs/earlier"]}, NEEDS_FEATURES),
-        (UNIFORM, {"features": ["level"]}, NEEDS_FEATURES),
-        (UNIFORM, {"history": ["runs/earlier"]}, NEEDS_FEATURES),
+        ("worth", {"features": ["embedding"]}, "names embedding; the data has level, source, mine"),
+        ("worth", {"features": ["source"]}, "the column 'source' is empty"),
+        ("worth", {"type": "constant", "features": ["level"]}, NEEDS_FEATURES),
+        ("worth", {"type": "constant", "history": ["runs/earlier"]}, NEEDS_FEATURES),
+        ("uniform", {"features": ["level"]}, NEEDS_FEATURES),
+        ("uniform", {"history": ["runs/earlier"]}, NEEDS_FEATURES),
     ],
 )
 def test_features_that_the_data_lacks_or_the_belief_does_not_take_are_refused(
-    others, belief, message
+    prompts, belief, message
 ):
     with pytest.raises(ConfigError, match=message):
-        features_of(others | {"belief": belief})
+        features_of(prompts, belief)
 
 
 @pytest.mark.parametrize("command", [EvaluateConfig, PrepareConfig])

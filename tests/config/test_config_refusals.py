@@ -1,5 +1,8 @@
 """Settings: how each error reads."""
 
+import re
+import tomllib
+
 import pytest
 
 from rollwise.cli import main
@@ -13,107 +16,63 @@ def refusal(*layers) -> str:
     return str(caught.value)
 
 
-BAD_VALUES = {
-    "below the least": ({"steps": 0}, ["`steps`", "greater than or equal to 1", "it is 0"]),
-    "not a number": ({"steps": "many"}, ["`steps`", "valid integer", "it is 'many'"]),
-    "a truth value": ({"steps": True}, ["`steps`", "should be a number", "it is True"]),
-    "a truth value in a section": (
-        {"learner": {"max_grad_norm": False}},
-        ["`learner.max_grad_norm`", "should be a number", "it is False"],
-    ),
-    "not whole": ({"steps": 1.5}, ["`steps`", "valid integer", "it is 1.5"]),
-    "infinite": (
-        {"engine": {"temperature": float("inf")}},
-        ["`engine.temperature`", "finite", "it is inf"],
-    ),
-    "more than torch takes as a seed": ({"seed": 10**22}, ["`seed`", "less than", f"is {10**22}"]),
-    "not a choice": (
-        {"advantage": {"objective": "ppo"}},
-        ["`advantage.objective`", "`reference`, `grpo`, `linear`", "it is 'ppo'"],
-    ),
-    "groups by outcome against a belief": (
-        {"advantage": {"baseline": "belief"}, "group": {"strategy": "balanced"}},
-        ["`group.strategy` must be `all`", "`advantage.baseline`", "got `balanced`"],
-    ),
-    "not a belief": (
-        {"belief": {"type": "faith"}},
-        ["`belief.type`", "`own`, `constant`", "it is 'faith'"],
-    ),
-    "an allocation beyond the schedule": (
-        {
-            "allocation": {"type": "estimated", "maximum": 64},
-            "exit": {"samples": 8},
-            "schedule": {"size": 8},
-        },
-        ["`allocation.maximum`", "at most the 8 draws", "got 64"],
-    ),
-    "not a list": (
-        {"records": {"trackers": "tensorboard"}},
-        ["`records.trackers`", "valid list", "it is 'tensorboard'"],
-    ),
-    "no positives": (
-        {"exit": {"positives": 0}},
-        ["`exit`", "positives must be at least 1", "got 0"],
-    ),
-    "halves of an odd group": (
-        {"group": {"size": 5}},
-        ["`group.size` must be even", "`balanced`", "got 5"],
-    ),
-    "function without its name": (
-        {"grading": {"type": "function"}},
-        ["`grading`", "type `function` needs function = `module:function`"],
-    ),
-    "a function as a type": (
-        {"grading": {"type": "operator:eq"}},
-        [
-            "`grading.type`",
-            'give it by `grading.type = "function"`',
-            '`grading.function = "operator:eq"`',
-        ],
-    ),
-    "kinds in a list": ({"exit": {"type": ["a"]}}, ["`exit.type`", "one of", "it is ['a']"]),
-    "containment of what is not code": (
-        {"grading": {"type": "math", "uncontained": True}},
-        ["`grading.uncontained` is not a setting of type `math`"],
-    ),
-    "out of reach": (
-        {"exit": {"positives": 20, "negatives": 20}},
-        ["`exit` does not fit `schedule`", "positives=20", "never", "32 draws", "size=8"],
-    ),
-}
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("steps = 0", "`steps`: should be greater than or equal to 1; it is 0"),
+        ("steps = 'many'", "`steps`: should be a valid integer, .*; it is 'many'"),
+        ("steps = true", "`steps`: should be a number; it is True"),
+        ("learner.max_grad_norm = false", "`learner.max_grad_norm`: should be a number; .* False"),
+        ("steps = 1.5", "`steps`: should be a valid integer, .*; it is 1.5"),
+        ("engine.temperature = inf", "`engine.temperature`: should be a finite number; it is inf"),
+        (f"seed = {2**63}", f"`seed`: should be less than {2**63}; it is {2**63}"),
+        ("advantage.objective = 'ppo'", "`.*`: should be one of `reference`, .*; it is 'ppo'"),
+        ("belief.type = 'faith'", "`belief.type`: should be one of `own`, .*; it is 'faith'"),
+        ("exit.type = ['a']", "`exit.type`: should be one of `balanced`, .*; it is .'a'."),
+        ("records.trackers = 'a'", "`records.trackers`: should be a valid list; it is 'a'"),
+        ("exit.positives = 0", "`exit`: positives must be at least 1, got 0"),
+        ("exit = {type = 'fixed_count', samples = 0}", "`exit`: samples must be at least 1, got 0"),
+        ("group.size = 5", "`group.size` must be even for strategy `balanced` .*, got 5"),
+        (
+            "advantage.baseline = 'belief'\ngroup.strategy = 'balanced'",
+            "`group.strategy` must be `all` .* .`advantage.baseline`.: .*; got `balanced`",
+        ),
+        (
+            "allocation = {type = 'estimated', maximum = 64}\nexit.samples = 8\nschedule.size = 8",
+            "`allocation.maximum` must be at most the 8 draws of a prompt .*, got 64",
+        ),
+        (
+            "exit = {positives = 20, negatives = 20}",
+            "`exit` does not fit `schedule`: .*positives=20.* never .* 32 draws .*size=8.*",
+        ),
+        ("grading.type = 'function'", "`grading`: .* needs function = `module:function`"),
+        (
+            "grading.type = 'operator:eq'",
+            '`grading.type`: .* `grading.type = "function".* `grading.function = "operator:eq"`',
+        ),
+        (
+            "grading = {type = 'math', uncontained = true}",
+            "`grading.uncontained` is not a setting of type `math`, but of `code`",
+        ),
+        (
+            "exit = {type = 'fixed_count', positives = 3}",
+            "`exit.positives` is not a .* `fixed_count`, but of `balanced`, `positive_focused`",
+        ),
+        (
+            "learner.learningrate = 1",
+            "there is no setting `learner.learningrate`; did you mean `learner.learning_rate`.",
+        ),
+        ("zzz = 3", "there is no setting `zzz`"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_it_must_be_and_what_it_is(given, message):
+    found = refusal(tomllib.loads(given))
+    assert re.fullmatch(message, found), found
 
 
-@pytest.mark.parametrize(("given", "parts"), BAD_VALUES.values(), ids=BAD_VALUES.keys())
-def test_a_bad_value_is_named_with_what_it_must_be_and_what_it_is(given, parts):
-    message = refusal(given)
-    assert [part for part in parts if part not in message] == []
-    assert "\n" not in message
-
-
-UNKNOWN_KEYS = {
-    "of a section": (
-        {"learner": {"learningrate": 1}},
-        "there is no setting `learner.learningrate`; did you mean `learner.learning_rate`?",
-    ),
-    "like nothing": ({"zzz": 3}, "there is no setting `zzz`"),
-    "of another rule": (
-        {"exit": {"type": "fixed_count", "positives": 3}},
-        "`exit.positives` is not a setting of type `fixed_count`, but of `balanced`, "
-        "`positive_focused`",
-    ),
-}
-
-
-@pytest.mark.parametrize(("given", "message"), UNKNOWN_KEYS.values(), ids=UNKNOWN_KEYS.keys())
-def test_an_unknown_key_is_an_error_that_names_the_nearest(given, message):
-    assert refusal(given) == message
-
-
-def test_all_that_is_wrong_is_said_at_once_and_not_what_hangs_on_it():
+def test_all_that_is_wrong_is_said_at_once():
     lines = refusal({"steps": 0, "colour": "red"}, {"seed": -1}).splitlines()
     assert {line.split("`")[1] for line in lines} == {"steps", "seed", "colour"}
-    message = refusal({"exit": {"type": "fixed_count", "samples": 0}})
-    assert message == "`exit`: samples must be at least 1, got 0"
 
 
 @pytest.mark.parametrize(

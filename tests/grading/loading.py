@@ -14,6 +14,11 @@ def load():
     )
 
 
+def slow():
+    time.sleep(1.5)
+    return load()
+
+
 def lacking():
     raise ImportError("no such library")
 

@@ -5,7 +5,7 @@ import pytest
 
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
-from rollwise.records.history import offsets_in_earlier_runs, with_history
+from rollwise.records.history import offsets_in_earlier_runs
 
 KEYS = ["a", "b", "c", "d"]
 
@@ -41,11 +41,6 @@ def test_of_two_runs_the_later_counts_and_steps_are_taken_in_order(record):
     alone = offsets_in_earlier_runs([second], KEYS)
     assert found[:3] == alone[:3]
     assert offsets_in_earlier_runs([first], KEYS)[1] > 0
-
-
-def test_without_earlier_runs_columns_stay_as_they_are():
-    columns = {"level": [1, 2]}
-    assert with_history(columns, [], ["a", "b"]) is columns
 
 
 def test_runs_that_say_nothing_are_refused(record, tmp_path):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollwise.errors import RunError
-from rollwise.records import RunFolder, flatten
+from rollwise.records import RunFolder
 from rollwise.records.final import damaged, seal
 from rollwise.records.folder import describe_start
 from rollwise.records.samples import ROWS
@@ -272,15 +272,6 @@ def test_responses_of_later_steps_are_gone_back_from(folder, full_at_three, step
     folder.keep_samples([row(5, -0.5)])
     folder.flush_samples()
     assert folder.read_samples()[-1] == row(5, -0.5)
-
-
-# Trackers
-
-
-def test_flatten_names_nested_values_by_their_path():
-    nested = {"a": {"b": {"c": 1}, "d": [2, 3]}, "e": None, "f": {}}
-    assert flatten(nested, ".") == {"a.b.c": 1, "a.d": [2, 3], "e": None}
-    assert flatten({"a": {"b": 1}}, "/") == {"a/b": 1}
 
 
 def test_what_is_not_finite_is_null_in_strict_json(folder):

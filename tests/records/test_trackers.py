@@ -10,13 +10,6 @@ from rollwise.records import Trackers
 CONFIG = {"seed": 3, "model": {"path": "running-sums"}}
 
 
-def test_without_a_tracker_nothing_fails(tmp_path):
-    trackers = Trackers()
-    trackers.start(tmp_path, CONFIG)
-    trackers.log({"step": 1, "reward": 0.5})
-    trackers.close()
-
-
 def test_tensorboard_gets_every_number_at_its_step(tmp_path):
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     trackers = Trackers(["tensorboard"])

@@ -5,7 +5,8 @@ from made_runs import HOSTILE, read
 
 from rollwise.commands.evaluate_tables import evaluation_tables
 from rollwise.config import EvaluateConfig, make_settings
-from rollwise.reports.evaluation import Answered, write_evaluation_report
+from rollwise.reports import write_evaluation_report
+from rollwise.reports.evaluation import Answered
 from rollwise.statistics import ProblemResult
 from rollwise.tasks import Problem
 

@@ -5,7 +5,6 @@ import hashlib
 import html
 import json
 import re
-from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +28,6 @@ from rollwise.errors import RunError
 from rollwise.records import RunFolder
 from rollwise.records.folder import describe_start
 from rollwise.reports import write_report
-from rollwise.reports.facts import method
 from rollwise.reports.page import part
 
 UPLOT = {
@@ -63,12 +61,6 @@ def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
     assert "run held-out avg@8 0.250 [0.150, 0.350] → 0.625 [0.525, 0.725] · held-out" in text
     assert f"date {started['date']} host {started['host']} device CPU (2 cores)" in text
     assert "commit abc123 + changes" in text
-
-
-def test_the_method_of_a_default_run_is_single_responses():
-    assert method(make_config({}).model_dump(mode="json")) == (
-        "256 prompts by posterior · single responses · objective linear · baseline belief"
-    )
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):
@@ -218,13 +210,6 @@ def test_the_page_of_a_long_run_stays_small_and_says_what_was_left_out(tmp_path)
     assert len(newest["visits"]["step"]) == newest["visited"] == 20
 
 
-def test_writing_it_again_gives_the_same_page(run):
-    now = datetime.now()
-    before = write_report(run, written=now).read_bytes()
-    write_report(run, written=now)
-    assert (run / "report.html").read_bytes() == before
-
-
 def test_a_run_that_was_only_or_never_evaluated_has_a_report(tmp_path):
     page = read(write_report(make_run(tmp_path / "begun", steps=0)).parent)
     assert list(page.charts) == ["heldout"]
@@ -291,14 +276,6 @@ def test_correct_is_what_the_settings_call_correct(tmp_path):
     page = read(path.parent)
     assert page.data["threshold"] == 0.5
     assert page.data["prompts"][0]["visits"]["correct"] == [1]
-
-
-def test_a_folder_without_a_run_is_named(tmp_path):
-    for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(RunError) as caught:
-            write_report(path)
-        assert f"there is no run in {path}" in str(caught.value)
-        assert not (path / "report.html").exists()
 
 
 @pytest.mark.parametrize("lacking", ["grading", "elapsed", "key"])

@@ -1,7 +1,7 @@
 """The charts of a run."""
 
 import numpy as np
-from made_runs import LEDGER, make_run, read, step_line
+from made_runs import make_run, read, step_line
 
 from rollwise.reports import write_report
 from rollwise.reports.run_charts import RunCharts
@@ -25,13 +25,6 @@ def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
     assert plain["group"] == smooth["label"] == "nats a token, mean of 3 steps"
     np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
     np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
-
-
-def test_a_ledger_of_one_place_has_no_chart(tmp_path):
-    write_report(make_run(tmp_path / "one"))
-    write_report(make_run(tmp_path / "more", more={"ledger": LEDGER}))
-    assert "ledger" not in read(tmp_path / "one").charts
-    assert "ledger" in read(tmp_path / "more").charts
 
 
 def test_what_a_sampler_has_learnt_is_plotted(tmp_path):

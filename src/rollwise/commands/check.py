@@ -16,15 +16,10 @@ State = Literal["works", "missing", "broken"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that works here, or does not.
+    """One thing that works here, or does not, and what to type, or to do.
 
-    Attributes:
-        part: What it belongs to, such as "engines".
-        name: What it is.
-        state: `works`; `missing`: not installed, or not possible here; `broken`: installed, but
-            not as it should be.
-        detail: What was found.
-        fix: What to type, or to do; "" if nothing.
+    It is `missing` if it is not installed, or not possible here, and `broken` if it is installed,
+    but not as it should be.
     """
 
     part: str
@@ -61,7 +56,9 @@ OWN_ENVIRONMENT = {
 
 def checks() -> list[Check]:
     """Look at everything."""
-    sandbox = _sandbox()
+    sandbox, filters = _sandbox(), filter_program() is not None
+    calls = "filtered" if filters else f"no filter for {platform.machine()}"
+    state: State = "works" if filters else "missing"
     return [
         *(_extra(*entry) for entry in EXTRAS if entry[0] != "trainers"),
         Check("graders", "exact", "works", "the text after the last ="),
@@ -69,7 +66,7 @@ def checks() -> list[Check]:
         Check("graders", "code", sandbox.state, "runs programs in the sandbox", sandbox.fix),
         *(_extra(*entry) for entry in EXTRAS if entry[0] == "trainers"),
         sandbox,
-        _filter(),
+        Check("containment", "system calls (seccomp)", state, calls),
     ]
 
 
@@ -92,12 +89,6 @@ def _extra(part: str, name: str, extra: str, packages: tuple[str, ...]) -> Check
         detail = f"{here[0]}, but no key in {TINKER_KEY}"
         return Check(part, name, "missing", detail, f"export {TINKER_KEY}=...")
     return Check(part, name, "works", ", ".join(here))
-
-
-def _filter() -> Check:
-    found, name = filter_program() is not None, "system calls (seccomp)"
-    detail = "filtered" if found else f"no filter for {platform.machine()}"
-    return Check("containment", name, "works" if found else "missing", detail)
 
 
 def _sandbox() -> Check:

@@ -110,8 +110,6 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
     missing = [run for run in runs if records.curve(run) is None]
     recorded = len(runs) - len(missing)
     yield recorded
-    if not missing:
-        return
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
     context = multiprocessing.get_context(START)

@@ -32,7 +32,8 @@ def in_words(comparison: Comparison) -> Iterator[str]:
         if result.collapsed:
             seeds = ", ".join(map(str, result.collapsed))
             yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
-    yield _of_seconds(comparison)
+    instead = "; if not, compare CPU seconds" if PROCESSOR in comparison.costs else ""
+    yield f"Seconds can be compared only if the machine was equally busy during all runs{instead}."
 
 
 def _without_interval(comparison: Comparison, name: str) -> str:
@@ -42,12 +43,6 @@ def _without_interval(comparison: Comparison, name: str) -> str:
         return f"one seed cannot show a difference to {comparison.baseline}"
     difference = rounded(own[shared[0]].end - base[shared[0]].end, sign="+")
     return f"{difference} to {comparison.baseline} with every seed: without spread, no interval"
-
-
-def _of_seconds(comparison: Comparison) -> str:
-    """Say when seconds can be compared."""
-    instead = "; if not, compare CPU seconds" if PROCESSOR in comparison.costs else ""
-    return f"Seconds can be compared only if the machine was equally busy during all runs{instead}."
 
 
 def _accuracy(comparison: Comparison) -> PlainTable:

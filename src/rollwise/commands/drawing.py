@@ -55,11 +55,9 @@ COUNTED = ("lost_draws", "grader_failures")
 
 @dataclass
 class Responses:
-    """The responses to some problems, in the order of the problems and of the draws.
+    """The responses to problems by their keys, in the order of the problems and of the draws.
 
-    Attributes:
-        rows: Problem key -> its responses; a problem whose draws were all lost is missing.
-        counts: `lost_draws` (lost by the engine after several attempts) and `grader_failures`.
+    A problem whose draws were all lost, after several attempts, is missing.
     """
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -126,12 +124,6 @@ def _kept(file: Path) -> Found:
     return read_problems(file).problems, counts
 
 
-def _refuse_others(file: Path, problems: Sequence[Problem]) -> None:
-    drawn = read_part(file, ["key"], REMEDY)["key"].to_pylist()
-    if not {*drawn} <= {problem.key for problem in problems}:
-        raise RunError(f"{file} is of other problems; remove it to have them drawn again")
-
-
 def _draw_portions(
     folder: Path, problems: Sequence[Problem], parts: Parts[C], advance: Callable[[int], None]
 ) -> None:
@@ -145,7 +137,9 @@ def _draw_portions(
     }
     for file, portion in portions.items():
         if file.exists():
-            _refuse_others(file, portion)
+            keys: list[str] = read_part(file, ["key"], REMEDY)["key"].to_pylist()
+            if not {*keys} <= {problem.key for problem in portion}:
+                raise RunError(f"{file} is of other problems; remove it to have them drawn again")
         else:
             _write(file, *_draw(portion, parts, is_first=portion[0] is problems[0]))
         advance(len(portion))

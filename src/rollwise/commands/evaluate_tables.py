@@ -35,7 +35,7 @@ def _figures(summary: Summary, rows: Mapping[str, Summary]) -> PlainTable:
     names = [name for name in names if any(name in row for row in rows.values())]
     title = f"{summary['model']}, share of problems [95 % interval]"
     cells = [
-        [name, f"{row['problems']:,}", *(_share(row, figure) for figure in names)]
+        [name, f"{row['problems']:,}", *(interval(row[f]) if f in row else "" for f in names)]
         for name, row in rows.items()
     ]
     return title, ["benchmark", "problems", *names], cells
@@ -62,7 +62,3 @@ def _comparison(baseline: Summary) -> PlainTable:
         counts = (f"{row[count]:,}" for count in ("more_often", "less_often"))
         cells.append([name, *counts, *(interval(row[key], sign="+") for key in ("avg", *passes))])
     return title, ["benchmark", "better", "worse", "avg", *several[:1]], cells
-
-
-def _share(row: Summary, name: str) -> str:
-    return interval(row[name]) if name in row else ""

@@ -23,14 +23,10 @@ def settle(
     resume: bool,
     changeable: tuple[str, ...] | None = None,
 ) -> Config:
-    """Make the settings of a command from layers and, with `resume`, those of its folder.
+    """Make the settings of a command from layers, of which later ones win.
 
-    Args:
-        kind: The class of the settings.
-        layers: Settings; later layers win.
-        path: The folder, which must be new or this command's.
-        resume: Begin with the settings recorded in the folder, which must be there.
-        changeable: Settings that may differ from those recorded; None for any.
+    The folder must be new or this command's. With `resume` the settings recorded there come first,
+    and must be there. Only those that are `changeable` may differ from them; None is for any.
     """
     folder, recorded = RunFolder(path), {}
     if resume or not folder.is_new:

@@ -100,9 +100,5 @@ def write_figures(
 
 def _markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    cells = (" | ".join(_one_line(cell) for cell in line) for line in lines)
-    return "\n".join([f"**{title}**\n", *(f"| {line} |" for line in cells)])
-
-
-def _one_line(cell: str) -> str:
-    return shown(cell).replace("|", "\\|").replace("\n", " ")
+    cells = ([shown(c).replace("|", "\\|").replace("\n", " ") for c in line] for line in lines)
+    return "\n".join([f"**{title}**\n", *(f"| {' | '.join(line)} |" for line in cells)])

@@ -36,13 +36,8 @@ class TrainingDisplay:
     The first Ctrl-C stops the run after the current step, with a checkpoint; the second stops it at
     once. Python handles signals in the main thread only; in others this only shows progress.
 
-    Args:
-        console: Where to show progress.
-        steps: Says how many steps the whole run is expected to have; None if that is not known.
-        done: Steps done before.
-        after_step: Is called when a finished step has been shown.
-        config: The settings of the run, by which what goes wrong is explained.
-        lines: The metrics of the steps before.
+    `steps` says how many steps the whole run is expected to have, None if that is not known; `done`
+    and `lines` are the steps before and their metrics.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """What the settings of every command have in common, and how layers of them are merged."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
@@ -83,3 +83,20 @@ def nested(item: tuple[str, Any]) -> dict[str, Any]:
     for section in reversed(sections):
         layer = {section: layer}
     return layer
+
+
+Rule = tuple[str, tuple[Any, ...], str]
+"""The name of a setting, the values that it may have, and why it may have no other."""
+
+
+def refusals(rules: Iterable[Rule], value_of: Callable[[str], Any]) -> list[str]:
+    """Say of each setting that has another value what it must be, why, and what it is."""
+    return [
+        f"`{name}` must be {' or '.join(map(_shown, allowed))}: {why}; it is {_shown(found)}"
+        for name, allowed, why in rules
+        if (found := value_of(name)) not in allowed
+    ]
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else repr(value)

@@ -119,12 +119,7 @@ class BeliefSection(VariantByType):
     def make(  # type: ignore[override]
         self, total: int, columns: Mapping[str, Sequence[Any]], own: Any = None
     ) -> Belief | None:
-        """Build the belief about so many prompts; None stands for the sampler's own.
-
-        Args:
-            total: The number of prompts, P.
-            columns: Name -> a value for each prompt, shape (P,).
-            own: The class of belief that the prompt sampler brings.
+        """Build the belief about P prompts; None stands for the sampler's `own` class of belief.
 
         Raises:
             ValueError: This belief takes no features, or a column is unknown, empty or malformed.

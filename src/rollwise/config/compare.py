@@ -1,4 +1,4 @@
-"""All settings of `rollwise compare`."""
+"""All settings of `rollwise compare`, and what plans have in common with it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -6,9 +6,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rollwise.config.base import nested
-from rollwise.config.methods import MethodsConfig
+from rollwise.config.base import CommandConfig, merge, nested
+from rollwise.config.reading import make_config
 from rollwise.config.sections import Section
+from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
 
 
@@ -34,6 +35,28 @@ class ReplaySettings(Section):
     when_out: Literal["end", "replace"] = "end"
     """End a prompt all of whose responses are drawn (`end`), or draw them again, with replacement
     (`replace`)."""
+
+
+class MethodsConfig(CommandConfig):
+    """Settings of `rollwise train` for each of several methods."""
+
+    base: dict[str, Any] = Field(default_factory=dict)
+    """Give all methods these settings of `rollwise train`."""
+    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Give each method, by its name, these settings over those of `base`."""
+
+    def _given(self, method: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
+        """Lay out what is given of the settings of a method's run."""
+        own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
+        folder = {} if self.plugin_folder is None else {"plugin_folder": self.plugin_folder}
+        return merge(self.base, own, *layers, folder)
+
+    @staticmethod
+    def _checked(method: str, given: Mapping[str, Any]) -> TrainConfig:
+        try:
+            return make_config(given)
+        except ConfigError as error:
+            raise ConfigError(f"method `{method}`: {error}") from None
 
 
 class CompareConfig(MethodsConfig):
@@ -110,22 +133,14 @@ class CompareConfig(MethodsConfig):
         return [method for method in self.methods if not self.only or method in self.only]
 
     def seeds_of(self, method: str) -> int:
-        """Return how many runs a method has.
-
-        Raises:
-            ValueError: Its own number of seeds is not at least 1.
-        """
+        """Return how many runs a method has, at least one."""
         seeds = self.methods[method].get("seeds", self.seeds)
         if type(seeds) is not int or seeds < 1:
             raise ValueError(f"`methods.{method}.seeds` must be at least 1; it is {seeds!r}")
         return seeds
 
     def candidates(self, method: str) -> list[dict[str, Any]]:
-        """List the combinations of values that a method chooses from: setting -> value.
-
-        Raises:
-            ConfigError: A setting has no values.
-        """
+        """List the combinations of values that a method chooses from: setting -> value."""
         own = self.methods[method].get("choose", {})
         grid: Mapping[str, Sequence[Any]] = {**self.choose, **own}
         for name, values in grid.items():
@@ -136,27 +151,17 @@ class CompareConfig(MethodsConfig):
     def run_settings(
         self, method: str, seed: int, chosen: Mapping[str, Any], choosing: bool = False
     ) -> dict[str, Any]:
-        """Lay out what is given of the settings of one run.
+        """Lay out what is given of the settings of one run, without defaults.
 
-        Args:
-            method: Its method.
-            seed: Its seed.
-            chosen: One of the method's `candidates`.
-            choosing: Whether the run is one of the shorter ones, which only find the best of them.
-
-        Returns:
-            The settings, without defaults.
+        `chosen` is one of the method's `candidates`; runs of `choosing` only find the best of them,
+        and may be shorter.
         """
         share = self.choosing.share if choosing else 1.0
         length = self._length(share, 1 if choosing else self.evaluations)
         return self._given(method, *map(nested, chosen.items()), {"seed": seed, **length})
 
     def check_methods(self) -> None:
-        """Check the settings of every method, with each of its candidates.
-
-        Raises:
-            ConfigError: They are not settings of a run; the message names the method.
-        """
+        """Check the settings of every method, with each candidate; an error names the method."""
         for method in self.compared:
             for chosen in self.candidates(method):
                 self._checked(method, self.run_settings(method, 0, chosen))

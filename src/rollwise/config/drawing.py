@@ -25,11 +25,7 @@ _INTERVAL = re.compile(rf"([(\[])\s*{_BOUND}\s*,\s*{_BOUND}\s*([)\]])")
 
 
 def pass_rate_range(text: str) -> tuple[float, float]:
-    """Read a name of `RANGES`, or an interval such as `(0, 0.5]`; both ends returned are within it.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """Read a name of `RANGES`, or an interval such as `(0, 0.5]`; both ends are within it."""
     found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
     must = (
         f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from rollwise.config.methods import MethodsConfig
+from rollwise.config.compare import MethodsConfig
 from rollwise.config.sections import AT_A_TIME, Section
 from rollwise.config.train import TrainConfig
 
@@ -86,9 +86,5 @@ class PlanConfig(MethodsConfig):
         return self
 
     def method(self, name: str) -> TrainConfig:
-        """Return the settings of a run by a method.
-
-        Raises:
-            ConfigError: They are not settings of a run; the message names the method.
-        """
+        """Return the settings of a run by a method, which an error names."""
         return self._checked(name, self._given(name, {"seed": self.seed}))

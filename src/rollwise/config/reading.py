@@ -26,11 +26,7 @@ Given = list[tuple[str, str]]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings from a TOML file; plug-ins that it names may lie in its folder.
-
-    Raises:
-        ConfigError: There is no such file, or it is not TOML.
-    """
+    """Read settings from a TOML file; plug-ins that it names may lie in its folder."""
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: of a name that no file can have
@@ -48,22 +44,14 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _names_own_code(given: Mapping[str, Any]) -> bool:
-    return bool(plugins_in(given)) or is_plugin(setting(given, "grading", "function", ""))
-
-
-def plugins_in(given: Mapping[str, Any]) -> dict[str, str]:
-    """List the sections for which settings name a plug-in: section -> `module:Class`."""
-    named = {name: choice.plugin(given) for name, choice in CHOICES.items()}
-    return {name: plugin for name, plugin in named.items() if plugin}
+    named = any(choice.plugin(given) for choice in CHOICES.values())
+    return named or is_plugin(setting(given, "grading", "function", ""))
 
 
 def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], Given]:
     """Take `--a.b VALUE` and `--a.b=VALUE` out of a command line; returns the other words first.
 
     `options` are the command's other options, and whether each takes a value.
-
-    Raises:
-        ConfigError: A setting has no value.
     """
     others: list[str] = []
     given: Given = []
@@ -87,9 +75,6 @@ def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
     """Read the texts of settings on the command line as values.
 
     `below` are the settings of the file, which may name plug-ins.
-
-    Raises:
-        ConfigError: A list or a table cannot be read, or a plug-in is not found.
     """
     texts: dict[str, list[str]] = {}
     for name, text in given:

@@ -148,12 +148,7 @@ class Variant(Section):
 
     @classmethod
     def of(cls, kind: str, folder: Any = None) -> type[Self]:
-        """Return the section for a kind, which may be a `module:Class` that lies in `folder`.
-
-        Raises:
-            KeyError: There is no such kind.
-            ConfigError: There is no such class, or it cannot be used here.
-        """
+        """Return the section for a kind, which may be a `module:Class` that lies in `folder`."""
         found = cls._load(kind, folder) if is_plugin(kind) else cls.kinds[kind]
         made: type[Self] = _section(cls, kind, found)
         return made

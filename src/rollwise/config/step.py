@@ -86,11 +86,8 @@ def make_sampler(
 ) -> PromptSampler:
     """Make the prompt sampler that the settings of `rollwise train` describe, with its belief.
 
-    Args:
-        config: The settings.
-        keys: The prompts, each once.
-        columns: Name -> a value for each prompt, shape (P,): what a belief may take as features. A
-            curriculum looks at `level`.
+    `columns` have a value for each prompt, shape (P,): what a belief may take as features. A
+    curriculum looks at `level`.
 
     Raises:
         ConfigError: The settings do not fit these prompts.

@@ -124,11 +124,9 @@ def _has_number(side: Tokens) -> bool:
 
 
 class Parts(NamedTuple):
-    """The parts of an answer that has several.
+    """The parts of an answer that has several, in the rows of a matrix; all else has one row.
 
-    Attributes:
-        kind: `list`, `union`, `matrix`, `vmatrix`, or the two brackets around it.
-        rows: Of a matrix; all else has one row.
+    Its kind is `list`, `union`, `matrix`, `vmatrix`, or the two brackets around it.
     """
 
     kind: str

@@ -97,8 +97,7 @@ def sandboxed(
 ) -> Iterator[Conversation]:
     """Have `program.py` do in a sandbox what `first` says; `limits.seconds` begin when it is ready.
 
-    Raises:
-        RuntimeError: It cannot start.
+    A RuntimeError says why it cannot start.
     """
     with sandbox.start(Path(program.__file__).read_text(), limits) as process:
         talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
@@ -106,7 +105,10 @@ def sandboxed(
             rlimits = _rlimits(limits, sandbox.isolated)
             talk.ask({**first, "limits": rlimits, "isolated": sandbox.isolated})
         except NoReply:
-            raise RuntimeError(f"the sandbox cannot start: {_complaint(process)}") from None
+            process.kill()
+            said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
+            why = said[-1] if said else f"exit code {process.returncode}"
+            raise RuntimeError(f"the sandbox cannot start: {why}") from None
         talk.extend(limits.seconds)
         yield talk
 
@@ -123,18 +125,8 @@ def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
     return rlimits | ({"RLIMIT_NPROC": limits.processes} if isolated else {})
 
 
-def _complaint(process: "subprocess.Popen[bytes]") -> str:
-    process.kill()
-    lines = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"exit code {process.returncode}"
-
-
 def find_sandbox() -> Sandbox:
-    """Return the sandbox for programs here, after trying it.
-
-    Raises:
-        ConfigError: It does not work here, or leaks; says why.
-    """
+    """Return the sandbox for programs here, after trying it; refuse one that fails, or leaks."""
     sandbox = Bubblewrap()
     try:
         leaks = leaks_of(sandbox)
@@ -153,8 +145,7 @@ def find_sandbox() -> Sandbox:
 def leaks_of(sandbox: Sandbox) -> list[str]:
     """Run programs that look for what they must not reach; return what they found.
 
-    Raises:
-        FileNotFoundError, RuntimeError: The sandbox does not work here.
+    A FileNotFoundError or RuntimeError says that the sandbox does not work here.
     """
     limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
     call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}

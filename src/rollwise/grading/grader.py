@@ -67,12 +67,7 @@ class Grader(Protocol):
 
 
 def check_pairs(responses: Sequence[str], answers: Sequence[str]) -> None:
-    """Refuse responses and answers that are not pairs of texts.
-
-    Raises:
-        ValueError: Says both lengths.
-        TypeError: Says which one is not text, and what it is.
-    """
+    """Refuse responses and answers that are not pairs of texts, as `Grader.grade` says."""
     for name, texts in (("responses", responses), ("answers", answers)):
         if isinstance(texts, str):
             raise TypeError(f"{name} must be a list of texts, got one text: {texts[:80]!r}")

@@ -11,7 +11,7 @@ import warnings
 from typing import Any, Literal, get_args
 
 from rollwise.grading.answer_forms import are_equal, split_list
-from rollwise.grading.answer_tokens import Tokens, Unreadable, tokenize
+from rollwise.grading.answer_tokens import Unreadable, tokenize
 from rollwise.grading.final_answers import (
     LONGEST_BOX,
     bare_reference,
@@ -64,6 +64,9 @@ def _reference(answer: str) -> list[Any]:
     if not reference:
         raise ValueError(f"nothing can be read from the reference answer {answer!r}")
     return reference
+
+
+_tokens = functools.lru_cache(maxsize=1024)(tokenize)  # of references
 
 
 # What a worker is given is a box or a whole response; the first letter says which.
@@ -129,11 +132,6 @@ def _as_written(found: str, reference: str) -> float:
     if _is_unread(_read_box(reference)):
         references = [reading for reading in references if isinstance(reading, str)]
     return float(verify(references, readings, timeout_seconds=None))
-
-
-@functools.lru_cache(maxsize=1024)
-def _tokens(reference: str) -> Tokens:
-    return tokenize(reference)
 
 
 def _verify_last_box(text: str, answer: str) -> float:
@@ -225,7 +223,7 @@ class MathGrader(WorkerGrader):
         load = functools.partial(_load, convention, timeout)
         super().__init__(load, limits, workers, REMEMBERED, shared=True)
 
-    def _part(self, response: str, answer: str) -> str | float:
+    def _part(self, response: str, answer: str) -> str:
         if self.convention == "math_verify":
             return response
         content = last_answer(response, answer)

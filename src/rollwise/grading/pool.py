@@ -61,16 +61,12 @@ class WorkerPool:
         self._deaths = 0
         self._stopped = False
 
-    def submit(self, pairs: Iterable[tuple[str | float, str]]) -> list[Future[float]]:
-        """Grade pairs of a text, or a reward that is known already, and the reference answer.
-
-        Raises:
-            RuntimeError: The grader is closed.
-        """
+    def submit(self, pairs: Iterable[tuple[str, str]]) -> list[Future[float]]:
+        """Grade pairs of a text and the reference answer."""
         with self._lock:  # so that no equal pair is done before all wait for it
             if self._stopped:
                 raise RuntimeError("the grader is closed")
-            return [self._add(part, answer) for part, answer in pairs]
+            return [self._add(text, answer) for text, answer in pairs]
 
     def stop(self) -> None:
         """End the workers; jobs that were not graded finish with an error."""
@@ -86,19 +82,16 @@ class WorkerPool:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _add(self, part: str | float, answer: str) -> Future[float]:
+    def _add(self, text: str, answer: str) -> Future[float]:
         """Look a result up, wait for a running job, or begin a job."""
         future: Future[float] = Future()
-        if not isinstance(part, str):
-            future.set_result(part)
-            return future
-        key = hashlib.blake2b(repr((part, answer)).encode(), digest_size=16).digest()
+        key = hashlib.blake2b(repr((text, answer)).encode(), digest_size=16).digest()
         if (result := self._results.get(key)) is not None:
             self._finish([future], result)
         elif key in self._jobs:
             self._jobs[key].futures.append(future)
         else:
-            job = self._jobs[key] = _Job(key, part, answer, [future])
+            job = self._jobs[key] = _Job(key, text, answer, [future])
             self._queue.append(job)
             if self._process is None:
                 self._start()

@@ -12,12 +12,10 @@ _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
 
 class Used(NamedTuple):
-    """What a process and its descendants took.
+    """What a process and its descendants took: seconds of processors, those of ended ones too.
 
-    Attributes:
-        seconds: Of processors, those of ended processes too.
-        is_active: Whether a thread runs, or waits for a processor or a disk.
-        memory: Bytes that they hold now; what two of them share counts twice.
+    It is active if a thread runs, or waits for a processor or a disk. Memory is what they hold now;
+    what two of them share counts twice.
     """
 
     seconds: float

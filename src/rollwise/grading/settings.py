@@ -8,10 +8,10 @@ from rollwise.errors import ConfigError
 from rollwise.grading.code import CodeGrader
 from rollwise.grading.environment import EnvironmentGrader
 from rollwise.grading.exact import ExactGrader
-from rollwise.grading.function import FunctionGrader, LoadFunction
+from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import Grader
 from rollwise.grading.mathematics import Convention, MathGrader
-from rollwise.plugins import calling, plugin_folders, wrong_result
+from rollwise.plugins import calling, wrong_result
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,7 @@ class CodeSettings(GraderSettings):
 
 @dataclass(frozen=True)
 class FunctionSettings(GraderSettings):
-    """A function of your own.
-
-    Raises:
-        ValueError: No function is named.
-    """
+    """A function of your own."""
 
     function: str = field(
         default="",
@@ -150,11 +146,6 @@ class FunctionSettings(GraderSettings):
     def __post_init__(self) -> None:
         if not self.function:
             raise ValueError("type 'function' needs function = 'module:function'")
-
-    def loader(self, folder: str | None) -> LoadFunction:
-        """Return what finds the function, which may be in `folder`."""
-        folders = plugin_folders(folder)
-        return LoadFunction(self.function, folders, self.chat, dict(self.settings))
 
     def open(self, inputs: GraderInputs) -> Grader:
         timeout, workers, folder = inputs.timeout, inputs.workers, inputs.folder

@@ -140,7 +140,10 @@ class Supervisor:
         ours, theirs = multiprocessing.Pipe()
         if pid := os.fork():
             theirs.close()
-            _limit_reading(ours)
+            # Let no message that a worker only begins to send keep all others waiting.
+            with socket.socket(fileno=os.dup(ours.fileno())) as end:
+                patience = struct.pack("ll", int(PATIENCE), 0)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
             self._workers[ours] = _Worker(pid, ours, time.monotonic() + self._limits.start)
             return
         try:
@@ -231,12 +234,6 @@ def _checked(result: object) -> Result:
     if isinstance(result, float) and math.isfinite(result):
         return result
     raise ValueError("a reward must be finite")
-
-
-def _limit_reading(pipe: Connection) -> None:
-    """Let no message that a worker only begins to send keep all others waiting."""
-    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(PATIENCE), 0))
 
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36

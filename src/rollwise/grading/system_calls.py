@@ -52,12 +52,12 @@ _NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in `struct seccomp_data`, 
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 
 
-def filter_program(machine: str = "") -> bytes | None:
+def filter_program() -> bytes | None:
     """Return the filter as the kernel takes it, one `struct sock_filter` after another.
 
-    None for a `machine` (by default this one) whose system calls are not listed here.
+    None for machines whose system calls are not listed here.
     """
-    machine = machine or platform.machine()
+    machine = platform.machine()
     if not sys.platform.startswith("linux") or machine not in _MACHINES or sys.maxsize < 2**32:
         return None
     i = _MACHINES.index(machine)

@@ -41,10 +41,7 @@ HOSTILE = (
 class GraderContract:
     """The contract of a grader. Tests are independent; each makes graders of its own.
 
-    Attributes:
-        correct: A response and an answer that get `reward`.
-        incorrect: A response and an answer that get 0.0.
-        reward: See `correct`.
+    `correct` are a response and an answer that get `reward`, and `incorrect` some that get 0.0.
     """
 
     correct: tuple[str, str] = ("3", "3")

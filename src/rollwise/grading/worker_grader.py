@@ -47,7 +47,8 @@ class WorkerGrader(Grader):
         shared: bool = False,
     ) -> None:
         self.limits = limits
-        self.workers = min(_usable_cpus(), MAX_WORKERS) if workers is None else workers
+        usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        self.workers = min(usable, MAX_WORKERS) if workers is None else workers
         at_least("workers", self.workers, 1)
         name = type(self).__name__
         self._pool = WorkerPool(name, load, limits, self.workers, remember, shared)
@@ -74,10 +75,6 @@ class WorkerGrader(Grader):
         """Stop the workers; other threads that wait for rewards get a RuntimeError."""
         self._stop()
 
-    def _part(self, response: str, answer: str) -> str | float:
-        """Return the part of a response that decides its reward, or the reward if it is plain."""
+    def _part(self, response: str, answer: str) -> str:
+        """Return the part of a response that decides its reward."""
         return response
-
-
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

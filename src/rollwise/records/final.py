@@ -13,19 +13,14 @@ FINAL = (
 
 
 def seal(folder: RunFolder) -> None:
-    """Write `checksums.txt`, because a command is done.
-
-    Raises:
-        RunError: It could not be written.
-    """
+    """Write `checksums.txt`, because a command is done."""
     write_checksums(folder.path, FINAL)
 
 
 def unseal(folder: RunFolder) -> None:
-    """Remove `checksums.txt`, because something is going to change.
+    """Remove `checksums.txt`, because something is going to change; refuse what has changed since.
 
-    Raises:
-        RunError: A file has changed since. One that is missing is made again.
+    A file that is missing is made again.
     """
     if changed := [name for name in damaged(folder) if (folder.path / name).exists()]:
         raise RunError(
@@ -41,11 +36,7 @@ def damaged(folder: RunFolder) -> list[str]:
 
 
 def refuse_damage(folder: RunFolder) -> None:
-    """Refuse to read a folder in which something is missing or damaged.
-
-    Raises:
-        RunError: Names the files.
-    """
+    """Refuse to read a folder in which something is missing or damaged."""
     if names := damaged(folder):
         raise RunError(
             f"{folder.path} is damaged: {', '.join(names)} is missing, or is not what was written "

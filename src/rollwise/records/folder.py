@@ -30,10 +30,8 @@ log = logging.getLogger(__name__)
 def describe_start(device: str) -> dict[str, str]:
     """Say when and where a run starts, on a `device` that is given in words.
 
-    Returns:
-        `date` (local time, to the second), `host`, `device`, the `command` as it was typed, and the
-        `commit` that is checked out in the current folder, with `+ changes` if tracked files differ
-        from it; without git, none.
+    The `commit` is that of the current folder, with `+ changes` if tracked files differ from it;
+    without git, none.
     """
     start = {
         "date": datetime.now().astimezone().isoformat(" ", "seconds"),
@@ -110,9 +108,7 @@ class RunFolder:
     ) -> None:
         """Write `config.json`: all settings, versions, and when and where a run started.
 
-        Args:
-            config: The settings.
-            started: See `describe_start`; by default what is recorded stays.
+        See `describe_start`; by default what is recorded of that stays.
         """
         if started is None and self.has_config:
             started = self.read_started()
@@ -202,11 +198,7 @@ class RunFolder:
         return rows
 
     def read_newest_samples(self, most: int) -> tuple[list[Row], int]:
-        """Read the newest responses in `samples/`, of whole prompts.
-
-        Returns:
-            At most `most` rows, or those of one prompt, and how many there are in all.
-        """
+        """Read at most so many of the newest responses, of whole prompts; and count them all."""
         table, count = self._samples.read(most), self._samples.count()
         rows: list[Row] = table.slice(max(0, len(table) - most)).to_pylist()
         first = (rows[0]["step"], rows[0]["key"]) if len(rows) < count else None

@@ -17,11 +17,8 @@ class StepFiles:
     """Rows of the steps of a run, in the files `part-00000.parquet` and so on of a folder.
 
     What is added takes memory and time for the newest file alone, however long the run is. A file
-    that is broken, or cannot be written, is a `RunError`.
-
-    Args:
-        folder: Made when something is written.
-        rows: A file with at least so many is full; so many are kept in memory at most.
+    with at least so many `rows` is full; so many are kept in memory at most. One that is broken, or
+    cannot be written, is a `RunError`.
     """
 
     def __init__(self, folder: Path, rows: int) -> None:
@@ -63,11 +60,7 @@ class StepFiles:
         self._kept.clear()
 
     def read(self, newest: int | None = None) -> Any:
-        """Read what is written, in order, as an Arrow table.
-
-        Args:
-            newest: So many rows at least, the newest, are wanted; by default all.
-        """
+        """Read what is written, or at least so many of the newest rows, as an Arrow table."""
         import pyarrow as pa
 
         tables: list[Any] = []

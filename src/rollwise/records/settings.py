@@ -13,9 +13,6 @@ def refuse_changes(
     """Refuse to resume in the folder `path` with other settings than those recorded there.
 
     Settings whose names begin with one of `changeable` may differ.
-
-    Raises:
-        ConfigError: A setting differs; the message names it and both values.
     """
     old, new = flatten(before, "."), flatten(now, ".")
     for key in new:

@@ -47,11 +47,7 @@ def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
 
 
 def save_state(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
-    """Do what `save_sampler` does, in a folder of its own, completely or not at all.
-
-    Raises:
-        RunError: It could not be written.
-    """
+    """Do what `save_sampler` does, in a folder of its own, completely or not at all."""
     with written_whole(folder) as partial:
         partial.mkdir(parents=True)
         save_sampler(partial, sampler, **progress)
@@ -61,8 +57,7 @@ def save_state(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
 def load_state(folder: Path, sampler: PromptSampler, *names: str) -> list[Any]:
     """Restore a prompt sampler from what `save_state` wrote; returns its progress by these names.
 
-    Raises:
-        RunError: It is missing or damaged, or belongs to other prompts or another sampler.
+    A `RunError` says that it is damaged, or belongs to other prompts or another sampler.
     """
     if damaged := damaged_files(folder):
         raise RunError(f"cannot resume from {folder}: {', '.join(damaged)} are damaged")

@@ -10,14 +10,7 @@ from rollwise.records.settings import flatten
 
 
 class Trackers:
-    """Sends metrics to TensorBoard, Weights & Biases and others, through `accelerate`.
-
-    Args:
-        names: Names of `accelerate`'s trackers; may be empty.
-
-    Raises:
-        RunError: A name is unknown, or a package is missing.
-    """
+    """Sends metrics to TensorBoard, Weights & Biases and others, by their names in `accelerate`."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._kinds = [_tracker_kind(name) for name in names]

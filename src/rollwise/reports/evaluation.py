@@ -21,14 +21,9 @@ FEWEST_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Answered:
-    """A problem of an evaluation with its responses.
+    """A problem of an evaluation, its responses as they are recorded, and how they were graded.
 
-    Attributes:
-        benchmark: The problem's.
-        problem: The problem.
-        rows: Its responses, as they are recorded.
-        result: How they were graded, with the final answer that was read in each.
-        baseline: The pass rate of the model that is compared with; None if it was not asked.
+    `baseline` is the pass rate of the model that is compared with; None if it was not asked.
     """
 
     benchmark: str
@@ -47,15 +42,8 @@ def write_evaluation_report(
 ) -> Path:
     """Write `report.html` into the folder of an evaluation: one page that needs nothing beside it.
 
-    Args:
-        path: The folder.
-        summary: Its figures.
-        settings: Its settings.
-        tables: The same ones as in the terminal.
-        answered: Its problems with their responses, which are shown as text, never as markup.
-
-    Raises:
-        RunError: It cannot be written.
+    `tables` are those of the terminal; responses are shown as text, never as markup. Raises
+    `RunError` if it cannot be written.
     """
     rows = dict(summary["benchmarks"])
     if "average" in summary:

@@ -28,15 +28,7 @@ FAILED = {"grader_failures": 0.01, "lost_draws": 0.01, "skipped_updates": 0.0}
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to look at.
-
-    Attributes:
-        step: Where it begins.
-        title: In a few words.
-        what: With figures.
-        advice: What to do.
-        chart: The id of the chart that shows it; "" for none.
-    """
+    """Something to look at: where it begins, what it is, what to do, the id of its chart."""
 
     step: int
     title: str
@@ -46,11 +38,7 @@ class Finding:
 
 
 def findings_of(folder: RunFolder) -> list[Finding]:
-    """Look for what goes wrong in a run, and for what is missing or damaged of its records.
-
-    Raises:
-        RunError: There is no run in the folder.
-    """
+    """Look for what goes wrong in a run, and for what is missing or damaged of its records."""
     found = findings(folder.read_metrics(), folder.read_config())
     if names := damaged(folder):
         what = f"{', '.join(names)} is missing, or is not what was written."

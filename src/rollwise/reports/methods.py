@@ -27,12 +27,7 @@ def write_comparison_report(
 ) -> Path:
     """Write the report of a comparison: what it says, and accuracy against what it cost.
 
-    Args:
-        path: The folder.
-        comparison: What was found.
-        sentences: What it says.
-        tables: The same ones as in the terminal.
-        configs: The settings of each method's runs.
+    Tables and sentences are those of the terminal; `configs` are the settings of each method.
     """
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}

@@ -53,19 +53,16 @@ def write_page(
     title: str = "",
     **content: Any,
 ) -> Path:
-    """Write `report.html` into a folder, from a template of `parts/`.
+    """Write `report.html` into a folder, from a template of `parts/`, which extends `base.html`.
 
     Args:
-        folder: The folder.
-        template: The template's name; it extends `base.html`.
+        folder: Whose name is the page's title where none is given.
+        template: The template's name.
         data: What its script reads: `charts`, `grids` and others, such as `prompts`.
         scripts: Of `parts/`, in this order, after uPlot and the charts.
         facts: What the header says, by name.
-        title: Of the page; by default the folder's name.
+        title: Of the page.
         content: What the template shows.
-
-    Raises:
-        RunError: It cannot be written.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
     script = part("vendor/uplot/uPlot.iife.min.js")

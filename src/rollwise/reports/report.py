@@ -32,29 +32,18 @@ UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
 log = logging.getLogger(__name__)
 
 
-def write_report(
-    path: Path,
-    goes_on: bool = False,
-    reload: float | None = None,
-    written: datetime | None = None,
-) -> Path:
+def write_report(path: Path, goes_on: bool = False, reload: float | None = None) -> Path:
     """Write `report.html` into a run's folder: one page that needs nothing beside it.
 
     Responses are shown as text, never as markup. The report of an unfinished run covers the steps
-    so far.
-
-    Args:
-        path: The folder.
-        goes_on: Whether the run goes on.
-        reload: Seconds after which the page loads itself again; None for not at all.
-        written: The time that the page names; by default now.
+    so far; `reload` is after how many seconds the page loads itself again.
 
     Raises:
         RunError: There is no run in the folder, its records are not those of a run, or the report
             cannot be written.
     """
     try:
-        return _write(path, written or datetime.now().astimezone(), goes_on, reload)
+        return _write(path, goes_on, reload)
     except UNFIT as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
@@ -66,12 +55,7 @@ class LiveReport:
     """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
 
     At the end of its block the report says that the run does not go on, if it said that it does,
-    unless `leave` was called.
-
-    Args:
-        path: The run's folder.
-        every: Seconds between two reports, at least.
-        clock: Returns seconds.
+    unless `leave` was called. Between two reports are at least `every` seconds.
     """
 
     def __init__(
@@ -107,7 +91,7 @@ class LiveReport:
             log.warning("the report is not up to date: %s", error)
 
 
-def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -> Path:
+def _write(path: Path, goes_on: bool, reload: float | None) -> Path:
     folder = RunFolder(path)
     config = folder.read_config()
     lines = folder.read_metrics()
@@ -125,7 +109,7 @@ def _write(path: Path, written: datetime, goes_on: bool, reload: float | None) -
         },
         scripts=("prompts.js", *(["reload.js"] if reload else [])),
         facts=run_facts(config, folder.read_versions(), folder.read_started()),
-        written=written.isoformat(" ", "seconds"),
+        written=datetime.now().astimezone().isoformat(" ", "seconds"),
         goes_on=goes_on,
         reload=reload,
         has_ended=folder.read_summary() is not None,

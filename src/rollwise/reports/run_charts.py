@@ -25,15 +25,9 @@ OF_GROUPS = ("zero_variance", "exits", "draws", "rounds")
 
 
 class RunCharts:
-    """The charts of a run, and what was left out of them.
+    """The charts that there are figures for in the metrics of a run.
 
-    Args:
-        lines: Its metrics, at least one line.
-
-    Attributes:
-        charts: The charts that there are figures for.
-        grids: What they are drawn over: name -> axes.
-        remarks: Sentences on how figures are drawn.
+    `grids` are what they are drawn over, name -> axes; `remarks` say how figures are drawn.
     """
 
     def __init__(self, lines: Sequence[Row]) -> None:

@@ -22,11 +22,7 @@ MOST_SETTINGS = 20
 
 
 def write_reports(path: Path) -> Path:
-    """Write the report of a run, or of all runs within a folder, whose own are brought up to date.
-
-    Raises:
-        RunError: There is no run in the folder, or the report cannot be written.
-    """
+    """Write the report of a run, or of all runs in a folder, whose own are brought up to date."""
     if RunFolder(path).has_config or not (found := _runs_within(path)):
         return write_report(path, goes_on=is_locked(path))
     rows, charts, remarks = _read(found, path)

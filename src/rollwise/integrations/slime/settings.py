@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import TrainConfig, make_config, read_toml
-from rollwise.config.base import merge
+from rollwise.config.base import Rule, merge, refusals
 from rollwise.config.defaults import SINGLE_RESPONSES
-from rollwise.config.refusals import Rule, refusals
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
 

@@ -4,7 +4,7 @@ import os
 from operator import attrgetter
 
 from rollwise.config import TrainConfig
-from rollwise.config.refusals import Rule, refusals
+from rollwise.config.base import Rule, refusals
 from rollwise.releases import unmet
 
 KEY = "TINKER_API_KEY"

@@ -8,8 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from rollwise.config import TrainConfig, make_config
-from rollwise.config.base import merge
-from rollwise.config.refusals import Rule, refusals
+from rollwise.config.base import Rule, merge, refusals
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
 from rollwise.releases import unmet
