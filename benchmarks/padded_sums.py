@@ -27,7 +27,7 @@ from problem_sets import APART, settings_of
 from rollwise.config import ModelSettings
 from rollwise.models.loading import load_model
 from rollwise.tasks.problem import Problem
-from rollwise.tasks.running_sums import make_terms, running_totals, write_question
+from rollwise.tasks.running_sums import make_terms, write_question
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 import make_base_model
@@ -49,7 +49,7 @@ def make_problems(count: int, rng: np.random.Generator) -> list[Problem]:
     problems: dict[str, Problem] = {}
     while len(problems) < count:
         terms = make_terms(int(rng.integers(FEWEST_TERMS, MOST_TERMS + 1)), rng)
-        totals = " ".join(map(str, running_totals(terms)))
+        totals = " ".join(map(str, np.cumsum(terms)))
         wanted = rng.lognormal(np.log(MEDIAN), SIGMA) - len(f"{totals}={sum(terms)} \n")
         lengths = [len(count_down(number)) for number in range(1, MOST + 1)]
         if wanted > lengths[-1]:

@@ -224,7 +224,7 @@ def evaluator(run: Any) -> Any:
             if part or step % run.config.evaluation.every:
                 return
             run.engine.load_weights({})  # it shares the model
-            run.folder.log({"step": step, "heldout": evaluate(run).as_json()})
+            run.folder.log({"step": step, "heldout": evaluate(run)})
 
     return Evaluator()
 

@@ -24,7 +24,7 @@ from rich.progress import track
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from rollwise.tasks.running_sums import make_terms, running_totals, write_question
+from rollwise.tasks.running_sums import make_terms, write_question
 
 MODELS = Path(__file__).parents[1] / "src/rollwise/models"
 CHARACTERS = ["<pad>", "\n", *"0123456789+-?= "]
@@ -82,7 +82,7 @@ def write_demonstration(terms: list[int], rng: np.random.Generator, noise: float
         return f"={sum(terms) + rng.integers(-9, 10)}\n"
     slipped = rng.random(len(terms)) < noise * SLIP_BY_TERM[np.abs(terms)]
     slips = rng.integers(1, 4, len(terms)) * slipped
-    totals = running_totals((np.array(terms) + slips).tolist())
+    totals = np.cumsum(terms + slips)
     return f"{' '.join(map(str, totals))}={totals[-1]}\n"
 
 

@@ -49,17 +49,6 @@ def test_an_exit_rule_for_single_counts_is_asked_pair_by_pair():
     assert where_satisfied(rule, pairs, pairs).tolist() == [False, False, True, True]
 
 
-def test_an_exit_rule_that_raises_is_named_with_its_line():
-    class Rule(ExitRule):
-        def satisfied(self, positives, negatives):
-            missing = {}
-            return missing["x"]  # the line that is named
-
-    line = Rule.satisfied.__code__.co_firstlineno + 2
-    with pytest.raises(PluginError, match=rf"Rule: .*{__file__}, line {line}\) raised KeyError"):
-        RolloutSession(["a"], Rule(), Rounds(2, 2)).next_draws()
-
-
 class Handing:
     """A dispatcher that hands out a key in place of a prompt."""
 
@@ -138,7 +127,19 @@ def test_results_that_an_engine_yields_one_by_one_are_taken():
     assert [result.draw for result in checked_results(None, found)] == [draw, draw]
 
 
-def test_a_completion_that_is_longer_than_was_asked_for_names_its_engine_and_both_numbers():
+@pytest.mark.parametrize(
+    ("changed", "due"),
+    [
+        ({"draw": "a"}, "results whose draw is one of those submitted"),
+        ({"text": b""}, "text is a text"),
+        ({"tokens": [1, 2, 3]}, r"within 2 tokens \(`engine.max_new_tokens`\), not 3"),
+        *(({"tokens": [t, 1]}, "tokens are a list of token ids") for t in ("five", 1.5, -1)),
+        ({"logprobs": np.zeros(4)}, "a log-probability for each token"),
+        *(({"logprobs": [p, -1.0]}, "finite numbers, at most 0") for p in (-np.inf, 0.5)),
+        ({"truncated": "no"}, "`truncated` is True or False"),
+    ],
+)
+def test_a_completion_with_a_wrong_part_names_its_engine(changed, due):
     class Mine:
         free_slots = 4
 
@@ -146,11 +147,11 @@ def test_a_completion_that_is_longer_than_was_asked_for_names_its_engine_and_bot
             self.draws = draws
 
         def wait(self):
-            return [Completion(d, [1, 2, 3], np.zeros(3), "", truncated=False) for d in self.draws]
+            right = {"tokens": [1, 2], "logprobs": np.zeros(2), "text": "", "truncated": False}
+            return [Completion(**{"draw": draw} | right | changed) for draw in self.draws]
 
     session = RolloutSession(["a"], rule_of(lambda n, m: n + m > 1), Streamed(4))
-    wanted = r"Mine: `wait` .* within 2 tokens \(`engine.max_new_tokens`\), not 3"
-    with pytest.raises(PluginError, match=wanted):
+    with pytest.raises(PluginError, match=f"Mine: `wait` .*{due}"):
         run_session(session, Mine(), {"a": [1]}, None, max_new_tokens=2)
 
 

@@ -15,7 +15,7 @@ from rollwise.environments import Opening, Turn
 from rollwise.errors import ConfigError
 from rollwise.models.loading import model_path
 from rollwise.plugins import load_plugin
-from rollwise.prompts import PromptSampler
+from rollwise.prompts import Uniform
 from rollwise.prompts.testing import PromptSamplerContract
 from rollwise.records import RunFolder
 from rollwise.records.states import load_sampler, save_sampler
@@ -24,19 +24,8 @@ from rollwise.sampling.testing import check_exit_rule, check_objective, check_sc
 
 EXAMPLES = Path(__file__).parents[1] / "examples/plugins"
 
-TINY = ["--steps", "1", "--prompts.batch_size", "8", "--data.problems", "16"]
+TINY = ["--steps", "1", "--prompts.batch_size", "4", "--data.problems", "16"]
 TINY += ["--evaluation.problems", "2", "--evaluation.samples", "2", "--engine.max_new_tokens", "24"]
-
-
-class InOrder(PromptSampler):
-    def __init__(self, keys, batch_size, seed=0):
-        self.keys = keys
-
-    def ask(self, count=None, exclude=()):
-        return self.keys
-
-    def tell(self, keys, correct, drawn):
-        pass
 
 
 @pytest.mark.parametrize("name", ["confident", "own_choice", "own_lesson"])
@@ -93,28 +82,6 @@ def test_the_example_engine_errs_as_often_as_it_is_told_to(example):
     assert abs(texts.count("7 12 3=4") - 800) <= 88
 
 
-def test_an_engine_that_is_none_is_named(tmp_path, capsys):
-    """One that lacks what an engine may do besides would fail late."""
-    (tmp_path / "loose.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from rollwise.engines import EngineSettings\n"
-        "@dataclass(frozen=True)\n"
-        "class Loose(EngineSettings):\n"
-        "    def open(self, inputs):\n"
-        "        return self\n"
-    )
-    options = ["--engine.type", "loose:Loose", "--plugin_folder", str(tmp_path)]
-    assert main(["train", "--output", str(tmp_path / "run"), *TINY, *options]) == 2
-    shown = " ".join(capsys.readouterr().err.split())
-    assert "Loose must inherit from `rollwise.engines.Engine`" in shown
-
-
-def test_every_example_is_short(root):
-    files = [*(root / "examples/plugins").glob("*.py")]
-    assert files
-    assert {f.name: n for f in files if (n := len(f.read_text().splitlines())) > 45} == {}
-
-
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     """A module of the user's in the current folder."""
@@ -160,47 +127,40 @@ def mine(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("section", "settings", "message"),
     [
-        ({"type": "nowhere_at_all:Rule"}, "`exit.type`: 'nowhere_at_all:Rule': no module"),
-        ({"type": "mine_for_plugins:Nothing"}, "which has AnyCorrect, BadDefault"),
-        ({"type": "mine_for_plugins:NoRule"}, "should be a dataclass with `satisfied`"),
-        ({"least": "few"}, "`exit.least`: should be a valid integer"),
+        ("exit", {"type": "nowhere_at_all:Rule"}, "`exit.type`: 'nowhere_at_all:Rule': no module"),
+        ("exit", {"type": "mine_for_plugins:Nothing"}, "which has AnyCorrect, BadDefault"),
+        ("exit", {"type": "mine_for_plugins:NoRule"}, "should be a dataclass with `satisfied`"),
+        ("exit", {"least": "few"}, "`exit.least`: should be a valid integer"),
         (
+            "exit",
             {"most": 1},
             "`exit.most` of `mine_for_plugins:AnyCorrect`, which has `exit.give_up_below`, "
             "`exit.least`",
         ),
-        ({"type": "mine_for_plugins:NoParent"}, "that inherits from `rollwise.ExitRule`; it does"),
-        ({"type": "mine_for_plugins:BadDefault"}, "`exit.least`: should be a valid integer"),
+        ("exit", {"type": "mine_for_plugins:NoParent"}, "inherits from `rollwise.ExitRule`; it d"),
+        ("exit", {"type": "mine_for_plugins:BadDefault"}, "`exit.least`: should be a valid integ"),
         (
+            "exit",
             {"type": "mine_for_plugins:NotMade"},
             "`exit`: mine_for_plugins:NotMade: `__post_init__` (",
         ),
-        ({"type": "mine_for_plugins:Untyped"}, "is unknown: name 'Colour' is not defined"),
+        ("exit", {"type": "mine_for_plugins:Untyped"}, "is unknown: name 'Colour' is not defined"),
+        # Its `__post_init__` would never be called.
+        ("belief", {"type": "mine_for_plugins:Undecorated"}, "Belief`; it is no dataclass"),
+        ("prompts", {"type": "mine_for_plugins:NoTell"}, "PromptSampler`; it lacks `tell`"),
     ],
 )
-def test_what_is_wrong_with_a_plugin_is_said_in_a_sentence(mine, settings, message):
+def test_what_is_wrong_with_a_plugin_is_said_in_a_sentence(mine, section, settings, message):
     with pytest.raises(ConfigError) as error:
-        make_config({"exit": {"type": "mine_for_plugins:AnyCorrect", **settings}})
+        make_config({section: {"type": "mine_for_plugins:AnyCorrect", **settings}})
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_belief_that_only_inherits_from_a_dataclass_is_refused(mine):
-    """Its `__post_init__` would never be called."""
-    with pytest.raises(ConfigError, match=r"`rollwise.beliefs.Belief`; it is no dataclass"):
-        make_config({"belief": {"type": "mine_for_plugins:Undecorated"}})
-
-
-def test_a_class_that_lacks_a_method_is_told_so(mine):
-    with pytest.raises(ConfigError) as error:
-        make_config({"prompts": {"type": "mine_for_plugins:NoTell"}})
-    assert str(error.value).endswith("inherits from `rollwise.PromptSampler`; it lacks `tell`")
-
-
 def test_a_state_that_a_sampler_cannot_load_is_named(tmp_path):
-    class Strict(InOrder):
+    class Strict(Uniform):
         def load_state_dict(self, state):
             self.queue = state["queue"]
 

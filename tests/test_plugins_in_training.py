@@ -82,7 +82,7 @@ class OwnSchedule(rw.Schedule):
 @dataclass(eq=False)
 class OwnEngine(EngineSettings, Engine):
     free_slots = None
-    shift, token, second, likely, cut = 0, 5, 1, -1.0, False
+    token, likely = 5, -1.0
 
     def open(self, inputs):
         self.done = {}
@@ -90,9 +90,8 @@ class OwnEngine(EngineSettings, Engine):
 
     def submit(self, draws, prompts):
         for draw in draws:
-            logprobs = np.full(2 + self.shift, self.likely, np.float32)
-            tokens = [self.token, self.second]
-            self.done[draw] = Completion(draw, tokens, logprobs, "=1", truncated=self.cut)
+            logprobs = np.full(2, self.likely, np.float32)
+            self.done[draw] = Completion(draw, [self.token, 1], logprobs, "=1", truncated=False)
 
     def wait(self):
         return [self.done.pop(draw) for draw in list(self.done)]
@@ -131,28 +130,30 @@ SETTINGS = {
 """The setting that names a class that inherits from each of these."""
 
 
+@pytest.fixture
+def train_with(tmp_path, monkeypatch, capsys):
+    """Trains with a mistake in a class of a module; the module's name and text, and the error."""
+
+    def train(parent, mistake):
+        module = f"of_{tmp_path.name}"  # imported once for all tests
+        text = PARTS.replace("PARENT", f"Own{parent}") + mistake + "\n"
+        (tmp_path / f"{module}.py").write_text(text)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        given = [f"--{SETTINGS[parent]}", f"{module}:Mistaken", "--output", "run"]
+        assert main(["train", *given, *TINY]) == 2
+        return module, text, " ".join(capsys.readouterr().err.split())
+
+    return train
+
+
 @pytest.mark.parametrize(
     ("parent", "mistake", "method", "said"),
     [
         ("Belief", "def believe(self, indices): return None", "believe", "NoneType"),
-        (
-            "Belief",
-            "def believe(self, indices): return np.full(len(indices), 1.5), np.ones(len(indices))",
-            "believe",
-            "the means (0 to 1, or NaN)",
-        ),
-        (
-            "Belief",
-            "def believe(self, indices): return np.zeros(9), np.ones(9)",
-            "believe",
-            "of shape (P,)",
-        ),
-        (
-            "Belief",
-            "def believe(self, indices): return np.full(len(indices), 0.5 + 1j), indices * 0",
-            "believe",
-            "of shape (P,)",
-        ),
+        ("Belief", "def believe(self, i): return i * 0 + 1.5, i * 0 + 1.0", "believe", "(0 to 1,"),
+        ("Belief", "def believe(self, i): return np.zeros(9), np.ones(9)", "believe", "shape (P,)"),
+        ("Belief", "def believe(self, i): return i * 0 + 0.5j, i * 0.0", "believe", "shape (P,)"),
         ("Belief", "kept, pace = 'pace', 1.0", "kept", "a tuple of names"),
         ("Belief", "kept, seen = ('seen',), [1]", "kept", "got str: 'seen'"),
         ("Belief", "def metrics(self): return {'a': 'b'}", "metrics", "numbers by"),
@@ -184,6 +185,7 @@ SETTINGS = {
         ("Sampler", "def state_dict(self): return {'a': np.array(1j)}", "state_dict", "1.j"),
         ("Schedule", "max_samples = None", "max_samples", "an integer from 1"),
         ("Schedule", "def dispatcher(self): pass", "dispatcher", "add, changed and"),
+        ("Rule", "def satisfied(self, n, m): {}['x']", "satisfied", "KeyError: 'x'"),
         ("Rule", "def gives_up(self, chance): return 1.0", "gives_up", "a boolean array"),
         ("Rule", "def uses_priors(self): return False", "uses_priors", "True or False"),
         ("Objective", "needs_variance = None", "needs_variance", "NoneType"),
@@ -192,64 +194,32 @@ SETTINGS = {
         ("Schedule", "def asks(self, n): {}['x']", "asks", "KeyError: 'x'"),
         ("Engine", "def wait(self): return None", "wait", "NoneType: None"),
         ("Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
-        ("Engine", "shift = 2", "wait", "a log-probability for each token"),
         ("Engine", "def wait(self): yield 'a'", "wait", "completions, episodes"),
-        (
-            "Engine",
-            "def wait(self): return [Completion('a', [1], [-1.0], '', truncated=False)]",
-            "wait",
-            "whose draw is one of those submitted",
-        ),
-        ("Engine", "likely = -np.inf", "wait", "finite numbers, at most 0"),
-        ("Engine", "cut = 'no'", "wait", "`truncated` is True or False"),
-        ("Engine", "second = -1", "wait", "tokens are a list of token ids"),
-        ("Engine", "second = 1.5", "wait", "tokens are a list of token ids"),
         ("Engine", "likely = 0.5", "wait", "numbers, at most 0"),
-        ("Engine", "token = 'five'", "wait", "tokens are a list of token ids"),
-        ("Engine", "token = -1", "wait", "tokens are a list of token ids"),
         ("Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
-        ("Episode", "turn = Turn(done=True, reward='1')", "step", "is a number"),
-        ("Episode", "turn = Turn({'state': 3})", "step", "`says` is a text"),
-        ("Episode", "turn = Turn(done='no')", "step", "`done` is True or False"),
-        ("Episode", "def begin(self, opening): return type(self)", "begin", "`step`, got type"),
         ("Episode", "turn = {'reward': 1.0}", "step", "environments.Turn, got dict"),
     ],
 )
 def test_a_mistake_ends_training_with_the_class_and_its_line(
-    parent, mistake, method, said, tmp_path, monkeypatch, capsys
+    parent, mistake, method, said, tmp_path, train_with
 ):
-    module = f"of_{tmp_path.name}"  # imported once for all tests
-    text = PARTS.replace("PARENT", f"Own{parent}") + mistake + "\n"
-    (tmp_path / f"{module}.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    assert (
-        main(["train", f"--{SETTINGS[parent]}", f"{module}:Mistaken", "--output", "run", *TINY])
-        == 2
-    )
-    shown = " ".join(capsys.readouterr().err.split())
+    module, text, shown = train_with(parent, mistake)
     assert f"{module}:" in shown and f"`{method}`" in shown and said in shown
     if "raised" in shown:
         line = text.count("\n", 0, text.index(mistake)) + 1
         assert f"{module}:Mistaken: `{method}` ({tmp_path}/{module}.py, line {line})" in shown
 
 
-def test_a_token_that_the_model_lacks_ends_training(tmp_path, monkeypatch, capsys):
-    text = PARTS.replace("PARENT", "OwnEngine") + "second = 10**6\n"
-    (tmp_path / "of_more_tokens.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    assert (
-        main(["train", "--engine.type", "of_more_tokens:Mistaken", "--output", "run", *TINY]) == 2
-    )
-    assert "a response has token 1000000; the model has" in capsys.readouterr().err
+def test_a_token_that_the_model_lacks_ends_training(train_with):
+    assert "a response has token 1000000; the model has" in train_with("Engine", "token = 10**6")[2]
 
 
-def test_a_field_without_a_value_is_named_with_the_class(tmp_path, monkeypatch, capsys):
-    text = PARTS.replace("PARENT", "OwnRule") + "size: int\n"
-    (tmp_path / "of_a_size.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    assert main(["train", "--exit.type", "of_a_size:Mistaken", "--output", "run", *TINY]) == 2
-    said = "`exit.size`: `of_a_size:Mistaken` has no default for it, so it must be set"
-    assert said in capsys.readouterr().err
+def test_an_engine_that_is_none_is_named(train_with):
+    """One that lacks what an engine may do besides would fail late."""
+    shown = train_with("Engine", "def open(self, inputs): return 'loose'")[2]
+    assert "str must inherit from `rollwise.engines.Engine`" in shown
+
+
+def test_a_field_without_a_value_is_named_with_the_class(train_with):
+    module, _, shown = train_with("Rule", "size: int")
+    assert f"`exit.size`: `{module}:Mistaken` has no default for it, so it must be set" in shown

@@ -1,4 +1,4 @@
-"""Every belief here keeps the contract; and the contract notices who does not."""
+"""Beliefs keep the contract, which notices who does not; and what those that count believe."""
 
 import numpy as np
 import pytest
@@ -126,3 +126,38 @@ def test_a_state_with_a_table_in_it_is_told_so():
 def test_settings_out_of_range_are_refused(kind, setting, message):
     with pytest.raises(ValueError, match=message):
         kind(3, **setting)
+
+
+@pytest.mark.parametrize(
+    ("decay", "believed"),
+    [
+        (0.0, [1 + 4, 1 + 0]),  # the latest visit alone
+        # N₊ = ½(½·1 + 3) + 4 = 5.75 and N₋ = ½(½·3 + 1) + 0 = 1.25; the prior adds 1 and 1.
+        (0.5, [6.75, 2.25]),
+        (1.0, [1 + 8, 1 + 4]),
+    ],
+)
+def test_counts_decay_at_a_visit(decay, believed):
+    belief = DecayedBeta(2, decay=decay)
+    for correct in (1, 3, 4):
+        belief.learn(np.array([0]), np.array([correct]), np.array([4]))
+    assert belief.priors(np.array([1, 0])).tolist() == [[1, 1], believed]
+    assert belief.mean(np.array([1, 0])).tolist() == [0.5, believed[0] / sum(believed)]
+    assert belief.metrics() == {"visited": 0.5}  # once, whatever was drawn
+
+
+def test_the_share_of_correct_responses_older_steps_counting_half():
+    """(1 + 0)/(2 + 0) = ½; then (½ + 6)/(1 + 8) = 13/18; then (3¼ + 0)/(4½ + 1) = 13/22."""
+    belief, indices = Constant(5, decay=0.5), np.arange(5)
+    assert belief.believe(indices)[0].tolist() == [0.5] * 5
+    belief.learn(np.array([0, 3]), np.array([2, 4]), np.array([4, 4]))
+    assert belief.believe(indices)[0] == pytest.approx([13 / 18] * 5)
+    belief.learn(np.array([1]), [0], [1])
+    assert belief.believe(indices)[0] == pytest.approx([13 / 22] * 5)
+    assert belief.metrics()["belief_share"] == pytest.approx(13 / 22)
+    before = belief.state_dict()
+    belief.learn(np.array([0]), [0], [0])
+    assert belief.state_dict() == before
+    for state, message in (({"total": 5}, "lacks 'correct'"), ({"total": 2}, "of total 2, this")):
+        with pytest.raises(ValueError, match=message):
+            belief.load_state_dict(state)

@@ -75,3 +75,4 @@ def each_way(request, monkeypatch):
     """Models fit into slots, as they do, or none does."""
     if request.param != "slots":
         monkeypatch.setattr("rollwise.engines.transformers.unfit_reason", lambda _: "as told")
+    return request.param

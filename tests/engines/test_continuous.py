@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tiny_models import END, KINDS, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
+from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -105,14 +105,14 @@ def test_memory_stays_flat_over_steps(compiled, model, tokenizer, monkeypatch):
     monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda _: compiled)
     engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
     sizes = []
-    for step in range(4):
+    for step in range(3):
         complete(engine, make_draws(20, seed=step))
         engine.load_weights({})
         cache = engine._batch._cache
         stores = [cache._store] if compiled else [bucket.store for bucket in cache._buckets]
         sizes.append([np.prod(store.shape) for store in stores if store is not None])
     assert sizes[0]
-    assert sizes[1:] == [sizes[0]] * 3
+    assert sizes[1:] == [sizes[0]] * 2
 
 
 def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
@@ -146,11 +146,6 @@ def test_new_weights_begin_responses_anew(tokenizer):
     assert early.keys() | late.keys() == set(draws)
     wanted = as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
     assert late == {draw: wanted[draw] for draw in late}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_usual_models_fit_into_slots(kind):
-    assert unfit_reason(make_model(kind)) is None
 
 
 def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):

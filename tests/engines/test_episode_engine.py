@@ -91,10 +91,14 @@ def test_the_first_turn_has_the_draws_seed_and_each_later_one_its_own():
         ([Turn("x")] * 9, {"context": 10, "turn_tokens": 3}, ("truncated", 0.0, 2)),  # 2+3+3+3
         ([Turn("x"), Turn(done=True)], {"turns": 2}, ("done", None, 2)),
         ([Turn("x"), Turn(done=True, reward=float("nan"))], {}, ("failed", 0.0, 2)),
+        ([Turn("x"), Turn("x")], None, ("truncated", 0.0, 2)),
+        ([Turn("x"), Turn(done=True, reward=1.0)], None, ("truncated", 1.0, 2)),
     ],
 )
 def test_ends(answers, options, expected):
-    outcome = play(says(*answers), limits=EpisodeLimits(**options))
+    """Without options, the second turn of the model is cut."""
+    engine = Talking(truncated=[2] if options is None else [])
+    outcome = play(says(*answers), engine, limits=EpisodeLimits(**options or {}))
     assert (outcome.end, outcome.reward, outcome.usage.turns) == expected
     assert outcome.loss_mask[-1], "what is never read is no part of an episode"
 
@@ -103,7 +107,7 @@ def test_ends(answers, options, expected):
     "answer, wanted",
     [
         (None, r"a rollwise\.environments\.Turn, got NoneType"),
-        ("x", r"a rollwise\.environments\.Turn, got str"),
+        (Turn(done="no"), "a Turn whose `done` is True or False"),
         (Turn(done=True, reward="1.0"), "a Turn whose reward is a number, or None, got .*'1.0'"),
         (Turn(5), "a Turn whose `says` is a text, or messages"),
         (Turn([{"role": "tool", "content": None}]), "a Turn whose `says` is a text, or messages"),
@@ -115,12 +119,6 @@ def test_an_environment_that_returns_no_turn_ends_the_run(answer, wanted):
         play(says(answer))
 
 
-@pytest.mark.parametrize("answer, reward", [(Turn("x"), 0.0), (Turn(done=True, reward=1.0), 1.0)])
-def test_a_turn_that_is_cut_ends_the_episode_with_what_it_is_worth(answer, reward):
-    outcome = play(says(Turn("x"), answer), Talking(truncated=[2]))
-    assert (outcome.end, outcome.reward, outcome.truncated) == ("truncated", reward, True)
-
-
 def raising(error):
     def step(turn, reply):
         raise error
@@ -128,11 +126,22 @@ def raising(error):
     return Playing(step)
 
 
-def test_an_environment_that_raises_has_failed_and_a_lost_one_is_played_again():
-    outcome = play(raising(KeyError("tool")))
-    assert (outcome.end, outcome.reward) == ("failed", 0.0)
+def test_a_lost_episode_is_played_again():
     lost = LostDraw(DRAW, "EpisodeLost: no server", tokens=2)
     assert play(raising(EpisodeLost("no server"))) == lost
+
+
+def test_an_environment_that_raises_has_failed_and_is_named_once_with_the_line(caplog):
+    class Failing:
+        def step(self, reply):
+            return {}["missing"]
+
+    engine = playing_by(Beginning(lambda opening: Failing()))
+    engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
+    assert [(each.end, each.reward) for each in engine.wait()] == [("failed", 0.0)] * 3
+    line = Failing.step.__code__.co_firstlineno + 1
+    [record] = caplog.records
+    assert f"Failing: `step` ({__file__}, line {line}) raised KeyError" in record.getMessage()
 
 
 def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(caplog):
@@ -142,19 +151,6 @@ def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(cap
     outcome = play(Beginning(lambda opening: SimpleNamespace(step=step, close=lambda: 1 / 0)))
     assert (outcome.end, outcome.reward) == ("done", 1.0)
     assert "an episode of 'a' could not be closed: ZeroDivisionError" in caplog.text
-
-
-def test_an_environment_that_raises_is_named_once_with_the_line(caplog):
-    class Failing:
-        def step(self, reply):
-            return {}["missing"]
-
-    engine = playing_by(Beginning(lambda opening: Failing()))
-    engine.submit([Draw("a", index, seed=index) for index in range(3)], {"a": [7, 7]})
-    assert len(engine.wait()) == 3
-    line = Failing.step.__code__.co_firstlineno + 1
-    [record] = caplog.records
-    assert f"Failing: `step` ({__file__}, line {line}) raised KeyError" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -170,11 +166,6 @@ def test_an_environment_must_begin_an_object_with_a_step_for_each_episode(begun,
     engine.submit([Draw("a", index, seed=index) for index in range(2)], {"a": [7]})
     with pytest.raises(PluginError, match=f"Beginning: `begin` .* {wanted}"):
         engine.wait()
-
-
-def test_a_turn_that_is_longer_than_was_asked_for_names_the_engine():
-    with pytest.raises(PluginError, match=r"Talking: `wait` .* within 1 tokens .*, not 2"):
-        play(says(Turn("x")), limits=EpisodeLimits(turn_tokens=1))
 
 
 def test_a_turn_that_the_engine_loses_loses_the_episode():
@@ -206,6 +197,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
 @pytest.mark.parametrize(
     "mistake, said",
     [
+        ({}, r"`wait` .* within 1 tokens .*, not 2"),
         ({"wait": lambda self: None}, "`wait` .* must return a list of completions, got NoneType"),
         ({"result": lambda self, draw, n: "x"}, "`wait` .* must return completions"),
         ({"cancel": lambda self, draws: None}, "`cancel` .* the number of tokens .* got NoneType"),
@@ -213,7 +205,7 @@ def test_what_a_session_has_lost_is_in_its_cost():
 )
 def test_wrong_results_of_an_engine_of_turns_are_named(mistake, said):
     engine = type("Mistaken", (Talking,), mistake)()
-    playing = playing_by(says(Turn("x")), engine)
+    playing = playing_by(says(Turn("x")), engine, limits=EpisodeLimits(turn_tokens=1))
     playing.submit([DRAW], {"a": [7]})
     with pytest.raises(PluginError, match=f"Mistaken: {said}"):
         playing.cancel([DRAW]) if "cancel" in mistake else playing.wait()

@@ -36,11 +36,20 @@ class TestContract(EngineContract):
             self.make().load_weights({})
 
 
-def test_completions_are_those_of_the_model(engine_at, server, local):
+STANDARD = {"model", "prompt", "n", "max_tokens", "temperature", "top_p", "seed"}
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_completions_are_those_of_the_model(engine_at, server, local, as_text):
+    """Also by a server that is given texts, and gives nothing else."""
     builtin, _, prompts = local
     draws = make_draws(6, prompts)
-    done = complete(engine_at(), draws, prompts)
+    settings = {"prompts": "text", "extensions": False} if as_text else {}
+    done = complete(engine_at(**settings), draws, prompts)
     assert len(done) == len(draws)
+    if as_text:
+        assert all(request.keys() == STANDARD for request in server.requests)
+        assert all(isinstance(request["prompt"], str) for request in server.requests)
     folded = {Draw(d.key, d.index, d.seed % SEEDS): d for d in draws}
     for wanted in complete(builtin, list(folded), prompts).values():
         found = done[folded[wanted.draw]]
@@ -72,20 +81,6 @@ def test_a_request_asks_for_the_whole_distribution(engine_at, server, local):
             "repeat_penalty": 1.0,
         }
     ]
-
-
-def test_a_server_of_plain_text_gives_the_same_tokens(engine_at, server, local):
-    prompts = local[2]
-    draws = make_draws(4, prompts)
-    wanted = complete(engine_at(), draws, prompts)
-    server.requests.clear()
-    found = complete(engine_at(prompts="text", extensions=False), draws, prompts)
-    for draw in draws:
-        assert found[draw].tokens == wanted[draw].tokens
-        assert found[draw].text == wanted[draw].text
-    standard = {"model", "prompt", "n", "max_tokens", "temperature", "top_p", "seed"}
-    assert all(request.keys() == standard for request in server.requests)
-    assert all(isinstance(request["prompt"], str) for request in server.requests)
 
 
 class BeginningTokenizer:

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
-from rollwise.grading import ExactGrader
-from rollwise.sampling import Balanced, Draw, RolloutSession, Rounds, draw_seed
-from rollwise.step.session import grade_with, run_session
+from rollwise.engines.simulated import Lengths, SimulatedEngine
+from rollwise.sampling import Draw, draw_seed
 
 RATES = {"right": 1.0, "wrong": 0.0}
 TEN = Lengths(median=10, sigma=0.0, longest=100, incorrect_factor=3.0)
@@ -176,25 +174,3 @@ def test_what_is_out_of_range_is_refused(make, arguments, message):
 def test_a_prompt_without_a_pass_rate_is_named():
     with pytest.raises(ValueError, match=r"'new' has no pass rate; 2 .* 'right', 'wrong'"):
         engine_of(1).submit(draws_of("new"))
-
-
-# ---- sessions ----
-
-
-def test_pools_are_those_of_the_loop_whatever_the_slots():
-    """The loop's own `run_session` takes the engine as it takes any other."""
-    rates = {f"p{i}": i / 10 for i in range(11)}
-    answers = dict.fromkeys(rates, "correct")
-    lengths = Lengths(median=50, sigma=1.0, longest=200, incorrect_factor=2.0)
-
-    def pools(drive, slots):
-        session = RolloutSession(rates, Balanced(2, 2), Rounds(4, 4), seed=3)
-        drive(session, engine_of(slots, rates, lengths))
-        return {key: (p.rewards.tolist(), p.exit_reason) for key, p in session.pools.items()}
-
-    def loop(session, engine):
-        run_session(session, engine, dict.fromkeys(rates, ()), grade_with(ExactGrader(), answers))
-
-    expected = pools(loop, 5)
-    assert len({len(rewards) for rewards, _ in expected.values()}) > 2
-    assert all(pools(simulate, slots) == expected for slots in (1, 5, 64))

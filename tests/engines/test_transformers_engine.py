@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import (
     END,
-    KINDS,
     LIMIT,
     PROMPTS,
     as_tokens,
@@ -20,6 +19,7 @@ from tiny_models import (
 )
 from transformers import GenerationConfig
 
+from rollwise.engines.continuous import ContinuousBatch
 from rollwise.engines.ends import end_tokens
 from rollwise.engines.tokens import sample
 from rollwise.engines.transformers import TransformersEngine
@@ -43,12 +43,14 @@ def reference(model, prompt, draw, limit=LIMIT, temperature=1.0):
     return tokens, logprobs
 
 
-@both_ways
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, tokenizer):
+@pytest.mark.parametrize(
+    ("kind", "temperature"), [("qwen2", 1.0), ("qwen3", 0.6), ("llama", 0.6), ("window", 1.0)]
+)
+def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, tokenizer, each_way):
     model = make_model(kind)
-    done = complete(TransformersEngine(model, tokenizer, LIMIT, temperature), make_draws(6))
+    engine = TransformersEngine(model, tokenizer, LIMIT, temperature)
+    assert isinstance(engine._batch, ContinuousBatch) is (each_way == "slots")
+    done = complete(engine, make_draws(6))
     assert len(done) == 18
     for draw, completion in done.items():
         tokens, logprobs = reference(model, PROMPTS[draw.key], draw, temperature=temperature)
@@ -58,30 +60,20 @@ def test_tokens_and_logprobs_are_those_of_the_reference(kind, temperature, token
 
 
 @both_ways
-def test_dropout_and_recomputation_are_the_learners_alone(model, tokenizer):
-    """A model in training draws what it draws in evaluation."""
-    draws = make_draws(5)
-    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
-    learning = make_model()
-    learning.config.attention_dropout = 0.5
-    for layer in learning.model.layers:
-        layer.self_attn.attention_dropout = 0.5
-    learning.train()
+def test_what_a_model_does_in_training_and_wishes_of_its_config_change_no_response(
+    model, tokenizer
+):
+    """Dropout and recomputation are the learner's alone."""
+    learning, wishful = make_model(attention_dropout=0.5).train(), copy.deepcopy(model)
     learning.gradient_checkpointing_enable()
-    assert as_tokens(complete(TransformersEngine(learning, tokenizer, LIMIT), draws)) == wanted
+    wishes = {"repetition_penalty": 5.0, "top_k": 1, "do_sample": True, "suppress_tokens": [5, 6]}
+    wishful.generation_config = GenerationConfig(eos_token_id=END, use_cache=False, **wishes)
+    wanted, *found = (
+        as_tokens(complete(TransformersEngine(each, tokenizer, LIMIT), make_draws(5)))
+        for each in (model, learning, wishful)
+    )
+    assert found == [wanted] * 2
     assert learning.training
-    assert learning.config._attn_implementation != "rollwise_slots"
-
-
-def test_a_step_of_the_learner_is_seen_without_a_copy(tokenizer):
-    model = make_model()
-    engine = TransformersEngine(model, tokenizer, LIMIT)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    draws = make_draws(5)
-    wanted = complete(TransformersEngine(copy.deepcopy(model), tokenizer, LIMIT), draws)
-    assert as_tokens(complete(engine, draws)) == as_tokens(wanted)
 
 
 @both_ways
@@ -124,15 +116,6 @@ def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(model, tokeniz
 
 
 @both_ways
-def test_other_wishes_of_a_generation_config_change_no_distribution(model, tokenizer):
-    other, draws = copy.deepcopy(model), make_draws(5)
-    wishes = {"repetition_penalty": 5.0, "top_k": 1, "do_sample": True, "suppress_tokens": [5, 6]}
-    other.generation_config = GenerationConfig(eos_token_id=END, use_cache=False, **wishes)
-    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
-    assert as_tokens(complete(TransformersEngine(other, tokenizer, LIMIT), draws)) == wanted
-
-
-@both_ways
 def test_without_an_end_token_there_is_an_error(model, tokenizer):
     endless, mute = copy.deepcopy(model), copy.deepcopy(tokenizer)
     endless.generation_config = GenerationConfig(eos_token_id=None)
@@ -150,18 +133,18 @@ def test_an_engine_takes_over_the_values_of_weights_and_not_the_tensors(model, t
     engine.load_weights(learner.state_dict())
     new = as_tokens(complete(engine, draws))
     assert new == as_tokens(complete(TransformersEngine(learner, tokenizer, LIMIT), draws))
+    # What it shares with the learner it sees at once, and leaves alone.
+    shared = TransformersEngine(learner, tokenizer, LIMIT)
     with torch.no_grad():
         learner.lm_head.weight.zero_()
-    assert as_tokens(complete(engine, draws)) == new
+    assert as_tokens(complete(engine, draws)) == new != as_tokens(complete(shared, draws))
+    before = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
+    shared.load_weights(learner.state_dict())
+    assert before == {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
     half = TransformersEngine(copy.deepcopy(model).to(torch.bfloat16), tokenizer, LIMIT)
     half.load_weights(learner.state_dict())
     for own, wanted in zip(half.model.parameters(), learner.parameters(), strict=True):
         assert torch.equal(own, wanted.to(torch.bfloat16))
-    # What it shares with the learner is left alone.
-    shared = TransformersEngine(learner, tokenizer, LIMIT)
-    before = {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
-    shared.load_weights(learner.state_dict())
-    assert before == {name: (t.data_ptr(), t._version) for name, t in learner.state_dict().items()}
 
 
 def test_inverting_the_distribution_by_hand():

@@ -9,7 +9,7 @@ import pytest
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.engines import Engine, EpisodeEngine
 from rollwise.errors import ConfigError, ModelError
-from rollwise.models.building import build
+from rollwise.models.building import Parts
 from rollwise.models.loading import model_path
 from rollwise.models.saved import find_model
 from rollwise.tasks import Problem
@@ -30,7 +30,7 @@ class FakeVLLM(Engine):
 
 
 def parts_of(**settings):
-    return build(make_settings(EvaluateConfig, settings))
+    return Parts(make_settings(EvaluateConfig, settings))
 
 
 def test_vllm_is_told_what_the_model_says_of_itself_and_no_weights_are_loaded(monkeypatch):
@@ -71,23 +71,19 @@ def test_the_context_of_an_episode_has_room_for_all_of_its_turns(monkeypatch):
         assert FakeVLLM.made.context == 32 + 64 + 16
 
 
-def test_vllm_does_not_take_adapters(tmp_path):
-    (tmp_path / "adapter_config.json").write_text("{}")
-    settings = {"model": {"path": str(tmp_path)}, "engine": {"type": "vllm"}}
-    with (
-        parts_of(**settings) as parts,
-        pytest.raises(ConfigError, match="holds adapters"),
-    ):
-        _ = parts.engine
-
-
-@pytest.mark.parametrize("content", ["{}", "[", "[]"])
-def test_adapters_must_say_what_they_are_for(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "engine", "error", "said"),
+    [
+        ("{}", "vllm", ConfigError, "must be `transformers` for adapters, and .* holds adapters"),
+        ("{}", "transformers", ModelError, "does not say which model the adapters are for"),
+        ("[", "transformers", ModelError, "does not say which model the adapters are for"),
+        ("[]", "transformers", ModelError, "does not say which model the adapters are for"),
+    ],
+)
+def test_adapters_that_cannot_be_used_are_refused(tmp_path, content, engine, error, said):
     (tmp_path / "adapter_config.json").write_text(content)
-    with (
-        parts_of(model={"path": str(tmp_path)}) as parts,
-        pytest.raises(ModelError, match="does not say which model the adapters are for"),
-    ):
+    settings = {"model": {"path": str(tmp_path)}, "engine": {"type": engine}}
+    with parts_of(**settings) as parts, pytest.raises(error, match=said):
         _ = parts.engine
 
 

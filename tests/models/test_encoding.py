@@ -80,14 +80,19 @@ def test_a_prompt_is_kept_whole_or_dropped_and_counted(template, lengths, limit)
     }
 
 
-def test_nothing_left_says_how_far_off_the_limit_is():
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ((6,), r"all 3 .* data.max_prompt_tokens = 6, and the shortest has 7 tokens: raise data"),
+        ((1000, 4, 8), r"shortest has 7 tokens.*lower it, to 1 at most"),
+        ((1000, 4, 7), r"shortest has 7 tokens.*a model with a longer context"),
+    ],
+)
+def test_nothing_left_says_how_far_off_the_limit_is(limits, said):
+    """The most tokens of a prompt, and of a response, and the context."""
     problems = [Problem.ask("1" * length, "") for length in (9, 7, 8)]
-    with pytest.raises(DataError) as caught:
-        encode_prompts(problems, make_tokenizer(), 6)
-    assert str(caught.value) == (
-        "all 3 prompts are longer than data.max_prompt_tokens = 6, and the shortest has 7 tokens: "
-        "raise data.max_prompt_tokens"
-    )
+    with pytest.raises(DataError, match=said):
+        encode_prompts(problems, make_tokenizer(), *limits)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +123,6 @@ def test_a_chat_template_that_fails_is_named_with_the_roles_it_was_given(templat
 def test_what_cannot_be_encoded_is_named(texts, said):
     with pytest.raises(DataError, match=said):
         encode_prompts([Problem.ask(text, "12") for text in texts], make_tokenizer(), 1000)
-
-
-def test_a_context_that_no_prompt_fits_into_needs_another_model():
-    problems = [Problem.ask("1" * length, "") for length in (9, 7, 8)]
-    with pytest.raises(DataError, match=r"shortest has 7 tokens.*lower it, to 1 at most"):
-        encode_prompts(problems, make_tokenizer(), 1000, 4, context=8)
-    with pytest.raises(DataError, match=r"shortest has 7 tokens.*a model with a longer context"):
-        encode_prompts(problems, make_tokenizer(), 1000, 4, context=7)
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, THINKING])

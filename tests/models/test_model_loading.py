@@ -144,15 +144,10 @@ def test_weights_under_adapters_can_be_in_bfloat16(tiny):
     assert {p.dtype for p in plain.parameters()} == {torch.float32}
 
 
-def test_a_layer_that_the_model_does_not_have_is_named(tiny):
+def test_layers_that_a_model_lacks_and_adapters_that_cannot_be_read_are_named(tiny, tmp_path):
     pytest.importorskip("peft")
     message = refusal(tiny, lora_rank=2, lora_modules="qkv_proj")
-    assert "model.lora_modules: " in message
-    assert "qkv_proj" in message
-
-
-def test_adapters_that_cannot_be_read_are_named(tiny, tmp_path):
-    pytest.importorskip("peft")
+    assert "model.lora_modules: " in message and "qkv_proj" in message
     (tmp_path / "adapter_config.json").write_text('{"peft_type": 5}')
     with pytest.raises(ModelError, match=f"the adapters in {tmp_path} cannot be read"):
         load_model(ModelSettings(path=str(tiny), device="cpu", lora_rank=2), tmp_path)
@@ -168,65 +163,73 @@ def test_a_folder_that_is_not_there_is_named(path):
     assert "missing" in message
 
 
-def test_a_folder_without_a_tokenizer_is_refused(copy):
-    """transformers would make one up, of special tokens alone."""
-    (copy / "tokenizer.json").unlink()
-    (copy / "tokenizer_config.json").unlink()
-    message = refusal(copy)
-    assert f"model.path: {copy} has no tokenizer" in message
-    assert "tokenizer.save_pretrained" in message
+CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
+UP = "model.layers.0.mlp.up_proj.weight"
+LACKS = "in the folder {}; a folder needs config.json, safetensors weights"
+
+
+def removed(*names):
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def with_weights(change):
+    def apply(folder):
+        weights = safetensors.torch.load_file(folder / WEIGHTS)
+        change(weights)
+        safetensors.torch.save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+    return apply
+
+
+def with_json(file, **values):
+    def apply(folder):
+        held = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+        (folder / file).write_text(json.dumps(held | values))
+
+    return apply
+
+
+def with_end_in_config(folder):
+    removed(GENERATION)(folder)
+    with_json(CONFIG, eos_token_id=99)(folder)
+
+
+def with_few_tokens(folder):
+    model, _ = load(folder)
+    model.resize_token_embeddings(9)
+    model.save_pretrained(folder)
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "said"),
     [
-        lambda folder: (folder / "model.safetensors").unlink(),
-        lambda folder: os.truncate(folder / "model.safetensors", 1000),
-        lambda folder: (folder / "config.json").unlink(),
-        lambda folder: [path.unlink() for path in folder.iterdir()],
+        (removed(WEIGHTS), LACKS),
+        (removed(CONFIG), LACKS),
+        (lambda folder: os.truncate(folder / WEIGHTS, 1000), LACKS),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], LACKS),
+        (removed("tokenizer.json", "tokenizer_config.json"), "{} has no tokenizer; save one there"),
+        (with_weights(lambda w: w.pop(UP)), f"weights in {{}} lack 1 tensors, such as {UP}"),
+        (
+            with_weights(lambda w: w["model.norm.weight"][3:4].fill_(torch.nan)),
+            "weights in {} hold NaN or infinity: model.norm",
+        ),
+        (
+            with_weights(lambda w: w[UP][3:4].fill_(-torch.inf)),
+            f"weights in {{}} hold NaN or infinity: {UP}",
+        ),
+        (with_end_in_config, "`eos_token_id` in {}/config.json must be a token from 0 to 17"),
+        (with_few_tokens, "`vocab_size` in {}/config.json is 9, fewer than the 17 tokens of the t"),
+        (with_json(CONFIG, num_hidden_layers=7), LACKS),
+        (with_json(CONFIG, hidden_size=64), LACKS),
     ],
-    ids=["no weights", "weights cut off", "no config", "empty"],
 )
-def test_a_folder_that_lacks_something_is_named_with_what_it_needs(copy, damage):
-    """Weights that would have to be unpickled are none."""
+def test_what_is_missing_or_damaged_in_a_folder_is_named(copy, damage, said):
+    """Weights that would have to be unpickled are none, and a tokenizer is not made up."""
     torch.save(Qwen2ForCausalLM.from_pretrained(copy).state_dict(), copy / "pytorch_model.bin")
     damage(copy)
-    assert f"in the folder {copy}; a folder needs config.json, safetensors weights" in refusal(copy)
-
-
-def change_weights(folder, change):
-    path = folder / "model.safetensors"
-    weights = safetensors.torch.load_file(path)
-    change(weights)
-    safetensors.torch.save_file(weights, path, metadata={"format": "pt"})
-
-
-def change_json(path, **values):
-    held = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(held | values))
-
-
-UP = "model.layers.0.mlp.up_proj.weight"
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda w: w.pop(UP), f"lack 1 tensors, such as {UP}"),
-        (
-            lambda w: w["model.norm.weight"][3:4].fill_(torch.nan),
-            "hold NaN or infinity: model.norm",
-        ),
-        (lambda w: w[UP][3:4].fill_(-torch.inf), f"hold NaN or infinity: {UP}"),
-    ],
-)
-def test_weights_that_are_missing_or_not_finite_are_named(copy, change, said):
-    change_weights(copy, change)
     message = refusal(copy)
-    assert message.startswith(f"model.path: the weights in {copy} ") and said in message
-
-
-CONFIG, GENERATION = "config.json", "generation_config.json"
+    assert message.startswith("model.path: ") and said.format(copy) in message
+    assert len(message) < 600
 
 
 @pytest.mark.parametrize(
@@ -246,45 +249,21 @@ CONFIG, GENERATION = "config.json", "generation_config.json"
 )
 def test_a_size_or_an_end_token_that_is_none_is_named_with_its_file(copy, file, name, value):
     """Whoever loads the weights."""
-    change_json(copy / file, **{name: value})
+    with_json(file, **{name: value})(copy)
     with pytest.raises(ModelError) as described:
         describe_saved(ModelSource(path=str(copy)))
     for said in (refusal(copy), str(described.value)):
         assert f"`{name}` in {copy / file} must be" in said and f"got {value!r}" in said
 
 
-def test_end_tokens_of_the_config_are_named_there(copy):
-    (copy / GENERATION).unlink()
-    change_json(copy / CONFIG, eos_token_id=99)
-    assert f"`eos_token_id` in {copy}/config.json must be a token from 0 to 17" in refusal(copy)
-
-
-@pytest.mark.parametrize("change", [{"num_hidden_layers": 7}, {"hidden_size": 64}])
-def test_what_the_library_raises_of_a_config_is_one_error(copy, change):
-    change_json(copy / CONFIG, **change)
-    message = refusal(copy)
-    assert str(copy) in message and len(message) < 600
-
-
-def test_a_model_without_all_tokens_of_its_tokenizer_is_refused(copy):
-    model, _ = load(copy)
-    model.resize_token_embeddings(9)
-    model.save_pretrained(copy)
-    said = f"`vocab_size` in {copy}/config.json is 9, fewer than the 17 tokens of the tokenizer"
-    assert said in refusal(copy)
-
-
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", ""])
 def test_a_device_that_is_not_here_is_named(name):
+    """`auto` is a GPU where there is one."""
+    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(ModelError) as caught:
         pick_device(name)
     assert f"model.device: there is no device {name!r} here" in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def test_auto_is_a_gpu_where_there_is_one():
-    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    assert pick_device("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "y" * 300, "a\0b"])

@@ -83,9 +83,25 @@ def test_a_belief_of_other_prompts_is_refused():
     message = r"^belief must be of as many prompts as there are \(3\), got one of 4$"
     with pytest.raises(ValueError, match=message):
         Uniform("abc", 1, belief=AllTime(4))
-    state = Uniform("abc", 1, belief=LatestPassRate(3)).state_dict()
-    with pytest.raises(ValueError, match=r"^the state is of the belief LatestPassRate, this one"):
-        Uniform("abc", 1).load_state_dict(state)
+
+
+HARD, EASY = (Curriculum("abc", 1, levels=[4, level, 1]) for level in (4, 1))
+LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1, form="calibrated")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "state", "message"),
+    [
+        (Uniform("abc", 1), LATEST.state_dict(), "the belief LatestPassRate, this one is Decayed"),
+        (CDAS("abc", 1), LATEST.state_dict(), "^the state is of the sampler Uniform, this one is"),
+        (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'tells'; it has asks$"),
+        (CALIBRATED, CDAS("abc", 1).state_dict(), "of form 'paper', this one of 'calibrated'"),
+        (EASY, HARD.state_dict(), r"of other prompts: 'hard_walk\.order'"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(sampler, state, message):
+    with pytest.raises(ValueError, match=message):
+        sampler.load_state_dict(state)
 
 
 def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
@@ -96,17 +112,7 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     assert "AllTime keeps no state: it starts over" in caplog.text
 
 
-def test_a_state_of_another_sampler_is_refused():
-    with pytest.raises(ValueError, match=r"^the state is of the sampler Uniform, this one is CDAS"):
-        CDAS("abc", 1).load_state_dict(Uniform("abc", 1).state_dict())
-
-
-def test_a_state_that_lacks_something_says_what():
-    with pytest.raises(ValueError, match=r"^the state lacks 'tells'; it has asks$"):
-        CDAS("abc", 1).load_state_dict({"asks": 3})
-
-
-def test_whole_floats_are_integers():
-    sampler = Prioritized("abc", 1)
-    sampler.tell(["a"], np.array([2.0]), np.array([4.0]))
-    assert sampler.expected_pass_rates(["a"]).tolist() == [0.5]
+@pytest.mark.parametrize("kind", [Uniform, Curriculum, Posterior])
+def test_samplers_that_count_have_a_decay(kind):
+    levels = {"levels": [4, 4]} if kind is Curriculum else {}
+    assert kind("ab", 1, decay=0.25, **levels).belief.decay == 0.25

@@ -81,66 +81,51 @@ def forgets_its_position(sampler, state):
     Uniform.load_state_dict(sampler, {**state, "walk.position": 0})
 
 
+def without_leaving_out(sampler, count=None, exclude=()):
+    return Uniform.ask(sampler, count)
+
+
+def divides_by_draws(sampler, keys, correct, drawn):
+    return [1 / n for n in drawn]
+
+
+def keeps_all(sampler):
+    return {**Uniform.state_dict(sampler), "history": np.zeros(sampler.asks)}
+
+
+def impossible_priors(sampler, keys):
+    return Prioritized.pass_rate_priors(sampler, keys) - 1
+
+
+def sorted_priors(sampler, keys):
+    return Posterior.pass_rate_priors(sampler, sorted(keys))
+
+
 SharedRates = type("SharedRates", (LatestPassRate,), {"state_dict": shared_rates})
-WRONG = {
-    "twice per batch": (
-        Uniform,
-        {"ask": twice_per_batch},
-        "test_a_batch_has_its_size_and_no_prompt_twice",
-    ),
-    "forgets its position": (
-        Uniform,
-        {"load_state_dict": forgets_its_position},
-        "test_a_state_resumes_exactly",
-    ),
-    "shares its arrays": (
-        Uniform,
-        {"make_belief": lambda sampler: SharedRates(len(sampler.keys))},
-        "test_a_state_resumes_exactly",
-    ),
-    "ignores what to leave out": (
-        Uniform,
-        {"ask": lambda sampler, count=None, exclude=(): Uniform.ask(sampler, count)},
-        "test_prompts_can_be_left_out",
-    ),
-    "divides by no draws": (
-        Uniform,
-        {"tell": lambda sampler, keys, correct, drawn: [1 / n for n in drawn]},
-        "test_tell_takes_what_training_tells",
-    ),
-    "keeps all": (
-        Uniform,
-        {"state_dict": lambda s: {**Uniform.state_dict(s), "history": np.zeros(s.asks)}},
-        "test_a_state_does_not_grow",
-    ),
-    "half loads": (Uniform, {"load_state_dict": half_loads}, "test_an_incomplete_state_is_refused"),
-    "credulous": (Prioritized, {"tell": known_alone}, "test_tell_refuses_what_cannot_be"),
-    "restless": (
-        Prioritized,
-        {"rng": lambda sampler: np.random.default_rng()},
-        "test_the_seed_decides",
-    ),
-    "certain": (
-        Prioritized,
-        {"pass_rate_priors": lambda s, keys: Prioritized.pass_rate_priors(s, keys) - 1},
-        "test_forecasts_where_there_are_any",
-    ),
-    "answers in its own order": (
-        Posterior,
-        {"pass_rate_priors": lambda s, keys: Posterior.pass_rate_priors(s, sorted(keys))},
-        "test_forecasts_where_there_are_any",
-    ),
-}
+RESUMES, FORECASTS = "a_state_resumes_exactly", "forecasts_where_there_are_any"
+WRONG = [
+    (Uniform, {"ask": twice_per_batch}, "a_batch_has_its_size_and_no_prompt_twice"),
+    (Uniform, {"load_state_dict": forgets_its_position}, RESUMES),
+    (Uniform, {"make_belief": lambda self: SharedRates(len(self.keys))}, RESUMES),
+    (Uniform, {"ask": without_leaving_out}, "prompts_can_be_left_out"),
+    (Uniform, {"tell": divides_by_draws}, "tell_takes_what_training_tells"),
+    (Uniform, {"state_dict": keeps_all}, "a_state_does_not_grow"),
+    (Uniform, {"load_state_dict": half_loads}, "an_incomplete_state_is_refused"),
+    (Prioritized, {"tell": known_alone}, "tell_refuses_what_cannot_be"),
+    (Prioritized, {"rng": lambda self: np.random.default_rng()}, "the_seed_decides"),
+    (Prioritized, {"pass_rate_priors": impossible_priors}, FORECASTS),
+    (Posterior, {"pass_rate_priors": sorted_priors}, FORECASTS),
+]
 
 
-@pytest.mark.parametrize(("base", "methods", "test"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("base", "methods", "test"), WRONG)
 def test_the_contract_notices(base, methods, test):
     class Suite(FixedSetContract):
         def make(self, keys, batch_size, seed=0):
             return type("Wrong", (base,), methods)(keys, batch_size, seed)
 
     with pytest.raises((AssertionError, ValueError, ZeroDivisionError)) as caught:
-        getattr(Suite(), test)()
+        getattr(Suite(), f"test_{test}")()
     assert str(caught.value), "it must say what is wrong"
 
 

@@ -119,49 +119,41 @@ def test_any_numbers_can_be_shared_out(pass_rates, norms):
     assert np.all(Estimated().counts(pass_rates) >= 2)
 
 
-BOTH = [
-    ({"minimum": 9, "maximum": 8}, ValueError, "^maximum must be at least 9, got 8$"),
-    ({"minimum": -1}, ValueError, "^minimum must be at least [01], got -1$"),
-    ({"maximum": 8.5}, TypeError, "^maximum must be an integer, got 8.5$"),
-    ({"mean_draws": 1.5, "minimum": 2}, ValueError, r"^mean_draws must lie .*\(2\) and .*1.5$"),
-    ({"mean_draws": 40}, ValueError, r"and maximum \(32\), got 40$"),
-    ({"mean_draws": np.nan}, ValueError, r"^mean_draws must lie between .*, got nan$"),
+REFUSED = [
+    *(
+        (lambda kind=kind, given=given: kind(**given), error, message)
+        for kind in KINDS
+        for given, error, message in (
+            ({"minimum": 9, "maximum": 8}, ValueError, "^maximum must be at least 9, got 8$"),
+            ({"minimum": -1}, ValueError, "^minimum must be at least [01], got -1$"),
+            ({"maximum": 8.5}, TypeError, "^maximum must be an integer, got 8.5$"),
+            ({"mean_draws": 1.5, "minimum": 2}, ValueError, r"^mean_draws .*\(2\) and .*1.5$"),
+            ({"mean_draws": 40}, ValueError, r"and maximum \(32\), got 40$"),
+            ({"mean_draws": np.nan}, ValueError, r"^mean_draws must lie between .*, got nan$"),
+        )
+    ),
+    (lambda: Estimated(epsilon=0.0), ValueError, "^epsilon must be finite and above 0, got 0.0$"),
+    (lambda: Estimated(minimum=0), ValueError, "^minimum must be at least 1, got 0$"),
+    (lambda: GVM(pilot=0), ValueError, "^pilot must be at least 1, got 0$"),
+    (lambda: GVM(alpha=-1.0), ValueError, "^alpha must be finite and at least 0, got -1.0$"),
+    (lambda: GVM(beta=0.5), ValueError, "^beta must be finite and at least 1, got 0.5$"),
+    *(
+        (lambda kind=kind, wrong=wrong: kind().counts([0.5, wrong]), ValueError, message)
+        for kind in KINDS
+        for wrong, message in (
+            (rate, f"^pass_rates must lie .*, got {rate}$") for rate in (1.5, -0.25, np.inf)
+        )
+    ),
+    (lambda: GVM().counts([[0.5, 0.5]]), ValueError, r"must have the shape \(P,\), got \(1, 2\)$"),
+    (lambda: GVM().counts([0.5], [1, 2]), ValueError, r"norms must have .*, \(1,\), got \(2,\)$"),
+    *(
+        (lambda norm=norm: GVM().counts([0.5], [norm]), ValueError, "^gradient_norms must be fini")
+        for norm in (-1.0, np.nan, np.inf)
+    ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "error", "message"),
-    [
-        *((kind, *given) for kind in KINDS for given in BOTH),
-        (Estimated, {"epsilon": 0.0}, ValueError, "^epsilon must be finite and above 0, got 0.0$"),
-        (Estimated, {"minimum": 0}, ValueError, "^minimum must be at least 1, got 0$"),
-        (GVM, {"pilot": 0}, ValueError, "^pilot must be at least 1, got 0$"),
-        (GVM, {"alpha": -1.0}, ValueError, "^alpha must be finite and at least 0, got -1.0$"),
-        (GVM, {"beta": 0.5}, ValueError, "^beta must be finite and at least 1, got 0.5$"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(kind, settings, error, message):
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_what_cannot_be_is_refused(call, error, message):
     with pytest.raises(error, match=message):
-        kind(**settings)
-
-
-SHAPE = r"^pass_rates must have the shape \(P,\), got \(1, 2\)$"
-NORMS = "^gradient_norms must be finite, at least 0, got"
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "message"),
-    [
-        *(
-            (kind, [[0.5, wrong]], f"^pass_rates must lie between 0 and 1, got {wrong}$")
-            for wrong in (1.5, -0.25, np.inf)
-            for kind in KINDS
-        ),
-        *((kind, [[[0.5, 0.5]]], SHAPE) for kind in KINDS),
-        (GVM, [[0.5, 0.5], [1, 2, 3]], r"^gradient_norms must have .*, \(2,\), got \(3,\)$"),
-        *((GVM, [[0.5, 0.5], [1.0, wrong]], NORMS) for wrong in (-1.0, np.nan, np.inf)),
-    ],
-)
-def test_figures_that_cannot_be_are_refused(kind, given, message):
-    with pytest.raises(ValueError, match=message):
-        kind().counts(*given)
+        call()

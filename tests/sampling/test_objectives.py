@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rollwise.sampling import (
     Balanced,
-    FixedCount,
     Pool,
     PositiveFocused,
     Rounds,
@@ -21,7 +20,15 @@ from rollwise.sampling.objectives import OBJECTIVES as ALL_OBJECTIVES
 from rollwise.sampling.stopping import Stopping
 
 OBJECTIVES = ("reference", "grpo")
-SIDED = ("linear", "log", "sqrt", "arcsine")
+# The functions of the pass rate, and what 2 correct of 8, p̂ = ¼, weigh in a group of 4 with 2
+# correct: A₊ = f′(p̂)·p̂(1 − p̂)·4/2.
+PLUG_IN = {
+    "linear": 2 * 3 / 16,
+    "log": 2 * 3 / 4,
+    "sqrt": 2 * 3 / 16 / (2 * sqrt(1 / 4)),
+    "arcsine": 2 * sqrt(3 / 16),
+}
+SIDED = [*PLUG_IN]
 
 
 def grouped(rewards, size: int = 4):
@@ -72,26 +79,20 @@ def test_scaled_grpo_is_trls_formula(rewards, half):
 
 
 EQUAL_REWARDS = [
-    [],
-    [1.0],
-    [0.1] * 3,
-    [0.1] * 10,
-    [0.7] * 32,
-    [0.1 + 0.2, 0.3, 0.3, 0.3],
-    [sum([0.1] * 10), 1.0, 1.0, 1.0],
-    [1e-7, 0.0, 0.0, 0.0],
+    *([], [1.0], [0.1] * 3, [0.1] * 10, [0.7] * 32, [0.1 + 0.2, 0.3, 0.3, 0.3]),
+    *([sum([0.1] * 10), 1.0, 1.0, 1.0], [1e-7, 0.0, 0.0, 0.0], [0.7, 0.7 + 1e-7]),
 ]
 
 
-SCALED = [{}, {"scale_by_std": True}]
-
-
-@pytest.mark.parametrize("rewards", EQUAL_REWARDS, ids=str)
 @pytest.mark.parametrize(
-    ("objective", "settings"),
-    [(name, how) for name in OBJECTIVES for how in SCALED] + [(name, {}) for name in SIDED],
+    ("rewards", "objective", "settings"),
+    [
+        *((r, name, {}) for r in EQUAL_REWARDS for name in (*OBJECTIVES, *SIDED)),
+        *((r, name, {"scale_by_std": True}) for r in EQUAL_REWARDS for name in OBJECTIVES),
+        *((r, name, {}) for r in ([0.9, 0.8, 1.0], [0.0, 0.7, 0.2]) for name in SIDED),
+    ],
 )
-def test_a_uniform_pool_gets_exactly_zeros(rewards, objective, settings):
+def test_a_uniform_pool_or_one_on_one_side_gets_exactly_zeros(rewards, objective, settings):
     pool, group = grouped(rewards)
     found = advantages(pool, group, objective, **settings)
     assert found.dtype == np.float64
@@ -106,21 +107,17 @@ def test_a_uniform_group_of_a_mixed_pool():
     assert advantages(pool, group, "reference").tolist() == [0.125] * 4
 
 
-# 2 correct of 8, p̂ = ¼; a group of 4 with 2 correct: A₊ = f′(p̂)·p̂(1 − p̂)·4/2.
-PLUG_IN = {
-    "linear": 2 * 3 / 16,
-    "log": 2 * 3 / 4,
-    "sqrt": 2 * 3 / 16 / (2 * sqrt(1 / 4)),
-    "arcsine": 2 * sqrt(3 / 16),
-}
-
-
 @pytest.mark.parametrize("objective", SIDED)
-def test_the_sides_are_weighed_by_the_derivative(objective):
+def test_the_sides_are_weighed_by_the_derivative_and_a_group_of_one_keeps_its_weight(objective):
+    """k/k₊ is 1 there: half of what the correct half of a balanced group has."""
     pool, group = grouped(QUARTER)
     value = PLUG_IN[objective]
     found = advantages(pool, group, objective)
     assert found == pytest.approx([-value, -value, value, value], rel=1e-12)
+    positives = select_group(pool, 4, "positives")
+    assert advantages(pool, positives, objective) == pytest.approx([value / 2] * 2)
+    negatives = select_group(Pool("x", [0, 0]), 2)
+    assert advantages(pool, negatives, objective) == pytest.approx([-value / 2] * 2)
 
 
 @pytest.mark.parametrize("objective", SIDED)
@@ -132,33 +129,6 @@ def test_unequal_sides_weigh_the_same_in_sum(objective):
     assert found[:3] == pytest.approx(-found[3] / 3, rel=1e-12)
     derivative = {"linear": 1, "log": 8, "sqrt": sqrt(8) / 2, "arcsine": 8 / sqrt(7)}[objective]
     assert found[3] == pytest.approx(4 * derivative * 7 / 64, rel=1e-12)
-
-
-@pytest.mark.parametrize("objective", SIDED)
-def test_a_group_of_one_side_keeps_that_sides_weight(objective):
-    """k/k₊ is 1: half of what the correct half of a balanced group has."""
-    pool = Pool("x", QUARTER)
-    positives = select_group(pool, 4, "positives")
-    assert advantages(pool, positives, objective) == pytest.approx([PLUG_IN[objective] / 2] * 2)
-    negatives = select_group(Pool("x", [0, 0]), 2)
-    assert advantages(pool, negatives, objective) == pytest.approx([-PLUG_IN[objective] / 2] * 2)
-
-
-@pytest.mark.parametrize("objective", SIDED)
-@pytest.mark.parametrize("rewards", [[0.9, 0.8, 1.0], [0.0, 0.7, 0.2], [0.7, 0.7 + 1e-7]])
-def test_a_pool_on_one_side_gets_zeros(objective, rewards):
-    pool, group = grouped(rewards)
-    assert advantages(pool, group, objective).tolist() == [0.0] * len(group)
-
-
-@pytest.mark.parametrize("objective", ["linear", "log"])
-def test_unbiased_estimates_of_a_fixed_number(objective):
-    """2 correct of 8: p(1 − p) is estimated by 2·6/(8·7), p by 2/8."""
-    pool, group = grouped(QUARTER)
-    pool.stopping = Stopping(FixedCount(8), Rounds(8, 1), 8)
-    value = 2 * {"linear": 2 * 6 / 56, "log": 3 / 4}[objective]
-    found = advantages(pool, group, objective, estimates="unbiased")
-    assert found == pytest.approx([-value, -value, value, value], rel=1e-12)
 
 
 def test_unbiased_estimates_of_a_stopped_pool():
@@ -180,17 +150,18 @@ def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
         assert found.tolist() == advantages(pool, group, objective).tolist()
 
 
-def test_more_responses_than_the_budget_are_refused():
-    pool, group = grouped([0, 1, 0, 1, 0])
-    pool.stopping = Stopping(Balanced(2, 2), Rounds(1, 4), 4)
-    with pytest.raises(ValueError, match=r"'x' has 5 responses, more than the budget .* 4$"):
-        advantages(pool, group, "linear", estimates="unbiased")
-
-
-@pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
-def test_unbiased_needs_to_know_the_stopping(rewards):
+@pytest.mark.parametrize(
+    ("rewards", "stopping", "message"),
+    [
+        ([0, 1, 0, 1, 0], Stopping(Balanced(2, 2), Rounds(1, 4), 4), "'x' has 5 .* budget .* 4$"),
+        ([0, 1, 0, 1], None, r"'x' was to stop: .*RolloutSession.*pool\.stopping = "),
+        ([0, 0], None, r"'x' was to stop: .*RolloutSession.*pool\.stopping = "),
+    ],
+)
+def test_unbiased_needs_to_know_the_stopping(rewards, stopping, message):
     pool, group = grouped(rewards)
-    with pytest.raises(ValueError, match=r"'x' was to stop: .*RolloutSession.*pool\.stopping = "):
+    pool.stopping = stopping
+    with pytest.raises(ValueError, match=message):
         advantages(pool, group, "linear", estimates="unbiased")
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollwise.sampling import (
@@ -15,6 +15,7 @@ from rollwise.sampling import (
     draw_seed,
     has_zero_variance,
 )
+from rollwise.sampling.pool import POSITIVE_THRESHOLD
 
 rewards_of_any_kind = st.lists(st.floats(-10, 10), max_size=30)
 
@@ -28,27 +29,18 @@ def test_takes_in_draw_order():
     assert pool.responses == ["a", "b", "c", None]
     assert (pool.positives, pool.negatives) == (2, 2)
     assert repr(pool) == "Pool('x': 2 correct of 4 drawn, open)"
+    with pytest.raises(ValueError, match=r"prompt 'x'.*got 2 rewards and 1 resp"):
+        Pool("x", [1, 0], responses=["a"])
 
 
-@pytest.mark.parametrize("responses", [[], ["a"], ["a", "b", "c"]])
-def test_each_reward_needs_its_response(responses):
-    with pytest.raises(ValueError, match=f"prompt 'x'.*got 2 rewards and {len(responses)} resp"):
-        Pool("x", [1, 0], responses=responses)
-
-
-def test_correct_is_strictly_above_the_threshold():
-    """The reference code asks `reward > 0.7`."""
-    pool = Pool("x", [0.7, np.nextafter(0.7, 1), 1.0])
-    assert pool.correct.tolist() == [False, True, True]
-    assert pool.positives == 2
-    assert Pool("x", [0.2, 0.6], positive_threshold=0.5).positives == 1
-
-
+@example(rewards=[0.7, float(np.nextafter(0.7, 1)), 1.0], threshold=POSITIVE_THRESHOLD)
 @given(rewards=rewards_of_any_kind, threshold=st.floats(-10, 10))
 def test_the_counts_agree_with_the_rewards(rewards, threshold):
+    """Correct is strictly above: the reference code asks `reward > 0.7`."""
     pool = Pool("x", rewards, positive_threshold=threshold)
     assert pool.rewards.tolist() == rewards
     assert pool.positives == pool.correct.sum() == sum(r > threshold for r in rewards)
+    assert POSITIVE_THRESHOLD == 0.7
     assert pool.positives + pool.negatives == len(pool) == len(rewards)
 
 

@@ -52,20 +52,14 @@ def test_members_are_places_in_the_pool_strictly_ascending(rewards, half, random
     assert group.rewards.tolist() == [rewards[i] for i in group.indices]
 
 
-def test_all_takes_the_whole_pool_whatever_the_size():
-    pool = pool_of(3, 8)
-    for size in (1, 4, 7, 100):
-        assert select_group(pool, size, strategy="all").indices.tolist() == list(range(11))
-    assert len(select_group(Pool("x"), 4, strategy="all")) == 0
-
-
-def test_positives_takes_correct_responses_only():
+def test_positives_takes_correct_responses_only_and_all_the_whole_pool_whatever_the_size():
     pool = pool_of(5, 11)
     correct = np.flatnonzero(pool.correct).tolist()
-    assert select_group(pool, 3, "positives").indices.tolist() == correct[:3]
-    for size in (5, 6):
-        assert select_group(pool, size, "positives").indices.tolist() == correct
+    for size in (1, 3, 5, 6, 100):
+        assert select_group(pool, size, "positives").indices.tolist() == correct[:size]
+        assert select_group(pool, size, "all").indices.tolist() == list(range(16))
     assert len(select_group(pool_of(0, 4), 3, "positives")) == 0
+    assert len(select_group(Pool("x"), 4, "all")) == 0
 
 
 @given(

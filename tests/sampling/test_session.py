@@ -43,17 +43,6 @@ def test_the_rule_is_asked_at_the_end_of_each_round():
         assert session.pools[key].exit_reason == reason, key
 
 
-def test_the_threshold_of_the_session_is_that_of_its_pools():
-    session = RolloutSession(["x"], PositiveFocused(1), Rounds(2, 1), positive_threshold=0.2)
-    for draw in session.next_draws():
-        session.record(draw, 0.1 + 0.2 * draw.index)
-    assert session.pools["x"].positives == 1
-    assert session.pools["x"].exit_reason == "satisfied"
-
-
-# Draw order and timing
-
-
 @given(order=st.permutations(range(8)))
 def test_an_early_response_waits_for_those_before_it(order):
     session = RolloutSession(["x"], RULE, Rounds(8, 1))
@@ -66,15 +55,17 @@ def test_an_early_response_waits_for_those_before_it(order):
         assert session.pools["x"].rewards.tolist() == [i / 10 for i in range(prefix)]
 
 
-# Failures
-
-
 def test_a_failure_is_drawn_again_with_the_same_seed_until_it_is_lost():
-    session = RolloutSession(["x"], PositiveFocused(1), Rounds(2, 1), max_attempts=3)
+    """A reward of 0.6 is correct here, above a threshold of the session's own."""
+    session = RolloutSession(
+        ["x"], PositiveFocused(1), Rounds(2, 1), positive_threshold=0.5, max_attempts=3
+    )
     bad, good = session.next_draws()
-    session.record(good, 1.0, "late")
+    session.record(good, 0.6, "late")
     for attempt in (1, 2):
         session.record_failure(bad)
+        with pytest.raises(ValueError, match="has failed and waits to be handed out again"):
+            session.record_failure(bad)
         assert (session.failures, session.lost, session.done) == (attempt, 0, False)
         assert len(session.pools["x"]) == 0
         assert session.next_draws() == [bad]
@@ -83,22 +74,8 @@ def test_a_failure_is_drawn_again_with_the_same_seed_until_it_is_lost():
     assert (session.failures, session.lost) == (3, 1)
     assert session.next_draws() == []
     pool = session.pools["x"]
-    assert (pool.rewards.tolist(), pool.responses) == ([1.0], ["late"])
+    assert (pool.rewards.tolist(), pool.responses) == ([0.6], ["late"])
     assert pool.exit_reason == "satisfied"
-
-
-def test_a_failed_draw_is_never_counted_twice():
-    session = RolloutSession(["x"], RULE, Rounds(2, 1))
-    bad, _ = session.next_draws()
-    session.record_failure(bad)
-    for report in (lambda: session.record(bad, 1.0), lambda: session.record_failure(bad)):
-        with pytest.raises(ValueError, match="has failed and waits to be handed out again"):
-            report()
-    assert session.next_draws() == [bad]
-    session.record(bad, 1.0)
-    with pytest.raises(ValueError, match="was recorded already"):
-        session.record_failure(bad)
-    assert (session.failures, session.pools["x"].rewards.tolist()) == (1, [1.0])
 
 
 def test_giving_up_in_rounds_is_asked_at_the_end_of_the_round_whatever_was_lost():
@@ -125,9 +102,6 @@ def test_a_prompt_with_little_budget_left_is_expected_to_need_little():
     assert [draw.key for draw in session.next_draws(5)] == ["b", "a", "b", "b", "b"]
 
 
-# What is refused
-
-
 NOT_FINITE = r"^the reward of Draw\(key='x', index=0.*must be finite"
 
 
@@ -144,7 +118,10 @@ def test_a_reward_must_be_a_finite_number_and_a_refused_one_changes_nothing(rewa
     with pytest.raises(error, match=message):
         session.record(draw, reward)
     session.record(draw, 1.0)
-    assert session.pools["x"].rewards.tolist() == [1.0]
+    for report in (lambda: session.record(draw, 1.0), lambda: session.record_failure(draw)):
+        with pytest.raises(ValueError, match="was recorded already"):
+            report()
+    assert (session.failures, session.pools["x"].rewards.tolist()) == (0, [1.0])
 
 
 REFUSED = [
@@ -178,6 +155,12 @@ def test_numpys_keys_are_taken_as_pythons(kind):
     assert session.pools[keys[0]] is session.pools[pythons[0]]
 
 
+@pytest.mark.parametrize(("slots", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
+def test_free_slots_must_be_a_positive_integer(slots, error):
+    with pytest.raises(error, match=rf"^free_slots must be .*, got {slots}$"):
+        RolloutSession(["x"], RULE).next_draws(slots)
+
+
 @pytest.mark.parametrize(
     ("keys", "arguments", "error", "message"),
     [
@@ -207,12 +190,6 @@ def test_numpys_keys_are_taken_as_pythons(kind):
 def test_what_does_not_fit_is_refused(keys, arguments, error, message):
     with pytest.raises(error, match=message):
         RolloutSession(keys, RULE, **arguments)
-
-
-@pytest.mark.parametrize(("slots", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
-def test_free_slots_must_be_a_positive_integer(slots, error):
-    with pytest.raises(error, match=rf"^free_slots must be .*, got {slots}$"):
-        RolloutSession(["x"], RULE).next_draws(slots)
 
 
 @pytest.mark.parametrize("schedule", [Rounds(4, 2), Streamed(8)], ids=str)

@@ -142,33 +142,25 @@ RULES = [Balanced(2, 2), GiveUp(Balanced(2, 2), 0.3), GiveUp(PositiveFocused(1),
 @pytest.mark.parametrize("lost", [0, 1, 3, 11, 12])
 def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, schedule, lost):
     """Recursion over (n₊, n₋), draw by draw: `lost` + n₊ + n₋ draws of 12 are gone."""
-    budget = 12
+    budget, below = 12, getattr(rule, "below", 0.0)
 
     @cache
-    def chance(correct: int, incorrect: int) -> float:
+    def walk(correct: int, incorrect: int) -> tuple[float, float]:
+        """The chance that the rule is satisfied, and the draws that are expected until the end."""
         gone = lost + correct + incorrect
         asked = gone > 0 and (gone == budget or schedule.asks(gone))
         if asked and rule.satisfied(correct, incorrect):
-            return 1.0
+            return 1.0, 0.0
         if gone >= budget:
-            return 0.0
+            return 0.0, 0.0
         p = (1 + correct) / (2 + correct + incorrect)
-        return p * chance(correct + 1, incorrect) + (1 - p) * chance(correct, incorrect + 1)
-
-    @cache
-    def need(correct: int, incorrect: int) -> float:
-        gone = lost + correct + incorrect
-        asked = gone > 0 and (gone == budget or schedule.asks(gone))
-        below = getattr(rule, "below", 0.0)
-        over = rule.satisfied(correct, incorrect) or chance(correct, incorrect) < below
-        if gone >= budget or (asked and over):
-            return 0.0
-        p = (1 + correct) / (2 + correct + incorrect)
-        return 1 + p * need(correct + 1, incorrect) + (1 - p) * need(correct, incorrect + 1)
+        (chance, need), (other, more) = walk(correct + 1, incorrect), walk(correct, incorrect + 1)
+        chance = p * chance + (1 - p) * other
+        return chance, 0.0 if asked and chance < below else 1 + p * need + (1 - p) * more
 
     stopping = Stopping(rule, schedule, budget, lost=lost)
     for correct in range(budget - lost + 1):
         for incorrect in range(budget - lost - correct + 1):
             state = correct, incorrect
-            assert stopping.chance[state] == pytest.approx(chance(*state), rel=1e-9)
-            assert stopping.expected_need[state] == pytest.approx(need(*state), rel=1e-9)
+            found = stopping.chance[state], stopping.expected_need[state]
+            assert found == pytest.approx(walk(*state), rel=1e-9)

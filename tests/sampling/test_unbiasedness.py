@@ -105,20 +105,15 @@ def test_linear_is_the_gradient_of_p(stopping, strategy, size, how):
 
 
 @pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
-@pytest.mark.parametrize(("strategy", "size"), GROUPS)
-def test_log_is_the_gradient_of_log_p_but_for_pools_without_a_correct_response(
-    stopping, strategy, size
+def test_log_lacks_pools_without_a_correct_response_and_correct_ones_alone_the_share_of_others(
+    stopping,
 ):
-    """Its weight is (E[1 − p̂] − P(n₊ = 0)·1)/(p(1 − p)): the pools without are left out."""
+    """Log's weight is (E[1 − p̂] − P(n₊ = 0)·1)/(p(1 − p)): the pools without are left out."""
     for p in PASS_RATES:
         without = sum(weight for state, weight in law(stopping, p).items() if state[0] == 0)
-        found, _ = weights(stopping, p, "log", "unbiased", strategy, size)
-        assert p * found == pytest.approx(1 - without / (1 - p), abs=1e-12)
-
-
-@pytest.mark.parametrize("stopping", STOPPINGS, ids=str)
-def test_correct_responses_alone_have_the_share_of_the_incorrect(stopping):
-    for p in PASS_RATES:
+        for strategy, size in GROUPS:
+            found, _ = weights(stopping, p, "log", "unbiased", strategy, size)
+            assert p * found == pytest.approx(1 - without / (1 - p), abs=1e-12)
         found, _ = weights(stopping, p, "linear", "unbiased", "positives", 4)
         assert found == pytest.approx(1 - p, abs=1e-12)
 

@@ -3,8 +3,6 @@
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from rollwise.errors import DataError
@@ -26,16 +24,11 @@ def write(tmp_path):
     return write
 
 
-def test_a_file_needs_nothing_but_pass_rates(write):
-    read = read_pass_rates(write({"pass_rate": 0.25}, {"pass_rate": 1, "other": "x"}))
-    assert read == [RatedPrompt("row 0", 0.25), RatedPrompt("row 1", 1.0)]
-
-
-def test_key_level_and_draws_are_used(tmp_path):
-    path = tmp_path / "prepared.parquet"
-    columns = {"key": ["a"], "level": ["Level 3"], "pass_rate": [0.25], "drawn": [16]}
-    pq.write_table(pa.table(columns), path)
-    assert read_pass_rates(path) == [RatedPrompt("a", 0.25, 3, (4.0, 16.0))]
+def test_a_file_needs_nothing_but_pass_rates_and_may_have_key_level_and_draws(write):
+    full = {"key": "a", "level": "Level 3", "pass_rate": 0.25, "drawn": 16}
+    read = read_pass_rates(write({"pass_rate": 0.25}, {"pass_rate": 1, "other": "x"}, full))
+    assert read[:2] == [RatedPrompt("row 0", 0.25), RatedPrompt("row 1", 1.0)]
+    assert read[2] == RatedPrompt("a", 0.25, 3, (4.0, 16.0))
 
 
 @pytest.mark.parametrize(
@@ -86,18 +79,12 @@ def test_rates_far_from_each_other_are_told_apart():
     assert ((1 - rates) ** 32).mean() == pytest.approx(0.94**32 * 2 / 3, rel=0.1)
 
 
-def test_many_responses_leave_no_doubt():
-    """Nor do their likelihoods vanish, which are below 10⁻²⁰⁰⁰⁰ here."""
-    prompts = [RatedPrompt("a", 0.3, None, (30_000.0, 100_000.0)), RatedPrompt("b", 0.7)]
-    assert resample_pass_rates(prompts, np.random.default_rng(0))[0].pass_rate == pytest.approx(
-        0.3, rel=0.04
-    )
-
-
-def test_what_is_not_measured_stays():
-    prompts = [RatedPrompt("a", 0.5), RatedPrompt("b", 1.0, None, (4.0, 4.0))]
+def test_what_is_not_measured_stays_and_many_responses_leave_no_doubt():
+    """Their likelihoods, below 10⁻²⁰⁰⁰⁰ here, do not vanish."""
+    rated = RatedPrompt("a", 0.5)
+    prompts = [rated, RatedPrompt("b", 0.3, None, (30_000.0, 100_000.0))]
     rng = np.random.default_rng(0)
-    assert resample_pass_rates(prompts[:1], rng) == prompts[:1]
+    assert resample_pass_rates([rated], rng) == [rated]
     first, second = resample_pass_rates(prompts, rng)
-    assert first == prompts[0]
-    assert 0 < second.pass_rate <= 1
+    assert first == rated
+    assert second.pass_rate == pytest.approx(0.3, rel=0.04)

@@ -11,7 +11,7 @@ from rollwise.sampling import Balanced, PositiveFocused, Rounds
 from rollwise.sampling.stopping import Stopping
 from rollwise.simulate.pass_rates import RatedPrompt, spread_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
-from rollwise.simulate.steps import Mean, StepFigures, summarise
+from rollwise.simulate.steps import Mean, summarise
 
 TEN = Prices(Lengths(median=10, sigma=0.0, longest=100), slots=16, seconds_per_token=0.5)
 """Each response takes 10 tokens and 5 seconds."""
@@ -117,8 +117,3 @@ def test_the_error_of_a_mean_and_of_a_ratio():
     assert abs(np.mean([ratio.error for ratio in found]) / spread - 1) < 0.05
     assert_close(found[0].value, above[0].sum() / below[0].sum())
     assert np.isnan(Mean.of([2.0]).error)
-
-
-def test_a_step_without_advantages_has_no_signal():
-    step = StepFigures(1, 1, 1, 1.0, 1, 1, 0, movement=0.0, noise=0.0)
-    assert (step.signal_to_noise, step.signal) == (0.0, 0.0)

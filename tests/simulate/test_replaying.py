@@ -131,22 +131,6 @@ def test_an_interval_is_that_of_bootstrapped_prompts():
     assert (alone.low, alone.high) == (5, 5)
 
 
-def test_a_method_that_draws_all_there_is_still_has_an_interval():
-    """Its zero variance is known of these prompts, not of others: √(¾·¼/P), with P = 32."""
-    prompts = prompts_of(*[0, 4, 4, 4] * 8)
-    settings = {**count_of(8), "advantage": {"objective": "grpo"}}
-    replays = Replays(
-        {seed: replay(config_of(32, seed, **settings), prompts) for seed in range(10)},
-        {
-            seed: replay(config_of(32, seed, **settings), bootstrap_prompts(prompts, seed))
-            for seed in range(10)
-        },
-    )
-    found = compare_replays({"all": replays}, "all")["all"].means["zero_variance_after"]
-    assert found.value == 0.25
-    assert found.high - found.value == pytest.approx(2.26 * np.sqrt(3 / 16 / 32), rel=0.4)
-
-
 def test_bootstrapped_prompts_keep_their_responses():
     prompts = prompts_of(*range(8))
     chosen = bootstrap_prompts(prompts, 0)

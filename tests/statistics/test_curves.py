@@ -58,6 +58,8 @@ def test_processor_seconds_are_a_cost_where_all_runs_know_them():
 def test_a_target_is_reached_between_evaluations():
     found = [curve([0.2, 0.4, 0.8]).cost_of(target, "tokens") for target in (0.1, 0.6, 0.8, 0.81)]
     assert found == [1.0, pytest.approx(2.5), pytest.approx(3.0), None]
+    collapsed = [curve([0.3, 0.7, end]).collapsed for end in (0.34, 0.36)]  # half of 0.7 is .35
+    assert collapsed == [True, False]
 
 
 def test_one_lucky_evaluation_does_not_reach_the_target():
@@ -66,11 +68,6 @@ def test_one_lucky_evaluation_does_not_reach_the_target():
     level = (0.9 + 0.1 + 0.4) / 3
     reached = 1 + (0.4 - 0.2) / (level - 0.2)
     assert curve([0.2, 0.9, 0.1, 0.4]).cost_of(0.4, "tokens") == pytest.approx(reached)
-
-
-def test_a_run_collapsed_if_it_ends_far_below_its_best():
-    assert curve([0.3, 0.7, 0.34]).collapsed
-    assert not curve([0.3, 0.7, 0.36]).collapsed
 
 
 def test_methods_are_compared_seed_by_seed():
@@ -91,13 +88,16 @@ def test_methods_are_compared_seed_by_seed():
 
 
 def test_a_target_that_is_not_reached_counts_with_all_that_was_spent():
+    """One that was there before training costs nothing."""
     base = {0: curve([0.2, 0.4], [1, 2]), 1: curve([0.2, 0.4], [1, 2])}
     other = {0: curve([0.4, 0.5], [1, 2]), 1: curve([0.1, 0.1], [1, 4])}
-    found = compare_methods({"base": base, "other": other}, "base", target=0.4).results
-    reached = found["other"].reached["tokens"]
-    assert reached.runs == 1
-    assert reached.share.value == pytest.approx(np.sqrt(1 / 2 * 4 / 2))
-    assert found["base"].reached["tokens"].share.value == pytest.approx(1.0)
+    there = {0: curve([0.5, 0.6], [0, 2])}
+    found = compare_methods({"base": base, "other": other, "there": there}, "base", 0.4).results
+    reached = {name: found[name].reached["tokens"] for name in found}
+    assert reached["other"].runs == 1
+    assert reached["other"].share.value == pytest.approx(np.sqrt(1 / 2 * 4 / 2))
+    assert reached["base"].share.value == pytest.approx(1.0)
+    assert reached["there"].share.value == 0.0
 
 
 def test_the_baseline_has_its_own_accuracy_once_it_has_spent_everything():
@@ -108,11 +108,6 @@ def test_the_baseline_has_its_own_accuracy_once_it_has_spent_everything():
         (2, 1, 1)
     }
     assert compare_methods({"base": base}, "base", 0.5).results["base"].reached["tokens"].runs == 1
-
-
-def test_a_target_that_was_there_before_training_costs_nothing():
-    found = compare_methods({"a": {0: curve([0.5, 0.6], [0, 2])}}, "a", target=0.4).results
-    assert found["a"].reached["tokens"].share.value == 0.0
 
 
 def test_a_shown_difference_has_a_verdict():

@@ -46,10 +46,11 @@ def test_a_pool_without_signal_is_dropped_or_kept_at_zero(rewards):
 
 def test_random_members_depend_on_the_generator_alone():
     rewards = [1, 0] * 16
-    drawn = [group_of(rewards, order="random", seed=s).members.indices.tolist() for s in range(20)]
-    again = [group_of(rewards, order="random", seed=s).members.indices.tolist() for s in range(20)]
-    assert drawn == again
-    assert len({tuple(indices) for indices in drawn}) > 10
+    drawn, again = (
+        [tuple(group_of(rewards, order="random", seed=s).members.indices) for s in range(20)]
+        for _ in range(2)
+    )
+    assert drawn == again and len(set(drawn)) > 10
     assert group_of(rewards, seed=1).members.indices.tolist() == [0, 1, 2, 3]
 
 
@@ -57,9 +58,7 @@ def test_examples_are_the_members_in_draw_order():
     examples = list(group_of([0, 0, 0, 0, 0, 1, 0, 1]).examples(PROMPTS))
     assert [example.response for example in examples] == [[0, 1], [1, 2], [5, 6], [7, 8]]
     assert [example.advantage for example in examples] == [-0.25, -0.25, 0.75, 0.75]
-    assert [example.logprobs.tolist() for example in examples] == [
-        [-float(i)] * 2 for i in (0, 1, 5, 7)
-    ]
+    assert [example.logprobs[1] for example in examples] == [0, -1, -5, -7]
     assert all(example.prompt == [5, 6, 7] for example in examples)
 
 
@@ -89,44 +88,38 @@ def test_records_tell_of_every_response_drawn(rewards):
     }
 
 
-def test_normalized_advantages_leave_dropped_groups_alone():
-    """0.75 and three of −0.25, −0.5 and 0.5: mean 0, variance (0.75 + 0.5)/6."""
-    groups = [group_of([1, 0, 0, 0], objective="grpo", strategy="all")]
-    groups.append(group_of([1, 1, 1, 1], objective="grpo", strategy="all"))
-    groups.append(group_of([0, 1], objective="grpo", strategy="all"))
-    shifted, dropped, other = normalize_advantages(groups)
-    assert dropped is groups[1]
-    std = np.sqrt(1.25 / 6)
-    assert shifted.advantages == pytest.approx(
-        np.array([0.75, -0.25, -0.25, -0.25]) / std, rel=1e-3
-    )
-    assert other.advantages == pytest.approx(np.array([-0.5, 0.5]) / std, rel=1e-3)
+GRPO = {"objective": "grpo", "strategy": "all"}
+RAW = {"objective": "reward", "strategy": "all", "zero_variance": "keep"}
 
 
-def test_normalized_advantages_lose_their_mean():
-    """Two beliefs of ¼, one response incorrect and one correct: −¼ and ¾, of mean ¼ and std ½."""
-    groups = [belief_group([0.0]), belief_group([1.0])]
-    assert [group.advantages[0] for group in groups] == pytest.approx([-0.25, 0.75])
-    values = [group.advantages[0] for group in normalize_advantages(groups, "standardize")]
-    assert values == pytest.approx([-1.0, 1.0], rel=1e-3)
-    assert normalize_advantages([]) == []
-
-
-def test_centred_advantages_of_raw_rewards_have_the_batchs_mean_as_baseline():
-    """Rewards 1, 0 and 0 of three prompts, mean ⅓: FlashREINFORCE's advantages."""
-    kept = {"objective": "reward", "strategy": "all", "zero_variance": "keep"}
-    groups = [group_of([reward], **kept) for reward in (1, 0, 0)]
-    values = [group.advantages[0] for group in normalize_advantages(groups, "center")]
-    assert values == pytest.approx([2 / 3, -1 / 3, -1 / 3])
-    assert normalize_advantages(groups, "none") == groups
-
-
-def belief_group(rewards):
-    """A group of one, compared with a belief of ¼."""
-    pool = make_pool(rewards)
-    pool.prior = (1.0, 3.0)
-    recipe = StepRecipe(group_size=1, strategy="all", objective="linear", baseline="belief")
-    return make_group(recipe, pool, np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("rewards", "recipe", "by", "expected"),
+    [
+        # 0.75 and three of −0.25, −0.5 and 0.5: mean 0, variance (0.75 + 0.5)/6.
+        (
+            [[1, 0, 0, 0], [1, 1, 1, 1], [0, 1]],
+            GRPO,
+            "standardize",
+            [np.array(x) / np.sqrt(1.25 / 6) for x in ([0.75] + [-0.25] * 3, [0] * 4, [-0.5, 0.5])],
+        ),
+        # Of mean ½ and standard deviation ½.
+        ([[0], [1]], RAW, "standardize", [[-1], [1]]),
+        # Of mean ⅓: FlashREINFORCE's advantages.
+        ([[1], [0], [0]], RAW, "center", [[2 / 3], [-1 / 3], [-1 / 3]]),
+        ([[1], [0], [0]], RAW, "none", [[1], [0], [0]]),
+        ([], RAW, "standardize", []),
+        ([[1, 1]], GRPO, "standardize", [[0, 0]]),
+    ],
+)
+def test_advantages_are_normalized_over_the_groups_that_are_trained_on(
+    rewards, recipe, by, expected
+):
+    groups = [group_of(each, **recipe) for each in rewards]
+    found = normalize_advantages(groups, by)
+    assert len(found) == len(expected)
+    for before, after, wanted in zip(groups, found, expected, strict=True):
+        assert after.advantages == pytest.approx(wanted, rel=1e-3)
+        assert after is before or not (before.dropped or by == "none")
 
 
 def said(*tokens, logprob=-1.0):
@@ -147,12 +140,9 @@ def test_spans_are_joined_with_a_mask():
     assert episode.loss_mask.tolist() == [True, True, False, False, False, True]
     assert episode.logprobs.tolist() == [-1, -1, 0, 0, 0, -3]
     assert not episode.truncated and two_turns(end="truncated").truncated
-
-
-def test_log_probabilities_are_unknown_where_those_of_a_span_are():
-    silent = Span((4,), np.zeros(0, np.float32))
-    assert len(two_turns(spans=(said(5), Span((7,)), silent)).logprobs) == 0
-    assert two_turns(spans=(said(5), Span((7,)), silent)).loss_mask.tolist() == [True, False, True]
+    unknown = two_turns(spans=(said(5), Span((7,)), Span((4,), np.zeros(0, np.float32))))
+    assert len(unknown.logprobs) == 0
+    assert unknown.loss_mask.tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("truncated, end", [(False, "done"), (True, "truncated")])
@@ -165,36 +155,24 @@ def test_a_single_response_is_the_episode_of_one_span(truncated, end):
     assert Episode.of(episode) is episode
 
 
-def test_the_price_of_an_episode_counts_and_not_its_tokens():
-    """4 tokens drawn, one of them in a turn that was broken off; 3 of the environment's."""
-    figures = ResponseFigures.of(two_turns())
-    assert (figures.tokens, figures.turns) == (4, 2)
-    assert figures.surprisal == 1 + 1 + 3
-
-
 def test_an_episode_of_several_rows_is_one_draw():
-    """5 6 | 7 8 9 | 4 after the prompt, then 2 after 8 8, then nothing of the model's after 8 9."""
+    """5 6 | 7 8 9 | 4 after the prompt, then 2 after 8 8, then nothing of the model's after 8 9.
+
+    Its price, with a turn that was broken off, counts, and not its 4 tokens.
+    """
     branches = [((8, 8), (said(2, logprob=-2.0),)), ((8, 9), (Span((3,)),))]
-    whole = two_turns(branches=branches, usage=Usage(4, 3))
+    whole = two_turns(branches=branches, usage=Usage(5, 3))
     pool = Pool("q", [1.0, 0.0], [whole, Episode(spans=(said(2, 3),), usage=Usage(2))])
     group = make_group(StepRecipe(group_size=2), pool, np.random.default_rng(0))
-    first, second, single = group.examples({"q": [9, 9]})
-    assert [list(e.prompt) for e in (first, second, single)] == [[9, 9], [8, 8], [9, 9]]
-    assert [list(e.response) for e in (first, second)] == [[5, 6, 7, 8, 9, 4], [2]]
-    assert [e.advantage for e in (first, second, single)] == [0.5, 0.5, -0.5]
+    rows = first, second, single = list(group.examples({"q": [9, 9]}))
+    assert [list(e.prompt) for e in rows] == [[9, 9], [8, 8], [9, 9]]
+    assert [list(e.response) for e in rows] == [[5, 6, 7, 8, 9, 4], [2], [2, 3]]
+    assert [e.advantage for e in rows] == [0.5, 0.5, -0.5]
+    assert first.loss_mask.tolist() == [True, True, False, False, False, True]
+    assert first.drawn_logprobs.tolist() == [-1, -1, -3] and len(first) == 2 + 6
     assert second.loss_mask is None and second.drawn_logprobs.tolist() == [-2]
+    assert (first.drawn, single.drawn) == (3, 2)
     ledger = group_ledger(group)
-    assert ledger["draws"] == {"trained": 2} and ledger["tokens"] == {"trained": 4 + 2}
+    assert ledger["draws"] == {"trained": 2} and ledger["tokens"] == {"trained": 5 + 2}
     figures = ResponseFigures.of(whole)
-    assert (figures.tokens, figures.turns, figures.surprisal) == (4, 3, 1 + 1 + 3 + 2)
-
-
-def test_examples_tell_the_learner_which_tokens_are_the_models():
-    pool = Pool("q", [1.0, 0.0], [two_turns(), Episode(spans=(said(2, 3),), usage=Usage(2))])
-    group = make_group(StepRecipe(group_size=2), pool, np.random.default_rng(0))
-    several, single = group.examples({"q": [9, 9]})
-    assert several.loss_mask.tolist() == [True, True, False, False, False, True]
-    assert several.drawn == 3 and several.drawn_logprobs.tolist() == [-1, -1, -3]
-    assert len(several) == 2 + 6
-    assert single.loss_mask is None and single.drawn == 2
-    assert [several.advantage, single.advantage] == [0.5, -0.5]
+    assert (figures.tokens, figures.turns, figures.surprisal) == (5, 3, 1 + 1 + 3 + 2)

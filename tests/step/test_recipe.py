@@ -9,19 +9,15 @@ from rolled import rolled
 import rollwise as rw
 from rollwise.beliefs import Constant
 from rollwise.errors import PluginError
-from rollwise.step import SINGLE_RESPONSES, RolloutCost, StepRecipe, take_step
+from rollwise.step import SINGLE_RESPONSES, StepRecipe, take_step
 
 
-def test_by_default_a_prompt_needs_half_a_group_of_each_kind():
-    recipe = StepRecipe(group_size=6)
-    assert recipe.resolved_exit_rule == rw.Balanced(3, 3)
-    assert recipe.resolved_schedule == rw.Rounds(8, 4)
-
-
-def test_with_an_allocation_its_counts_are_drawn_in_one_round():
-    recipe = StepRecipe(allocation=rw.GVM(mean_draws=4, maximum=12))
-    assert recipe.resolved_exit_rule == rw.FixedCount(12)
-    assert recipe.resolved_schedule == rw.Rounds(12, rounds=1)
+def test_by_default_half_a_group_of_each_kind_with_an_allocation_its_counts_in_one_round():
+    by_group, by_counts = StepRecipe(group_size=6), StepRecipe(allocation=rw.GVM(4, maximum=12))
+    assert by_group.resolved_exit_rule == rw.Balanced(3, 3)
+    assert by_group.resolved_schedule == rw.Rounds(8, 4)
+    assert by_counts.resolved_exit_rule == rw.FixedCount(12)
+    assert by_counts.resolved_schedule == rw.Rounds(12, rounds=1)
 
 
 @pytest.mark.parametrize(
@@ -94,19 +90,13 @@ class Answering(rw.Uniform):
         (["a", "a"], "each key once, got str: 'a'"),
         (["a", "b", "c"], "at most 2 keys, not 3"),
         ([], "at least one prompt for a step"),
+        (["a"], "no key that is excluded, got str: 'a'"),  # by the refill
     ],
 )
 def test_an_answer_that_is_no_list_of_keys_names_the_sampler(answer, said):
-    with pytest.raises(PluginError, match=rf"Answering: `ask` \(.*, line \d+\) must return {said}"):
-        take_step(StepRecipe(), Answering(answer), lambda session: RolloutCost(), 1)
-
-
-def test_a_sampler_that_returns_excluded_prompts_is_named():
     recipe, roll_out = StepRecipe(zero_variance="refill"), rolled(lambda draw: 0)
-    with pytest.raises(
-        PluginError, match=r"Answering: `ask` .* no key that is excluded, got str: 'a'"
-    ):
-        take_step(recipe, Answering(["a"]), roll_out, 1)
+    with pytest.raises(PluginError, match=rf"Answering: `ask` \(.*, line \d+\) must return {said}"):
+        take_step(recipe, Answering(answer), roll_out, 1)
 
 
 KEYS = [f"q{i}" for i in range(40)]

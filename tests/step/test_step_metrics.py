@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rollwise.engines import Completion, PlayedEpisode
+from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.prompts import CDAS, Prioritized, Uniform, VisitLimit
 from rollwise.sampling import GVM, Balanced, FixedCount, Pool, RolloutSession, Rounds, Streamed
@@ -14,7 +14,6 @@ from rollwise.step import (
     Episode,
     RolloutCost,
     Rollouts,
-    Span,
     StepRecipe,
     Usage,
     make_group,
@@ -34,8 +33,8 @@ POOLS = {
 }
 
 
-def make_step(pools=POOLS, zero_variance="drop"):
-    """A batch that ended with these pools, and its groups.
+def make_step(pools=POOLS, lost=()):
+    """A batch that ended with these pools, and its groups; all draws of the prompts `lost` are.
 
     The i-th response has i + 1 tokens of log-probability −i each; the third and later are cut.
     """
@@ -43,11 +42,13 @@ def make_step(pools=POOLS, zero_variance="drop"):
     while draws := session.next_draws():
         for draw in draws:
             i = draw.index
+            if draw.key in lost:
+                session.record_failure(draw)
+                continue
             tokens, logprobs = [9] * (i + 1), np.full(i + 1, -i, np.float32)
             completion = Completion(draw, tokens, logprobs, "", truncated=i >= 2)
             session.record(draw, pools[draw.key][i], completion)
-    recipe = StepRecipe(group_size=2, zero_variance=zero_variance)
-    rng = np.random.default_rng(0)
+    recipe, rng = StepRecipe(group_size=2), np.random.default_rng(0)
     groups = [make_group(recipe, pool, rng) for pool in session.pools.values()]
     tokens = sum(len(r.tokens) for pool in session.pools.values() for r in pool.responses)
     return Rollouts(session, cost=RolloutCost(tokens=tokens)), groups
@@ -98,22 +99,10 @@ def test_episodes_are_counted_by_their_ends():
 
 
 def test_draws_lost_for_good_leave_figures_that_are_numbers():
-    """A prompt of which nothing arrived counts as one without signal."""
-    session = RolloutSession(["gone", "there"], Balanced(1, 1), Rounds(size=2, rounds=1))
-    while draws := session.next_draws():
-        for draw in draws:
-            if draw.key == "gone":
-                session.record_failure(draw)
-            else:
-                completion = Completion(draw, [1], np.zeros(1, np.float32), "", False)
-                session.record(draw, float(draw.index), completion)
-    rng = np.random.default_rng(0)
-    recipe = StepRecipe(group_size=2)
-    groups = [make_group(recipe, pool, rng) for pool in session.pools.values()]
-    metrics = rollout_metrics(Rollouts(session), groups, first=2)
-    assert (metrics["failed_draws"], metrics["lost_draws"], metrics["draws"]) == (6, 2, 2)
-    assert metrics["reward"] == 0.5
-    assert metrics["zero_variance_first"] == 0.5
+    """A prompt of which nothing arrived, six draws tried three times, counts as without signal."""
+    metrics = rollout_metrics(*make_step({"gone": [], "there": [0, 1]}, lost=["gone"]), first=2)
+    assert (metrics["failed_draws"], metrics["lost_draws"], metrics["draws"]) == (18, 6, 2)
+    assert metrics["reward"] == metrics["zero_variance_first"] == 0.5
     json.dumps(metrics, allow_nan=False)
 
 
@@ -126,11 +115,9 @@ def test_beliefs_stand_beside_what_came_of_them():
     drawn = [0, *[10] * 17]
     correct = [round(10 * rate) if n else 0 for rate, n in zip(rates, drawn, strict=True)]
     pairs = belief_metrics(sampler, keys, correct, drawn)["pass_rate_by_expected"]
-    assert len(pairs) == 8
-    # The smallest two that were drawn: 1/18 and 2/18, with 1 of 10 correct each.
-    assert pairs[0][0] == pytest.approx((1 + 2 + 3) / 3 / 18, abs=0.01)
-    assert pairs[0][1] == pytest.approx((1 + 1 + 2) / 30)
-    assert [expected for expected, _ in pairs] == sorted(expected for expected, _ in pairs)
+    assert len(pairs) == 8 and pairs == sorted(pairs)
+    # The smallest three that were drawn: 1/18, 2/18 and 3/18, with 1, 1 and 2 of 10 correct.
+    assert pairs[0] == pytest.approx([(1 + 2 + 3) / 3 / 18, (1 + 1 + 2) / 30], abs=0.01)
 
 
 def test_difficulties_are_those_before_the_step():
@@ -138,10 +125,6 @@ def test_difficulties_are_those_before_the_step():
     sampler.tell("a", [4], [4])
     found = belief_metrics(sampler, ["a", "b"], [3, 1], [4, 4])
     assert found["pass_rate_by_difficulty"] == [[-0.5, 0.75], [0.0, 0.25]]
-
-
-def test_a_sampler_that_expects_nothing_has_no_pairs():
-    assert belief_metrics(Prioritized("ab", 1), ["a"], [1], [4]) == {"pass_rate_by_expected": []}
 
 
 PASS_RATES = {key: (key + 0.5) / 24 for key in range(24)}
@@ -173,26 +156,10 @@ class Counting(SimulatedEngine):
         return cut
 
 
-class Playing(Counting):
-    """Its responses are episodes, in which an environment says three tokens more."""
-
-    def wait(self):
-        return [
-            PlayedEpisode(
-                spans=(Span(done.tokens, done.logprobs), Span((7, 8, 9))),
-                usage=Usage(len(done.tokens)),
-                draw=done.draw,
-                text=done.text,
-                transcript=done.text,
-            )
-            for done in super().wait()
-        ]
-
-
-def steps(count=3, kind=Counting, **changed):
+def steps(count=3, **changed):
     recipe = StepRecipe(**{"exit_rule": Balanced(2, 2), "group_size": 4} | changed)
     sampler = Uniform(list(PASS_RATES), 12)
-    engine = kind(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
+    engine = Counting(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
     for number in range(1, count + 1):
         before = engine.all_tokens
         step = take_step(recipe, sampler, lambda session: simulate(session, engine), number)
@@ -220,13 +187,6 @@ def test_the_ledger_adds_up_to_every_draw_and_every_token(kind):
         assert all(everything[place] for place in ("surplus", "spare", "zero_variance"))
 
 
-def test_an_environments_tokens_are_in_no_ledger():
-    for step, tokens in steps(kind=Playing, **RECIPES["pilot"]):
-        ledger = step.metrics["ledger"]["tokens"]
-        assert sum(ledger.values()) == step.metrics["tokens"] == tokens
-        assert ledger["pilot"] > 0 == ledger["surplus"]
-
-
 def test_each_prompt_has_a_row_with_what_was_believed_before_the_step():
     sampler = Uniform(["a", "b"], 2, decay=1.0)
     sampler.tell(["a", "b"], [3, 0], [4, 0])
@@ -247,8 +207,10 @@ def test_each_prompt_has_a_row_with_what_was_believed_before_the_step():
     assert (second["drawn"], second["reward"]) == (0, None)
 
 
-def test_a_sampler_that_expects_nothing_has_rows_without_beliefs():
-    (row,) = visit_rows(Prioritized(["a"], 1), [Pool("a", [1])], trained=[0])
+def test_a_sampler_that_expects_nothing_has_neither_pairs_nor_beliefs():
+    sampler = Prioritized("ab", 1)
+    assert belief_metrics(sampler, ["a"], [1], [4]) == {"pass_rate_by_expected": []}
+    (row,) = visit_rows(sampler, [Pool("a", [1])], trained=[0])
     assert row["expected"] is row["strength"] is None
 
 

@@ -42,13 +42,8 @@ def test_the_size_of_a_gradient_by_hand():
 
 def test_what_exceeds_the_bound_is_scaled_down_to_it():
     """Sizes 0.5, 0.5·√4 = 1, 0.1, 0.4 and 0 (it teaches nothing): the median of four is 0.45."""
-    groups = [
-        single([HALF]),
-        single([HALF] * 4, reward=-1.0),
-        single([SURE]),
-        single([HALF], reward=0.8),
-        single([HALF], reward=0.0),
-    ]
+    drawn = [([HALF], 1.0), ([HALF] * 4, -1.0), ([SURE], 1.0), ([HALF], 0.8), ([HALF], 0.0)]
+    groups = [single(*each) for each in drawn]
     capped, count = cap_responses(groups, 2.0, "tokens")
     assert count == 1
     assert advantages(capped) == pytest.approx([1.0, -0.9, 1.0, 0.8, 0.0])
@@ -60,16 +55,14 @@ def test_what_exceeds_the_bound_is_scaled_down_to_it():
 
 def test_averages_by_response_make_long_responses_small():
     """Sizes 0.5 and 0.5·√4/4 = 0.25: the median is 0.375."""
-    groups = [single([HALF]), single([HALF] * 4)]
-    capped, _ = cap_responses(groups, 1.0, "responses")
+    capped, _ = cap_responses([single([HALF]), single([HALF] * 4)], 1.0, "responses")
     assert advantages(capped) == pytest.approx([0.75, 1.0])
 
 
 def test_only_what_the_model_drew_counts_in_an_episode():
-    episode = Episode(
-        spans=[Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])], usage=Usage(1)
-    )
-    bounded, _ = cap_responses([group_of(episode), single([HALF]), single([HALF])], 1.0, "tokens")
+    spans = Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])
+    episode = group_of(Episode(spans=spans, usage=Usage(1)))
+    bounded, _ = cap_responses([episode, single([HALF]), single([HALF])], 1.0, "tokens")
     assert advantages(bounded) == pytest.approx([1.0, 1.0, 1.0])
 
 

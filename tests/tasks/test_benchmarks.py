@@ -1,8 +1,7 @@
 """Benchmarks by name, file and hub; and what is said where there is none."""
 
-import json
-
 import pytest
+from rows import plain, write
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import ConfigError, DataError
@@ -18,44 +17,24 @@ def settings(**data):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "own set.jsonl"
-    rows = [{"problem": f"{i}+1?", "answer": str(i + 1), "subject": "sums"} for i in range(3)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write(path, [plain(f"{i}+1?", str(i + 1), subject="sums") for i in range(3)])
 
 
-def test_the_benchmarks_of_the_papers_are_known():
-    expected = ["math500", "minerva", "olympiadbench", "aime24", "aime25", "amc23", "aime_like"]
-    assert list(NAMED) == expected
+PAPERS = ["math500", "minerva", "olympiadbench", "aime24", "aime25", "amc23", "aime_like"]
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_a_named_benchmark_is_read_from_the_hub(hub, name):
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_named_benchmark_is_read_from_the_hub_or_says_how_to_use_a_file(hub, name):
     column = NAMED[name].problem_column or "problem"
     calls = hub([{column: "1+1?", "answer": "2"}])
     [benchmark] = find_benchmarks([name])
-    [problem] = read_benchmark(benchmark, settings())
-    assert problem.messages == ({"role": "user", "content": f"1+1?\n\n{INSTRUCTION}"},)
-    assert calls == [(NAMED[name].source, NAMED[name].split)]
-    [problem] = read_benchmark(benchmark, settings(), "Guess.")
-    assert problem.messages[-1]["content"] == "1+1?\n\nGuess."
-
-
-@pytest.mark.parametrize("answer", [["$2$"], "$2$", ["2", "3"]])
-def test_an_answer_may_be_a_list_of_one(tmp_path, answer):
-    path = tmp_path / "olympiad.jsonl"
-    path.write_text(json.dumps({"problem": "1+1?", "answer": answer}))
-    if len(answer) == 2:
-        with pytest.raises(DataError, match="line 1: `answer` must be one answer, got list"):
-            read_benchmark(*find_benchmarks([str(path)]), settings())
-    else:
-        [problem] = read_benchmark(*find_benchmarks([str(path)]), settings())
-        assert problem.answer == "$2$"
-
-
-def test_a_hub_out_of_reach_says_how_to_use_a_file(hub):
+    for instruction in (INSTRUCTION, "Guess."):
+        [problem] = read_benchmark(benchmark, settings(), instruction)
+        assert problem.messages == ({"role": "user", "content": f"1+1?\n\n{instruction}"},)
+    assert calls == [(NAMED[name].source, NAMED[name].split)] * 2
     hub(ConnectionError("no answer"))
-    with pytest.raises(DataError, match="file can be given instead: --benchmarks minerva=FILE"):
-        read_benchmark(find_benchmarks(["minerva"])[0], settings())
+    with pytest.raises(DataError, match=f"file can be given instead: --benchmarks {name}=FILE"):
+        read_benchmark(benchmark, settings())
 
 
 def test_an_unknown_name_lists_what_exists():
@@ -88,14 +67,16 @@ def test_what_is_added_does_not_change_the_key(file):
     assert asked[0].messages[1]["content"] == "0+1?\n\nThink."
 
 
-def test_an_empty_benchmark_is_refused(tmp_path):
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text('{"problem": "1+1?", "answer": ""}\n')
-    with pytest.raises(DataError, match="holds no problem that can be used: 1 read, 1 missing"):
-        read_benchmark(find_benchmarks([str(empty)])[0], settings())
-
-
-def test_the_built_in_benchmark_is_the_held_out_problems_of_training():
+def test_the_built_in_benchmark_is_the_held_out_problems_of_training_and_bad_files_are_refused(
+    tmp_path,
+):
     [benchmark] = find_benchmarks(["running-sums"])
     assert len(read_benchmark(benchmark, settings())) == 256
     assert len(read_benchmark(benchmark, settings(problems=7))) == 7
+    for answer, said in (
+        ("", "holds no problem that can be used: 1 read, 1 missing"),
+        ([1, 2], "]$"),
+    ):
+        [bad] = find_benchmarks([str(write(tmp_path / "bad.jsonl", [plain(answer=answer)]))])
+        with pytest.raises(DataError, match=said):
+            read_benchmark(bad, settings())

@@ -1,5 +1,7 @@
 """Near duplicates: what is taken for one problem, and what is not."""
 
+from string import ascii_lowercase
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,54 +17,44 @@ def ask(question, answer="60"):
     return Problem.ask(question, answer)
 
 
-def left(*problems, threshold=0.8):
-    return [p.messages[0]["content"] for p in remove_near_duplicates(problems, threshold).problems]
+@pytest.mark.parametrize(
+    ("question", "again"),
+    [
+        (QUESTION, QUESTION.upper()),
+        (QUESTION, QUESTION.replace(" ", "\n  ")),
+        (QUESTION, QUESTION.replace("A train travels", "The train travels")),
+        ("1", "1 "),
+    ],
+)
+def test_another_layout_or_a_word_is_the_same_problem(question, again):
+    first, second = ask(question), ask(again)
+    found = remove_near_duplicates([first, second], 0.8)
+    assert (found.problems, found.duplicates) == ([first], {second.key: first.key})
 
 
 @pytest.mark.parametrize(
-    "again",
+    ("question", "other", "answer"),
     [
-        QUESTION.upper(),
-        QUESTION.replace(" ", "\n  "),
-        QUESTION.replace("A train travels", "The train travels"),
-        QUESTION + " ",
+        (QUESTION, QUESTION.replace("2 hours", "3 hours"), "60"),
+        (QUESTION, QUESTION, "sixty"),
+        (QUESTION, "What is 120 miles over 2 hours?", "60"),
+        ("1", "2", "60"),
+        ("?", "!", "60"),
     ],
 )
-def test_another_layout_or_a_word_is_the_same_problem(again):
-    assert left(ask(QUESTION), ask(again)) == [QUESTION]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        ask(QUESTION.replace("2 hours", "3 hours")),
-        ask(QUESTION, "sixty"),
-        ask("What is 120 miles over 2 hours?"),
-    ],
-)
-def test_another_number_or_answer_or_wording_is_another_problem(other):
-    assert len(left(ask(QUESTION), other)) == 2
-
-
-def test_what_was_left_out_names_what_was_kept():
-    first, second = ask(QUESTION), ask(QUESTION.lower())
-    assert remove_near_duplicates([first, second], 0.9).duplicates == {second.key: first.key}
+def test_another_number_or_answer_or_wording_is_another_problem(question, other, answer):
+    problems = [ask(question), ask(other, answer)]
+    assert remove_near_duplicates(problems, 0.8).problems == problems
 
 
 def test_an_instruction_that_all_share_makes_nothing_alike():
     below = "\n\nPlease reason step by step, and put your final answer within \\boxed{}. " * 5
     questions = [f"Let f be {word}. Is f(f(x)) odd?" for word in ("even", "odd", "wild")]
-    filler = [
-        f"Something else about the word {'abcdefghijklmnopqrstuvwxyz'[i] * 9}" for i in range(20)
-    ]
+    filler = [f"Something else about the word {letter * 9}" for letter in ascii_lowercase[:20]]
     problems = [ask(q + below, "odd") for q in questions + filler]
-    assert len(left(*problems)) == len(problems)
-    assert len(left(*problems[:3])) == 1  # of so few, nothing can be known to be shared
-
-
-def test_short_and_empty_texts():
-    assert left(ask("1"), ask("2"), ask("1 ")) == ["1", "2"]
-    assert len(left(ask("?", "1"), ask("!", "1"))) == 2
+    assert remove_near_duplicates(problems, 0.8).problems == problems
+    few = remove_near_duplicates(problems[:3], 0.8)  # nothing can be known to be shared
+    assert few.problems == problems[:1]
 
 
 def test_sums_that_differ_are_kept():

@@ -1,4 +1,4 @@
-"""Problems that are read: what is kept, and what is counted."""
+"""Problems read and written: what is kept, and what is counted."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import NOTHING_DROPPED, contents, plain, verl, write
 
-from rollwise.tasks import Problem, ProblemSet, read_problems
+from rollwise.tasks import Problem, ProblemSet, read_problems, write_problems
 from rollwise.tasks.problem import problem_key
 
 
@@ -86,7 +86,8 @@ def test_a_level_is_a_number_or_names_one(read, written, level):
 
 
 @pytest.mark.parametrize(
-    ("written", "answer"), [(3, "3"), (3.0, "3.0"), (-0.5, "-0.5"), (" x ", " x ")]
+    ("written", "answer"),
+    [(3, "3"), (3.0, "3.0"), (-0.5, "-0.5"), (" x ", " x "), (["$2$"], "$2$")],
 )
 def test_an_answer_becomes_text(read, written, answer):
     assert read(plain(answer=written)).problems[0].answer == answer
@@ -104,12 +105,8 @@ def test_decimal_answers_of_parquet_become_text(tmp_path):
     [
         ({"pass_rate": 0.25, "drawn": 16}, (4.0, 16.0)),  # as `rollwise prepare` writes them
         ({}, (0.0, 0.0)),
-        ({"pass_rate": 0.5}, (0.0, 0.0)),
-        ({"pass_rate": None, "drawn": 16}, (0.0, 0.0)),
-        ({"pass_rate": 50.0, "drawn": 16}, (0.0, 0.0)),
-        ({"pass_rate": "0.5", "drawn": 16}, (0.0, 0.0)),
-        ({"pass_rate": 0.5, "drawn": 0}, (0.0, 0.0)),
-        ({"pass_rate": 0.5, "drawn": 10**400}, (0.0, 0.0)),
+        *(({"pass_rate": rate, "drawn": 16}, (0.0, 0.0)) for rate in (None, 50.0, "0.5")),
+        *(({"pass_rate": 0.5, "drawn": drawn}, (0.0, 0.0)) for drawn in (None, 0, 10**400)),
     ],
 )
 def test_a_pass_rate_is_read_with_the_responses_it_was_measured_with(read, cells, measured):
@@ -117,11 +114,8 @@ def test_a_pass_rate_is_read_with_the_responses_it_was_measured_with(read, cells
 
 
 def test_a_key_column_names_the_problem(read):
-    first, second, third = read(
-        plain("a", key="first"), plain("b", key=2), plain("c", key=None)
-    ).problems
-    assert (first.key, second.key) == ("first", "2")
-    assert third.key == Problem.ask("c", "").key
+    keys = [p.key for p in read(plain("a", key="first"), plain("b", key=2), plain("c")).problems]
+    assert keys == ["first", "2", Problem.ask("c", "").key]
 
 
 EMPTY = (None, "", " \n")
@@ -192,3 +186,23 @@ def test_every_row_is_accounted_for(rows):
 )
 def test_the_description_names_only_what_happened(counts, line):
     assert ProblemSet([], NOTHING_DROPPED | counts).describe() == line
+
+
+def test_what_is_written_is_read_back_as_it_was(tmp_path):
+    talk = ({"role": "system", "content": "Ünïcode"}, {"role": "user", "content": "1\n2?\u2028"})
+    problems = [
+        Problem("own key", talk, " 3 ", "here", 5, "sums", "because"),
+        Problem(problem_key(talk), talk, "3"),
+    ]
+    path = tmp_path / "problems.parquet"
+    write_problems(path, problems, "math", {"pass_rate": [0.5, None]}, {"note": "x"})
+    assert read_problems(path).problems == problems
+
+
+def test_several_sources_are_joined_and_counted():
+    one = ProblemSet.of([Problem.ask("a", "1"), Problem.ask("a", "2"), Problem.ask("b", "")])
+    two = ProblemSet.of([Problem.ask("c", "3"), Problem.ask("a", "1")])
+    joined = ProblemSet.join([one, two])
+    assert [p.messages[0]["content"] for p in joined.problems] == ["a", "c"]
+    dropped = {"duplicates": 2, "conflicting_answers": 1, "missing_answers": 1}
+    assert joined.counts == {"read": 5, **NOTHING_DROPPED, **dropped, "kept": 2}

@@ -1,7 +1,7 @@
 """Files and data sets of the hub: how they are read, and what is refused."""
 
-import builtins
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,6 +90,11 @@ def test_a_line_ends_at_a_newline_and_holds_any_character(tmp_path, line, questi
     assert contents(read_problems(tmp_path / "data.jsonl").problems[0]) == [question]
 
 
+OBJECT = "`reward_model` must be an object {ground_truth}, "
+LIST = "`prompt` must be a list of messages {role, content}, "
+MESSAGE = "a message of `prompt` must have a role and a content, as text, "
+
+
 @pytest.mark.parametrize(
     ("row", "error"),
     [
@@ -99,23 +104,10 @@ def test_a_line_ends_at_a_newline_and_holds_any_character(tmp_path, line, questi
         (plain(problem=["1+1?"]), "`problem` must be text or a number, got list: ['1+1?']"),
         (plain(key=[1]), "`key` must be text or a number, got list: [1]"),
         (verl(ground_truth=["2", "3"]), "`ground_truth` must be one answer, got list: ['2', '3']"),
-        (
-            verl() | {"reward_model": "2"},
-            "`reward_model` must be an object {ground_truth}, got str: '2'",
-        ),
-        (
-            verl() | {"prompt": "1+1?"},
-            "`prompt` must be a list of messages {role, content}, got str: '1+1?'",
-        ),
-        (
-            verl() | {"prompt": [{"role": "user"}]},
-            "a message of `prompt` must have a role and a content, as text, "
-            "got dict: {'role': 'user'}",
-        ),
-        (
-            verl() | {"prompt": ["1+1?"]},
-            "a message of `prompt` must have a role and a content, as text, got str: '1+1?'",
-        ),
+        (verl() | {"reward_model": "2"}, OBJECT + "got str: '2'"),
+        (verl() | {"prompt": "1+1?"}, LIST + "got str: '1+1?'"),
+        (verl() | {"prompt": [{"role": "user"}]}, MESSAGE + "got dict: {'role': 'user'}"),
+        (verl() | {"prompt": ["1+1?"]}, MESSAGE + "got str: '1+1?'"),
     ],
 )
 def test_a_malformed_row_is_named(tmp_path, row, error):
@@ -165,13 +157,7 @@ def test_a_hub_out_of_reach_is_told_with_a_way_out(hub, kind):
 
 
 def test_the_hub_needs_its_library(monkeypatch):
-    def import_all_but_datasets(name, *arguments):
-        if name == "datasets":
-            raise ModuleNotFoundError("No module named 'datasets'", name=name)
-        return real_import(name, *arguments)
-
-    real_import = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", import_all_but_datasets)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     assert refusal("owner/name") == (
         "'owner/name' is no local file, and a data set on the hub is read with the library "
         'datasets: pip install "rollwise[hub]"'
@@ -184,10 +170,10 @@ def test_two_columns_of_one_name_are_refused(tmp_path, suffix):
     if suffix == ".jsonl":
         path.write_text('{"problem": "1+1?", "answer": "2", "answer": "3"}\n')
     else:
-        columns = [pa.array(["1+1?"]), pa.array(["2"]), pa.array(["3"])]
+        columns = [pa.array([text]) for text in ("1+1?", "2", "3")]
         pq.write_table(pa.table(columns, names=["problem", "answer", "answer"]), path)
-    with pytest.raises(DataError, match=rf"{path}.*'answer'"):
-        read_problems(path)
+    said = refusal(path)
+    assert said.startswith(str(path)) and "'answer'" in said
 
 
 @pytest.mark.parametrize(
@@ -203,10 +189,9 @@ def test_a_name_that_no_file_can_have_is_refused_in_short(name, said):
         assert said in str(error.value) and len(str(error.value)) < 300
 
 
-def test_no_rows_are_no_error(tmp_path, read):
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("\n  \n", encoding="utf-8")
-    result = read_problems(empty)
-    assert result == ProblemSet([], {"read": 0, **NOTHING_DROPPED, "kept": 0})
+def test_no_rows_are_no_error(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("\n  \n", encoding="utf-8")
     pq.write_table(pa.table({"problem": [], "answer": []}), tmp_path / "empty.parquet")
-    assert read_problems(tmp_path / "empty.parquet") == result
+    for name in ("empty.jsonl", "empty.parquet"):
+        result = read_problems(tmp_path / name)
+        assert result == ProblemSet([], {"read": 0, **NOTHING_DROPPED, "kept": 0})

@@ -5,21 +5,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollwise.tasks import make_running_sums
-from rollwise.tasks.running_sums import SOURCE, running_totals, write_question
+from rollwise.tasks.running_sums import SOURCE, write_question
 
 TERMS = st.integers(0, 9).flatmap(
     lambda first: st.lists(st.integers(-9, 9), min_size=1, max_size=9).map(lambda r: [first, *r])
 )
-
-
-def question(problem):
-    (message,) = problem.messages
-    assert message["role"] == "user"
-    return message["content"]
 
 
 def read_terms(text):
@@ -28,15 +22,12 @@ def read_terms(text):
     return [int(term) for term in re.findall(r"[+-]?\d", text)]
 
 
+@example([7, 5, -9, 3], 0)
 @given(TERMS, st.integers(0, 2**32))
-def test_a_question_shows_its_terms_and_totals_are_the_sums_of_what_came_before(terms, seed):
-    assert read_terms(write_question(terms, np.random.default_rng(seed))) == terms
-    assert running_totals(terms) == [sum(terms[: i + 1]) for i in range(len(terms))]
-
-
-def test_question_and_totals_of_the_example():
-    assert write_question([7, 5, -9, 3], np.random.default_rng(0)) == "7+5-9+3?"
-    assert running_totals([7, 5, -9, 3]) == [7, 12, 3, 6]
+def test_a_question_shows_its_terms(terms, seed):
+    question = write_question(terms, np.random.default_rng(seed))
+    assert read_terms(question) == terms
+    assert question == "7+5-9+3?" or terms != [7, 5, -9, 3]
 
 
 def test_a_term_of_zero_gets_either_sign():
@@ -50,7 +41,9 @@ def test_problems_are_different_and_answered_rightly(fewest, more, seed, count):
     problems = make_running_sums(count, fewest, fewest + more, seed)
     assert len(problems) == len({p.key for p in problems}) == count
     for problem in problems:
-        terms = read_terms(question(problem))
+        (message,) = problem.messages
+        terms = read_terms(message["content"])
+        assert message["role"] == "user"
         assert (problem.answer, problem.level) == (str(sum(terms)), len(terms))
         assert fewest <= len(terms) <= fewest + more
         assert problem.source == SOURCE

@@ -38,6 +38,11 @@ def make_model():
     return tiny_models.make_model
 
 
+@pytest.fixture
+def model(make_model):
+    return make_model()
+
+
 def options(**changed):
     """The options of a tiny run, some of them changed: `learner__mini_batches="2"`."""
     named = {f"--{name.replace('__', '.')}": value for name, value in changed.items()}

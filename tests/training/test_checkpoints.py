@@ -85,9 +85,9 @@ def test_what_is_loaded_is_what_was_saved_and_resumes_alike(trained, tokenizer, 
     assert [other_sampler.ask() for _ in range(9)] == [sampler.ask() for _ in range(9)]
 
 
-def test_nothing_in_it_is_pickled(trained, tokenizer, tmp_path):
+def test_nothing_in_it_is_pickled(trained, tokenizer, tmp_path, monkeypatch):
     learner, sampler = trained
-    tokenizer.chat_template = "{{ messages }}"
+    monkeypatch.setattr(tokenizer, "chat_template", "{{ messages }}")
     path = save_checkpoint(tmp_path, 7, learner, tokenizer, sampler)
     files = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
     assert files >= {

@@ -5,18 +5,11 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from transformers import AutoTokenizer
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
-from rollwise.models.building import build
-from rollwise.models.loading import model_path
+from rollwise.models.building import Parts
 from rollwise.training.data import load_data
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(model_path(BUILT_IN))
 
 
 @pytest.fixture
@@ -26,7 +19,7 @@ def load(tokenizer):
     def load(context=None, seed=0, prompts=None, **sections):
         settings = {"seed": seed, "prompts": prompts or {"batch_size": 2}, **sections}
         model = SimpleNamespace(tokenizer=tokenizer, context=context)
-        return load_data(build(make_config(settings), model))
+        return load_data(Parts(make_config(settings), model))
 
     return load
 
@@ -81,11 +74,6 @@ def test_a_tenth_of_a_file_is_held_out_the_same_for_every_seed_and_order(load, w
     assert not keys(forward.train) & keys(forward.heldout)
 
 
-def test_a_file_of_fewer_than_ten_needs_a_held_out_file(load, write):
-    with pytest.raises(DataError, match=r"9 problems are too few to hold some out.*data\.heldout"):
-        load(data={"train": write("a.jsonl", range(9))})
-
-
 def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
     with caplog.at_level(logging.WARNING):
         data = load(
@@ -97,12 +85,6 @@ def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
     assert questions(data.train) == [f"{n}+1?" for n in range(15)]
     assert questions(data.heldout) == [f"{n}+1?" for n in range(15, 25)]
     assert "5 problems of " in caplog.text
-
-
-def test_a_held_out_file_that_holds_all_is_refused(load, write):
-    path = write("a.jsonl", range(5))
-    with pytest.raises(DataError, match=f"every problem of {path} is held out"):
-        load(data={"train": path, "heldout": path})
 
 
 def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
@@ -129,6 +111,14 @@ def test_a_file_that_cannot_be_used_is_named(load, tmp_path, content, part):
     path.write_text(content)
     with pytest.raises(DataError, match=f"{path}.*{part}"):
         load(data={"train": str(path)})
+
+
+def test_too_few_problems_to_train_on_are_refused(load, write):
+    path = write("a.jsonl", range(9))
+    with pytest.raises(DataError, match=r"9 problems are too few to hold some out.*data\.heldout"):
+        load(data={"train": path})
+    with pytest.raises(DataError, match=f"every problem of {path} is held out"):
+        load(data={"train": path, "heldout": path})
 
 
 # Lengths and batches

@@ -125,23 +125,21 @@ def own_logprobs(model, example):
     return plain_logprobs(model, example, 0.8)[drawn]
 
 
+@pytest.mark.parametrize("by_kernel", [False, True])
 @pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))
-def test_packed_rows_teach_what_padded_ones_do(kind):
-    model, examples = make(kind), make_examples()
+def test_packed_rows_teach_what_padded_ones_do(kind, by_kernel, monkeypatch):
+    """The kernel, in whose place is a reference in float64, is asked for causal attention."""
+    model, examples, calls = make(kind), make_examples(), []
     (wanted,), metrics, _ = gradients_of(model, examples, packed=False, micro_batch_tokens=30)
+    if by_kernel:
+        monkeypatch.setattr(packing, "varlen_attn", reference_kernel(calls))
+        monkeypatch.setattr(packing, "_kernel_precision", lambda query: query.dtype)
     (found,), packed_metrics, learner = gradients_of(model, examples, micro_batch_tokens=40)
     assert learner._run.packed
+    assert bool(calls) == by_kernel
     assert learner._run._head_is_known
     assert_close(found, wanted, relative=1e-5)  # norms and positions are float32 in `transformers`
     assert packed_metrics == pytest.approx(metrics, rel=1e-5, abs=1e-9)
-
-
-def test_recomputed_activations_are_packed_alike():
-    model, examples = make("Qwen2"), make_examples()
-    (wanted,), _, _ = gradients_of(model, examples)
-    model.gradient_checkpointing_enable()
-    (found,), _, _ = gradients_of(model, examples)
-    assert_close(found, wanted, relative=1e-9)
 
 
 class Doubled(transformers.Qwen2ForCausalLM):
@@ -244,18 +242,6 @@ def reference_kernel(calls):
 
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     return attend
-
-
-@pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))
-def test_the_kernel_is_asked_for_causal_attention_within_each_response(kind, monkeypatch):
-    """Gradients of padded rows, by a reference in the kernel's place, in float64."""
-    model, examples, calls = make(kind), make_examples(), []
-    (wanted,), _, _ = gradients_of(model, examples, packed=False)
-    monkeypatch.setattr(packing, "varlen_attn", reference_kernel(calls))
-    monkeypatch.setattr(packing, "_kernel_precision", lambda query: query.dtype)
-    (found,), _, _ = gradients_of(model, examples)
-    assert calls
-    assert_close(found, wanted, relative=1e-5)
 
 
 @pytest.mark.parametrize("kind", sorted(name.removesuffix("ForCausalLM") for name in KNOWN))

@@ -25,11 +25,6 @@ from rollwise.sampling.session import draw_seed
 from rollwise.step.groups import Example
 
 
-@pytest.fixture
-def model(make_model):
-    return make_model()
-
-
 @pytest.mark.parametrize("mini_batches", [1, 2])
 def test_the_number_of_threads_does_not_change_the_gradients(model, mini_batches):
     examples = make_examples(model, SIZES * 6)

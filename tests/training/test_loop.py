@@ -147,29 +147,27 @@ def test_a_run_that_ends_where_it_stopped_is_evaluated_there(tmp_path, metrics_o
     assert metrics_of(folder.path) == metrics_of(short.path)
 
 
-def test_the_copy_in_bfloat16_keeps_its_positions(make_model):
-    """Rotary frequencies stay in single precision; weights that are tied stay tied."""
-    model = make_model(tie_word_embeddings=True)
-    copied = in_bfloat16(copy.deepcopy(model))
-    assert {p.dtype for p in copied.parameters()} == {torch.bfloat16}
-    assert not any(p.requires_grad for p in copied.parameters())
-    assert copied.lm_head.weight is copied.model.embed_tokens.weight
-    frequencies = copied.model.rotary_emb.inv_freq
-    assert frequencies.dtype == torch.float32
-    assert torch.equal(frequencies, model.model.rotary_emb.inv_freq)
-    assert {p.dtype for p in model.parameters()} == {torch.float32}
-
-
 def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monkeypatch):
+    """In bfloat16, but for rotary frequencies; weights that are tied stay tied."""
     monkeypatch.setattr(
         "rollwise.training.local.for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
     )
     run = start_run(config_of(), RunFolder(tmp_path / "run"))
     before = [p.clone() for p in run.engine.model.parameters()]
     assert train(run, Observer())
-    after = list(run.engine.model.parameters())
-    for own, learnt in zip(after, run.learner.model.parameters(), strict=True):
+    copied, model = run.engine.model, run.learner.model
+    after = list(copied.parameters())
+    for own, learnt in zip(after, model.parameters(), strict=True):
         assert torch.equal(own, learnt.to(torch.bfloat16))
+        assert (own.dtype, own.requires_grad, learnt.dtype) == (
+            torch.bfloat16,
+            False,
+            torch.float32,
+        )
+    assert copied.lm_head.weight is copied.model.embed_tokens.weight
+    frequencies = copied.model.rotary_emb.inv_freq
+    assert frequencies.dtype == torch.float32
+    assert torch.equal(frequencies, model.model.rotary_emb.inv_freq)
     assert not all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
     # Rounding sets the two apart by about 2⁻⁸ of a few nats.
     assert all(1e-5 < line["sampler_gap"] < 0.1 for line in run.folder.read_metrics()[1:])

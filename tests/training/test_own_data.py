@@ -22,9 +22,11 @@ def write_problems(path, count=40):
 TOML = """
 steps = 2
 [data]
-train = "{problems}"
+train = "problems.jsonl"
 [grading]
-{grading}
+type = "function"
+function = "grader_of_a_test:grade"
+workers = 1
 [prompts]
 batch_size = 4
 [engine]
@@ -35,31 +37,6 @@ samples = 2
 """
 
 
-def write_toml(folder, grading):
-    settings = folder / "settings.toml"
-    settings.write_text(TOML.format(problems=folder / "problems.jsonl", grading=grading))
-    return str(settings)
-
-
-def test_a_users_settings_and_problems(tmp_path, metrics_of):
-    """Of 40 problems a tenth is held out; an option goes before the file."""
-    rows = write_problems(tmp_path / "problems.jsonl")
-    settings = write_toml(tmp_path, 'type = "exact"')
-    folder = tmp_path / "run"
-    arguments = ["train", settings, "--output", str(folder), "--records.prompts_per_step", "9"]
-    assert main([*arguments, "--steps", "3"]) == 0
-    assert [line["step"] for line in metrics_of(folder)] == [0, 1, 2, 3]
-    answers = {row["problem"]: row["answer"] for row in rows}
-    samples = RunFolder(folder).read_samples()
-    assert len(samples) == 3 * 4
-    for row in samples:
-        assert row["answer"] == answers[row["question"]]
-        assert row["reward"] == float(row["response"].rpartition("=")[2].strip() == row["answer"])
-    config = RunFolder(folder).read_config()
-    assert config["grading"]["type"] == "exact"
-    assert config["steps"] == 3
-
-
 GRADER = """
 def grade(response, answer):
     if len(response) % 2:
@@ -68,16 +45,19 @@ def grade(response, answer):
 """
 
 
-def test_a_grader_that_raises_costs_a_reward_and_stops_nothing(tmp_path, metrics_of, monkeypatch):
-    write_problems(tmp_path / "problems.jsonl")
+def test_a_users_settings_problems_and_grader(tmp_path, metrics_of, monkeypatch):
+    """An option goes before the file; a grader that raises costs a reward and stops nothing."""
+    problems = write_problems(tmp_path / "problems.jsonl")
     (tmp_path / "grader_of_a_test.py").write_text(GRADER)
+    (tmp_path / "settings.toml").write_text(TOML)
     monkeypatch.chdir(tmp_path)
-    grading = 'type = "function"\nfunction = "grader_of_a_test:grade"\nworkers = 1'
-    settings = write_toml(tmp_path, grading)
-    arguments = ["train", settings, "--output", "run", "--records.prompts_per_step", "4"]
-    assert main(arguments) == 0
-    lines, rows = metrics_of(tmp_path / "run"), RunFolder(tmp_path / "run").read_samples()
-    assert [line["step"] for line in lines] == [0, 1, 2]
+    options = "--output run --records.prompts_per_step 4 --steps 3"
+    assert main(["train", "settings.toml", *options.split()]) == 0
+    folder = RunFolder(tmp_path / "run")
+    lines, rows = metrics_of(folder.path), folder.read_samples()
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    assert folder.read_config()["steps"] == 3
+    answers = {row["problem"]: row["answer"] for row in problems}
     for line in lines[1:]:
         odd = [len(r["response"]) % 2 for r in rows if r["step"] == line["step"]]
         assert len(odd) == line["draws"]
@@ -87,7 +67,12 @@ def test_a_grader_that_raises_costs_a_reward_and_stops_nothing(tmp_path, metrics
         else:
             assert line["grader_failures"] == sum(odd)
     assert lines[0]["grader_failures"] > 0
-    assert all(row["reward"] == 0 for row in rows if len(row["response"]) % 2)
+    summary = json.loads((folder.path / "summary.json").read_text())
+    assert summary["grader_failures"] == sum(line["grader_failures"] for line in lines)
+    for row in rows:
+        said, answer = row["response"], answers[row["question"]]
+        assert row["answer"] == answer
+        assert row["reward"] == float(not len(said) % 2 and said.rpartition("=")[2] == answer)
 
 
 def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):

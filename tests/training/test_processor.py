@@ -9,7 +9,7 @@ import pytest
 from rollwise.training import processor
 from rollwise.training.processor import ProcessorClock
 
-WORK = 0.3
+WORK = 0.15
 """Processor seconds, far more than a tick of the clock (0.01)."""
 
 

@@ -15,7 +15,7 @@ from rollwise.commands.show import progress
 from rollwise.config import EvaluateConfig, PrepareConfig
 from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError, one_line
-from rollwise.models.building import Parts, build
+from rollwise.models.building import Parts
 from rollwise.records import Row
 from rollwise.records.samples import read_part, write_part
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
@@ -92,7 +92,7 @@ def draw_all(
     refuse them before anything is written.
     """
     files = {name: problem_file(path, name) for name in sources}
-    with build(config) as parts:
+    with Parts(config) as parts:
         found = {
             name: _kept(files[name]) if files[name].exists() else read(parts)
             for name, read in sources.items()

@@ -39,7 +39,6 @@ class AsyncEngine(Engine):
 
     @property
     def free_slots(self) -> int:
-        """Draws that could begin now."""
         return max(0, self.slots - len(self._in_flight))
 
     def wait(self) -> Sequence[Result]:
@@ -71,11 +70,9 @@ class AsyncEngine(Engine):
         return tokens
 
     def interrupt(self) -> None:
-        """Let `wait` return."""
         self._ended.put(None)
 
     def close(self) -> None:
-        """Stop the loop and forget draws in flight."""
         if self._loop.is_closed():
             return
         self.cancel(list(self._in_flight))

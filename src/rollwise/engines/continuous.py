@@ -71,11 +71,9 @@ class ContinuousBatch:
 
     @property
     def free_slots(self) -> int:
-        """Slots without a response."""
         return len(self._free)
 
     def weights_changed(self) -> None:
-        """Forget the keys and values of prompts."""
         self._prompts.clear()
 
     def _begin_anew(self) -> None:

@@ -85,12 +85,10 @@ class EpisodeEngine(Engine):
         return None if free is None else max(0, free - needed)
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those without a free slot wait."""
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)
         self._fill()
 
     def wait(self) -> Sequence[Result]:
-        """Play until some episodes have ended; [] if there are none."""
         while True:
             self._take_answers(wait=0.0)  # so that the engine has all turns that can be drawn
             self._fill()
@@ -120,19 +118,15 @@ class EpisodeEngine(Engine):
         return tokens + self._cancel_in_engine(turns)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Have the engine within use other weights."""
         self._engine.load_weights(weights)
 
     def sleep(self) -> None:
-        """Have the engine within free memory of the device."""
         self._engine.sleep()
 
     def ignore_ends(self) -> bool:
-        """Have the engine within draw turns that are as long as they may be."""
         return self._engine.ignore_ends()
 
     def close(self) -> None:
-        """Close the episodes under way, the environment's event loop and the engine within."""
         for playing in list(self._playing.values()):
             self._leave(playing)
         try:
@@ -141,7 +135,6 @@ class EpisodeEngine(Engine):
             self._engine.close()
 
     def _fill(self) -> None:
-        """Begin as many waiting draws as there are slots for."""
         free, elsewhere = self._engine.free_slots, len(self._playing) - len(self._of_turn)
         count = len(self._waiting) if free is None else max(0, free - elsewhere)
         for draw in list(itertools.islice(self._waiting, count)):

@@ -98,7 +98,9 @@ class BucketedCache:
 
     def __init__(self, count: int, longest: int) -> None:
         self.lengths: Slots = np.zeros(count, dtype=np.int64)
-        self._buckets = [Bucket(width) for width in widths(longest)]
+        self._buckets = [Bucket(NARROWEST)]
+        while (width := self._buckets[-1].width) < longest:
+            self._buckets.append(Bucket(math.ceil(width * 1.5 / 16) * 16))
 
     @property
     def order(self) -> Slots:
@@ -112,7 +114,6 @@ class BucketedCache:
         bucket.append(slots, prefix)
 
     def release(self, slots: Slots) -> None:
-        """Empty slots."""
         released = np.zeros(len(self.lengths), dtype=bool)
         released[slots] = True
         for bucket in self._buckets:
@@ -163,11 +164,3 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: fl
     scores = (query * scale) @ keys.transpose(2, 3)
     weights = torch.softmax(scores.add_(mask), dim=-1, dtype=torch.float32)
     return weights.to(values.dtype) @ values
-
-
-def widths(longest: int) -> list[int]:
-    """Widths of buckets for up to `longest` tokens: each half as wide again as the one before."""
-    found = [NARROWEST]
-    while found[-1] < longest:
-        found.append(math.ceil(found[-1] * 1.5 / 16) * 16)
-    return found

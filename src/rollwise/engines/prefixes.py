@@ -45,7 +45,6 @@ class PrefixCache:
         return self._known[key]
 
     def clear(self) -> None:
-        """Forget all prompts."""
         self._known.clear()
 
     @torch.inference_mode()

@@ -51,7 +51,6 @@ class Reaper:
                 os.environ[MARK] = before
 
     def close(self) -> None:
-        """Stop watching."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,8 +1,8 @@
 """Responses that were recorded before: their rewards and lengths, in place of a model's."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,18 +62,11 @@ class RecordedLengths:
     threshold: float
 
     def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
-        """See `LengthModel`."""
-        if (key, correct) not in self._lengths:
-            recorded = self.prompts[key]
-            of_kind = recorded.tokens[recorded.correct(self.threshold) == correct]
-            self._lengths[key, correct] = of_kind if len(of_kind) else recorded.tokens
-        lengths = self._lengths[key, correct]
+        recorded = self.prompts[key]
+        of_kind = recorded.tokens[recorded.correct(self.threshold) == correct]
+        lengths = of_kind if len(of_kind) else recorded.tokens
         wanted = int(lengths[int(uniform * len(lengths))])
         return min(wanted, self.longest), wanted > self.longest
-
-    @cached_property
-    def _lengths(self) -> dict[tuple[Key, bool], NDArray[np.int64]]:
-        return {}
 
 
 class ReplayEngine(SimulatedEngine):
@@ -90,34 +83,29 @@ class ReplayEngine(SimulatedEngine):
 
     def __init__(self, prompts: Mapping[Key, Recorded], slots: int, seed: int | None = 0) -> None:
         longest = max(int(recorded.tokens.max(initial=1)) for recorded in prompts.values())
-        means = {key: 0.0 for key in prompts}
-        super().__init__(means, RecordedLengths(prompts, longest, 0.0), slots)
+        lengths = RecordedLengths(prompts, longest, 0.0)
+        super().__init__(dict.fromkeys(prompts, 0.0), lengths, slots)
         self.prompts, self.seed = dict(prompts), seed
-        self._visits: dict[Key, int] = {}
+        self._visits = Counter[Key]()
         self._orders: dict[Key, Sequence[int]] = {}
 
     def respond(self, draw: Draw) -> SimulatedResponse:
-        """Take the next recorded response."""
         recorded = self.prompts[draw.key]
         if draw.index == 0 or draw.key not in self._orders:
             self._orders[draw.key] = self._next_order(draw.key)
-        order = self._orders[draw.key]
-        if draw.index < len(order):
-            index = order[draw.index]
-        else:
-            index = int(uniforms(draw.seed)[0] * len(order))
+        order, index = self._orders[draw.key], draw.index
+        index = order[index] if index < len(order) else int(uniforms(draw.seed)[0] * len(order))
         length = int(recorded.tokens[index]) if len(recorded.tokens) else 1
         return SimulatedResponse(repr(float(recorded.rewards[index])), length, truncated=False)
 
     def reward(self, text: str) -> float:
-        """Return the recorded reward."""
         return float(text)
 
     def _next_order(self, key: Key) -> Sequence[int]:
-        visit = self._visits[key] = self._visits.get(key, 0) + 1
+        self._visits[key] += 1
         count = len(self.prompts[key])
         if self.seed is None:
             return range(count)
-        rng = np.random.default_rng(draw_seed(self.seed, visit, key, 0))
+        rng = np.random.default_rng(draw_seed(self.seed, self._visits[key], key, 0))
         order: Sequence[int] = rng.permutation(count).tolist()
         return order

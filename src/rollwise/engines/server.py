@@ -32,8 +32,6 @@ EXTENSIONS = {
 }
 """Options beyond the API: return token ids, and sample from the unchanged distribution."""
 
-NO_ACCESS = (401, 403)
-
 
 class _Choice(BaseModel):
     text: str
@@ -60,10 +58,6 @@ class ServerEngine(AsyncEngine):
         max_new_tokens: Responses are cut here, or where the server's context ends.
         temperature: Of sampling; above 0.
         batch_size: The most requests at a time.
-
-    Raises:
-        ConfigError: The settings name no server or no model, or a variable that holds no key.
-        EngineError: The package `openai` is not installed.
     """
 
     def __init__(
@@ -88,7 +82,6 @@ class ServerEngine(AsyncEngine):
         super().__init__(batch_size, "server")
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; those without a free slot wait."""
         for draw in draws:
             complete = functools.partial(self._complete, draw, list(prompts[draw.key]))
             self._begin(draw, complete, self.settings.draw_timeout)
@@ -106,7 +99,6 @@ class ServerEngine(AsyncEngine):
         return results
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Refuse, by an `EngineError`: the server has weights of its own."""
         raise EngineError(
             f"the server at {self.settings.base_url} has weights of its own and takes no others; "
             "it is for evaluation and preparation"
@@ -160,7 +152,7 @@ class ServerEngine(AsyncEngine):
             return
         status: int = error.status_code  # type: ignore[attr-defined]
         address, variable = self.settings.base_url, self.settings.api_key_env
-        if status in NO_ACCESS:  # the server's message may show parts of the key
+        if status in (401, 403):  # the server's message may show parts of the key
             wrong = f"the key in {variable} is not accepted" if variable else "it wants a key"
             raise EngineError(
                 f"the server at {address} refuses access ({status}): {wrong} (`engine.api_key_env`)"

@@ -75,7 +75,6 @@ class TransformersSettings(EngineSettings):
     needs_model: ClassVar[bool] = True
 
     def open(self, inputs: EngineInputs) -> Engine:
-        """Make the engine around the model."""
         from rollwise.engines.transformers import TransformersEngine
 
         return TransformersEngine(
@@ -188,7 +187,6 @@ class ServerSettings(EngineSettings):
             )
 
     def open(self, inputs: EngineInputs) -> Engine:
-        """Connect to the server."""
         from rollwise.engines.server import ServerEngine
 
         return ServerEngine(

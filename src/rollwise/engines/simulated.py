@@ -177,7 +177,9 @@ class SimulatedEngine(Engine):
         for draw in draws:
             self._waiting.pop(draw, None)
             if (stopped := self._running.pop(draw, None)) is not None:
-                drawn += self._tokens_by_now(stopped)
+                # A token that ends at this instant counts, however the position was rounded.
+                passed = math.floor(self._position - stopped.began + 1e-6)
+                drawn += min(max(passed, 0), stopped.response.length)
         self.tokens += drawn
         return drawn
 
@@ -195,14 +197,12 @@ class SimulatedEngine(Engine):
             heapq.heappush(self._ends, running)
 
     def respond(self, draw: Draw) -> SimulatedResponse:
-        """Say what the response to a draw is."""
         luck, quantile = uniforms(draw.seed)
         correct = luck < self.pass_rates[draw.key]
         length, truncated = self.lengths.length(quantile, correct, draw.key)
         return SimulatedResponse(CORRECT if correct else INCORRECT, length, truncated)
 
     def reward(self, text: str) -> float:
-        """Say what the reward of a response is."""
         return float(text == CORRECT)
 
     def grade(self, completions: Sequence[Completion]) -> list[Future[float]]:
@@ -213,11 +213,6 @@ class SimulatedEngine(Engine):
     def _pace(self) -> float:
         """Seconds that a token of each busy slot takes now."""
         return self.seconds_per_token + self.seconds_per_busy_slot * len(self._running)
-
-    def _tokens_by_now(self, running: _Running) -> int:
-        # A token that ends at this instant counts, however the position was rounded.
-        drawn = math.floor(self._position - running.began + 1e-6)
-        return min(max(drawn, 0), running.response.length)
 
     def _completion(self, running: _Running) -> Completion:
         text, length, truncated = running.response

@@ -39,7 +39,6 @@ class Sampling:
         return torch.from_numpy(rows).to(self.end_tokens.device)
 
     def sample(self, logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw a token a row, see `sample`."""
         return sample(logits / self.temperature, uniforms)
 
 

@@ -93,7 +93,6 @@ class TransformersEngine(Engine):
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)
 
     def wait(self) -> Sequence[Completion]:
-        """Draw until some responses have ended; [] if there are none, or it is interrupted."""
         while True:
             try:
                 while not self._ended and (self._waiting or self._batch.drawing):
@@ -115,11 +114,9 @@ class TransformersEngine(Engine):
                 )
 
     def interrupt(self) -> None:
-        """Let `wait` return soon, though nothing may be done."""
         self._interrupted.set()
 
     def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws and free their slots; returns the tokens that had been drawn for them."""
         cancelled = [draw for draw in draws if self._waiting.pop(draw, None) is None]
         return self._batch.cancel(cancelled) if cancelled else 0
 
@@ -143,7 +140,6 @@ class TransformersEngine(Engine):
             self._batch.open(self.batch_size)
 
     def ignore_ends(self) -> bool:
-        """Let all responses that are drawn from now on be as long as they may be."""
         self._end_tokens.fill_(-1)
         return True
 
@@ -161,7 +157,6 @@ class TransformersEngine(Engine):
         ]
 
     def _restart(self, batch_size: int) -> None:
-        """Start all draws over, at most `batch_size` at a time."""
         self.batch_size = batch_size
         self._waiting = {**self._batch.drawing, **self._waiting}
         self._batch.open(batch_size)
@@ -169,7 +164,6 @@ class TransformersEngine(Engine):
             torch.cuda.empty_cache()
 
     def _fill(self) -> None:
-        """Put waiting draws into free slots."""
         begun = dict(itertools.islice(self._waiting.items(), self._batch.free_slots))
         self._batch.fill(begun)
         for draw in begun:

@@ -23,20 +23,17 @@ class WholeBatch:
         self.open(slots)
 
     def open(self, slots: int) -> None:
-        """Start over with `slots` free slots."""
         self._slots = slots
         self.drawing: dict[Draw, Sequence[int]] = {}
 
     @property
     def free_slots(self) -> int:
-        """Slots without a response."""
         return self._slots - len(self.drawing)
 
     def weights_changed(self) -> None:
         """Do nothing: no keys and values are kept."""
 
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
-        """Accept draws, given their prompts; no more than there are free slots."""
         self.drawing.update(draws)
 
     def cancel(self, draws: Iterable[Draw]) -> int:

@@ -97,18 +97,14 @@ def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) 
     return engine
 
 
-def build(config: C, model: Model | None = None) -> "Parts[C]":
-    """Assemble what draws and grades responses, by default from the settings' saved model."""
-    return Parts(config, model)
-
-
 class Parts(Generic[C]):
-    """What draws and grades responses, made when it is first used.
+    """What draws and grades responses, by default with the settings' saved model.
 
-    Use it as a context manager, which closes the engine and the grader.
+    Each part is made when it is first used. Use it as a context manager, which closes the engine
+    and the grader.
     """
 
-    def __init__(self, config: C, model: Model | None) -> None:
+    def __init__(self, config: C, model: Model | None = None) -> None:
         self.config, self._model = config, model
         self._problems: dict[Key, Problem] = {}
         self._held = ExitStack()
@@ -138,9 +134,8 @@ class Parts(Generic[C]):
     @functools.cached_property
     def grader(self) -> Grader:
         """The grader that the settings name."""
-        config = self.config
-        grader = make_grader(config.grading, config.data, config.plugin_folder)
-        return self._held.enter_context(grader)
+        grading, data, folder = self.config.grading, self.config.data, self.config.plugin_folder
+        return self._held.enter_context(make_grader(grading, data, folder))
 
     @functools.cached_property
     def engine(self) -> Engine:

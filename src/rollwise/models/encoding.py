@@ -89,11 +89,7 @@ def _no_room(shortest: int, limit: int, max_new_tokens: int, context: int) -> st
 
 
 def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | None) -> int:
-    """Return the most tokens of a prompt that leaves room for a response.
-
-    Raises:
-        ConfigError: The model's context has no room for any prompt.
-    """
+    """Return the most tokens of a prompt that leaves room for a response."""
     if context is None:
         return max_prompt_tokens
     room = context - max_new_tokens

@@ -41,11 +41,7 @@ SIZES = (
 
 
 def pick_device(name: str) -> torch.device:
-    """Resolve `auto` to a GPU if there is one.
-
-    Raises:
-        ModelError: There is no such device here.
-    """
+    """Resolve `auto` to a GPU if there is one; a ModelError if a device is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -91,11 +87,7 @@ def load_model(
 
 
 def model_path(name: str) -> str:
-    """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is.
-
-    Raises:
-        DataError: No file can have the name.
-    """
+    """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is."""
     check_name(name)
     if name not in BUILT_IN_NAMES:
         return str(Path(name).expanduser()) if name.startswith("~") else name
@@ -159,11 +151,7 @@ def _load_weights(path: str, dtype: torch.dtype) -> PreTrainedModel:
 
 
 def check_tokens(path: str, config: Any, generation: Any, tokenizer: Any) -> None:
-    """Refuse a model that lacks tokens of its tokenizer, or whose end tokens are none.
-
-    Raises:
-        ModelError: Names the file, and what is wrong in it.
-    """
+    """Refuse a model that lacks tokens of its tokenizer, or whose end tokens are none."""
     size = config.get_text_config().vocab_size
     if (last := max(tokenizer.get_vocab().values())) >= size:
         raise ModelError(
@@ -181,11 +169,7 @@ def check_tokens(path: str, config: Any, generation: Any, tokenizer: Any) -> Non
 
 
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a model in a folder or on the hub.
-
-    Raises:
-        ModelError: There is none.
-    """
+    """Load the tokenizer of a model in a folder or on the hub; a ModelError if there is none."""
     tokenizer: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, path)
     settings = get_tokenizer_config(path, local_files_only=not _may_ask_hub(path))
     if settings.get("tokenizer_class") in _SAID_BY_FILE:
@@ -201,11 +185,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
 
 
 def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
-    """Load a part of a model, without any code of its own.
-
-    Raises:
-        ModelError: It is not there, or its files are not what they should be.
-    """
+    """Load a part of a model, without any code of its own; a ModelError if that fails."""
     what = "tokenizer" if "Tokenizer" in kind.__name__ else "model"
     is_local, asks = looks_local(path), _may_ask_hub(path)
     if is_local:

@@ -59,11 +59,7 @@ def find_model(path: str) -> str:
 
 
 def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Load a model to draw from, or adapters together with the model that they are for.
-
-    Raises:
-        ModelError: What is missing or damaged, and what to do.
-    """
+    """Load a model to draw from, or adapters together with the model that they are for."""
     _check(source.path)
     adapters = Path(source.path).expanduser()
     if not (adapters / ADAPTERS).exists():

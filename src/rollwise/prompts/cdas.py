@@ -12,7 +12,7 @@ from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.prompts.keys import Mask
+from rollwise.prompts.keys import Mask, marked
 from rollwise.sampling.checks import at_least, setting, share
 
 T = TypeVar("T")
@@ -46,15 +46,6 @@ class CDAS(RatingSettings, FixedSetSampler):
     )
 
     def __post_init__(self) -> None:
-        self._check_settings()
-        super().__post_init__()
-        total = len(self.keys)
-        self._tells = 0
-        self._last_told = np.full(total if self.revisit_share else 0, 0, dtype=np.int32)
-        self._walk = Epochs(total, self.seed)  # of the warm-up
-        self._told = np.full(total, 0, dtype=np.min_scalar_type(self.warmup_epochs))
-
-    def _check_settings(self) -> None:
         at_least("warmup_epochs", self.warmup_epochs, 0)
         if not 0 < self.target < 1:
             raise ValueError(f"target must lie between 0 and 1, both excluded, got {self.target}")
@@ -64,6 +55,12 @@ class CDAS(RatingSettings, FixedSetSampler):
                 f"{self.form!r}, whose difficulties are no logits"
             )
         share("revisit_share", self.revisit_share)
+        super().__post_init__()
+        total = len(self.keys)
+        self._tells = 0
+        self._last_told = np.full(total if self.revisit_share else 0, 0, dtype=np.int32)
+        self._walk = Epochs(total, self.seed)  # of the warm-up
+        self._told = np.full(total, 0, dtype=np.min_scalar_type(self.warmup_epochs))
 
     def make_belief(self) -> Belief:
         return self.ratings(len(self.keys))
@@ -85,11 +82,11 @@ class CDAS(RatingSettings, FixedSetSampler):
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         first = self._warm_up(count, exclude)
-        taken = _with(exclude, first, len(self.keys))
+        taken = marked(exclude, first, len(self.keys))
         stale = np.empty(0, dtype=np.int64)
         if revisited := round(self.revisit_share * (count - len(first))):
             stale = smallest(self._last_told.astype(float), revisited, taken)
-            taken = _with(taken, stale, len(self.keys))
+            taken = marked(taken, stale, len(self.keys))
         hardness, aim = self.belief.hardness(self.target)
         missing = count - len(first) - len(stale)
         nearest = nearest_on_both_sides(hardness, aim, missing, taken)
@@ -121,12 +118,3 @@ class CDAS(RatingSettings, FixedSetSampler):
     def metrics(self) -> dict[str, float]:
         """Return the belief's metrics, and whether the warm-up is in progress."""
         return {**super().metrics(), "warming_up": float(self._warming_up)}
-
-
-def _with(mask: Mask | None, indices: Indices, total: int) -> Mask | None:
-    """Add indices to a mask; None stands for an empty one."""
-    if not len(indices):
-        return mask
-    mask = np.zeros(total, dtype=bool) if mask is None else mask.copy()
-    mask[indices] = True
-    return mask

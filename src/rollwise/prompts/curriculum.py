@@ -60,16 +60,13 @@ class Curriculum(CountingSampler):
         self._hard_walk = Epochs(len(self._hard), self.seed)
 
     def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
-        self.hard_only = self._switches()
+        self.hard_only = self._walk.progress >= self.uniform_epochs
+        if self.uniform_steps is not None:
+            self.hard_only = self.asks >= self.uniform_steps
         if not self.hard_only:
             return self._walk.take(count, exclude)
         excluded = None if exclude is None else exclude[self._hard]
         return self._hard[self._hard_walk.take(min(count, len(self._hard)), excluded)]
-
-    def _switches(self) -> bool:
-        if self.uniform_steps is not None:
-            return self.asks >= self.uniform_steps
-        return self._walk.progress >= self.uniform_epochs
 
     def metrics(self) -> dict[str, float]:
         """Return the epochs of this part, whether only hard prompts come, and the share seen."""

@@ -25,7 +25,7 @@ from rollwise.beliefs.state import (
     state_of,
     values_in,
 )
-from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, mask_of, number
+from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, marked, number
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import array_from, at_least, setting
 from rollwise.sampling.draws import Key
@@ -93,7 +93,7 @@ class FixedSetSampler(Kept, PromptSampler):
             f"an array of indices, shape (P,), from 0 to {total - 1}",
             lambda found: _are_indices(found, total),
             min(count, total),
-            mask_of(self.index, exclude),
+            marked(None, indices_of(self.index, exclude), total),
         )
         self.asks += 1
         return [self.keys[index] for index in indices.tolist()]

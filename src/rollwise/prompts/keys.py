@@ -42,12 +42,11 @@ def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:
     return np.array(found, dtype=np.int64)
 
 
-def mask_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Mask | None:
-    """Say for each prompt whether it is among `keys`, shape (P,); None if none is."""
-    indices = indices_of(index, keys)
-    if not indices.size:
-        return None
-    mask = np.zeros(len(index), dtype=bool)
+def marked(mask: Mask | None, indices: Indices, total: int) -> Mask | None:
+    """Add the prompts at `indices` to a mask of `total`; None stands for an empty one."""
+    if not len(indices):
+        return mask
+    mask = np.zeros(total, dtype=bool) if mask is None else mask.copy()
     mask[indices] = True
     return mask
 

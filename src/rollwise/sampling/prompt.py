@@ -127,17 +127,17 @@ class SampledPrompt:
         Where the known responses satisfy it, the prompt ends at the last of them, whatever those
         between turn out to be.
         """
-        tables = self.tables
-        if tables.stays_satisfied and tables.satisfied[self.known_correct][self.known_incorrect]:
-            self.limit = min(self.limit, self._satisfied_at() + 1)
-
-    def _satisfied_at(self) -> int:
-        """Find the first draw at which the known responses up to it satisfy the rule."""
+        satisfied = self.tables.satisfied
+        if (
+            not self.tables.stays_satisfied
+            or not satisfied[self.known_correct][self.known_incorrect]
+        ):
+            return
         correct, incorrect = self.pool.positives, self.pool.negatives
         for index, recorded in sorted(self.waiting.items()):
             if recorded is not None:
                 is_correct = recorded[0] > self.pool.positive_threshold
                 correct, incorrect = correct + is_correct, incorrect + (not is_correct)
-                if self.tables.satisfied[correct][incorrect]:
-                    return index
-        return self.tables.budget
+                if satisfied[correct][incorrect]:
+                    self.limit = min(self.limit, index + 1)
+                    return

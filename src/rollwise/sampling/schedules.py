@@ -207,7 +207,8 @@ class _StreamedDispatcher:
                 continue
             self._priorities[position] = _NO_TURN
             prompt = self._prompts[position]
-            if ahead or _is_certain(prompt):
+            needed = prompt.known_tables.certain_need[prompt.known_correct][prompt.known_incorrect]
+            if ahead or prompt.outstanding < needed:  # whatever the rewards of those in flight
                 return prompt
             self._parked.append(prompt)
         return None
@@ -224,12 +225,6 @@ class _StreamedDispatcher:
 
 
 _NO_TURN = math.inf
-
-
-def _is_certain(prompt: SampledPrompt) -> bool:
-    """Say whether one more draw is needed, whatever the rewards of those in flight."""
-    certain_need = prompt.known_tables.certain_need[prompt.known_correct][prompt.known_incorrect]
-    return prompt.outstanding < certain_need
 
 
 def dispatcher_of(schedule: Schedule) -> Dispatcher:

@@ -131,10 +131,7 @@ class ReplayedMethod:
         """`more` or `less` signal per token than the baseline, or `not shown`, if it spans 0."""
         if self.differences is None:
             return ""
-        difference = self.differences["signal_per_1000_tokens"]
-        if difference.low > 0:
-            return "more"
-        return "less" if difference.high < 0 else "not shown"
+        return self.differences["signal_per_1000_tokens"].verdict("more", "less")
 
 
 def replay_methods(

@@ -4,8 +4,8 @@ from rollwise.statistics.answers import final_answers
 from rollwise.statistics.comparison import compare
 from rollwise.statistics.estimates import (
     Estimate,
-    Evaluation,
     binomial_intervals,
+    evaluation,
     mean_over_problems,
     paired_difference,
 )
@@ -13,11 +13,11 @@ from rollwise.statistics.figures import ProblemResult, as_json, figures_of, step
 
 __all__ = [
     "Estimate",
-    "Evaluation",
     "ProblemResult",
     "as_json",
     "binomial_intervals",
     "compare",
+    "evaluation",
     "figures_of",
     "final_answers",
     "mean_over_problems",

@@ -27,19 +27,12 @@ def final_answers(responses: Sequence[str], grading: GradingSection) -> list[str
         return [response.rpartition("=")[2].strip() for response in responses]
     if not isinstance(grader, MathSettings):
         return None
-    return [_normalised(_final(response)) for response in responses]
+    return [_final(response) for response in responses]
 
 
 def _final(response: str) -> str:
-    boxes = final_boxes(response, 1)
-    return boxes[0] if boxes else _last(response)
-
-
-def _last(response: str) -> str:
-    found = [first or second for first, second in _LAST.findall(response)]
-    return found[-1] if found else ""
-
-
-def _normalised(answer: str) -> str:
-    """Remove what does not change an answer, in time linear in its length."""
-    return re.sub(r"\\[dt]frac", r"\\frac", _NOTHING.sub("", answer))
+    """Extract an answer, without what does not change it, in time linear in its length."""
+    found = final_boxes(response, 1) or [
+        first or second for first, second in _LAST.findall(response)
+    ]
+    return re.sub(r"\\[dt]frac", r"\\frac", _NOTHING.sub("", found[-1] if found else ""))

@@ -168,11 +168,7 @@ class MethodResult:
     @property
     def verdict(self) -> str:
         """`better`, `worse`, or `not shown` where the interval of the difference spans 0."""
-        if self.difference is None:
-            return ""
-        if self.difference.low > 0:
-            return "better"
-        return "worse" if self.difference.high < 0 else "not shown"
+        return self.difference.verdict("better", "worse") if self.difference else ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +26,12 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def verdict(self, above: str, below: str) -> str:
+        """Say on which side of 0 the interval lies; `not shown` where it spans 0."""
+        if self.low > 0:
+            return above
+        return below if self.high < 0 else "not shown"
 
 
 def mean_over_problems(values: ArrayLike, seed: int = 0) -> Estimate:
@@ -82,23 +87,11 @@ def binomial_intervals(
     return np.where(n == 0, np.nan, low), np.where(n == 0, np.nan, high)
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The held-out evaluation of a policy by k responses to each problem."""
+def evaluation(correct: Sequence[int], k: int) -> dict[str, dict[str, float]]:
+    """Return `avg@k` and `pass@k`, each `{"value", "low", "high"}`, of k responses to each problem.
 
-    avg_at_k: Estimate
-    pass_at_k: Estimate
-    k: int
-
-    @classmethod
-    def of_counts(cls, correct: Sequence[int], k: int) -> "Evaluation":
-        """Evaluate from the number of correct responses among `k` to each problem."""
-        correct_P = np.asarray(correct)
-        return cls(
-            mean_over_problems(correct_P / k), mean_over_problems(pass_at_k(k, correct_P, k)), k
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return `{"avg@8": {"value", "low", "high"}, "pass@8": {...}}`."""
-        named = {f"avg@{self.k}": self.avg_at_k, f"pass@{self.k}": self.pass_at_k}
-        return {name: vars(estimate) for name, estimate in named.items()}
+    `correct` says how many of the k are, shape (P,).
+    """
+    correct_P = np.asarray(correct)
+    named = {f"avg@{k}": correct_P / k, f"pass@{k}": pass_at_k(k, correct_P, k)}
+    return {name: vars(mean_over_problems(values)) for name, values in named.items()}

@@ -36,11 +36,9 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class LostDraw:
-    """A draw that the engine could not complete.
+    """A draw that the engine could not complete, and why.
 
     Attributes:
-        draw: The draw.
-        reason: Why.
         tokens: What the model had drawn for it; 0 if the engine cannot tell.
     """
 

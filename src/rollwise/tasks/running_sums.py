@@ -13,12 +13,6 @@ HELDOUT_SEED = 20_000_000
 """Held-out problems are the same everywhere: in every training run and as a benchmark."""
 
 
-def running_totals(terms: list[int]) -> list[int]:
-    """Add up `terms` one by one: [7, 5, -9, 3] -> [7, 12, 3, 6]."""
-    totals: list[int] = np.cumsum(terms).tolist()
-    return totals
-
-
 def make_terms(n_terms: int, rng: np.random.Generator) -> list[int]:
     """Draw `n_terms` one-digit terms; the first is not negative."""
     drawn = rng.integers(0, 10, n_terms) * rng.choice([-1, 1], n_terms)

@@ -16,13 +16,7 @@ FIRST = 64
 def make_built_in(
     data: ReadingSettings, count: int, seed: int, excluded: frozenset[str] = frozenset()
 ) -> list[Problem]:
-    """Make problems of the built-in task.
-
-    Args:
-        data: Says how many terms they have.
-        count: How many.
-        seed: Chooses them.
-        excluded: Keys of problems that are not to be among them.
+    """Make `count` problems of the built-in task, none of them with a key that is `excluded`.
 
     Raises:
         ConfigError: There are not that many.
@@ -40,14 +34,7 @@ def read_source(
     columns: Collection[str] = (),
     most: int | None = None,
 ) -> ProblemSet:
-    """Read the problems of a file, a data set on the hub or an environment.
-
-    Args:
-        source: Which.
-        data: Says how they are read and asked.
-        split: The split of a data set on the hub.
-        columns: Further columns that problems keep.
-        most: Rows of a file to read, the first ones; by default all.
+    """Read the problems of a source as `data` says; see `read_problems` for the others.
 
     Raises:
         DataError: They cannot be read.

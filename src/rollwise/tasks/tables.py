@@ -106,14 +106,7 @@ def read_table(
     wanted: set[str],
     most: int | None = None,
 ) -> Table:
-    """Read a file, or else a data set on the hub.
-
-    Args:
-        source: A file, or the name of a data set.
-        split: The split of a data set on the hub.
-        subset: The configuration of a data set on the hub that has several.
-        wanted: Columns to read.
-        most: Rows of a file to read, the first ones; by default all.
+    """Read the `wanted` columns of a file, or else of a data set on the hub; see `read_problems`.
 
     Raises:
         DataError: It is not there, or cannot be read.
@@ -209,15 +202,10 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Ta
 
 def _read_each(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Yield the rows of a data set on the hub, which are read as one comes to them."""
-    iterator = iter(rows)
-    while True:
-        try:
-            row = next(iterator)
-        except StopIteration:
-            return
-        except Exception as error:  # as where it is loaded
-            raise DataError(f"the data set {name!r} cannot be read: {one_line(error)}") from error
-        yield row
+    try:
+        yield from rows
+    except Exception as error:  # as where it is loaded
+        raise DataError(f"the data set {name!r} cannot be read: {one_line(error)}") from error
 
 
 def _number_rows(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Row]:

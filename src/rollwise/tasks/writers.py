@@ -44,19 +44,14 @@ def _table(problems: Sequence[Problem], ability: str) -> Any:
 
     text = pa.string()
     prompt = pa.list_(pa.struct([("role", text), ("content", text)]))
-    reward_model = pa.struct([("ground_truth", text), ("style", text)])
+    truth = pa.struct([("ground_truth", text), ("style", text)])
+    extra = pa.struct([("index", pa.int64()), ("key", text)])
     columns = {
         "data_source": ([p.source for p in problems], text),
         "prompt": ([list(p.messages) for p in problems], prompt),
         "ability": ([ability] * len(problems), text),
-        "reward_model": (
-            [{"ground_truth": p.answer, "style": "rule"} for p in problems],
-            reward_model,
-        ),
-        "extra_info": (
-            [{"index": i, "key": p.key} for i, p in enumerate(problems)],
-            pa.struct([("index", pa.int64()), ("key", text)]),
-        ),
+        "reward_model": ([{"ground_truth": p.answer, "style": "rule"} for p in problems], truth),
+        "extra_info": ([{"index": i, "key": p.key} for i, p in enumerate(problems)], extra),
         "key": ([p.key for p in problems], text),
         "level": ([p.level for p in problems], pa.int64()),
         "subject": ([p.subject for p in problems], text),

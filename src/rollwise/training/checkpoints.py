@@ -31,12 +31,9 @@ def save_checkpoint(
     sampler: PromptSampler,
     records: Sequence[Path] = (),
 ) -> Path:
-    """Write the checkpoint of a step into `folder`, completely or not at all.
+    """Write the checkpoint of a step into `folder`, completely or not at all (a RunError).
 
     `records` are files of the run that are copied into `run/`.
-
-    Raises:
-        RunError: It could not be written.
     """
     path = folder / f"step-{step:06d}"
     with written_whole(path) as partial:
@@ -52,11 +49,7 @@ def save_checkpoint(
 
 
 def check_checkpoint(path: Path, before: Path | None) -> None:
-    """Refuse a checkpoint whose files are not as they were written.
-
-    Raises:
-        RunError: It is damaged; names the files, and the checkpoint `before`, if there is one.
-    """
+    """Refuse a checkpoint whose files are not as they were written; names the one `before`."""
     damaged = damaged_files(path)
     if damaged is None:
         log.warning("%s has no checksums, so that damage to it would go unnoticed", path)
@@ -72,8 +65,7 @@ def check_checkpoint(path: Path, before: Path | None) -> None:
 def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) -> int:
     """Restore the learner and the prompt sampler; returns the step.
 
-    Raises:
-        RunError: A part is missing or broken, or belongs to another model or data set.
+    A RunError if a part is missing or broken, or belongs to another model or data set.
     """
     try:
         state = load_sampler(path, sampler)

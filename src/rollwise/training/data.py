@@ -29,12 +29,7 @@ class RunData:
 
 
 def load_data(parts: Parts[TrainConfig]) -> RunData:
-    """Read the problems of a run, hold some out, and encode them; log what is left out.
-
-    Raises:
-        DataError: A file cannot be read, or no problem is left.
-        ConfigError: The lengths do not fit the model, or a batch is larger than the data.
-    """
+    """Read the problems of a run, hold some out, and encode them; log what is left out."""
     config = parts.config
     # Check this first, because reading may take long.
     longest, most = config.data.max_prompt_tokens, config.engine.max_new_tokens
@@ -48,11 +43,7 @@ def load_data(parts: Parts[TrainConfig]) -> RunData:
 
 
 def check_batch(config: TrainConfig, problems: int) -> None:
-    """Check that there are as many training problems as a step has prompts.
-
-    Raises:
-        ConfigError: There are fewer.
-    """
+    """Check that there are as many training problems as a step has prompts."""
     if config.prompts.batch_size > problems:
         raise ConfigError(
             f"there are {problems} training problems, fewer than the "

@@ -123,11 +123,7 @@ class Learner:
         return merged_weights(self.model) if self.merged else self.model.state_dict()
 
     def save(self, folder: Path) -> None:
-        """Write the model and the optimizer's state into a checkpoint's folder.
-
-        Raises:
-            PolicyError: The weights have become such that probabilities are not finite.
-        """
+        """Write the model and the optimizer's state; a PolicyError if they are not finite."""
         self._refuse_if_not_finite()
         self.model.save_pretrained(folder / "model")
         tensors = optimizer_state(self.optimizer, self.parameters)
@@ -136,12 +132,7 @@ class Learner:
         safetensors.torch.save_file(tensors, folder / "optimizer.safetensors")
 
     def load(self, folder: Path) -> None:
-        """Restore the optimizer's state; the model was loaded from `folder / "model"` before.
-
-        Raises:
-            OSError, ValueError, KeyError, SafetensorError: It is missing, broken, or of another
-                model.
-        """
+        """Restore the optimizer's state; the model was loaded from `folder / "model"` before."""
         tensors = safetensors.torch.load_file(folder / "optimizer.safetensors")
         bounds = tensors.pop("response_bounds", None)
         if self._cap and bounds is not None:

@@ -16,39 +16,28 @@ class LocalBackend:
     """Trains with the built-in learner in this process, with an engine beside it.
 
     The model comes from the checkpoint, if the run is resumed.
-
-    Raises:
-        ConfigError: The settings name an engine that cannot train.
-        ModelError: The model cannot be loaded.
     """
 
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
         if not config.engine.make().can_train:
+            training = " or ".join(f"`{name}`" for name, kind in ENGINES.items() if kind.can_train)
             raise ConfigError(
-                f"`engine.type` must be {_engines_that_train()} to train: the engine "
-                f"`{config.engine.type}` cannot take the learner's weights"
+                f"`engine.type` must be {training} to train: the engine `{config.engine.type}` "
+                "cannot take the learner's weights"
             )
         torch.manual_seed(config.seed)  # new adapters draw their weights from it
         weights = checkpoint / "model" if checkpoint else None
         model, self.tokenizer = load_model(config.model, weights)
         self.context: int | None = getattr(model.config, "max_position_embeddings", None)
         self._config, self._needs_model = config, needs_model(config)
-        self.learner = Learner(
-            model,
-            config.learner,
-            config.engine.temperature,
-            merged=not self._needs_model,
-        )
+        merged, temperature = not self._needs_model, config.engine.temperature
+        self.learner = Learner(model, config.learner, temperature, merged)
 
     def make_engine(self) -> Engine:
         """Make the engine that the settings name, with the learner's model or its weights."""
-        config, model = self._config, self.learner.model
+        model = self.learner.model
         drawn_from = for_sampling(model) if self._needs_model else model
-        engine = open_engine(config, drawn_from, self.tokenizer)
+        engine = open_engine(self._config, drawn_from, self.tokenizer)
         if not self._needs_model:  # a resumed run has other weights than the model it started from
             engine.load_weights(self.learner.weights())
         return engine
-
-
-def _engines_that_train() -> str:
-    return " or ".join(f"`{name}`" for name, engine in ENGINES.items() if engine.can_train)

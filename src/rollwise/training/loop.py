@@ -12,7 +12,7 @@ from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped
-from rollwise.statistics import Evaluation
+from rollwise.statistics import evaluation
 from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.processor import ProcessorClock
@@ -55,7 +55,7 @@ def train(run: Run, observer: Observer) -> bool:
             run.folder.replace_last(line)
             _show(run, observer, line)
     else:
-        before = {"step": 0, "heldout": evaluate(run).as_json()}
+        before = {"step": 0, "heldout": evaluate(run)}
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
     processor = ProcessorClock()
@@ -74,7 +74,7 @@ def train(run: Run, observer: Observer) -> bool:
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
 
 
-def evaluate(run: Run) -> Evaluation:
+def evaluate(run: Run) -> dict[str, dict[str, float]]:
     """Draw and grade `evaluation.samples` responses to every held-out prompt."""
     config = run.config
     samples = config.evaluation.samples
@@ -89,36 +89,27 @@ def evaluate(run: Run) -> Evaluation:
     run.roll_out(session)
     if run.step == 0:
         warn_of_other_texts(run.engine, session, run.tokenizer)
-    return Evaluation.of_counts([pool.positives for pool in session.pools.values()], samples)
+    return evaluation([pool.positives for pool in session.pools.values()], samples)
 
 
 def draw(run: Run, number: int) -> Step:
-    """Draw and grade a step, and record its responses.
-
-    Raises:
-        RunError: All of it failed, so that its rewards say nothing of the responses.
-    """
+    """Draw and grade a step, and record its responses; a RunError if all of it failed."""
     failed_before = run.grader.failures
     step = take_step(run.recipe, run.sampler, run.roll_out, number)
     step.metrics.update(step=number, grader_failures=run.grader.failures - failed_before)
     _keep_samples(run, step)
-    if run.config.grading.stop_if_all_fail:
-        _refuse_all_failed(step.metrics)
-    return step
-
-
-def _refuse_all_failed(metrics: Row) -> None:
     failed = {
-        "the grader failed on": metrics["grader_failures"],
-        "the environment failed in": metrics.get("ends", {}).get("failed", 0),
+        "the grader failed on": step.metrics["grader_failures"],
+        "the environment failed in": step.metrics.get("ends", {}).get("failed", 0),
     }
     for what, count in failed.items():
-        if count and count >= metrics["draws"]:
+        if run.config.grading.stop_if_all_fail and count and count >= step.metrics["draws"]:
             raise RunError(
-                f"{what} all {count:,} responses of step {metrics['step']}, so there is nothing to "
-                "learn; the log has the first reason. Mend it and repeat the command, or set "
+                f"{what} all {count:,} responses of step {number}, so there is nothing to learn; "
+                "the log has the first reason. Mend it and repeat the command, or set "
                 "`grading.stop_if_all_fail = false`"
             )
+    return step
 
 
 def learn(run: Run, step: Step) -> Row:
@@ -172,7 +163,7 @@ def _end_step(
 def _evaluated(run: Run, metrics: Row) -> Row:
     """Add the held-out figures to the metrics of the newest step."""
     failed_before, since = run.grader.failures, time.perf_counter()
-    heldout = evaluate(run).as_json()
+    heldout = evaluate(run)
     seconds = metrics["seconds"] | {"evaluation": time.perf_counter() - since}
     failures = metrics["grader_failures"] + run.grader.failures - failed_before
     return metrics | {"heldout": heldout, "seconds": seconds, "grader_failures": failures}

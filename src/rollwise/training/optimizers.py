@@ -21,11 +21,7 @@ def optimizer_state(
 def load_optimizer_state(
     optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], tensors: dict[str, Tensor]
 ) -> None:
-    """Restore what `optimizer_state` returned, torch's random state included.
-
-    Raises:
-        ValueError, KeyError: The state is broken, or of another model.
-    """
+    """Restore what `optimizer_state` returned, torch's random state included."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name != "random_state":

@@ -117,11 +117,7 @@ def _median(norms: Tensor) -> Tensor:
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
-    """Find the layers of a causal language model: the modules that are never split over devices.
-
-    Raises:
-        ModelError: The model does not say which these are.
-    """
+    """Find the layers of a causal language model: the modules that are never split over devices."""
     names = set(getattr(model, "_no_split_modules", None) or ())
     layers = [module for module in model.modules() if type(module).__name__ in names]
     if not layers:

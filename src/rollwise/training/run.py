@@ -8,8 +8,8 @@ import torch
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
-from rollwise.errors import ConfigError, RunError
-from rollwise.models.building import build
+from rollwise.errors import ConfigError
+from rollwise.models.building import Parts
 from rollwise.models.loading import pick_device
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
@@ -31,12 +31,8 @@ def start_run(config: TrainConfig, folder: RunFolder) -> Run:
 
 
 def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
-    """Set up a run to resume from its newest checkpoint; a RunError if there is none."""
+    """Set up a run to resume from its newest checkpoint; there is one."""
     found = list_checkpoints(folder.checkpoints)
-    if not found:
-        raise RunError(
-            f"{folder.path} has no checkpoint to resume from; start a new run with another --output"
-        )
     check_checkpoint(found[-1], found[-2] if len(found) > 1 else None)
     prune_checkpoints(folder.checkpoints, config.checkpoint.keep)  # what a kill has left
     return _assemble(config, folder, checkpoint=found[-1])
@@ -44,7 +40,7 @@ def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
 
 def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
     backend: Backend = config.backend.make().open(config, checkpoint)
-    parts = build(config, backend)
+    parts = Parts(config, backend)
     data = load_data(parts)
     keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)

@@ -83,13 +83,7 @@ class Run:
         return max(shares)
 
     def roll_out(self, session: RolloutSession) -> RolloutCost:
-        """Draw and grade until every prompt of `session` has ended.
-
-        Raises:
-            PluginError: The sampler chose a prompt that is not in the data.
-            Dropped: There is no time to finish it.
-            EngineError: Engine or grader hang.
-        """
+        """Draw and grade until every prompt of `session` has ended, or it is dropped."""
         if unknown := [key for key in session.pools if key not in self.prompts]:
             raise wrong_result(self.sampler.chooser, "ask", "keys of the data", unknown[0])
         grade = grade_with(self.grader, self.answers)

@@ -40,7 +40,7 @@ from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
 from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
-from rollwise.statistics import Evaluation
+from rollwise.statistics import evaluation
 from rollwise.step import Rollouts, TrainedGroup
 from rollwise.step.asking import ask, session_arguments
 from rollwise.step.step import conclude, make_groups
@@ -313,7 +313,7 @@ def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row
     if len(samples) != 1:
         log.warning("held-out problems have %s responses: some failed", sorted(samples))
         return None
-    return Evaluation.of_counts([correct[uid] for uid in drawn], samples.pop()).as_json()
+    return evaluation([correct[uid] for uid in drawn], samples.pop())
 
 
 def numbers(figures: Row) -> dict[str, float]:
