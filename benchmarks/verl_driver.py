@@ -162,7 +162,7 @@ def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
             )
             session.record(draw, float(correct), response)
     group = make_group(trainer.recipe, session.pools[order.key], np.random.default_rng(0))
-    return PromptReport.of(session, group, [Attempt()])
+    return PromptReport.of(session, group, [Attempt()], [])
 
 
 def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:

@@ -2,9 +2,10 @@
 
 import importlib.util
 import json
+import sys
+import textwrap
 
 import pytest
-from environment_texts import TASKSET
 
 from rollwise.cli import main
 from rollwise.environments import EnvironmentSource
@@ -12,8 +13,51 @@ from rollwise.errors import ConfigError, DataError
 from rollwise.grading import EnvironmentGrader
 from rollwise.tasks import read_problems
 
-INSTALLED = importlib.util.find_spec("verifiers") is not None
-needs_verifiers = pytest.mark.skipif(not INSTALLED, reason="needs verifiers")
+TASKSET = """
+    import verifiers.v1 as vf
+
+    class Data(vf.TaskData):
+        answer: str
+
+    class Task(vf.Task[Data]):
+        @vf.reward(weight=2.0)
+        async def is_right(self, trace: vf.Trace) -> float:
+            return float(trace.last_reply == self.data.answer)
+
+        @vf.reward(weight=0.5)
+        async def asked(self, task, trace) -> float:
+            roles = [message.role for message in trace.messages]
+            return float(roles == ["system", "user", "assistant"] and task.prompt == "2+2?")
+
+    class Config(vf.TasksetConfig):
+        count: int = 3
+
+    class Rows(vf.Taskset[Task, Config]):
+        def load(self):
+            for i in range(self.config.count):
+                data = Data(prompt=f"{i}+2?", answer=str(i + 2), system_prompt="Add.")
+                yield Task(data, self.config.task)
+
+    __all__ = ["Rows"]
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes a module in the current directory: `write(name, TASKSET, (old, new), ...)`."""
+    pytest.importorskip("verifiers")
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, text, *changes):
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+        sys.modules.pop(name, None)  # of another test
+        importlib.invalidate_caches()
+        return name
+
+    return write
 
 
 def read(name, arguments=None, **options):
@@ -21,7 +65,6 @@ def read(name, arguments=None, **options):
     return read_problems("environment", environment=source, **options).problems
 
 
-@needs_verifiers
 def test_its_rows_are_the_problems_as_it_asks_them(write):
     problems = read(write("asking", TASKSET), {"count": 4}, system_prompt="Not said.")
     assert [[(m["role"], m["content"]) for m in p.messages] for p in problems] == [
@@ -32,7 +75,6 @@ def test_its_rows_are_the_problems_as_it_asks_them(write):
     assert [p.key for p in problems] == [p.key for p in read("asking", {"count": 4})]
 
 
-@needs_verifiers
 def test_its_rewards_are_those_of_its_functions_by_their_weights(write):
     """2 for the right answer; 0.5 for being asked "2+2?"."""
     zero, _, two = read(write("rewarding", TASKSET))
@@ -42,7 +84,6 @@ def test_its_rewards_are_those_of_its_functions_by_their_weights(write):
         assert grader.failures == 0
 
 
-@needs_verifiers
 def test_a_task_whose_reward_raises_costs_its_response_the_reward(write):
     changes = ("return float(trace.last_reply ==", "return 1 / (trace.last_reply ==")
     [row, *_] = read(write("raising", TASKSET, changes))
@@ -86,7 +127,6 @@ REFUSED = {
 }
 
 
-@needs_verifiers
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_taskset_that_takes_more_than_a_response_is_refused(write, name):
     changes, reason = REFUSED[name]
@@ -94,7 +134,6 @@ def test_a_taskset_that_takes_more_than_a_response_is_refused(write, name):
         EnvironmentGrader(write(name, TASKSET, *changes))
 
 
-@needs_verifiers
 def test_a_prompt_that_is_not_text_is_refused(write):
     write("silent", TASKSET, (DATA, "Data("))
     with pytest.raises(DataError, match=r"silent, row 0 .from 0. must ask by text"):
@@ -105,7 +144,6 @@ def test_a_prompt_that_is_not_text_is_refused(write):
         read("shown")
 
 
-@needs_verifiers
 def test_what_cannot_be_opened_says_why(write):
     write("broken", "raise ValueError('of its own')")
     with pytest.raises(ConfigError, match="'broken' cannot be loaded: ValueError: of its own"):
@@ -120,15 +158,15 @@ def test_what_cannot_be_opened_says_why(write):
         read("")
 
 
-@pytest.mark.skipif(INSTALLED, reason="verifiers is installed")
+@pytest.mark.skipif(importlib.util.find_spec("verifiers") is not None, reason="it is installed")
 def test_without_the_library_its_extra_is_named():
     with pytest.raises(ConfigError, match=r"not installed: pip install 'rollwise\[verifiers\]'"):
         EnvironmentGrader("any")
 
 
 @pytest.mark.slow
-@needs_verifiers
 def test_the_example_prepares_trains_and_evaluates(root, tmp_path, monkeypatch):
+    pytest.importorskip("verifiers")
     monkeypatch.chdir(root / "examples/verifiers")
     few = ["--data.environment_arguments", '{"count": 60}', "--grading.workers", "1"]
     few += ["--engine.batch_size", "64"]

@@ -66,4 +66,4 @@ def test_damage_to_any_file(folders, wanted, stopped, chance, tally, name, damag
             own = str(damaged.relative_to(trial.folder))  # where nothing reads it any more
             wrong = [one for one in alike(trial, wanted) if not one.startswith((own, *RESULTS))]
             assert wrong == [], (damaged, shown)
-        tally.count(f"a file of {name} {damage.__name__.replace('_', ' ')}")
+        tally[f"a file of {name} {damage.__name__.replace('_', ' ')}"] += 1

@@ -46,7 +46,7 @@ def ended_at_random(folders, wanted, chance, tally, name, number):
             assert code in CODES[number] or not shown, (code, shown)  # it had not begun
             assert "Traceback" not in shown
             done += hit
-            tally.count(f"{number.name} of {name}", hit)
+            tally[f"{number.name} of {name}"] += hit
             if code == 0:
                 break
         trial.finish()
@@ -171,10 +171,10 @@ def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name
             assert "Traceback" not in shown, (fault.places, shown)
             seen.update(fault.places)
             done += len(fault.places)
-            tally.count(f"{act}: {name}", len(fault.places))
+            tally[f"{act}: {name}"] += len(fault.places)
             if code == 0 or (done >= TIMES and not sweeping):
                 break
         sweeping = sweeping and len(seen) > before
         trial.finish()
         assert alike(trial, wanted) == [], (name, act, sorted(seen))
-    tally.count(f"{act}: {name}, different places", len(seen))
+    tally[f"{act}: {name}, different places"] += len(seen)

@@ -59,7 +59,7 @@ def test_an_engine_answers_as_it_likes(folders, start, wanted, chance, tally, na
             assert found == line
         else:
             assert unlike(trial, best) == [], (rate, shown)
-        tally.count(f"engine, {fault}: {name}")
+        tally[f"engine, {fault}: {name}"] += 1
 
 
 @pytest.mark.parametrize("fault", ["raises", "breaks", "forgets", "hangs"])
@@ -81,7 +81,7 @@ def test_an_engine_ends_the_command(folders, start, wanted, chance, tally, name,
         for shown in starts_until_done(start, trial):
             assert said in shown
             done += 1
-            tally.count(f"engine, {fault}: {name}")
+            tally[f"engine, {fault}: {name}"] += 1
         done += rate == RATES[0]  # it may have had no chance to fail
         best, _, _ = wanted(name, **plugin, **{"engine.fault": "right"})
         assert unlike(trial, best) == [], rate
@@ -105,7 +105,7 @@ def test_a_grader_fails_on_some_responses(folders, start, wanted, chance, tally,
         assert code == 0, shown
         best, _, _ = wanted("train", **plugin, **{"grading.fault": "zero"})
         assert unlike(trial, best) == [], (plugin, shown)
-        tally.count(f"grader, {fault}")
+        tally[f"grader, {fault}"] += 1
 
 
 def test_a_grader_answers_late_and_out_of_order(folders, start, wanted, chance, tally):
@@ -117,7 +117,7 @@ def test_a_grader_answers_late_and_out_of_order(folders, start, wanted, chance, 
         assert code == 0, shown
         best, _, _ = wanted("train", **plugin, **{"grading.rate": 0.0})
         assert unlike(trial, best) == []
-        tally.count("grader, late and out of order")
+        tally["grader, late and out of order"] += 1
 
 
 def test_a_grader_in_the_commands_own_process_hangs(folders, start, wanted, chance, tally):
@@ -127,7 +127,7 @@ def test_a_grader_in_the_commands_own_process_hangs(folders, start, wanted, chan
         trial = Trial("train", next(folders), **hanging)
         for shown in starts_until_done(start, trial):
             assert "or the grader hangs" in shown
-        tally.count("grader, hangs in the command's own process")
+        tally["grader, hangs in the command's own process"] += 1
         best, _, _ = wanted("train", **plugin, **{"grading.rate": 0.0})
         assert unlike(trial, best) == []
 
@@ -151,7 +151,7 @@ def test_a_process_of_the_graders_dies(folders, start, wanted, chance, tally, nu
         code, shown = command.end()
         assert code == 0, shown
         assert unlike(trial, best) == []
-        tally.count(f"{number.name} of a process of the graders", len(victims))
+        tally[f"{number.name} of a process of the graders"] += len(victims)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -169,4 +169,4 @@ def test_the_wall_clock_jumps(folders, monkeypatch, wanted, chance, tally, name)
         assert code == 0, shown
         assert "Traceback" not in shown
         assert alike(trial, wanted) == []
-        tally.count(f"wall clock set back and forth: {name}")
+        tally[f"wall clock set back and forth: {name}"] += 1

@@ -61,14 +61,8 @@ FURTHER = {"train of episodes": EPISODES}
 """Other ways of a command, whose name is the first word."""
 
 
-class Tally(Counter):
-    """How often each fault was tried; a test fails if anything was lost."""
-
-    def count(self, fault: str, times: int = 1) -> None:
-        self[fault] += times
-
-
-TALLY = Tally()
+TALLY: Counter[str] = Counter()
+"""How often each fault was tried; a test fails if anything was lost."""
 
 
 class Trial:

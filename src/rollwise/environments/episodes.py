@@ -123,9 +123,8 @@ class SingleTurn(EpisodeEnvironment):
     """No environment: a draw is one response, which the grader grades."""
 
     def begin(self, opening: Opening) -> Play:
-        return _OneTurn()
+        return self
 
-
-class _OneTurn:
     def step(self, reply: str) -> Turn:
+        """End after the one response."""
         return Turn(done=True)

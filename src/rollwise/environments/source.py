@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rollwise.errors import ConfigError, RollwiseError, one_line
@@ -41,24 +40,20 @@ class EnvironmentSource:
         if self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
-            return self._open()
+            from verifiers.v1 import Taskset, import_taskset
+
+            from rollwise.environments.tasksets import TasksetEnvironment
+
+            module = import_taskset(self.name)
+            exported = [getattr(module, name, None) for name in getattr(module, "__all__", ())]
+            if not any(isinstance(each, type) and issubclass(each, Taskset) for each in exported):
+                raise ConfigError(
+                    f"`data.environment` {self.name!r} exports no taskset of verifiers"
+                )
+            return TasksetEnvironment(self.name, self.arguments)
         except RollwiseError:
             raise
         except Exception as error:  # its own code runs, which may raise anything
             raise ConfigError(
                 f"`data.environment` {self.name!r} cannot be loaded: {one_line(error)}"
             ) from error
-
-    def _open(self) -> "TasksetEnvironment":
-        from verifiers.v1 import Taskset, import_taskset
-
-        from rollwise.environments.tasksets import TasksetEnvironment
-
-        if not _exports(import_taskset(self.name), Taskset):
-            raise ConfigError(f"`data.environment` {self.name!r} exports no taskset of verifiers")
-        return TasksetEnvironment(self.name, self.arguments)
-
-
-def _exports(module: ModuleType, kind: type) -> bool:
-    exported = (getattr(module, name, None) for name in getattr(module, "__all__", ()))
-    return any(isinstance(each, type) and issubclass(each, kind) for each in exported)

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,11 +71,7 @@ class TasksetEnvironment:
         return next((reason for reason, is_so in reasons.items() if is_so), "") or _unscored(first)
 
     def questions(self) -> list[Question]:
-        """List its questions, in its order.
-
-        Raises:
-            DataError: A row asks with more than text.
-        """
+        """List its questions in its order; a `DataError` names one that is not of text alone."""
         return [
             _question(f"{self._name}, row {i} (from 0)", task.data)
             for i, task in enumerate(self._taskset)
@@ -94,21 +90,15 @@ def _unscored(task: Any) -> str:
     scores = [*task.hooks("reward"), *(judge.score for judge in task.plugged_judges())]
     if not scores:
         return "has no reward"
-    needing = [score.__name__ for score in scores if _needs_runtime(score)]
-    return f"needs a runtime for its reward {needing[0]!r}" if needing else ""
-
-
-def _needs_runtime(score: Callable[..., Any]) -> bool:
-    parameter = inspect.signature(score).parameters.get("runtime")
-    return parameter is not None and parameter.default is parameter.empty
+    for score in scores:
+        parameter = inspect.signature(score).parameters.get("runtime")
+        if parameter is not None and parameter.default is parameter.empty:
+            return f"needs a runtime for its reward {score.__name__!r}"
+    return ""
 
 
 def _question(place: str, data: Any) -> Question:
-    """Convert a row, whose prompt is a text or messages of verifiers.
-
-    Raises:
-        DataError: The row at `place` has no prompt, or one that is not text.
-    """
+    """Convert a row, at a place to be named, whose prompt is a text or messages of verifiers."""
     said = data.prompt
     asked = [vf.UserMessage(content=said)] if isinstance(said, str) else said or ()
     messages = tuple({"role": m.role, "content": m.content} for m in asked)

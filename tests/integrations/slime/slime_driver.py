@@ -20,9 +20,9 @@ import asyncio
 import importlib
 import itertools
 import random
-import threading
 import types
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -107,17 +107,21 @@ def arguments(**changed):
         "reward_key": None,
         "rollout_seed": 42,
         "rollout_batch_size": 8,
-        "over_sampling_batch_size": None,
+        "over_sampling_batch_size": 8,
         "n_samples_per_prompt": 1,
         "save": None,
         "load": None,
         "rows": [{}] * 64,
         "rollout_function": roll_out,
     } | changed
-    given["over_sampling_batch_size"] = (
-        given["over_sampling_batch_size"] or given["rollout_batch_size"]
-    )
     return Namespace(**given)
+
+
+def with_settings(folder, text, **changed):
+    """slime's arguments with a settings file of ours."""
+    path = folder / "settings.toml"
+    path.write_text(text)
+    return arguments(rollwise_settings=str(path), **changed)
 
 
 def load_function(path):
@@ -167,10 +171,6 @@ class Manager:
         return found
 
 
-class _State:
-    aborted = False
-
-
 async def answer(sample, state):
     """Draw a response, if the coin falls early enough; at once if it was drawn before."""
     if sample.status in (Sample.Status.COMPLETED, Sample.Status.TRUNCATED):
@@ -190,22 +190,21 @@ async def answer(sample, state):
     return sample
 
 
-async def answer_group(group, state):
-    return list(await asyncio.gather(*(answer(sample, state) for sample in group)))
-
-
 def first_index(group):
-    return group[0][0].index if isinstance(group[0], list) else group[0].index
+    return group[0].index
 
 
-async def _roll_out(args, get_samples, draw):
-    state, pending, remaining = _State(), set(), 0
-    data, everything = [], []
+async def _roll_out(args, get_samples):
+    async def draw(group):
+        return list(await asyncio.gather(*(answer(sample, state) for sample in group)))
+
+    state, pending, remaining = types.SimpleNamespace(aborted=False), set(), 0
+    data, everything, broken_off = [], [], []
     keeps = args.dynamic_sampling_filter_path and load_function(args.dynamic_sampling_filter_path)
     while len(data) < args.rollout_batch_size:
         while remaining < args.rollout_batch_size:
             groups = get_samples(args.over_sampling_batch_size)
-            pending |= {asyncio.create_task(draw(group, state)) for group in groups}
+            pending |= {asyncio.create_task(draw(group)) for group in groups}
             remaining += len(groups)
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         for group in sorted((task.result() for task in done), key=first_index):
@@ -214,7 +213,7 @@ async def _roll_out(args, get_samples, draw):
                 remaining -= 1
             elif len(data) < args.rollout_batch_size:
                 data.append(group)
-    state.aborted, broken_off = True, []
+    state.aborted = True
     if pending:
         done, _ = await asyncio.wait(pending)
         broken_off = sorted((task.result() for task in done), key=first_index)
@@ -225,18 +224,11 @@ async def _roll_out(args, get_samples, draw):
     return data, broken_off if args.partial_rollout else []
 
 
-def in_event_loop(coroutine):
-    """Run a coroutine in the event loop of another thread, as slime does."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(asyncio.run(coroutine)))
-    thread.start()
-    thread.join()
-    return found[0]
-
-
-def roll_out(args, rollout_id, source, draw=answer_group):
-    """`generate_rollout`: a batch from over-sampled, filtered groups."""
-    data, broken_off = in_event_loop(_roll_out(args, source.get_samples, draw))
+def roll_out(args, rollout_id, source):
+    """`generate_rollout`: a batch from over-sampled, filtered groups, drawn in another thread."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(asyncio.run, _roll_out(args, source.get_samples))
+    data, broken_off = done.result()
     if broken_off:
         source.add_samples(broken_off)
     return data

@@ -4,17 +4,11 @@ import re
 import tomllib
 
 import pytest
-from slime_driver import HOOKS, Manager, arguments, load_function
+from slime_driver import HOOKS, Manager, arguments, load_function, with_settings
 
 from rollwise.errors import ConfigError
 from rollwise.integrations.slime import post_process_rewards
 from rollwise.integrations.slime.settings import read_settings
-
-
-def settings_of(tmp_path, text, **changed):
-    path = tmp_path / "settings.toml"
-    path.write_text(text)
-    return read_settings(arguments(rollwise_settings=str(path), **changed))
 
 
 def test_without_a_file_single_responses_are_compared_with_a_belief():
@@ -34,7 +28,7 @@ def test_without_a_file_groups_are_those_of_grpo():
 
 def test_the_file_is_named_by_an_argument(tmp_path):
     text = '[prompts]\ntype = "posterior"\n[advantage]\nobjective = "reward"\n'
-    given = settings_of(tmp_path, text, n_samples_per_prompt=2)
+    given = read_settings(with_settings(tmp_path, text, n_samples_per_prompt=2))
     assert (given.prompts.type, given.advantage.objective) == ("posterior", "reward")
 
 
@@ -50,7 +44,7 @@ def test_the_file_is_named_by_an_argument(tmp_path):
 )
 def test_settings_that_slime_decides_are_refused_by_name(text, named, tmp_path):
     with pytest.raises(ConfigError, match=named):
-        settings_of(tmp_path, text)
+        read_settings(with_settings(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -98,4 +92,4 @@ def test_the_page_names_the_hooks_and_its_settings_are_valid(root, tmp_path):
         assert flag.replace("-", "_") in vars(arguments())
     for text in re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         samples = 1 if "belief" in tomllib.loads(text) else 4
-        settings_of(tmp_path, text, n_samples_per_prompt=samples)
+        read_settings(with_settings(tmp_path, text, n_samples_per_prompt=samples))

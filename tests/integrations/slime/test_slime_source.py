@@ -4,18 +4,12 @@ import asyncio
 import copy
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from slime_driver import (
-    HOOKS,
-    Manager,
-    Sample,
-    answer,
-    arguments,
-    roll_out,
-)
+from slime_driver import HOOKS, Manager, Sample, answer, arguments, roll_out, with_settings
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
@@ -49,11 +43,8 @@ def finished(group, rewards):
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, tmp_path):
-    settings = tmp_path / "settings.toml"
-    settings.write_text('[prompts]\ntype = "worth"\n[advantage]\nobjective = "linear"\n')
-    with settings.open("a") as file:
-        file.write('baseline = "belief"\n[step]\nresponse_cap = 1.5\n')
-    args = arguments(n_samples_per_prompt=n, rollwise_settings=str(settings))
+    text = '[prompts]\ntype = "worth"\n[advantage]\nobjective = "linear"\nbaseline = "belief"\n'
+    args = with_settings(tmp_path, text + "[step]\nresponse_cap = 1.5\n", n_samples_per_prompt=n)
     manager = Manager(args)
     config = read_settings(args)
     recipe, sampler = step_recipe(config), make_sampler(config, range(64), {})
@@ -64,7 +55,11 @@ def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, t
         def roll_out_again(session, index=index):
             for draw in session.next_draws():
                 sample = Sample(index=next(index), prompt=f"prompt {draw.key}")
-                _drawn_again(session, draw, sample)
+                asyncio.run(answer(sample, SimpleNamespace(aborted=False)))
+                tokens = sample.tokens[3:]
+                logprobs = np.array(sample.rollout_log_probs, np.float32)
+                response = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=False)
+                session.record(draw, sample.reward, response)
             return RolloutCost()
 
         step = take_step(recipe, sampler, roll_out_again, number + 1)
@@ -74,14 +69,6 @@ def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, t
         assert np.array_equal(expected(manager.data_source), sampler.expected_pass_rates(range(64)))
     assert manager.data_source.metrics["draws"] == 8 * n
     assert manager.data_source.metrics["capped_responses"] > 0
-
-
-def _drawn_again(session, draw, sample):
-    asyncio.run(answer(sample, SimpleNamespace(aborted=False)))
-    response = copy.copy(sample)
-    response.tokens, response.truncated = sample.tokens[3:], False
-    response.logprobs = np.array(sample.rollout_log_probs, np.float32)
-    session.record(draw, sample.reward, response)
 
 
 def test_groups_get_the_advantages_of_grpo():
@@ -190,29 +177,24 @@ def test_the_sampler_learns_what_a_filter_leaves_out_too():
 def test_one_thread_at_a_time_uses_the_sampler():
     source = Manager(arguments()).data_source
     samples = [finished(group, [1.0])[0] for group in source.get_samples(8)]
-    asked, go_on, told = threading.Event(), threading.Event(), threading.Event()
-    ask, tell = source.sampler.ask, source.sampler.tell
+    asked, go_on = threading.Event(), threading.Event()
+    ask = source.sampler.ask
 
     def slow_ask(*arguments, **options):
         asked.set()
         assert go_on.wait(120)
         return ask(*arguments, **options)
 
-    def tell_and_say_so(*arguments, **options):
-        told.set()
-        return tell(*arguments, **options)
-
-    source.sampler.ask, source.sampler.tell = slow_ask, tell_and_say_so
-    asking = threading.Thread(target=source.get_samples, args=(8,))
-    learning = threading.Thread(target=source.learn, args=(samples,))
-    asking.start()
-    assert asked.wait(120)
-    learning.start()
-    assert not told.wait(0.1)
-    go_on.set()
-    learning.join(120)
-    asking.join(120)
-    assert told.is_set()
+    source.sampler.ask = slow_ask
+    with ThreadPoolExecutor(2) as threads:
+        asking = threads.submit(source.get_samples, 8)
+        assert asked.wait(120)
+        learning = threads.submit(source.learn, samples)
+        with pytest.raises(TimeoutError):
+            learning.result(0.1)
+        go_on.set()
+        learning.result(120)
+        assert len(asking.result(120)) == 8
 
 
 def test_a_rollout_that_was_split_into_samples_is_one_response():
@@ -259,16 +241,13 @@ def test_masked_tokens_and_unknown_probabilities():
 
 
 def test_features_stand_in_the_metadata(tmp_path):
-    settings = tmp_path / "settings.toml"
-    settings.write_text('[belief]\nfeatures = ["level", "pass_rate", "mine"]\n')
+    text = '[belief]\nfeatures = ["level", "pass_rate", "mine"]\n'
     rows = [{"level": i % 2, "pass_rate": i / 64, "drawn": 8, "mine": f"{i}"} for i in range(64)]
-    source = Manager(arguments(rows=rows, rollwise_settings=str(settings))).data_source
+    source = Manager(with_settings(tmp_path, text, rows=rows)).data_source
     assert source.sampler.belief.features.columns == "level,pass_rate,mine"
     assert np.corrcoef(expected(source), np.arange(64))[0, 1] > 0.9
-    unknown = tmp_path / "unknown.toml"
-    unknown.write_text('[belief]\nfeatures = ["other"]\n')
     with pytest.raises(ConfigError, match="names other; the data has pass_rate, level"):
-        Manager(arguments(rows=rows, rollwise_settings=str(unknown)))
+        Manager(with_settings(tmp_path, '[belief]\nfeatures = ["other"]\n', rows=rows))
 
 
 def test_samples_that_cannot_be_placed_are_refused():

@@ -16,6 +16,8 @@ import os
 import queue
 import socket
 import threading
+import uuid
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,7 @@ from rollwise.training.loss import policy_loss
 PATIENCE = 20.0  # seconds that a request for a result is held, before it is told to try again
 PROTO = "application/x-protobuf"
 KEY = "tml-of-the-tests"
+MODEL = "{session_id}:train:{model_seq_id}"
 
 
 class Trained:
@@ -147,7 +150,7 @@ class Service:
 
     def __init__(self, folder, die_after=None):
         self.promises, self.models, self.kept, self.of_sampler = {}, {}, {}, {}
-        self.sessions, self.sampled, self.die_after = 0, 0, die_after
+        self.sampled, self.die_after = 0, die_after
         self.work = queue.Queue()
         folder.mkdir(parents=True, exist_ok=True)
         self.journal = folder / "journal.jsonl"
@@ -165,12 +168,9 @@ class Service:
             self.sampled += kind == "asample"
             if self.sampled == self.die_after:
                 os._exit(9)
-        return {"request_id": name, "model_id": None}
+        return {"request_id": name, "model_id": None, "sample_sequence_ids": [name]}
 
     def take(self, name, kind, body):
-        if kind == "session":
-            self.sessions += 1
-            return
         self.promises[name] = Promise(kind, body)
         self.work.put(name)
 
@@ -197,14 +197,14 @@ class Service:
             promise.result = answer
 
     def create_model(self, body):
-        name = f"{body['session_id']}:train:{body['model_seq_id']}"
+        name = MODEL.format(**body)
         if body["base_model"] != "running-sums":
             raise ValueError(f"there is no model {body['base_model']}")
         self.models[name] = Trained(body["lora_config"]["rank"], body["lora_config"]["seed"])
         return {"model_id": name}
 
     def load_weights(self, body):
-        name = f"{body['session_id']}:train:{body['model_seq_id']}"
+        name = MODEL.format(**body)
         rank, state = self.kept[body["path"]]
         self.models[name] = Trained(rank, 0)
         self.models[name].restore(state)
@@ -232,17 +232,14 @@ class Service:
 
 def grouped(names, promises):
     """Put requests to sample that follow one another, and are alike, together."""
-    groups, last = [], None
-    for name in names:
-        promise, kind = promises[name], None
-        if promise.kind == "asample":
-            body = promise.body
-            kind = body["sampling_session_id"], body["sampling_params"]["max_tokens"]
-        if kind is None or kind != last:
-            groups.append([])
-        groups[-1].append(name)
-        last = kind
-    return groups
+
+    def kind(name):
+        body = promises[name].body
+        if promises[name].kind != "asample":
+            return name
+        return body["sampling_session_id"], body["sampling_params"]["max_tokens"]
+
+    return [list(group) for _, group in groupby(names, kind)]
 
 
 ANSWERS = {
@@ -268,20 +265,12 @@ def make_app(service):
             return Response(json.dumps({"detail": "no such key"}), 401)
         return await call_next(request)
 
-    def always(answer):
-        async def endpoint():
-            return answer
-
-        return endpoint
-
     for path, answer in ANSWERS.items():
-        post(path)(always(answer))
+        post(path)(lambda answer=answer: answer)
 
     @post("create_session")
     async def create_session():
-        name = f"session-{service.sessions}"
-        service.ask(name, "session", None)
-        return {"session_id": name}
+        return {"session_id": uuid.uuid4().hex}
 
     @post("get_info")
     async def get_info(request: Request):
@@ -306,15 +295,11 @@ def make_app(service):
         return endpoint
 
     for kind in ("create_model", "load_weights"):
-        post(kind)(asking(kind, "{session_id}:train:{model_seq_id}:0"))
+        post(kind)(asking(kind, f"{MODEL}:0"))
     for kind in ("optim_step", "save_weights", "save_weights_for_sampler"):
         post(kind)(asking(kind, "{model_id}:{seq_id}"))
 
-    @post("asample")
-    async def asample(request: Request):
-        body = await request.json()
-        name = f"{body['sampling_session_id']}:{body['seq_id']}"
-        return service.ask(name, "asample", body) | {"sample_sequence_ids": [name]}
+    post("asample")(asking("asample", "{sampling_session_id}:{seq_id}"))
 
     @post("retrieve_future")
     async def retrieve_future(request: Request):

@@ -1,5 +1,7 @@
 """Trainers of TRL, made and watched. TRL itself is imported only where a test is run."""
 
+from types import SimpleNamespace
+
 import pytest
 
 
@@ -15,47 +17,25 @@ def make_trainer(tmp_path):
     return make
 
 
-class Watched:
-    """What a trainer hands to TRL and gets from it, step by step.
-
-    Attributes:
-        theirs: TRL's own batches, before anything is put in their place.
-        ours: The batches trained on.
-        rows: The rows of all processes.
-        pools: What they were chosen from, by prompt.
-    """
-
-    def __init__(self, trainer, monkeypatch):
-        from trl import GRPOTrainer
-
-        self.theirs, self.ours, self.rows, self.pools = [], [], [], []
-        of_trl = GRPOTrainer._generate_and_score_completions
-        own, rows_of = trainer._generate_and_score_completions, trainer._sample
-        log_step = trainer._log_step
-
-        def theirs(this, inputs):
-            output = of_trl(this, inputs)
-            self.theirs.append(dict(output))
-            return output
-
-        def ours(inputs):
-            self.ours.append(own(inputs))
-            return self.ours[-1]
-
-        def rows():
-            self.rows.append(rows_of())
-            return self.rows[-1]
-
-        def pools(step):
-            self.pools.append(dict(step.rollouts.session.pools))
-            log_step(step)
-
-        monkeypatch.setattr(trainer, "_log_step", pools)
-        monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", theirs)
-        monkeypatch.setattr(trainer, "_generate_and_score_completions", ours)
-        monkeypatch.setattr(trainer, "_sample", rows)
-
-
 @pytest.fixture
 def watch(monkeypatch):
-    return lambda trainer: Watched(trainer, monkeypatch)
+    """Keeps what a trainer hands to TRL and gets from it, step by step.
+
+    `theirs` are TRL's own batches, before anything is put in their place; `ours` those trained on;
+    `rows` those of all processes; `pools` what they were chosen from, by prompt.
+    """
+
+    def watched(trainer):
+        from tiny_runs import keep
+        from trl import GRPOTrainer
+
+        score, patch = "_generate_and_score_completions", monkeypatch.setattr
+        pools_of = lambda _, step: dict(step.rollouts.session.pools)  # noqa: E731
+        return SimpleNamespace(
+            theirs=keep(GRPOTrainer, score, lambda output, *_: dict(output), patch),
+            ours=keep(trainer, score, patch=patch),
+            rows=keep(trainer, "_sample", patch=patch),
+            pools=keep(trainer, "_log_step", pools_of, patch),
+        )
+
+    return watched

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from tiny_runs import GROUP, PROMPTS, build
+from tiny_runs import GROUP, PROMPTS, build, keep, logged
 
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
@@ -36,33 +36,18 @@ WAYS = {
 def train(sampling, folder, rank, ranks):
     rows = PROMPTS * GROUP // ranks
     trainer = build(folder, sampling, per_device_train_batch_size=rows)
-    steps, batches = [], []
-    sample, score = trainer._sample, trainer._generate_and_score_completions
-
-    def keep_rows():
-        rows = sample()
-        steps.append([describe(trainer, row) for row in rows])
-        return rows
-
-    def keep_batch(inputs):
-        batches.append(score(inputs))
-        return batches[-1]
-
-    trainer._sample, trainer._generate_and_score_completions = keep_rows, keep_batch
+    steps = keep(trainer, "_sample", lambda every: [describe(trainer, row) for row in every])
+    batches = keep(trainer, "_generate_and_score_completions")
     trainer.train()
-    part = PROMPTS * GROUP // ranks
-    for rows, batch in zip(steps, batches, strict=True):
-        own = rows[rank * part : (rank + 1) * part]
+    for every, batch in zip(steps, batches, strict=True):
+        own = every[rank * rows : (rank + 1) * rows]
         wanted = torch.tensor([row["advantage"] for row in own])
         torch.testing.assert_close(batch["advantages"], wanted)
-    tokens = [int(batch["num_items_in_batch"]) for batch in batches]
-    draws = [line["rollwise/draws"] for line in trainer.state.log_history if "loss" in line]
-    weights = sum(float(p.double().abs().sum()) for p in trainer.model.parameters())
     return {
         "steps": steps,
-        "tokens": tokens,
-        "draws": draws,
-        "weights": weights,
+        "tokens": [int(batch["num_items_in_batch"]) for batch in batches],
+        "draws": logged(trainer, "rollwise/draws"),
+        "weights": sum(float(p.double().abs().sum()) for p in trainer.model.parameters()),
     }
 
 

@@ -24,9 +24,7 @@ SCRIPT = Path(__file__).with_name("in_processes.py")
 def train_in(processes, file):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc_per_node", str(processes), str(SCRIPT), str(file)]
-    run = subprocess.run(
-        command, capture_output=True, text=True, timeout=1800
-    )  # a guard, not a measure
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(file.read_text())
 
@@ -92,7 +90,7 @@ def reward_of(completion):
     return float(int(completion.text) % 10 < 2 + 2 * (completion.draw.key % 4))
 
 
-def sample_in(ranks, schedule, speed=lambda rank: 2 + rank):
+def sample_in(ranks, schedule, speed):
     """Run one session a thread; returns each one's pools, and how many rows it graded at a time."""
     shared = Ranks(ranks)
     pools, graded, failures = [None] * ranks, [[] for _ in range(ranks)], []
@@ -109,17 +107,14 @@ def sample_in(ranks, schedule, speed=lambda rank: 2 + rank):
         engine = SharedEngine(engines[rank], grade, shared.gather(rank), rank, ranks)
         session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)
         try:
-            run_session(
-                session, engine, {}, lambda cs: [finished(engine.rewards[c.draw][0]) for c in cs]
-            )
+            run_session(session, engine, {}, totals)
         except Exception as error:
             failures.append(error)
             shared.barrier.abort()
         engine.forget()
         assert not engines[rank].waiting, "what is done twice would go on in the next step"
-        pools[rank] = {
-            key: [c.draw.index for c in pool.responses] for key, pool in session.pools.items()
-        }
+        sampled = session.pools.items()
+        pools[rank] = {key: [c.draw.index for c in pool.responses] for key, pool in sampled}
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
     for thread in threads:
@@ -135,7 +130,7 @@ def sample_in(ranks, schedule, speed=lambda rank: 2 + rank):
 @pytest.mark.parametrize("speed", [lambda rank: 2 + rank, lambda rank: 1 if rank else 9])
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_shares_of_any_speed_make_the_pools_of_one_engine(schedule, ranks, speed):
-    [alone], _ = sample_in(1, schedule)
+    [alone], _ = sample_in(1, schedule, speed)
     pools, graded = sample_in(ranks, schedule, speed)
     assert all(found == alone for found in pools)
     assert all(rows == graded[0] for rows in graded)

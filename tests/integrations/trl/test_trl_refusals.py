@@ -15,10 +15,6 @@ STREAM = Dataset.from_list([{"prompt": "1+1?"}]).to_iterable_dataset()
 
 REFUSED = {
     "scale_rewards must be 'group'": {"scale_rewards": "batch"},
-    "scale_rewards must be .*got 'batch'": {
-        "scale_rewards": "batch",
-        "sampling": single_responses(),
-    },
     "set scale_rewards='none'": {
         "scale_rewards": "group",
         "sampling": AdaptiveSampling(objective="log"),
@@ -42,6 +38,7 @@ REFUSED = {
     "^environment_factory does not go with": {"given": {"environment_factory": dict}},
     "train_dataset must hold the prompts of a step, 32 ": {"per_device_train_batch_size": 128},
     "rows have numbers.*IterableDataset": {"given": {"train_dataset": STREAM}},
+    "sampling must be AdaptiveSampling.*got {'exit_rule'": {"sampling": {"exit_rule": None}},
 }
 
 OF_SINGLE_RESPONSES = {
@@ -51,15 +48,9 @@ OF_SINGLE_RESPONSES = {
         "schedule": rw.Rounds(8, rounds=1),
     },
     "allows 1 draws a prompt, fewer than the .*: set group_size=1": {"group_size": None},
-    "compares a response with others.*baseline='belief'": {
-        "objective": "reference",
-        "baseline": "pool",
-    },
+    "compares a response.*baseline='belief'": {"objective": "reference", "baseline": "pool"},
     "needs a schedule of at most 1 draws": {"schedule": rw.Rounds(2, rounds=1)},
-    "response_cap needs the log-probability of each token": {
-        "response_cap": 1.0,
-        "engine": "trl",
-    },
+    "response_cap needs the log-probability": {"response_cap": 1.0, "engine": "trl"},
 }
 
 
@@ -67,13 +58,8 @@ OF_SINGLE_RESPONSES = {
 def test_what_does_not_go_with_it_is_refused_by_name(make_trainer, reason):
     options = dict(REFUSED[reason])
     sampling = options.pop("sampling", None)
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises((ValueError, TypeError), match=reason):
         make_trainer(sampling, **options)
-
-
-def test_sampling_that_is_no_adaptive_sampling_is_refused_by_name(make_trainer):
-    with pytest.raises(TypeError, match=r"sampling must be AdaptiveSampling.*got {'exit_rule'"):
-        make_trainer({"exit_rule": rw.Balanced()})
 
 
 @pytest.mark.parametrize("reason", OF_SINGLE_RESPONSES)
@@ -91,11 +77,7 @@ def test_what_does_not_go_with_single_responses_is_refused(make_trainer, reason)
         ({"group_size": 0}, "group_size must be at least 1"),
         ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
         ({"response_cap": -1.0}, "response_cap must be finite and at least 0, got -1.0"),
-        ({"prompt_sampler": "cdas"}, "prompt_sampler must be what makes a sampler"),
-        (
-            {"prompt_sampler": rw.Uniform(["a", "b"], batch_size=1)},
-            "prompt_sampler must be what makes a sampler",
-        ),
+        ({"prompt_sampler": rw.Uniform("ab", batch_size=1)}, "must be what makes a sampler"),
     ],
 )
 def test_options_are_checked_where_they_are_made(options, reason):

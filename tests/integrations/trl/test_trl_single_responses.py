@@ -62,7 +62,8 @@ def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer)
 
 
 def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_single, watch):
-    expected = []
+    """The sampler hears of each step before it is asked again."""
+    expected, told = [], []
 
     class Listening(rw.Worth):
         def ask(self, *arguments, **options):
@@ -70,9 +71,14 @@ def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_sin
             expected.append(dict(zip(keys, self.expected_pass_rates(keys), strict=True)))
             return keys
 
+        def tell(self, keys, correct, drawn):
+            told.append((len(expected), list(keys)))
+            super().tell(keys, correct, drawn)
+
     trainer = make_single(single(prompt_sampler=Listening), max_steps=3)
     seen = watch(trainer)
     trainer.train()
+    assert told == [(step, list(asked)) for step, asked in enumerate(expected, 1)]
     for asked, pools, rows, batch in zip(expected, seen.pools, seen.rows, seen.ours, strict=True):
         keys = [row.completion.draw.key for row in rows]
         assert keys == list(asked) and len(keys) == ROWS
@@ -85,6 +91,7 @@ def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_sin
         assert batch["advantages"].tolist() == pytest.approx(surprises, rel=1e-5)
     assert len({rate for asked in expected[1:] for rate in asked.values()}) > 1
     assert logged(trainer, "rollwise/draws") == [ROWS] * 3
+    assert len(logged(trainer, "rollwise/pass_rate_by_expected/1/2")) == 3
     assert trainer.state.epoch == 3 * ROWS / len(trainer.train_dataset)
 
 

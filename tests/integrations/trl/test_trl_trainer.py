@@ -12,14 +12,16 @@ pytest.importorskip("trl")
 
 from datasets import Dataset
 from peft import LoraConfig
-from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, logged, weights_of
+from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, keep, logged, weights_of
 
 import rollwise as rw
 from rollwise.beliefs import Features, LogitKalman
+from rollwise.config import ModelSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import RunError
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
+from rollwise.models.loading import load_model
 from rollwise.prompts import VisitLimit
 from rollwise.records import RunFolder, offsets_in_earlier_runs
 
@@ -117,31 +119,6 @@ def test_every_draw_is_counted(make_trainer):
     assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
 
 
-def test_the_sampler_hears_of_each_step_before_it_is_asked_again(make_trainer, watch):
-    calls = []
-
-    class Listening(rw.CDAS):
-        def ask(self, *arguments, **options):
-            keys = super().ask(*arguments, **options)
-            calls.append(("ask", keys))
-            return keys
-
-        def tell(self, keys, correct, drawn):
-            calls.append(("tell", list(keys)))
-            super().tell(keys, correct, drawn)
-
-    trainer = make_trainer(AdaptiveSampling(prompt_sampler=Listening), max_steps=3)
-    seen = watch(trainer)
-    trainer.train()
-    asked = [keys for verb, keys in calls if verb == "ask"]
-    assert [verb for verb, _ in calls] == ["ask", "tell"] * 3
-    assert [keys for verb, keys in calls if verb == "tell"] == asked
-    for keys, rows in zip(asked, seen.rows, strict=True):
-        assert {row.completion.draw.key for row in rows} == set(keys)
-    assert len(set(map(tuple, asked))) == 3
-    assert len(logged(trainer, "rollwise/pass_rate_by_difficulty/1/2")) == 3
-
-
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -198,25 +175,16 @@ def test_trl_s_settings_keep_their_meaning(make_trainer, name):
     assert "lm_head.weight" in changed or changed <= trained
 
 
-def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer, watch):
+def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer):
     def sometimes(completions, **others):
         return [None if len(text) % 2 else 1.0 for text in completions]
 
     trainer = make_trainer(rewards=[is_correct, sometimes], reward_weights=[1.0, 0.25])
-    totals = []
-    total_of = trainer._totals
-
-    def keeping(completions):
-        rewards = total_of(completions)
-        totals.extend((c, r.result()) for c, r in zip(completions, rewards, strict=True))
-        return rewards
-
-    trainer._totals = keeping
-    seen = watch(trainer)
+    kept = keep(trainer, "_totals", lambda found, cs: list(zip(cs, found, strict=True)))
     trainer.train()
+    totals = [(c.text, future.result()) for pairs in kept for c, future in pairs]
     assert {total for _, total in totals} <= {0.0, 0.25, 1.0, 1.25}
-    assert all(total % 1.0 == (0.25 if len(c.text) % 2 == 0 else 0.0) for c, total in totals)
-    assert seen.theirs
+    assert all(total % 1.0 == (0.25 if len(text) % 2 == 0 else 0.0) for text, total in totals)
     assert len(logged(trainer, "rewards/sometimes/mean")) == 2
 
 
@@ -227,8 +195,7 @@ def test_conversations_are_prompts_too(make_trainer):
         seen.append((prompts[0], completions[0]))
         return is_correct(completions, answer)
 
-    trainer = make_trainer(rewards=reward)
-    tokenizer = trainer.processing_class
+    tokenizer = load_model(ModelSettings(device="cpu"))[1]
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     rows = [{"prompt": list(p.messages), "answer": p.answer} for p in PROBLEMS]
     given = {"train_dataset": Dataset.from_list(rows), "processing_class": tokenizer}
@@ -271,24 +238,12 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
-def resized_in(caplog):
-    return [r.getMessage() for r in caplog.records if "are those of the checkpoint" in r.message]
-
-
-def test_a_run_that_resumes_with_other_steps_says_what_changes(make_trainer, tmp_path, caplog):
-    make_trainer(max_steps=1, save_strategy="steps", save_steps=1).train()
-    other = make_trainer(max_steps=2, per_device_train_batch_size=GROUP * PROMPTS // 2)
-    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
-    [said] = resized_in(caplog)
-    assert f"with 4 prompts and groups of {GROUP}; from here on they have 2 prompts" in said
-
-
 def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog):
     options = {"save_strategy": "steps", "save_steps": 2}
     make_trainer(max_steps=2, **options).train()
     first = make_trainer(max_steps=3, **options)
     first.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert not resized_in(caplog)
+    assert "are those of the checkpoint" not in caplog.text
     rows = RunFolder(tmp_path).read_visits().to_pylist()
     assert [row["step"] for row in rows] == [step for step in (1, 2, 3) for _ in range(PROMPTS)]
     assert rows[0]["question"] == PROBLEMS[int(rows[0]["key"])].messages[0]["content"]
@@ -306,6 +261,10 @@ def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog)
     second = make_trainer(AdaptiveSampling(prompt_sampler=by_history), folder=tmp_path / "second")
     second.train()
     assert second.sampling_steps == 2
+
+    other = make_trainer(max_steps=3, per_device_train_batch_size=GROUP * PROMPTS // 2)
+    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert f"with 4 prompts and groups of {GROUP}; from here on they have 2 prompts" in caplog.text
 
 
 def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):

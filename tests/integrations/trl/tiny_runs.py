@@ -58,6 +58,19 @@ def build(
     return trainer(**options | own | dict(given))
 
 
+def keep(owner, name, what=lambda result, *arguments: result, patch=setattr):
+    """Keep `what` there is in each call of a method, in the list that this returns."""
+    real, found = getattr(owner, name), []
+
+    def kept(*arguments):
+        result = real(*arguments)
+        found.append(what(result, *arguments))
+        return result
+
+    patch(owner, name, kept)
+    return found
+
+
 def logged(trainer, name):
     return [line[name] for line in trainer.state.log_history if name in line]
 

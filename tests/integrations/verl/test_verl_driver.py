@@ -18,12 +18,7 @@ from rollwise.integrations.verl import trainer as trainer_module
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.settings import train_config
-from rollwise.integrations.verl.trainer import (
-    RollwiseTrainer,
-    SeparateAsyncTrainer,
-    heldout_figures,
-    numbers,
-)
+from rollwise.integrations.verl.trainer import SeparateAsyncTrainer, heldout_figures, numbers
 
 pytestmark = pytest.mark.verl
 
@@ -71,15 +66,11 @@ def make_sampler(trainer):
 @pytest.fixture
 def trainer(tmp_path):
     """A trainer of six prompts, as verl's setup leaves it, without engines and workers."""
-    trainer = object.__new__(RollwiseTrainer)
-    trainer.settings = train_config(
-        {
-            "prompts": {"type": "cdas", "batch_size": 2},
-            "exit": {"give_up_below": 0.1},
-            "group": {"size": 2},
-        }
-    )
-    keys = list("abcdef")
+    trainer = object.__new__(SeparateAsyncTrainer)
+    trainer._sample_start = trainer._step_sample_wait_seconds = 0.0
+    exit_rule, group = {"give_up_below": 0.1}, {"size": 2}
+    prompts, keys = {"type": "cdas", "batch_size": 2}, list("abcdef")
+    trainer.settings = train_config({"prompts": prompts, "exit": exit_rule, "group": group})
     trainer.recipe = step_recipe(trainer.settings)
     trainer.places = {key: place for place, key in enumerate(keys)}
     trainer.sampler = make_sampler(trainer)
@@ -96,101 +87,61 @@ def trainer(tmp_path):
     return trainer
 
 
-def test_what_came_of_the_prompts_is_told_and_measured(trainer, monkeypatch):
-    keys = trainer.sampler.ask()
-    first = make_report(keys[0], [1.0, 1.0, 1.0, 1.0], dropped=True)
-    trainer.replay_buffer.reports = {"u": first, "v": make_report(keys[1])}
-    trainer.replay_buffer.failed = {"f": 3}
-    trainer._under_way = {"u": keys[0], "v": keys[1], "f": "c", "w": "d"}
-    metrics = take_step(trainer, monkeypatch)
-    same = make_sampler(trainer)
-    same.ask()
-    same.tell(keys, correct=[4, 1], drawn=[4, 3])
-    for name, value in same.state_dict().items():
-        np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
-    figures = trainer._figures
-    assert figures["draws"] == 4 + 3 + 2
-    assert (figures["trained_groups"], figures["failed_prompts"]) == (1, 1)
-    assert figures["entropy"] == pytest.approx((1.5 + 0.5) / (3 + 1))
-    assert figures["ledger"]["draws"]["trained"] == 2
-    assert (figures["surplus_draws"], figures["lost_draws"]) == (2, 3)
-    assert metrics == numbers(figures)
-    assert metrics["rollwise/exits/satisfied"] == 2.0
-    assert trainer._under_way == {"w": "d"}
-
-
 def _nothing(self, *arguments, **options):
     return None
 
 
-def take_step(trainer, monkeypatch, parts=1):
-    """Take a step whose updates do nothing; returns its metrics."""
+def test_prompts_under_way_are_not_asked_for_again(trainer):
+    first = [field["key"] for field in trainer._next_train_batch(4)["rollwise"]]
+    second = [field["key"] for field in trainer._next_train_batch()["rollwise"]]
+    assert sorted(first + second) == list("abcdef")
+    assert sorted(trainer._under_way.values()) == list("abcdef")
+    with pytest.raises(RunError, match=r"asks for 1 prompts, and 0 are left: of 6 .* 6 are under"):
+        trainer._next_train_batch(1)
+
+
+def test_a_step_tells_the_sampler_and_accounts_for_every_draw(trainer, monkeypatch):
+    """Two mini-batches of one prompt each, and a prompt that failed."""
+    keys = trainer.sampler.ask()
+    trainer._under_way = {"u": keys[0], "v": keys[1], "x": "d", "y": "e"}
+    trainer.replay_buffer.failed["x"] = 2
+    parts = [
+        {"u": make_report(keys[0], weights=[[1, 1], [1, 3], [3, 3]])},
+        {"v": make_report(keys[1], [1.0, 1.0, 1.0, 1.0], dropped=True)},
+    ]
 
     def step(self, metrics, timing_raw):
-        for _ in range(parts):
+        for part in parts:
+            self.replay_buffer.reports = part
             self._compute_advantage(SimpleNamespace(keys=[], tags=[]), {})
 
     monkeypatch.setattr(f"{BASE}.step", step)
     monkeypatch.setattr(f"{BASE}._compute_advantage", _nothing)
     metrics = {}
     trainer.step(metrics, {})
-    return metrics
-
-
-# verl's asynchronous trainers.
-
-
-@pytest.fixture
-def asynchronous(trainer):
-    """The same trainer, of the kind with separate engines."""
-    changed = object.__new__(SeparateAsyncTrainer)
-    changed.__dict__ |= trainer.__dict__
-    changed._sample_start = changed._step_sample_wait_seconds = 0.0
-    return changed
-
-
-def test_prompts_under_way_are_not_asked_for_again(asynchronous):
-    first = [field["key"] for field in asynchronous._next_train_batch(4)["rollwise"]]
-    second = [field["key"] for field in asynchronous._next_train_batch()["rollwise"]]
-    assert sorted(first + second) == list("abcdef")
-    assert sorted(asynchronous._under_way.values()) == list("abcdef")
-    with pytest.raises(RunError, match=r"asks for 1 prompts, and 0 are left: of 6 .* 6 are under"):
-        asynchronous._next_train_batch(1)
-
-
-def test_an_asynchronous_step_accounts_for_every_draw(asynchronous, monkeypatch):
-    """Two mini-batches of one prompt each, and a prompt that failed."""
-    asynchronous._under_way = dict(zip("uvxy", "abde", strict=True))
-    asynchronous.replay_buffer.failed["x"] = 2
-    parts = iter(
-        [
-            {"u": make_report("a", weights=[[1, 1], [1, 3], [3, 3]])},
-            {"v": make_report("b", dropped=True)},
-        ]
-    )
-    compare = type(asynchronous)._compute_advantage
-
-    def next_part(self, batch, metrics):
-        self.replay_buffer.reports = next(parts)
-        return compare(self, batch, metrics)
-
-    monkeypatch.setattr(type(asynchronous), "_compute_advantage", next_part)
-    take_step(asynchronous, monkeypatch, parts=2)
-    figures = asynchronous._figures
+    same = make_sampler(trainer)
+    same.ask()
+    same.tell(keys, correct=[1, 4], drawn=[3, 4])
+    for name, value in same.state_dict().items():
+        np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
+    figures = trainer._figures
     ledger = figures["ledger"]["draws"]
-    assert ledger["trained"] + ledger["spare"] + ledger["zero_variance"] == 3 + 3
-    assert (figures["surplus_draws"], figures["draws"]) == (2, 8)
+    assert ledger["trained"] + ledger["spare"] + ledger["zero_variance"] == 3 + 4
+    assert (ledger["trained"], figures["trained_groups"]) == (2, 1)
+    assert (figures["surplus_draws"], figures["draws"]) == (2, 9)
     assert (figures["lost_draws"], figures["failed_prompts"]) == (2, 1)
     assert figures["steps_off_policy"] == 4 - 1 - 1
-    assert figures["steps_off_policy_mean"] == pytest.approx((2 + 2 + 0 + 0 + 0 + 0) / 6)
+    assert figures["steps_off_policy_mean"] == pytest.approx((2 + 2 + 5 * 0) / 7)
     assert (figures["interrupted_draws"], figures["prompts_under_way"]) == (1, 1)
-    assert figures["tokens"] == 20
-    assert asynchronous._under_way == {"y": "e"}
-    assert not asynchronous.replay_buffer.failed
+    assert (figures["tokens"], figures["entropy"]) == (20, pytest.approx((1.5 + 0.5) / (3 + 1)))
+    assert metrics == numbers(figures)
+    assert metrics["rollwise/exits/satisfied"] == 2.0
+    assert trainer._under_way == {"y": "e"}
+    assert not trainer.replay_buffer.failed
 
 
-def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(asynchronous, monkeypatch):
-    saved, cleared, trainer = [], [], asynchronous
+def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(trainer, monkeypatch):
+    saved, cleared = [], []
     monkeypatch.setattr(f"{BASE}._save_checkpoint", lambda self: saved.append(self.global_steps))
     monkeypatch.setattr(f"{BASE}._load_checkpoint", _nothing)
     trainer.sampler.tell(trainer.sampler.ask(), correct=[4, 0], drawn=[4, 8])

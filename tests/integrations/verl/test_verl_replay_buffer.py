@@ -25,9 +25,7 @@ def test_rows_are_sorted_by_prompt_and_draw_and_those_without_signal_left_out():
     reports = {"v": make_report("a"), "u": make_report("b"), "w": make_report("c", dropped=True)}
     names = ["u_3_0", "w_0_0", "v_11_0", "v_2_1", "v_2_0", "u_1_0"]
     assert rows_in_order(names, reports) == ([4, 3, 2, 5, 0], [1])
-
-
-def test_where_no_prompt_has_signal_the_first_one_stays():
+    # Where no prompt has signal, the first one stays.
     reports = {"u": make_report("a", dropped=True), "v": make_report("b", dropped=True)}
     assert rows_in_order(["v_0_0", "u_0_0", "u_1_0"], reports) == ([1, 2], [0])
     # A group of correct responses alone may have no member.

@@ -56,17 +56,6 @@ def drive(session, responder):
     asyncio.run(to_the_end())
 
 
-def test_what_has_grown_too_old_ends_with_what_it_has():
-    """The rule is not met after the first round; no second one is drawn."""
-    session = RolloutSession("p", RULE, Rounds(size=4, rounds=3))
-    responder = Responder(hardness=10**9)
-    asyncio.run(run_session(session, responder, lambda: len(responder.ended) == 4))
-    assert session.surplus == 0
-    assert [draw.index for draw in responder.begun] == [0, 1, 2, 3]
-    assert len(session.pools["p"]) == 4
-    assert session.pools["p"].exit_reason == "exhausted"
-
-
 def test_draws_under_way_are_given_up_where_a_prompt_has_grown_too_old():
     session = RolloutSession("p", RULE, Streamed(max_samples=8))
     responder = Responder(delays=(0, 9, 9, 9), hardness=10**9)

@@ -47,10 +47,7 @@ def test_every_recipe_is_valid_in_verls_own_schema(composed, recipe):
     config, listed = compose_verl(read_toml(recipe))
     validate_config(config, need_reference_policy(config), need_critic(config))
     for section in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm"):
-        node = config
-        for name in section.split("."):
-            node = node[name]
-        omega_conf_to_dataclass(node)
+        omega_conf_to_dataclass(OmegaConf.select(config, section))
     check(config, settings_of(config))
     assert not need_critic(config)
     # `++` would add what verl does not know: ours must be in the schema, but for two.
@@ -64,13 +61,9 @@ def test_every_recipe_is_valid_in_verls_own_schema(composed, recipe):
             node = node[name]
 
 
-def test_there_is_a_recipe_for_one_node_and_for_several():
-    nodes = [compose_verl(read_toml(recipe))[0].trainer.nnodes for recipe in RECIPES]
-    assert sorted(nodes) == [1, 4]
-
-
 def test_the_papers_run_has_the_papers_hyperparameters():
-    config, _ = compose_verl(read_toml(next(r for r in RECIPES if "1.5b" in r.name)))
+    large, config = (compose_verl(read_toml(recipe))[0] for recipe in sorted(RECIPES)[::-1])
+    assert (large.trainer.nnodes, config.trainer.nnodes) == (4, 1)
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-Math-1.5B"
     assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (512, 128, 4)
@@ -95,6 +88,9 @@ def test_single_responses_are_the_default_as_they_are_of_train():
 def test_what_was_given_arrives_as_it_was_given():
     """Quotes, backslashes, braces and line ends go through Hydra's grammar unharmed."""
     given = {
+        "steps": 7,
+        "evaluation": {"every": 0},
+        "checkpoint": {"every": 0},
         "data": {
             "instruction": "It's \\boxed{}, ${not} an interpolation: a=1, [b]\nnew \"line\" \\'"
         },
@@ -107,6 +103,7 @@ def test_what_was_given_arrives_as_it_was_given():
     assert settings_of(config) == train_config(given)
     assert list(config.trainer.logger) == ["console", "wandb"]
     assert config.actor_rollout_ref.actor.optim.lr == 3e-5
+    assert (config.trainer.test_freq, config.trainer.save_freq) == (7, 7)  # only at the end
 
 
 def test_verls_own_settings_win_and_later_layers_too():
@@ -117,11 +114,6 @@ def test_verls_own_settings_win_and_later_layers_too():
     assert (config.trainer.nnodes, config.actor_rollout_ref.rollout.name) == (3, "sglang")
     keys = [item.split("=")[0].lstrip("+") for item in listed]
     assert len(keys) == len(set(keys))
-
-
-def test_evaluating_and_saving_only_at_the_end():
-    config, _ = compose_verl({"steps": 7, "evaluation": {"every": 0}, "checkpoint": {"every": 0}})
-    assert (config.trainer.test_freq, config.trainer.save_freq) == (7, 7)
 
 
 @pytest.fixture(scope="module")
@@ -180,9 +172,10 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"learner": {"mini_batches": 3}}, "prompts.batch_size"),
     ],
 )
-def test_what_verls_workers_cannot_do_is_refused(config, given, key):
+def test_all_that_is_wrong_is_said_at_once(config, given, key):
     OmegaConf.update(config, "rollwise.settings", given, force_add=True)
-    with pytest.raises(ConfigError, match=f"`{key}` must"):
+    OmegaConf.update(config, ROLLOUT, {"top_p": 0.5})
+    with pytest.raises(ConfigError, match=rf"`{key}` must(.|\n)*\n`{ROLLOUT}.top_p` must"):
         check(config, settings_of(config))
 
 
@@ -197,7 +190,7 @@ def asynchronous(mode, **layers):
 @pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
 def test_an_asynchronous_trainer_is_chosen_by_verls_name(mode):
     oldest = {"verl": {"trainer.v1.sampler.max_off_policy_threshold": 3}}
-    layers = asynchronous(mode, learner={"importance_cap": 3.0}), oldest
+    layers = asynchronous(mode, learner={"importance_cap": 3.0, "mini_batches": 4}), oldest
     config, listed = compose_verl(*layers)
     check(config, settings_of(config), mode)
     v1, correction = config.trainer.v1, config.algorithm.rollout_correction
@@ -206,14 +199,12 @@ def test_an_asynchronous_trainer_is_chosen_by_verls_name(mode):
     assert (v1.sampler.max_off_policy_threshold, v1.sampler.max_off_policy_strategy) == (3, "wait")
     assert (correction.rollout_is, correction.rollout_is_threshold) == ("token", 3.0)
     assert len({item.split("=")[0].lstrip("+") for item in listed}) == len(listed)
-
-
-def test_separate_engines_get_new_weights_after_each_step():
-    config, _ = compose_verl(asynchronous("separate_async", learner={"mini_batches": 4}))
-    own, actor = config.trainer.v1.separate_async, config.actor_rollout_ref.actor
-    assert own.parameter_sync_step * actor.ppo_mini_batch_size == config.data.train_batch_size
-    assert actor.optim.lr_warmup_steps == 40  # which are updates here
-    assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
+    if mode == "separate_async":  # engines get new weights after each step
+        actor = config.actor_rollout_ref.actor
+        step = v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size
+        assert step == config.data.train_batch_size
+        assert actor.optim.lr_warmup_steps == 40  # which are updates here
+        assert config.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
 
 
 def test_the_engines_log_probabilities_need_no_further_correction():
@@ -243,22 +234,17 @@ def test_responses_that_would_be_too_old_are_refused(key, value, reason):
     [
         ("colocate_async", ["--learner.importance_cap", "0"], "`learner.importance_cap` must be"),
         ("one_step_off", [], "must be one of .*'separate_async'.*it is 'one_step_off'"),
+        ("sync", ["--group.zero_variance", "refill"], "variance` must be 'drop' or 'keep'"),
     ],
 )
-def test_what_an_asynchronous_trainer_cannot_do_is_refused(
+def test_what_a_trainer_cannot_do_is_said_before_it_starts(
     tmp_path, capsys, mode, settings, reason
 ):
     file = tmp_path / "run.toml"
     file.write_text(f'[verl.trainer.v1]\ntrainer_mode = "{mode}"\n')
     assert main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", *settings]) == 2
     assert re.search(reason, " ".join(capsys.readouterr().err.split()))
-
-
-def test_all_that_is_wrong_is_said_at_once(config):
-    OmegaConf.update(config, ROLLOUT, {"n": 8, "top_p": 0.5})
-    with pytest.raises(ConfigError) as error:
-        check(config, settings_of(config))
-    assert len(str(error.value).splitlines()) == 2
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_configuration_of_verl_alone_says_how_to_start():
@@ -271,19 +257,11 @@ def test_a_configuration_of_verl_alone_says_how_to_start():
 # Whether verl can run it.
 
 
-def test_the_plug_in_is_in():
+def test_a_plug_in_that_is_kept_out_was_not_installed_or_fails_is_noticed(monkeypatch):
     assert missing() is None
-
-
-@pytest.mark.parametrize(
-    ("policy", "kept_out"), [("none", True), ("other", True), ("a, rollwise", False)]
-)
-def test_a_plug_in_that_is_kept_out_is_noticed(monkeypatch, policy, kept_out):
-    monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
-    assert bool(missing()) == kept_out
-
-
-def test_a_plug_in_that_was_not_installed_or_fails_is_noticed(monkeypatch):
+    for policy, kept_out in (("none", True), ("other", True), ("a, rollwise", False)):
+        monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
+        assert bool(missing()) == kept_out
     monkeypatch.setattr(settings_module, "entry_points", lambda group: [])
     assert "cannot find rollwise's plug-in" in missing()
 
@@ -300,46 +278,28 @@ def test_a_plug_in_that_was_not_installed_or_fails_is_noticed(monkeypatch):
 # The command.
 
 
-def test_the_overrides_are_printed_for_a_shell(tmp_path, capsys):
-    file = tmp_path / "run.toml"
-    file.write_text(
-        "[data]\nproblems = 32\n[prompts]\nbatch_size = 8\n[verl.trainer]\nnnodes = 2\n"
-    )
-    assert (
-        main(["verl", str(file), "--output", str(tmp_path / "run"), "--print", "--steps", "3"]) == 0
-    )
-    listed = [shlex.split(line)[0] for line in capsys.readouterr().out.splitlines()]
+def test_the_overrides_are_printed_for_a_shell(tmp_path):
+    """Remarks on the data do not get among them."""
+    problems, file = tmp_path / "problems.jsonl", tmp_path / "run.toml"
+    rows = [{"problem": f"{i}+{i}?", "answer": str(2 * i)} for i in [*range(100), 7]]
+    problems.write_text("\n".join(map(json.dumps, rows)))
+    file.write_text("[prompts]\nbatch_size = 8\n[verl.trainer]\nnnodes = 2\n")
+    command = [sys.executable, "-m", "rollwise", "verl", str(file), "--print", "--steps", "3"]
+    command += ["--data.train", str(problems), "--output", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "1 duplicate" in done.stderr
+    listed = [shlex.split(line)[0] for line in done.stdout.splitlines()]
     with initialize_config_dir(str(SCHEMA), version_base=None):
         config = compose("ppo_trainer", overrides=listed)
     check(config, settings_of(config))
     assert (config.trainer.nnodes, config.trainer.total_training_steps) == (2, 3)
     train = pq.read_table(config.data.train_files).to_pylist()
     heldout = pq.read_table(config.data.val_files).to_pylist()
-    assert len(train) == 32
+    assert len(train) + len(heldout) == 100
     keys = [row["extra_info"]["key"] for row in train + heldout]
     assert len(set(keys)) == len(keys)
     assert train[0]["prompt"][0]["role"] == "user"
     assert train[0]["reward_model"]["ground_truth"]
-
-
-def test_remarks_on_the_data_do_not_get_among_the_overrides(tmp_path):
-    problems = tmp_path / "problems.jsonl"
-    rows = [{"problem": f"{i}+{i}?", "answer": str(2 * i)} for i in [*range(100), 7]]
-    problems.write_text("\n".join(map(json.dumps, rows)))
-    command = [sys.executable, "-m", "rollwise", "verl", "--print", "--data.train", str(problems)]
-    command += ["--prompts.batch_size", "8"]
-    done = subprocess.run(
-        [*command, "--output", str(tmp_path / "run")], capture_output=True, text=True, check=True
-    )
-    assert all("=" in line for line in done.stdout.splitlines())
-    assert "1 duplicate" in done.stderr
-
-
-def test_what_verl_cannot_do_is_said_before_it_starts(tmp_path, capsys):
-    refill = ["--group.zero_variance", "refill"]
-    assert main(["verl", "--output", str(tmp_path / "run"), "--print", *refill]) == 2
-    assert "`group.zero_variance` must be 'drop' or 'keep'" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path, capsys):

@@ -60,7 +60,7 @@ class Loop:
         self.config = config
         decode = lambda tokens, **options: " ".join(map(str, tokens))  # noqa: E731
         self.tokenizer = SimpleNamespace(decode=decode, eos_token_id=1)
-        self.stored, self.params, self.validated, self.last_turns = [], [], [], []
+        self.stored, self.params, self.last_turns = [], [], []
         self.outputs, self.requests, self.broken = None, lambda index: 0, set()
         self.graded = lambda correct: (float(correct), None)
 
@@ -89,9 +89,6 @@ class Loop:
     async def _agent_loop_postprocess(self, outputs, validate, **fields):
         assert not validate
         self.stored.append((fields["uid"], fields["session_id"], outputs[-1].reward_score))
-
-    async def _run_prompt(self, prompt, sampling_params, trajectory, trace):
-        self.validated.append(prompt)
 
 
 async def draw(**request):
@@ -243,13 +240,6 @@ def test_a_prompt_without_signal_has_no_advantage_and_one_without_responses_fail
     worker = make_worker(loop={"broken": set(range(12))})
     assert sample(worker) == {"status": "failure", "rollwise_lost": 12}
     assert worker.stored == []
-
-
-def test_validation_is_verls_own(tags):
-    worker = make_worker()
-    asyncio.run(worker._run_prompt({"uid": "u"}, {}, {"validate": True, "step": 0}))
-    assert worker.validated == [{"uid": "u"}]
-    assert tags == {}
 
 
 # Agent loops of several turns, and those that users write.

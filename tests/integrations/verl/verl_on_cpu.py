@@ -21,70 +21,40 @@ from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
+def always(answer):
+    return lambda *arguments, **options: answer
+
+
 class Silent(types.ModuleType):
     """A `torch.<device>` that has nothing to do: whatever is called returns 0."""
 
-    def get_device_name(self, *device):
-        return "CPU"
-
-    def mem_get_info(self, *device):
-        return 1, 1
+    get_device_name, mem_get_info = always("CPU"), always((1, 1))
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(torch.cpu, name, lambda *a, **k: 0)
+        return getattr(torch.cpu, name, always(0))
 
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
     """Calls a CPU core a GPU, so that Ray places one worker on each."""
 
-    device_name = "cpu"
-    vendor_name = "cpu"
+    device_name = vendor_name = "cpu"
     device_module = Silent("silent")
-
-    def is_available(self):
-        return True
-
-    def current_device(self):
-        return "cpu"
-
-    def device_count(self):
-        return 1
-
-    def nothing(self, *arguments):
-        pass
-
-    set_device = synchronize = set_allocator_settings = empty_cache = nothing
-    profiler_start = profiler_stop = cudart = nothing
+    is_available, device_count, is_ipc_supported = always(True), always(1), always(False)
+    current_device, get_device_capability = always("cpu"), always((None, None))
+    communication_backend_name, ray_resource_name = always("gloo"), always("GPU")
+    visible_devices_envvar = always("CUDA_VISIBLE_DEVICES")
+    ray_noset_envvars = always(["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"])
+    set_device = synchronize = set_allocator_settings = empty_cache = always(None)
+    profiler_start = profiler_stop = cudart = always(None)
+    nvtx_range = always(contextlib.nullcontext())
 
     def manual_seed(self, seed):
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
-
-    def get_device_capability(self, device_index=0):
-        return None, None
-
-    def communication_backend_name(self):
-        return "gloo"
-
-    def visible_devices_envvar(self):
-        return "CUDA_VISIBLE_DEVICES"
-
-    def ray_resource_name(self):
-        return "GPU"
-
-    def ray_noset_envvars(self):
-        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
-
-    def is_ipc_supported(self):
-        return False
-
-    @contextlib.contextmanager
-    def nvtx_range(self, msg):
-        yield
 
 
 _init_process_group = torch.distributed.init_process_group

@@ -239,14 +239,13 @@ def check_learnt(used, learnt, expected):
 
 def check_figures(line, used, expected, waiting):
     counts = Counter({key: len(rows) for key, rows in used.items()})
-    ledger, stale = line["ledger"], line.get("stale_draws", 0)
+    ledger = line["ledger"]
     draws = ledger["draws"]
     assert draws["trained"] == sum(value != 0 for value in expected.values())
     assert draws["trained"] + draws["spare"] + draws["zero_variance"] == counts.total()
-    assert line["draws"] == counts.total() + line["surplus_draws"] + stale
+    assert line["draws"] == counts.total() + line["surplus_draws"]
     assert sum(line["ends"].values()) == counts.total()
     assert sum(ledger["tokens"].values()) == line["tokens"]
     assert line["failed_draws"] == line["lost_draws"] == line["failed_prompts"] == 0
-    assert line.get("stale_prompts", 0) == 0
     assert line.get("prompts_under_way", 0) == len(waiting)
     assert 0 <= line.get("steps_off_policy", 0) <= 2

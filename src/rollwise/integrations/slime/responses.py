@@ -19,16 +19,13 @@ class SampledEpisode(Episode):
     samples: Sequence[Any]
 
 
-def episodes_by_prompt(args: Any, samples: Iterable[Any]) -> dict[int, list[SampledEpisode]]:
-    """Sort slime's samples by their prompts, and join those that one rollout was split into."""
-    rollouts: dict[int, dict[tuple[Any, Any], list[Any]]] = {}
+def episodes_of(args: Any, samples: Iterable[Any]) -> list[tuple[int, SampledEpisode]]:
+    """Join slime's samples that one rollout was split into; returns prompts with episodes."""
+    rollouts: dict[tuple[Any, ...], list[Any]] = {}
     for sample in samples:
         name = sample.index if sample.rollout_id is None else sample.rollout_id
-        own = rollouts.setdefault(prompt_of(sample), {})
-        own.setdefault((sample.group_index, name), []).append(sample)
-    return {
-        place: [_episode(args, parts) for parts in own.values()] for place, own in rollouts.items()
-    }
+        rollouts.setdefault((prompt_of(sample), sample.group_index, name), []).append(sample)
+    return [(place, _episode(args, parts)) for (place, *_), parts in rollouts.items()]
 
 
 def prompt_of(sample: Any) -> int:
@@ -51,10 +48,9 @@ def _episode(args: Any, parts: Sequence[Any]) -> SampledEpisode:
         )
     rows = []
     for sample in parts:
-        length = sample.response_length
-        begin = len(sample.tokens) - length
-        known = sample.rollout_log_probs if len(sample.rollout_log_probs or ()) == length else None
-        spans = spans_by_mask(sample.tokens[begin:], sample.loss_mask or [1] * length, known)
+        length, known = sample.response_length, sample.rollout_log_probs or ()
+        begin, mask = len(sample.tokens) - length, sample.loss_mask or [1] * length
+        spans = spans_by_mask(sample.tokens[begin:], mask, known if len(known) == length else None)
         rows.append((sample.tokens[:begin], spans))
     own = [span for _, spans in rows for span in spans if span.logprobs is not None]
     return SampledEpisode(

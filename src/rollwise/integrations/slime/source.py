@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.integrations.slime.responses import PROMPT, episodes_by_prompt, prompt_of
+from rollwise.integrations.slime.responses import PROMPT, episodes_of, prompt_of
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
 from rollwise.records.history import with_history
 from rollwise.records.states import load_state, save_state
@@ -140,18 +140,19 @@ class PromptSource:
 
     def _session(self, samples: Sequence[Any], cost: RolloutCost) -> RolloutSession:
         """Return a session whose pools hold these samples; adds up what they cost."""
-        found = episodes_by_prompt(self.args, samples)
-        keys: list[Key] = list(found)
+        found = episodes_of(self.args, samples)
+        keys: list[Key] = list(dict.fromkeys(place for place, _ in found))
         arguments = session_arguments(self.recipe, self.sampler, keys)
         session = self.recipe.session(keys, self.rollouts, **arguments)
-        for key, episodes in found.items():
-            pool = session.pools[key]
-            for episode in episodes:
-                cost.tokens += episode.usage.tokens
-                if episode.reward is not None:
-                    pool.take(episode.reward, episode)
-            session.lost += len(episodes) - len(pool)
-            pool.exit_reason = "satisfied" if len(pool) == len(episodes) else "exhausted"
+        for pool in session.pools.values():
+            pool.exit_reason = "satisfied"
+        for key, episode in found:
+            cost.tokens += episode.usage.tokens
+            if episode.reward is not None:
+                session.pools[key].take(episode.reward, episode)
+            else:
+                session.lost += 1
+                session.pools[key].exit_reason = "exhausted"
         return session
 
     def _ask(self, count: int) -> list[Any]:

@@ -56,7 +56,7 @@ class TinkerLearner:
             `importance_weight`, as the built-in learner has them.
         """
         parts = np.array_split(np.arange(len(examples)), self._settings.mini_batches)
-        updates = [self._update([examples[i] for i in part]) for part in parts if len(part)]
+        updates = [self._update([examples[i] for i in part]) for part in parts]
         tokens = sum(example.drawn for example in examples)
         return _metrics([update for update in updates if update], tokens, self._clips)
 
@@ -78,12 +78,7 @@ class TinkerLearner:
         (folder / FILE).write_text(json.dumps({"path": self._saved[1]}), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Resume from what Tinker keeps.
-
-        Raises:
-            OSError, ValueError, KeyError: The file with its path is missing or broken.
-            EngineError: Tinker no longer has it.
-        """
+        """Resume from what Tinker keeps; an `EngineError` says that it no longer does."""
         path = json.loads((folder / FILE).read_text(encoding="utf-8"))["path"]
         with as_engine_errors(f"loading {path}"):
             begin = self._service.create_training_client_from_state_with_optimizer
@@ -100,12 +95,6 @@ class TinkerLearner:
                 self._training = training.result()
         return self._training
 
-    def _tokens_of_average(self, examples: Sequence[Example], example: Example) -> int:
-        """Return what the loss of each token of an example is divided by (`learner.average`)."""
-        if self._settings.average == "responses":
-            return len(examples) * max(1, example.drawn)
-        return sum(each.drawn for each in examples)
-
     @property
     def _clips(self) -> dict[str, float] | None:
         """The bounds of the ratio; None if there are none."""
@@ -119,7 +108,10 @@ class TinkerLearner:
         taught = [example for example in examples if example.advantage != 0]
         if not taught:
             return None
-        data = [make_datum(e, self._tokens_of_average(examples, e)) for e in taught]
+        tokens = [sum(example.drawn for example in examples)] * len(taught)
+        if self._settings.average == "responses":
+            tokens = [len(examples) * max(1, example.drawn) for example in taught]
+        data = list(map(make_datum, taught, tokens))
         with as_engine_errors("an update"):
             # Both requests are sent before waiting, so that Tinker runs them in one go.
             backward = self._client.forward_backward(data, self._own.loss, self._clips)

@@ -9,13 +9,12 @@ from rollwise.releases import unmet
 
 KEY = "TINKER_API_KEY"
 
-UNCHANGED = {
-    "model": ("lora_alpha", "lora_modules", "gradient_checkpointing"),
-    "learner": (
-        *("dual_clip", "importance_cap", "entropy_coefficient", "response_cap", "max_divergence"),
-    ),
-}
-"""Section -> settings that Tinker cannot follow."""
+UNCHANGED = (
+    *("model.lora_alpha", "model.lora_modules", "model.gradient_checkpointing"),
+    *("learner.dual_clip", "learner.importance_cap", "learner.entropy_coefficient"),
+    *("learner.response_cap", "learner.max_divergence"),
+)
+"""Settings that Tinker cannot follow."""
 
 
 def missing() -> str | None:
@@ -33,11 +32,8 @@ def unsupported(config: TrainConfig) -> list[str]:
         ("engine.type", ("transformers",), "Tinker draws, so leave it at its default"),
         ("engine.temperature", (1,), "Tinker learns at temperature 1"),
     ]
-    for section, names in UNCHANGED.items():
-        fields = type(getattr(config, section)).model_fields
-        rules += [
-            (f"{section}.{n}", (fields[n].default,), "Tinker cannot follow it") for n in names
-        ]
+    default, why = TrainConfig(), "Tinker cannot follow it"
+    rules += [(name, (attrgetter(name)(default),), why) for name in UNCHANGED]
     wrong = refusals(rules, lambda name: attrgetter(name)(config))
     if config.model.lora_rank < 1:
         wrong.append("`model.lora_rank` must be at least 1: Tinker trains adapters; it is 0")

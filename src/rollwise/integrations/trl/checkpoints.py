@@ -45,9 +45,6 @@ def load_checkpoint(checkpoint: str, sampler: PromptSampler, batch: Sequence[int
     """Load the sampler's state from one of the trainer's checkpoints; returns the steps sampled.
 
     A warning says so if a step was of another `batch`, its prompts and the members of each group.
-
-    Raises:
-        RunError: It is missing or broken, or belongs to other prompts or another sampler.
     """
     folder = Path(checkpoint) / FOLDER
     if not folder.exists():

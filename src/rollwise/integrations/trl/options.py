@@ -73,8 +73,7 @@ class AdaptiveSampling(StepRecipe):
     ) -> StepRecipe:
         """Return the recipe of a step, completed by TRL's settings of these names.
 
-        Raises:
-            ValueError: Settings that exclude each other; names them, and what would do.
+        A ValueError names settings that exclude each other, and what would do.
         """
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(StepRecipe)}
         if scale_rewards not in ("group", "none"):

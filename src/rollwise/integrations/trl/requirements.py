@@ -10,11 +10,7 @@ from rollwise.step import StepRecipe
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Check the arguments of `GRPOTrainer`.
-
-    Raises:
-        ValueError: One cannot be combined with adaptive sampling; names it.
-    """
+    """Refuse arguments of `GRPOTrainer` that cannot be combined with adaptive sampling, by name."""
     for name in ("rollout_func", "tools", "environment_factory"):
         if arguments.get(name):
             raise ValueError(
@@ -33,11 +29,7 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe) -> None:
-    """Check TRL's settings against how the prompts are to be sampled.
-
-    Raises:
-        ValueError: One cannot be combined with it; names the setting.
-    """
+    """Refuse settings of TRL that cannot be combined with how prompts are sampled, by name."""
     aggregation = trainer.args.multi_objective_aggregation
     if aggregation != "sum_then_normalize":
         raise ValueError(

@@ -69,41 +69,34 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
         check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
-        sampling = self._default() if sampling is None else sampling
+        if sampling is None:
+            sampling = single_responses()
+            if not reports_logprobs(self, sampling):  # which the cap needs
+                sampling = replace(sampling, response_cap=0.0)
         if not isinstance(sampling, AdaptiveSampling):
             raise TypeError(
                 f"sampling must be AdaptiveSampling(...) or single_responses(...), got {sampling!r}"
             )
+        grpo = self.args
         self._recipe = sampling.recipe(
-            self.args.num_generations,
-            self.args.scale_rewards,
-            self.args.loss_type,
-            self.args.seed,
+            grpo.num_generations, grpo.scale_rewards, grpo.loss_type, grpo.seed
         )
         check_settings(self, sampling, self._recipe)
         # Beside `args.num_generations`, which TRL wants to be at least 2: by this attribute it
         # counts epochs and describes groups in its metrics.
         self.num_generations: int = self._recipe.group_size
-        self._groups_per_step = self.args.generation_batch_size // self.num_generations
+        self._groups_per_step = grpo.generation_batch_size // self.num_generations
         self.batch = self._groups_per_step, self.num_generations
+        keys = range(len(self.train_dataset))
         self.prompt_sampler = sampling.prompt_sampler(
-            keys=range(len(self.train_dataset)),
-            batch_size=self._groups_per_step,
-            seed=self.args.seed,
+            keys=keys, batch_size=self._groups_per_step, seed=grpo.seed
         )
         self.sampling_steps = 0
-        self.folder = RunFolder(Path(self.args.output_dir))
-        self._prompts: _Prompts = _Prompts(self)
+        self.folder = RunFolder(Path(grpo.output_dir))
+        self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
         self.add_callback(StateKeeper(self))
-
-    def _default(self) -> AdaptiveSampling:
-        """Return single responses, bounded where what draws them reports log-probabilities."""
-        sampling = single_responses()
-        if reports_logprobs(self, sampling):
-            return sampling
-        return replace(sampling, response_cap=0.0)
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
@@ -143,6 +136,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
+        for key in session.pools:
+            self._prompts[key] = self._tokenize_prompts([self.train_dataset[key]["prompt"]])[0][0]
         grading_before = self._engine.grading
         with self.accelerator.autocast():
             cost = run_session(session, self._engine, self._prompts, self._totals)
@@ -170,11 +165,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     @contextmanager
     def _handing_over(self, rows: Sequence[Row], own: Sequence[Row]) -> Any:
         """Let TRL use the responses and rewards that are known already."""
-        logprobs = [row.completion.logprobs.tolist() for row in own] if self.use_vllm else None
+        done = [row.completion for row in own]
         found = {
-            "prompt_ids": [list(self._prompts[row.completion.draw.key]) for row in own],
-            "completion_ids": [row.completion.tokens for row in own],
-            "logprobs": logprobs,
+            "prompt_ids": [list(self._prompts[completion.draw.key]) for completion in done],
+            "completion_ids": [completion.tokens for completion in done],
+            "logprobs": [each.logprobs.tolist() for each in done] if self.use_vllm else None,
         }
         self._rows = list(rows)
         self.rollout_func: Any = lambda prompts, trainer: found
@@ -237,19 +232,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler, self.batch)
         if self.args.should_save:
             self.folder.discard_visits_after(self.sampling_steps)
-
-
-class _Prompts(dict[Key, Sequence[int]]):
-    """Token ids of a step's prompts, encoded by TRL when they are first looked up."""
-
-    def __init__(self, trainer: AdaptiveGRPOTrainer) -> None:
-        super().__init__()
-        self._trainer = trainer
-
-    def __missing__(self, key: Key) -> Sequence[int]:
-        prompt = self._trainer.train_dataset[key]["prompt"]
-        self[key] = self._trainer._tokenize_prompts([prompt])[0][0]
-        return self[key]
 
 
 def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:

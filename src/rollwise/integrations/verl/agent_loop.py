@@ -101,7 +101,10 @@ class SessionWorker:
                 attempt.failed = True
                 raise
             versions.extend(graded.weights)
-            return correctness(graded), graded
+            # Sampling is steered by correctness as graded (`acc`), and the policy learns from the
+            # score, which may be shaped, for instance by length.
+            accuracy = outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
+            return graded.reward if accuracy is None else float(accuracy), graded
 
         await run_session(session, respond, None if self.mode == "sync" else too_old)
         if not len(pool):
@@ -141,11 +144,11 @@ class SessionWorker:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        first, *branches = [
+        rows = [
             (o.prompt_ids, spans_by_mask(o.response_ids, o.response_mask, o.response_logprobs))
             for o in outputs
         ]
-        spans = [span for _, part in (first, *branches) for span in part]
+        spans = [span for _, part in rows for span in part]
         own = [span for span in spans if span.logprobs is not None]
         # A loop may leave out some of what was drawn for it, or ask the engines by itself.
         attempt.tokens = max(attempt.tokens, sum(len(span.tokens) for span in own))
@@ -153,8 +156,8 @@ class SessionWorker:
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
         cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
-            spans=first[1],
-            branches=branches,
+            spans=rows[0][1],
+            branches=rows[1:],
             usage=Usage(attempt.tokens, turns=len(own)),
             end="truncated" if cut else "done",
             reward=float(final.reward_score),
@@ -162,7 +165,10 @@ class SessionWorker:
             text="\n".join(said) if with_text else "",
             outputs=outputs,
             fields=fields,
-            weights=weights_of(outputs),
+            weights=(
+                int(outputs[0].extra_fields["min_global_steps"]),
+                int(final.extra_fields["max_global_steps"]),
+            ),
         )
 
 
@@ -171,12 +177,6 @@ def last_turn(mask: Sequence[int]) -> tuple[int, int]:
     stop = max((place for place, drawn in enumerate(mask, 1) if drawn), default=0)
     start = max((place for place, drawn in enumerate(mask[:stop], 1) if not drawn), default=0)
     return start, stop
-
-
-def weights_of(outputs: Sequence[Any]) -> tuple[int, int]:
-    """Return the versions of the weights that drew the first and the last token of a response."""
-    first, last = outputs[0].extra_fields, outputs[-1].extra_fields
-    return int(first["min_global_steps"]), int(last["max_global_steps"])
 
 
 def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
@@ -205,32 +205,15 @@ def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
     return None
 
 
-def correctness(response: Graded) -> float:
-    """Return what the exit rule looks at: correctness as graded (`acc`), or else the score.
-
-    A score may be shaped, for instance by length. Sampling is steered by correctness, and the
-    policy learns from the score.
-    """
-    accuracy = response.outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
-    return response.reward if accuracy is None else float(accuracy)
-
-
-def worker_class() -> Any:
-    """Make the Ray actor class of the workers.
-
-    The class is made here, and holds no code of its own, because Ray sends a class that inherits
-    from the class inside an actor class to the workers by value.
-    """
-
-    class SessionLoopWorker(SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):
-        pass
-
-    return ray.remote(SessionLoopWorker)
-
-
 class SessionLoopManager(AgentLoopManagerTQ):
     """verl's agent-loop manager, with our workers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.agent_loop_workers_class = worker_class()
+
+        # Without code of its own, because Ray sends a class that inherits from the class inside an
+        # actor class to the workers by value.
+        class SessionLoopWorker(SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):
+            pass
+
+        self.agent_loop_workers_class = ray.remote(SessionLoopWorker)

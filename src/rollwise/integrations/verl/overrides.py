@@ -90,14 +90,25 @@ def overrides(
     `given` are the settings that the user gave; verl's processes fill in the defaults, as in
     `config`. Those in `verl`, verl's own, take precedence. `data` are training and held-out file.
     """
-    own = flatten(verl, ".")
+    own, learner = flatten(verl, "."), config.learner
+    longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
+    at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
     derived = {
         **{name: attrgetter(ours)(config) for name, ours in SAME.items()},
         **ALWAYS,
         **_model(config),
-        **_learner(config),
         **_mode(config, own.pop(MODE, "sync")),
-        **_trainer(config),
+        f"{ACTOR}.ppo_mini_batch_size": config.prompts.batch_size // learner.mini_batches,
+        f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
+        f"{ACTOR}.loss_agg_mode": AGGREGATIONS[learner.average],
+        "algorithm.rollout_correction.bypass_mode": learner.old_logprobs == "engine",
+        "reward.num_workers": config.grading.workers or 8,
+        # An epoch has at least one step, so that the number of steps ends the run.
+        "trainer.total_epochs": config.steps + 1,
+        # `every = 0` means only at the end; to verl, 0 would mean never.
+        "trainer.save_freq": config.checkpoint.every or config.steps,
+        "trainer.test_freq": config.evaluation.every or config.steps,
+        "trainer.logger": ["console", *config.records.trackers],
         "data.train_files": str(data[0]),
         "data.val_files": str(data[1]),
         "trainer.experiment_name": folder.name,
@@ -121,19 +132,6 @@ def _model(config: TrainConfig) -> dict[str, Any]:
         chosen[f"{MODEL}.lora_alpha"] = model.lora_alpha
         chosen[f"{MODEL}.target_modules"] = modules.split(",") if "," in modules else modules
     return chosen
-
-
-def _learner(config: TrainConfig) -> dict[str, Any]:
-    learner = config.learner
-    longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
-    at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
-    return {
-        f"{ACTOR}.ppo_mini_batch_size": config.prompts.batch_size // learner.mini_batches,
-        f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
-        f"{ACTOR}.loss_agg_mode": AGGREGATIONS[learner.average],
-        "algorithm.rollout_correction.bypass_mode": learner.old_logprobs == "engine",
-        "reward.num_workers": config.grading.workers or 8,
-    }
 
 
 def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
@@ -161,17 +159,6 @@ def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
             f"{ROLLOUT}.checkpoint_engine.backend": "nccl",
         }
     return chosen
-
-
-def _trainer(config: TrainConfig) -> dict[str, Any]:
-    """`every = 0` means only at the end; to verl, 0 would mean never."""
-    return {
-        # An epoch has at least one step, so that the number of steps ends the run.
-        "trainer.total_epochs": config.steps + 1,
-        "trainer.save_freq": config.checkpoint.every or config.steps,
-        "trainer.test_freq": config.evaluation.every or config.steps,
-        "trainer.logger": ["console", *config.records.trackers],
-    }
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from rollwise.records import Row
 from rollwise.sampling import Group, Pool, RolloutSession
 from rollwise.sampling.draws import ExitReason, Key
 from rollwise.sampling.objectives import advantages_by
-from rollwise.step import RolloutCost, StepRecipe, TrainedGroup
+from rollwise.step import StepRecipe, TrainedGroup
 from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import compare
 
@@ -119,9 +119,3 @@ def session_of(
         session.failures += report.failures
         session.lost += report.lost
     return session
-
-
-def cost_of(reports: Collection[PromptReport]) -> RolloutCost:
-    """Add up what prompts have cost; verl measures the time."""
-    tokens = sum(report.tokens for report in reports)
-    return RolloutCost(tokens=tokens, failed_tokens=sum(r.failed_tokens for r in reports))

@@ -42,30 +42,25 @@ TRAINERS = {
 
 
 def buffer_of(mode: str) -> dict[str, str]:
-    """Return verl's settings that name the replay buffer for a trainer, given by verl's name."""
+    """Return verl's settings that name the replay buffer for a trainer of verl's."""
     return {
         f"{SAMPLER}.path": "pkg://rollwise.integrations.verl.replay_buffer",
         f"{SAMPLER}.name": "PoolReplayBuffer" if mode == "sync" else "AsyncPoolReplayBuffer",
     }
 
 
-DEFAULTS = {"learner": {"old_logprobs": "learner"}}
-"""Beside those of `rollwise train`: verl's engines do not compute exactly as its learners do."""
-
-
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Do what `rollwise.config.make_config` does, with what is the default under verl."""
-    return make_config(DEFAULTS, *layers)
+    """Do what `make_config` does, with another default.
+
+    verl's engines do not compute exactly as its learners do.
+    """
+    return make_config({"learner": {"old_logprobs": "learner"}}, *layers)
 
 
 def read_settings(
     layers: Sequence[Mapping[str, Any]],
 ) -> tuple[TrainConfig, dict[str, Any], dict[str, Any]]:
-    """Read settings: ours with all defaults, those of ours that were given, and verl's own.
-
-    Raises:
-        ConfigError: A setting is wrong, or verl's trainer cannot follow it.
-    """
+    """Read settings: ours with all defaults, those of ours that were given, and verl's own."""
     given, own = split(layers)
     config = train_config(given)
     if wrong := unsupported(config, own.get(MODE, "sync")):
@@ -95,7 +90,7 @@ def settings_of(config: Any) -> TrainConfig:
             f"verl's configuration has no `{NAME}`: start verl by `rollwise verl`, or with the "
             "overrides that `rollwise verl --print` shows"
         )
-    given = config[NAME].get("settings") or {}
+    given = config[NAME].get("settings")
     return train_config(OmegaConf.to_container(given, resolve=True) if given else {})
 
 
@@ -119,8 +114,7 @@ def missing() -> str | None:
 def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     """Check verl's whole configuration and our settings against each other.
 
-    Raises:
-        ConfigError: One line for each setting: what it must be, what it is, and why.
+    A ConfigError has a line for each setting: what it must be, what it is, and why.
     """
     from omegaconf import OmegaConf
 

@@ -34,7 +34,7 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.client import CancellingClient, ResumingClient
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
-from rollwise.integrations.verl.reports import Order, PromptReport, cost_of, session_of
+from rollwise.integrations.verl.reports import Order, PromptReport, session_of
 from rollwise.integrations.verl.settings import NAME, TRAINERS, check, missing, settings_of
 from rollwise.records import Row, flatten
 from rollwise.records.history import with_history
@@ -138,7 +138,9 @@ class PoolTrainer:
         session = session_of(self.recipe, reports, self.global_steps)
         session.pools |= {group.pool.key: group.pool for group in groups}
         session.lost += sum(failed.values())
-        rollouts = Rollouts(session, cost=cost_of(reports))
+        rollouts = Rollouts(session)
+        rollouts.cost.tokens = sum(report.tokens for report in reports)
+        rollouts.cost.failed_tokens = sum(report.failed_tokens for report in reports)
         step = conclude(self.recipe, self.sampler, rollouts, groups, self._capped)
         for uid in (*self._used, *failed):
             self._under_way.pop(uid)
@@ -226,11 +228,7 @@ class PoolTrainer:
             self._check_queue()
 
     def _check_queue(self) -> None:
-        """Compare what verl's queue has under way with what the sampler was asked for.
-
-        Raises:
-            RunError: They differ, so that prompts would be lost or counted twice.
-        """
+        """Refuse a checkpoint by which prompts would be lost, or counted twice."""
         rows = (tq.kv_list("train") or {}).get("train", {})
         queued = {name for name, tag in rows.items() if tag.get("is_prompt")}
         if queued != self._under_way.keys():
@@ -308,16 +306,14 @@ class SeparateAsyncTrainer(PoolTrainer, PPOTrainerSeparateAsync):
 
 def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row | None:
     """Evaluate the responses to each held-out problem; None if their numbers differ."""
-    correct: dict[str, int] = {}
-    drawn: dict[str, int] = {}
-    for uid, score in zip(uids, scores, strict=True):
-        correct[uid] = correct.get(uid, 0) + (score is not None and float(score) > threshold)
-        drawn[uid] = drawn.get(uid, 0) + 1
+    graded = zip(uids, scores, strict=True)
+    correct = Counter(u for u, score in graded if score is not None and float(score) > threshold)
+    drawn = Counter(uids)
     samples = set(drawn.values())
     if len(samples) != 1:
         log.warning("held-out problems have %s responses: some failed", sorted(samples))
         return None
-    return evaluation(list(correct.values()), samples.pop())
+    return evaluation([correct[uid] for uid in drawn], samples.pop())
 
 
 def numbers(figures: Row) -> dict[str, float]:
