@@ -122,8 +122,10 @@ class Choosing:
 
 def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a method as it is compared, with the learner that it chose."""
-    chooser = METHODS["learner_of"].get(method, method)
-    layers = map(nested, chosen[chooser]["chosen"].items())
+    learner = chosen[METHODS["learner_of"].get(method, method)]["chosen"]
+    kept = [METHODS["candidates"][name] for name in METHODS["fixed"].get(method, [])]
+    names = {name for candidate in kept for value in candidate["values"] for name in value}
+    layers = [nested(item) for item in learner.items() if item[0] not in names]
     return reduce(merge, layers, METHODS["methods"][method])
 
 

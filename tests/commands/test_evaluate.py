@@ -104,7 +104,7 @@ def test_the_built_in_model_asks_the_calculator_for_the_sums_that_are_asked(tmp_
     ("function", "said"),
     [
         ("_write", "to resume: rollwise evaluate --output {run} --resume"),
-        ("build", "stopped before anything was written"),
+        ("Parts", "stopped before anything was written"),
     ],
 )
 def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say, function, said):
