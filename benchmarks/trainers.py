@@ -129,6 +129,15 @@ def by_tinker(path: Path, given: Mapping[str, Any]) -> None:
             stop(server)
 
 
+VERL = """
+[verl.actor_rollout_ref.actor.fsdp_config.mixed_precision]
+param_dtype = "fp32"
+reduce_dtype = "fp32"
+buffer_dtype = "fp32"
+"""
+"""The learner's precision, as in the other trainers; weights go to the engine in bfloat16."""
+
+
 def by_verl(path: Path, given: Mapping[str, Any]) -> None:
     """Train by `rollwise verl`, on the CPU by the tests' scaffolding."""
     sys.path.insert(0, str(ROOT / "tests/integrations/verl"))
@@ -137,7 +146,8 @@ def by_verl(path: Path, given: Mapping[str, Any]) -> None:
     from rollwise.config import read_toml
     from rollwise.records import flatten
 
-    run(path, flatten(merged(read_toml(SETTINGS), {"data": {"max_terms": 10}}, given), "."))
+    settings = flatten(merged(read_toml(SETTINGS), {"data": {"max_terms": 10}}, given), ".")
+    run(path, settings, verl=VERL)
 
 
 def by_trl(path: Path, given: Mapping[str, Any]) -> None:
