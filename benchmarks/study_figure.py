@@ -3,7 +3,7 @@
     python benchmarks/study_figure.py        # writes docs/images/study.svg
 
 It shows what `python benchmarks/study.py compare` has recorded. Lines are means over seeds, bands
-reach from the lowest seed to the highest.
+reach from the lowest seed to the highest. The default is drawn without its variants.
 """
 
 import io
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import MAIN_SETS, METHODS, STUDY, curves_of, slug
+from study import DEFAULT, MAIN_SETS, METHODS, STUDY, VARIANTS, curves_of, slug
 
 from rollwise.statistics.curves import Curve
 
@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 IMAGES = Path(__file__).parents[1] / "docs/images"
 TITLE = "Held-out accuracy against response tokens, by method and problem set"
 COLORS = (
+    "#000000",
     "#0072b2",
     "#d55e00",
     "#009e73",
@@ -32,7 +33,6 @@ COLORS = (
     "#56b4e9",
     "#e69f00",
     "#8d99ae",
-    "#000000",
 )
 DASHES = ("-", "--", ":")
 """One for all methods until the colors are used up."""
@@ -59,7 +59,9 @@ def draw(
         end = min(curve.costs["tokens"][-1] for curve in curves)
         tokens_T = np.linspace(0, end, 41)
         runs_ST = [np.interp(tokens_T, c.costs["tokens"], c.accuracy) for c in curves]
-        axes.plot(tokens_T / 1e6, np.mean(runs_ST, axis=0), dashes, color=color, label=method)
+        width = 3.0 if method == DEFAULT else 1.6
+        mean_T = np.mean(runs_ST, axis=0)
+        axes.plot(tokens_T / 1e6, mean_T, dashes, color=color, label=method, linewidth=width)
         low, high = np.min(runs_ST, axis=0), np.max(runs_ST, axis=0)
         axes.fill_between(tokens_T / 1e6, low, high, color=color, alpha=0.12, linewidth=0)
 
@@ -77,6 +79,7 @@ def main() -> None:
     """Draw the methods that are recorded on all main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
     names = [n for n in METHODS["methods"] if all(n in methods for methods in recorded.values())]
+    names = [DEFAULT, *(name for name in names if name not in (DEFAULT, *VARIANTS))]
     count = len(COLORS)
     looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):

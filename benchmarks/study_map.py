@@ -24,20 +24,13 @@ from problem_sets import PROBLEM_SETS, settings_of
 from rich.console import Console
 from rich.table import Table
 from scipy import special
-from study import METHODS, STUDY, slug
+from study import DEFAULT, METHODS, STUDY, VARIANTS, slug
 from study_figure import COLORS, IMAGES, STYLE, write_svg
 from study_table import at_the_end
 
 from rollwise.records import flatten
 from rollwise.statistics.curves import Estimate, mean_over_seeds
 
-OURS = (
-    "single by posterior",
-    "default of rollwise train",
-    "single by worth",
-    "single by belief and worth",
-    "standardized single by belief and worth",
-)
 START = STUDY / "start.json"
 SAMPLES, GROUP = 16, 4
 
@@ -75,9 +68,9 @@ def shares_of(sets: list[str]) -> dict[str, float]:
 def gain_on(problems: str) -> tuple[str, Estimate]:
     """Return the best rival, and what single responses by posterior gain over it."""
     ends = at_the_end(problems, METHODS["seeds"])
-    rivals = [method for method in ends if method not in OURS]
+    rivals = [method for method in ends if method not in (DEFAULT, *VARIANTS)]
     best = max(rivals, key=lambda method: float(np.mean(ends[method])))
-    pairs = zip(ends[OURS[0]], ends[best], strict=True)
+    pairs = zip(ends[VARIANTS[0]], ends[best], strict=True)
     return best, mean_over_seeds(a - b for a, b in pairs)
 
 
