@@ -131,7 +131,7 @@ def draw_figure(path: Path, measured: Mapping[str, Mapping[str, Floats]]) -> Non
         for axes, (name, found) in zip(panels, measured.items(), strict=True):
             norms = found["norm"] / np.median(found["norm"])
             axes.loglog(
-                found["improbability"], norms, ".", color=COLORS[0], alpha=0.5, markersize=4
+                found["improbability"], norms, ".", color=COLORS[1], alpha=0.5, markersize=4
             )
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_minor_formatter(NullFormatter())

@@ -91,7 +91,7 @@ def main() -> None:
             interval = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
             table.add_row(problems, f"{share:.2f}", best, interval)
             error = [[gain.value - gain.low], [gain.high - gain.value]]
-            axes.errorbar(share, gain.value, error, fmt="o", color=COLORS[0], capsize=2)
+            axes.errorbar(share, gain.value, error, fmt="o", color=COLORS[1], capsize=2)
             axes.annotate(problems, (share, gain.value), xytext=(5, 5), textcoords="offset points")
         axes.margins(x=0.18)
         axes.set_xlabel("groups of four without variance before training")

@@ -1,10 +1,10 @@
 """Print the study's table: each method's held-out accuracy at the end, on each problem set.
 
-    python benchmarks/study_table.py [--seeds 5]        # Markdown, then one line of JSON
+    python benchmarks/study_table.py [--seeds 8] [--baseline SPO]    # Markdown, a line of JSON
 
 It shows what `python benchmarks/study.py compare` has recorded of the methods with so many seeds:
 the mean over seeds with a 95 % interval (Student's t), in brackets what the worst seed reached,
-and, over the sets that all share, the mean difference to GRPO on the same seeds.
+and, over the sets that all share, the mean difference to the baseline on the same seeds.
 """
 
 import argparse
@@ -15,8 +15,6 @@ from study import MAIN_SETS, METHODS, curves_of
 
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import mean_over_seeds
-
-BASELINE = "GRPO n=4"
 
 
 def at_the_end(problems: str, seeds: int) -> dict[str, list[float]]:
@@ -39,13 +37,15 @@ def main() -> None:
     """Print the table, and one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=METHODS["seeds"], help="runs of each method")
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--baseline", default="GRPO n=4", choices=METHODS["methods"])
+    given = parser.parse_args()
+    seeds, baseline = given.seeds, given.baseline
     ends = {problems: at_the_end(problems, seeds) for problems in MAIN_SETS}
     methods = sorted(
         {method for of_set in ends.values() for method in of_set},
         key=lambda m: -float(np.mean([np.mean(e[m]) if m in e else 0.0 for e in ends.values()])),
     )
-    head = ["method", *MAIN_SETS, f"difference to {BASELINE}"]
+    head = ["method", *MAIN_SETS, f"difference to {baseline}"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     results = {}
     for method in methods:
@@ -53,11 +53,12 @@ def main() -> None:
         for of_set in ends.values():
             scores = of_set.get(method, [])
             row.append(f"{shown(mean_over_seeds(scores))} ({min(scores):.3f})" if scores else "")
-            differences.append([s - b for s, b in zip(scores, of_set[BASELINE], strict=False)])
+            others = of_set.get(baseline, [])
+            differences.append([s - b for s, b in zip(scores, others, strict=False)])
         if all(differences):
             gain = mean_over_seeds(np.mean(differences, axis=0))
             results[method] = vars(gain)
-        row.append(shown(gain, "+") if all(differences) and method != BASELINE else "")
+        row.append(shown(gain, "+") if all(differences) and method != baseline else "")
         print(f"| {' | '.join(row)} |")
     print(json.dumps(results))
 

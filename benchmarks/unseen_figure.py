@@ -18,7 +18,7 @@ from unseen import BURN_IN, KINDS, Run, of_seed
 from rollwise.statistics.curves import mean_over_seeds
 
 SEEDS = 8
-SHOWN = {"no features": COLORS[1], "labels": COLORS[4], "features": COLORS[0]}
+SHOWN = {"no features": COLORS[2], "labels": COLORS[5], "features": COLORS[1]}
 NAMES = {"labels": "labels alone", "features": "all features"}
 
 

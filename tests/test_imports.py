@@ -1,4 +1,4 @@
-"""What tests, benchmarks and scripts import of ours exists, run or not where they are tested."""
+"""What tests, benchmarks and scripts import of ours exists, where they cannot run as well."""
 
 import ast
 from importlib.util import find_spec
@@ -7,13 +7,17 @@ from pathlib import Path
 
 def names_in(path):
     """List the names that a module defines or imports at its top level, without running it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    waiting = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        else:
+            waiting += ast.iter_child_nodes(node)
 
 
 def missing(path, source):

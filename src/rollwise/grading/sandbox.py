@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from rollwise.grading.system_calls import filter_file
 
@@ -139,9 +139,17 @@ class NoSandbox:
 
 
 def _popen(command: list[str], cwd: str, pass_fds: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
-    pipes = (subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
-    apart: dict[str, Any] = {"env": {}, "start_new_session": True}
-    return subprocess.Popen(command, 0, None, *pipes, cwd=cwd, pass_fds=pass_fds, **apart)
+    return subprocess.Popen(
+        command,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env={},
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
 
 
 _EXECUTABLE = os.path.realpath(getattr(sys, "_base_executable", sys.executable))

@@ -108,7 +108,7 @@ class RunFolder:
     ) -> None:
         """Write `config.json`: all settings, versions, and when and where a run started.
 
-        See `describe_start`; by default what is recorded of that stays.
+        `started` is what `describe_start` returned; by default what is recorded of it stays.
         """
         if started is None and self.has_config:
             started = self.read_started()
@@ -198,7 +198,7 @@ class RunFolder:
         return rows
 
     def read_newest_samples(self, most: int) -> tuple[list[Row], int]:
-        """Read at most so many of the newest responses, of whole prompts; and count them all."""
+        """Read the newest responses of whole prompts, at most `most`, and count all that exist."""
         table, count = self._samples.read(most), self._samples.count()
         rows: list[Row] = table.slice(max(0, len(table) - most)).to_pylist()
         first = (rows[0]["step"], rows[0]["key"]) if len(rows) < count else None
