@@ -46,6 +46,7 @@ MAIN_SETS = ("7 to 10 terms", "bimodal", "2 to 10 terms")
 DEFAULT = "default of rollwise train"
 VARIANTS = (
     "single by posterior",
+    "standardized single by posterior",
     "single by worth",
     "single by belief and worth",
     "standardized single by belief and worth",
