@@ -23,6 +23,8 @@ BY_TERMS: dict[str, Settings] = {"2 to 10 terms": {}, "7 to 10 terms": {"min_ter
 SIZES = ("0.1 M", "1.3 M", "5 M")
 """Parameters of models for sums; the built-in one has 0.33 M."""
 BY_SIZE = {f"{terms}, {size}": (terms, size) for terms in BY_TERMS for size in SIZES}
+WIDTHS = {"": 96, "0.1 M": 64, "1.3 M": 192, "5 M": 320}
+"""Hidden sizes of these models; "" is the built-in one."""
 BIMODAL = "bimodal"
 APART = "lengths apart"
 EDITS = "string edits"
@@ -63,6 +65,15 @@ def settings_of(problems: str, folder: Path, choosing: bool = False) -> Settings
     if choosing:
         settings["data"]["heldout"] = str(write_sums(terms, folder))
     return settings | (model_settings(f"running sums, {size}", folder) if size else {})
+
+
+def rate_factor(problems: str) -> float:
+    """Return the width of the built-in model over that of the set's: rates of Adam follow it.
+
+    So say Yang et al., Tensor Programs V (arXiv 2203.03466), of the weights between layers.
+    """
+    _, size = BY_SIZE.get(problems, (problems, ""))
+    return WIDTHS[""] / WIDTHS[size]
 
 
 def folder_name(name: str) -> str:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from problem_sets import PROBLEM_SETS, settings_of
+from problem_sets import PROBLEM_SETS, rate_factor, settings_of
 from rich.console import Console
 
 from rollwise.commands.compare import compare, file_name
@@ -141,8 +141,12 @@ def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def compare_on(problems: str, settings: Mapping[str, Any], folder: Path) -> None:
     """Train what is missing on one problem set, and write tables and curves."""
+    methods = {}
+    for name, own in settings["methods"].items():
+        rate = merge(settings["base"], own)["learner"]["learning_rate"] * rate_factor(problems)
+        methods[name] = merge(own, {"learner": {"learning_rate": rate}})
     base = {"base": settings_of(problems, STUDY.relative_to(HERE.parent) / "problems")}
-    compare([settings, base], folder, resume=False, console=Console())
+    compare([settings, {"methods": methods}, base], folder, resume=False, console=Console())
 
 
 def factorial_methods(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
