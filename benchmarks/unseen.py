@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 import rollwise as rw
-from rollwise.beliefs import Belief, Constant, Features, LogitKalman, offsets_after
+from rollwise.beliefs import Belief, Constant, Features, LogitKalman
 from rollwise.statistics.curves import mean_over_seeds
 
 Floats = NDArray[np.float64]
@@ -115,7 +115,6 @@ class Run:
 
     gained: Floats
     visits: Floats
-    history: list[tuple[Any, Any, Any]]
 
     def tokens_until(self, level: float) -> float:
         """Return the share of the run after which a level was gained."""
@@ -151,7 +150,7 @@ def run(prompts: Prompts, belief: Belief, by_worth: bool, seed: int) -> Run:
     sampler = kind(range(TOTAL), BATCH, seed, belief=belief)
     rng = np.random.default_rng((seed, 1))
     drawn: set[Any] = set()
-    level, gained, visits, history = 0.0, [0.0], [], []
+    level, gained, visits = 0.0, [0.0], []
     for step in range(STEPS):
         pass_rates = 1 / (1 + np.exp(-prompts.logits(step) - level))
         if isinstance(belief, Oracle):
@@ -165,9 +164,8 @@ def run(prompts: Prompts, belief: Belief, by_worth: bool, seed: int) -> Run:
         signal = (p * (1 - p)).sum() ** 2 / (p * (1 - p) + (p - baseline) ** 2).sum()
         level += GAIN * signal / (BATCH / 4)
         gained.append(level)
-        history.append((keys, correct, np.ones(BATCH, dtype=np.int64)))
         sampler.tell(keys.tolist(), correct, np.ones(BATCH, dtype=np.int64))
-    return Run(np.array(gained), np.array(visits), history)
+    return Run(np.array(gained), np.array(visits))
 
 
 def of_seed(kind: str, seed: int) -> tuple[dict[str, dict[str, float]], dict[str, Run]]:
@@ -187,11 +185,6 @@ def of_seed(kind: str, seed: int) -> tuple[dict[str, dict[str, float]], dict[str
             worse = (losses - uniform["no features"].losses)[STEPS // 2 :]
             mean_of_4 = np.convolve(worse, np.full(4, 0.25), "valid")
             figures[name]["recovered"] = float(np.argmax([*(mean_of_4 < 0.02), True]))
-    if kind == "useless":  # what one run found tells the next one, whatever columns say
-        offsets = offsets_after(TOTAL, uniform["no features"].history)
-        known = Features({"history": [None if np.isnan(x) else x for x in offsets]})
-        second = run(prompts, LogitKalman(TOTAL, features=known), True, seed + 1000)
-        figures["history of a tenth"] = {"tokens": second.tokens_until(target)}
     return figures, uniform
 
 

@@ -33,7 +33,7 @@ section are dropped, except those of `advantage` that the other objective has as
 
 - **The default method** is single responses, with [these settings](belief.md#when-to-use-them). It
   holds if the grader gives 0 and 1 (`exact`, `math`, `code`) and nothing of `exit`, `schedule`,
-  `allocation`, `group`, `advantage`, `belief` (but for `features` and `history`), `prompts.type`
+  `allocation`, `group`, `advantage`, `belief` (but for `features`), `prompts.type`
   and `episode.type` is set.
   `learner.old_logprobs` is `engine` with the built-in engine only. Otherwise the tables hold, which
   describe Reinforce-Ada.

@@ -20,9 +20,9 @@ def with_levels(total):
     return LogitKalman(total, features=Features({"level": [None, 1, 3, *[5] * (total - 3)]}))
 
 
-def with_vectors_and_history(total):
+def with_vectors_and_pass_rates(total):
     vectors = np.random.default_rng(0).normal(size=(total, 5))
-    columns = {"vectors": vectors, "history": [None, *[0.5] * (total - 1)]}
+    columns = {"vectors": vectors, "pass_rate": [None, *[0.5] * (total - 1)]}
     return LogitKalman(total, features=Features(columns))
 
 
@@ -35,7 +35,7 @@ KINDS = {
     "kalman": LogitKalman,
     "no drift": lambda n: LogitKalman(n, drift_gain=0.0, noise=0.0, initial_pass_rate=0.1),
     "levels": with_levels,
-    "vectors": with_vectors_and_history,
+    "vectors": with_vectors_and_pass_rates,
 }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rollwise.beliefs import Features, LogitKalman, offsets_after
+from rollwise.beliefs import Features, LogitKalman
 from rollwise.beliefs.features import LONGEST_STEP, MEMORY, MOST_LABELS
 from rollwise.beliefs.ratings import logistic
 
@@ -141,18 +141,6 @@ def test_rare_labels_share_a_weight():
     assert len(features.weights) == MOST_LABELS
     features.learn(np.array([900]), np.array([0.5]), np.array([1.0]))
     assert features.dot(np.array([999]))[0] == features.dot(np.array([900]))[0] > 0
-
-
-def test_what_an_earlier_run_found_predicts_the_first_visits_of_the_next():
-    """In the earlier run the policy learned: its late visits are no easier prompts."""
-    steps = [
-        (indices, (RNG.random(32) < logistic(LOGITS[indices] + number / 20)).astype(int), counts)
-        for number, (indices, _, counts) in enumerate(drawn(seed=3, steps=60))
-    ]
-    history = offsets_after(400, steps)
-    seen = np.isin(PLACES, np.concatenate([indices for indices, *_ in steps]))
-    assert np.array_equal(np.isnan(history), ~seen)
-    assert loss_of_first_visits(believing(history=history.tolist())) < UNINFORMED - 0.05
 
 
 def test_a_state_of_other_features_is_refused():

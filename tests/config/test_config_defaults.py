@@ -182,9 +182,7 @@ NEEDS_FEATURES = "such as `belief.type` = `logit_kalman`"
         ("worth", {"features": ["embedding"]}, "names embedding; the data has level, source, mine"),
         ("worth", {"features": ["source"]}, "the column 'source' is empty"),
         ("worth", {"type": "constant", "features": ["level"]}, NEEDS_FEATURES),
-        ("worth", {"type": "constant", "history": ["runs/earlier"]}, NEEDS_FEATURES),
         ("uniform", {"features": ["level"]}, NEEDS_FEATURES),
-        ("uniform", {"history": ["runs/earlier"]}, NEEDS_FEATURES),
     ],
 )
 def test_features_that_the_data_lacks_or_the_belief_does_not_take_are_refused(

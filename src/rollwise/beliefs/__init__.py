@@ -6,7 +6,7 @@ NumPy and the standard library only.
 from rollwise.beliefs.belief import Belief
 from rollwise.beliefs.counts import Constant, DecayedBeta, LatestPassRate
 from rollwise.beliefs.features import Features
-from rollwise.beliefs.kalman import LogitKalman, offsets_after
+from rollwise.beliefs.kalman import LogitKalman
 from rollwise.beliefs.ratings import Ratings
 
 BELIEFS: dict[str, type] = {
@@ -27,5 +27,4 @@ __all__ = [
     "LatestPassRate",
     "LogitKalman",
     "Ratings",
-    "offsets_after",
 ]

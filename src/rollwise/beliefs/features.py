@@ -18,8 +18,8 @@ MOST_LABELS, MOST_DIMENSIONS = 128, 1024
 DIRECTIONS, SAMPLED = 32, 4096
 # Columns that are labels, whatever is in them.
 LABELS = ("source", "subject", "level")
-# Columns that say how hard a prompt was elsewhere. Their weight starts at ½.
-IN_LOGITS = ("pass_rate", "history")
+# The column that says how hard a prompt was elsewhere. Its weight starts at ½.
+PASS_RATE = "pass_rate"
 # What a step keeps of the information that earlier steps gave of the weights.
 MEMORY = 0.95
 # How far a step moves a weight at most, in logits; and the bounds of τ².
@@ -82,10 +82,10 @@ class Numbers(Column):
     def __init__(self, name: str, values: Sequence[Any]) -> None:
         number = np.array([np.nan if v is None else v for v in values], dtype=float)
         known = np.isfinite(number)
-        if name == "pass_rate":
+        if name == PASS_RATE:
             share = number.clip(0.02, 0.98)
             number = np.log(share / (1 - share))
-        elif name not in IN_LOGITS:
+        else:
             _, rank, ties = np.unique(number[known], return_inverse=True, return_counts=True)
             below = np.cumsum(ties) - ties / 2
             share = below[rank] / known.sum()
@@ -93,7 +93,7 @@ class Numbers(Column):
         number[known] -= number[known].mean()
         self.vector = np.where(known, number, 0.0).astype(np.float32)[:, None]
         self.centre, self.basis = np.zeros(1), np.ones((1, 1))
-        self.prior_mean = 0.5 if name in IN_LOGITS else 0.0
+        self.prior_mean = 0.5 if name == PASS_RATE else 0.0
 
 
 class Vectors(Column):
@@ -121,7 +121,7 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
         return Vectors(_vectors(name, given))
     texts = name in LABELS or any(isinstance(value, str | bool) for value in known)
     few = isinstance(known[0], int) and len(set(known)) <= MOST_LABELS // 4
-    if texts or (few and name not in IN_LOGITS):
+    if texts or (few and name != PASS_RATE):
         labels = Labels(given)
         return labels if labels.width > 1 else None
     numbers = Numbers(name, given)

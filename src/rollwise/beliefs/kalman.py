@@ -1,6 +1,5 @@
 """A filter on each pass rate's logit, with a drift that all prompts share."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -172,22 +171,6 @@ class LogitKalman(Belief):
     def metrics(self) -> dict[str, float]:
         """Return the latest step's drift and the standard deviation over the set, in logits."""
         return {"belief_drift": self._drift, "belief_spread": self.variance**0.5}
-
-
-def offsets_after(
-    total: int, steps: Iterable[tuple[Indices, NDArray[np.int64], NDArray[np.int64]]]
-) -> Floats:
-    """Return how many logits each prompt lay above the others in an earlier run, shape (total,).
-
-    NaN where it was not drawn. A `LogitKalman` takes in the prompts of each recorded step, their
-    correct responses, and all, so that what the policy learned in the meantime is not mistaken for
-    an easy prompt.
-    """
-    belief, seen = LogitKalman(total), np.zeros(total, dtype=bool)
-    for indices, correct, drawn in steps:
-        belief.learn(indices, correct, drawn)
-        seen[indices] = True
-    return np.where(seen, belief.logits(slice(None))[0] - belief._level, np.nan)
 
 
 def spread(variance: Any) -> Any:

@@ -112,9 +112,6 @@ class BeliefSection(VariantByType):
     """Tell pass rates before the first visit by these columns of the data; by default those of
     `source`, `subject`, `level`, `pass_rate`, `solution_length` and `prompt_tokens` that the data
     has. [] uses none. Any other column of labels, numbers or vectors may be named."""
-    history: list[str] = Field(default_factory=list)
-    """Learn how hard each prompt is from the `visits/` of these folders, of earlier runs on the
-    same data."""
 
     def make(  # type: ignore[override]
         self, total: int, columns: Mapping[str, Sequence[Any]], own: Any = None
@@ -136,10 +133,10 @@ class BeliefSection(VariantByType):
         """Say whether a class takes features; refuse any that are given if it does not."""
         if kind is not None and "features" in inspect.signature(kind).parameters:
             return True
-        if self.features or self.history:
+        if self.features:
             name = getattr(kind, "__name__", "that of the prompt sampler")
             raise ValueError(
-                "`features` and `history` need a belief that takes them, such as `belief.type` = "
+                "`features` needs a belief that takes them, such as `belief.type` = "
                 f"`logit_kalman`; it is {name}"
             )
         return False
@@ -153,8 +150,7 @@ class BeliefSection(VariantByType):
                 f"`features` names {', '.join(unknown)}; the data has "
                 f"{', '.join(columns) or 'no columns'}"
             )
-        wanted = [*self.features, *(["history"] if self.history else [])]
-        return {name: columns[name] for name in wanted}
+        return {name: columns[name] for name in self.features}
 
     def _try(self) -> None:
         if self.kind is not OwnBelief:

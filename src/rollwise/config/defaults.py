@@ -22,7 +22,7 @@ NO_LIMIT = 1_000_000
 METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
 """Sections that say how responses are sampled and compared; so does `prompts.type`."""
 
-OF_THE_DATA = {"features", "history"}
+OF_THE_DATA = {"features"}
 """Settings of a belief that say what is known of the prompts, not how they are sampled."""
 
 SINGLE_RESPONSES: dict[str, dict[str, Any]] = {

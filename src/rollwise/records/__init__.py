@@ -1,7 +1,6 @@
 """What a run leaves: its folder with settings, metrics and responses, and what goes to trackers."""
 
 from rollwise.records.folder import RunFolder, typed_command
-from rollwise.records.history import offsets_in_earlier_runs
 from rollwise.records.metrics import Row, read_lines
 from rollwise.records.settings import flatten, refuse_changes
 from rollwise.records.trackers import Trackers
@@ -11,7 +10,6 @@ __all__ = [
     "RunFolder",
     "Trackers",
     "flatten",
-    "offsets_in_earlier_runs",
     "read_lines",
     "refuse_changes",
     "typed_command",

@@ -15,7 +15,6 @@ from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.records.final import damaged
 from rollwise.records.folder import describe_start
-from rollwise.records.history import with_history
 from rollwise.tasks.columns import feature_columns
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import check_checkpoint, load_checkpoint, prune_checkpoints
@@ -44,7 +43,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     data = load_data(parts)
     keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)
-    sampler = make_sampler(config, keys, with_history(columns, config.belief.history, keys))
+    sampler = make_sampler(config, keys, columns)
     grader = parts.grader  # before a folder is made, for it may not start
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)

@@ -15,7 +15,6 @@ from peft import LoraConfig
 from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, keep, logged, weights_of
 
 import rollwise as rw
-from rollwise.beliefs import Features, LogitKalman
 from rollwise.config import ModelSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import RunError
@@ -23,7 +22,7 @@ from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
 from rollwise.models.loading import load_model
 from rollwise.prompts import VisitLimit
-from rollwise.records import RunFolder, offsets_in_earlier_runs
+from rollwise.records import RunFolder
 
 pytestmark = pytest.mark.trl
 
@@ -238,7 +237,7 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
-def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog):
+def test_what_a_run_drew_is_recorded_once_where_it_resumes(make_trainer, tmp_path, caplog):
     options = {"save_strategy": "steps", "save_steps": 2}
     make_trainer(max_steps=2, **options).train()
     first = make_trainer(max_steps=3, **options)
@@ -249,18 +248,6 @@ def test_what_a_run_drew_is_history_for_the_next(make_trainer, tmp_path, caplog)
     assert rows[0]["question"] == PROBLEMS[int(rows[0]["key"])].messages[0]["content"]
     last = [row["drawn"] for row in rows if row["step"] == 3]
     assert sum(last) == logged(first, "rollwise/draws")[-1]
-
-    history = offsets_in_earlier_runs([str(tmp_path)], range(len(PROBLEMS)))
-    known = {key for key, offset in enumerate(history) if offset is not None}
-    assert known == {int(row["key"]) for row in rows}
-
-    def by_history(keys, **given):
-        belief = LogitKalman(len(keys), features=Features({"history": history}))
-        return rw.Worth(keys, belief=belief, **given)
-
-    second = make_trainer(AdaptiveSampling(prompt_sampler=by_history), folder=tmp_path / "second")
-    second.train()
-    assert second.sampling_steps == 2
 
     other = make_trainer(max_steps=3, per_device_train_batch_size=GROUP * PROMPTS // 2)
     other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))

@@ -15,7 +15,6 @@ from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.slime.responses import PROMPT, episodes_of, prompt_of
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
-from rollwise.records.history import with_history
 from rollwise.records.states import load_state, save_state
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
@@ -50,10 +49,8 @@ class PromptSource:
         self._own = _own_source(args)
         self._rows: Sequence[Any] = self._own.dataset.origin_samples
         notes = [sample.metadata for sample in self._rows]
-        keys = [note.get("key", str(place)) for place, note in enumerate(notes)]
         columns = _columns(notes, settings.belief.features or ())
-        known = with_history(columns, settings.belief.history, keys)
-        self.sampler = make_sampler(settings, range(len(notes)), known)
+        self.sampler = make_sampler(settings, range(len(notes)), columns)
         self.rollouts = self._groups = 0
         self.metrics: dict[str, Any] = {}
         self._under_way: set[Key] = set()

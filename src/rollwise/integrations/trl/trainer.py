@@ -52,8 +52,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
 
-    The folder `visits/` in the output folder gets a row for each prompt of each step. A later run
-    can begin from them (`rollwise.records.offsets_in_earlier_runs`).
+    The folder `visits/` in the output folder gets a row for each prompt of each step.
 
     Args:
         sampling: Which prompts, how many responses, what is learned; by default

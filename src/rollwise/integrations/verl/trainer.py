@@ -37,7 +37,6 @@ from rollwise.integrations.verl.records import Recorder, seconds
 from rollwise.integrations.verl.reports import Order, PromptReport, session_of
 from rollwise.integrations.verl.settings import NAME, TRAINERS, check, missing, settings_of
 from rollwise.records import Row, flatten
-from rollwise.records.history import with_history
 from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
 from rollwise.statistics import evaluation
@@ -87,8 +86,7 @@ class PoolTrainer:
         rows = self.train_dataset.dataframe
         self.places, columns = read_prompts(rows, self.config.data.prompt_key)
         keys = list(self.places)
-        known = with_history(columns, self.settings.belief.history, keys)
-        self.sampler = make_sampler(self.settings, keys, known)
+        self.sampler = make_sampler(self.settings, keys, columns)
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
         """Ask for prompts that are not under way; verl's own data loader is not used."""
