@@ -28,15 +28,14 @@ from rich.table import Table
 import rollwise.prompts as rp
 
 Figure = dict[str, float]
-Sampler = rp.FixedSetSampler | rp.VisitLimit
-Make = Callable[[Sequence[str], int], Sampler]
+Make = Callable[[Sequence[str], int], rp.FixedSetSampler]
 
 SAMPLERS: dict[str, Make] = {
     "CDAS, paper": lambda keys, batch: rp.CDAS(keys, batch),
     "CDAS, calibrated, ¼ revisits": lambda keys, batch: rp.CDAS(
         keys, batch, form="calibrated", revisit_share=0.25
     ),
-    "VisitLimit(CDAS)": lambda keys, batch: rp.VisitLimit(rp.CDAS(keys, batch), 1000),
+    "CDAS, limited": lambda keys, batch: rp.CDAS(keys, batch, visits=1000),
     "Uniform": lambda keys, batch: rp.Uniform(keys, batch),
     "Curriculum": lambda keys, batch: rp.Curriculum(keys, batch, levels=[5] * len(keys)),
     "Prioritized": lambda keys, batch: rp.Prioritized(keys, batch),
@@ -185,23 +184,21 @@ def rival(keys: Sequence[str], batch: int, rng: np.random.Generator) -> dict[str
     }
 
 
-def converged(sampler: Sampler, rng: np.random.Generator) -> Sampler:
+def converged(sampler: rp.FixedSetSampler, rng: np.random.Generator) -> rp.FixedSetSampler:
     """Bring CDAS to where it is after a long run, by way of its state."""
     state = sampler.state_dict()
-    prefix = "wrapped." if isinstance(sampler, rp.VisitLimit) else ""
-    belief = f"{prefix}belief."
-    if f"{belief}difficulty" in state:
+    if "belief.difficulty" in state:
         difficulty = rng.normal(0.0, 0.3, len(sampler.keys))
-        state[f"{belief}difficulty"] = difficulty
-        state[f"{belief}competence"] = -float(difficulty.mean())
-        state[f"{belief}visits"] = rng.integers(1, 20, len(sampler.keys), dtype=np.uint32)
-        state[f"{prefix}walk.epoch"] = 1
+        state["belief.difficulty"] = difficulty
+        state["belief.competence"] = -float(difficulty.mean())
+        state["belief.visits"] = rng.integers(1, 20, len(sampler.keys), dtype=np.uint32)
+        state["walk.epoch"] = 1
         sampler.load_state_dict(state)
     return sampler
 
 
 def steps(
-    sampler: Sampler,
+    sampler: rp.FixedSetSampler,
     repeats: int,
     rng: np.random.Generator,
     count: int | None = None,
@@ -227,7 +224,7 @@ def held_bytes(make: Make, keys: Sequence[str], batch: int, rng: np.random.Gener
     return held
 
 
-def save(sampler: Sampler, folder: Path) -> None:
+def save(sampler: rp.FixedSetSampler, folder: Path) -> None:
     """Write a state as checkpoints do: arrays as safetensors, scalars as JSON."""
     state = sampler.state_dict()
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
@@ -236,13 +233,13 @@ def save(sampler: Sampler, folder: Path) -> None:
     (folder / "state.json").write_text(json.dumps(scalars))
 
 
-def load(sampler: Sampler, folder: Path) -> None:
+def load(sampler: rp.FixedSetSampler, folder: Path) -> None:
     """Read what `save` wrote."""
     arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
     sampler.load_state_dict({**arrays, **json.loads((folder / "state.json").read_text())})
 
 
-def state_bytes(sampler: Sampler) -> int:
+def state_bytes(sampler: rp.FixedSetSampler) -> int:
     """Size of a state's arrays."""
     return sum(v.nbytes for v in sampler.state_dict().values() if isinstance(v, np.ndarray))
 

@@ -172,12 +172,21 @@ def test_a_state_that_a_sampler_cannot_load_is_named(tmp_path):
         load_sampler(tmp_path, sampler)
 
 
-def test_a_belief_needs_a_sampler_that_takes_it(monkeypatch):
-    """`LeastSeen` of the examples has none; the sentence names both settings."""
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"belief": {"type": "constant"}}, r"`belief\.type` must be `own` with `prompts.type`"),
+        (
+            {"prompts": {"visits": 2}},
+            "`visits` needs a sampler that takes it; least_seen:LeastSeen does not",
+        ),
+    ],
+)
+def test_a_belief_and_a_limit_need_a_sampler_that_takes_them(monkeypatch, given, message):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    given = {"prompts": {"type": "least_seen:LeastSeen"}, "belief": {"type": "constant"}}
-    with pytest.raises(ConfigError, match=r"`belief\.type` must be `own` with `prompts.type`"):
-        make_config({**given, "plugin_folder": str(EXAMPLES)})
+    layers = {"prompts": {"type": "least_seen:LeastSeen"}, "plugin_folder": str(EXAMPLES)}
+    with pytest.raises(ConfigError, match=message):
+        make_config(layers, given)
 
 
 def test_settings_of_a_plugin_are_its_fields(mine):

@@ -5,16 +5,12 @@ import pytest
 from fixed_set_contract import FixedSetContract
 
 from rollwise.beliefs import LatestPassRate
-from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Uniform, VisitLimit, Worth
+from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, Uniform, Worth
 from rollwise.prompts.testing import play
 
 
 def curriculum(keys, batch_size, seed=0, **settings):
     return Curriculum(keys, batch_size, seed, levels=[5] * len(keys), **settings)
-
-
-def limited(keys, batch_size, visits):
-    return VisitLimit(Uniform(keys, batch_size), visits)
 
 
 KINDS = {
@@ -28,8 +24,7 @@ KINDS = {
     "warmed up": lambda *given: CDAS(*given, warmup_epochs=2, step_floor=0.2, revisit_share=0.5),
     "posterior": Posterior,
     "candidates": lambda keys, n, seed: Posterior(keys, n, seed, candidates=max(n, 8)),
-    "limited": lambda *given: VisitLimit(CDAS(*given), 1000),
-    "around uniform": lambda *given: VisitLimit(Uniform(*given), 1000),
+    "limited": lambda *given: CDAS(*given, visits=1000),
 }
 
 
@@ -160,7 +155,7 @@ BELOW_2 = {"candidates": 1}, "^candidates must be at least 2, got 1$"
         (Uniform, {"decay": 1.5}, "^decay must lie between 0 and 1, got 1.5$"),
         (curriculum, {"uniform_epochs": np.nan}, "^uniform_epochs must be finite and at least 0"),
         (curriculum, {"uniform_steps": -1}, "^uniform_steps must be at least 0, got -1$"),
-        (limited, {"visits": 0}, "^visits must be at least 1, got 0$"),
+        (Uniform, {"visits": 0}, "^visits must be at least 1, got 0$"),
     ],
 )
 def test_settings_out_of_range_are_refused(kind, settings, message):

@@ -8,7 +8,7 @@ import pytest
 
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
-from rollwise.prompts import CDAS, Prioritized, Uniform, VisitLimit
+from rollwise.prompts import CDAS, Prioritized, Uniform
 from rollwise.sampling import GVM, Balanced, FixedCount, Pool, RolloutSession, Rounds, Streamed
 from rollwise.step import (
     Episode,
@@ -121,7 +121,7 @@ def test_beliefs_stand_beside_what_came_of_them():
 
 
 def test_difficulties_are_those_before_the_step():
-    sampler = VisitLimit(CDAS("abc", 1), 9)
+    sampler = CDAS("abc", 1)
     sampler.tell("a", [4], [4])
     found = belief_metrics(sampler, ["a", "b"], [3, 1], [4, 4])
     assert found["pass_rate_by_difficulty"] == [[-0.5, 0.75], [0.0, 0.25]]

@@ -19,7 +19,7 @@ from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
 from rollwise.grading.settings import PluginGrader
 from rollwise.plugins import load_plugin
-from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler, VisitLimit
+from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler
 from rollwise.sampling import (
     ALLOCATIONS,
     EXIT_RULES,
@@ -166,7 +166,7 @@ class PromptSection(VariantByType):
     default = "uniform"
     verbs = ("ask",)
     parent = "rollwise:PromptSampler"
-    given = ("keys", "batch_size", "seed", "levels", "belief")
+    given = ("keys", "batch_size", "seed", "levels", "belief", "visits")
 
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
     """Choose this many prompts a step."""
@@ -188,9 +188,14 @@ class PromptSection(VariantByType):
         """Build the sampler of these prompts, with their labelled levels and what it chooses by."""
         offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
         offered["belief"] = belief
-        taken = inspect.signature(self.kind).parameters.keys() & offered
+        parameters = inspect.signature(self.kind).parameters
+        if self.visits is not None:
+            if "visits" not in parameters:
+                raise ValueError(f"`visits` needs a sampler that takes it; {self.type} does not")
+            offered["visits"] = self.visits
+        taken = parameters.keys() & offered
         sampler: PromptSampler = self.kind(**{n: offered[n] for n in taken}, **self.own())
-        return sampler if self.visits is None else VisitLimit(sampler, self.visits, keys)
+        return sampler
 
     def _try(self) -> None:
         self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)

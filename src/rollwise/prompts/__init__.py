@@ -11,7 +11,6 @@ from rollwise.prompts.posterior import Posterior
 from rollwise.prompts.prioritized import Prioritized
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.prompts.uniform import Uniform
-from rollwise.prompts.visit_limit import VisitLimit
 from rollwise.prompts.worth import Worth
 
 PROMPT_SAMPLERS: dict[str, type] = {
@@ -34,6 +33,5 @@ __all__ = [
     "PromptSampler",
     "State",
     "Uniform",
-    "VisitLimit",
     "Worth",
 ]

@@ -46,6 +46,7 @@ class FixedSetSampler(Kept, PromptSampler):
         seed: With the number of asks it makes the random numbers, so that a sampler that resumes
             from a state continues as it would have.
         belief: What is known of pass rates; the sampler updates it. By default one of its own.
+        visits: Ask for a prompt until it was told so often; once all were, batches are empty.
 
     Attributes:
         belief_kind: The class of its own belief.
@@ -54,8 +55,8 @@ class FixedSetSampler(Kept, PromptSampler):
 
     Raises:
         TypeError: A key that is neither a string nor an integer.
-        ValueError: A key twice, a batch larger than the set, or a belief of another number of
-            prompts.
+        ValueError: A key twice, a batch larger than the set, `visits` below 1, or a belief of
+            another number of prompts.
     """
 
     belief_kind: ClassVar[type[Belief]] = DecayedBeta
@@ -64,6 +65,7 @@ class FixedSetSampler(Kept, PromptSampler):
     batch_size: int
     seed: int = 0
     belief: Belief = field(default=None, kw_only=True, repr=False)  # type: ignore[assignment]
+    visits: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
@@ -76,6 +78,9 @@ class FixedSetSampler(Kept, PromptSampler):
                 f"batch_size must be at most the number of prompts ({len(self.keys)}), "
                 f"got {self.batch_size}"
             )
+        if self.visits is not None:
+            at_least("visits", self.visits, 1)
+        self._visited = np.full(0 if self.visits is None else len(self.keys), 0, dtype=np.int32)
         self.belief = self.make_belief() if self.belief is None else self.belief
         if self.belief.total != len(self.keys):
             raise ValueError(
@@ -87,13 +92,14 @@ class FixedSetSampler(Kept, PromptSampler):
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
         total = len(self.keys)
+        done = np.flatnonzero(self._visited >= self.visits) if self.visits else self._visited
         indices = array_from(
             self,
             "choose",
             f"an array of indices, shape (P,), from 0 to {total - 1}",
             lambda found: _are_indices(found, total),
             min(count, total),
-            marked(None, indices_of(self.index, exclude), total),
+            marked(marked(None, indices_of(self.index, exclude), total), done, total),
         )
         self.asks += 1
         return [self.keys[index] for index in indices.tolist()]
@@ -102,6 +108,12 @@ class FixedSetSampler(Kept, PromptSampler):
         indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
         if indices.size:
             self.learn(indices, positives, draws)
+        if self.visits:
+            self._visited[indices] += 1
+
+    @property
+    def exhausted(self) -> bool:
+        return bool(self.visits and (self._visited >= self.visits).all())
 
     def metrics(self) -> dict[str, float]:
         return metrics_of(self.belief)
@@ -115,6 +127,10 @@ class FixedSetSampler(Kept, PromptSampler):
     def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
         return self.belief.difficulties(indices_of(self.index, keys))
 
+    @property
+    def _counted(self) -> tuple[str, ...]:
+        return () if self.visits is None else ("_visited",)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all keys in their order."""
@@ -125,14 +141,14 @@ class FixedSetSampler(Kept, PromptSampler):
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
             "fingerprint": self.fingerprint,
-            **state_of(self, ("asks", *self.kept)),
+            **state_of(self, ("asks", *self._counted, *self.kept)),
             "belief": type(self.belief).__name__,
             **named_under("belief", saveable(self.belief)),
         }
 
     def load_state_dict(self, state: State) -> None:
         check_same_prompts(state, self)
-        values = values_in(self, ("asks", *self.kept), state)
+        values = values_in(self, ("asks", *self._counted, *self.kept), state)
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
             raise ValueError(f"the state is of the belief {kind}, this one is {own}")

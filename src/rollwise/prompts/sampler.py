@@ -54,11 +54,6 @@ class PromptSampler(ABC):
         """
 
     @property
-    def chooser(self) -> "PromptSampler":
-        """The sampler that chooses: itself, unless it wraps another. Errors name it."""
-        return self
-
-    @property
     def exhausted(self) -> bool:
         """Whether no prompt is ever asked again, so that training ends; by default never."""
         return False

@@ -28,7 +28,7 @@ def ask(
         ValueError: Every prompt has had all its visits.
     """
     answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)
-    wrong = functools.partial(wrong_result, sampler.chooser, "ask")
+    wrong = functools.partial(wrong_result, sampler, "ask")
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise wrong("a list of keys", answer)
     keys = list(answer)
@@ -36,7 +36,7 @@ def ask(
         raise ValueError("there are no prompts for a step: each has had all its visits")
     if not keys and not exclude:
         raise wrong("at least one prompt for a step", answer)
-    most = count or int(getattr(sampler.chooser, "batch_size", len(keys)))
+    most = count or int(getattr(sampler, "batch_size", len(keys)))
     if len(keys) > most:
         raise wrong(f"at most {most} keys, not {len(keys)}", answer)
     seen: set[Any] = set(exclude)
@@ -56,12 +56,12 @@ def expected_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float
     def fits(rates_P: NDArray[Any]) -> bool:
         return rates_P.shape == (len(keys),) and not np.any((rates_P < 0) | (rates_P > 1))
 
-    return array_from(sampler.chooser, "expected_pass_rates", wanted, fits, keys)
+    return array_from(sampler, "expected_pass_rates", wanted, fits, keys)
 
 
 def priors_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
     """Ask a sampler for priors, shape (P, 2); a `PluginError` names wrong ones."""
-    return priors_from(sampler.chooser, "pass_rate_priors", len(keys), keys)
+    return priors_from(sampler, "pass_rate_priors", len(keys), keys)
 
 
 def shared_out(

@@ -23,7 +23,7 @@ def tell(
     Those are what it had believed of the prompts (`belief_metrics`), and its own after.
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
-    with calling(sampler.chooser, "tell"):
+    with calling(sampler, "tell"):
         sampler.tell(keys, correct=correct, drawn=drawn)
     return believed | metrics_of(sampler)
 

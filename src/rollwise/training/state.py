@@ -85,7 +85,7 @@ class Run:
     def roll_out(self, session: RolloutSession) -> RolloutCost:
         """Draw and grade until every prompt of `session` has ended, or it is dropped."""
         if unknown := [key for key in session.pools if key not in self.prompts]:
-            raise wrong_result(self.sampler.chooser, "ask", "keys of the data", unknown[0])
+            raise wrong_result(self.sampler, "ask", "keys of the data", unknown[0])
         grade = grade_with(self.grader, self.answers)
         limits = self.config.stall_limit, self.config.engine.max_new_tokens
         cancelled_before = self.engine.cancelled

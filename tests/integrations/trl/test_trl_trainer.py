@@ -21,7 +21,6 @@ from rollwise.errors import RunError
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
 from rollwise.models.loading import load_model
-from rollwise.prompts import VisitLimit
 from rollwise.records import RunFolder
 
 pytestmark = pytest.mark.trl
@@ -128,7 +127,7 @@ def test_every_draw_is_counted(make_trainer):
         AdaptiveSampling(objective="log", estimates="unbiased"),
         AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
         AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
-        AdaptiveSampling(prompt_sampler=lambda **given: VisitLimit(rw.Posterior(**given), 9)),
+        AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
     ],
     ids=lambda sampling: type(sampling).__name__,
 )
@@ -255,7 +254,7 @@ def test_what_a_run_drew_is_recorded_once_where_it_resumes(make_trainer, tmp_pat
 
 
 def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):
-    sampling = AdaptiveSampling(prompt_sampler=lambda **given: VisitLimit(rw.Uniform(**given), 1))
+    sampling = AdaptiveSampling(prompt_sampler=partial(rw.Uniform, visits=1))
     trainer = make_trainer(sampling, max_steps=20)
     trainer.train()
     assert trainer.sampling_steps == trainer.state.global_step == len(PROBLEMS) / PROMPTS
