@@ -92,7 +92,7 @@ class FixedSetSampler(Kept, PromptSampler):
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
         total = len(self.keys)
-        done = np.flatnonzero(self._visited >= self.visits) if self.visits else self._visited
+        done = np.flatnonzero(self._visited >= (self.visits or 1))  # of none without a limit
         indices = array_from(
             self,
             "choose",
