@@ -44,14 +44,6 @@ MAIN_SETS = ("7 to 10 terms", "bimodal", "2 to 10 terms")
 """The sets that settings are chosen on: a method has one choice for all sets, as a user has."""
 
 DEFAULT = "default of rollwise train"
-VARIANTS = (
-    "single by posterior",
-    "standardized single by posterior",
-    "single by worth",
-    "single by belief and worth",
-    "standardized single by belief and worth",
-)
-"""Other forms of the default; all other methods are its rivals."""
 
 Values = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
     python benchmarks/study_figure.py        # writes docs/images/study.svg
 
 It shows what `python benchmarks/study.py compare` has recorded. Lines are means over seeds, bands
-reach from the lowest seed to the highest. The default is drawn without its variants.
+reach from the lowest seed to the highest.
 """
 
 import io
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import DEFAULT, MAIN_SETS, METHODS, STUDY, VARIANTS, curves_of, slug
+from study import DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, slug
 
 from rollwise.statistics.curves import Curve
 
@@ -79,7 +79,7 @@ def main() -> None:
     """Draw the methods that are recorded on all main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
     names = [n for n in METHODS["methods"] if all(n in methods for methods in recorded.values())]
-    names = [DEFAULT, *(name for name in names if name not in (DEFAULT, *VARIANTS))]
+    names = [DEFAULT, *(name for name in names if name != DEFAULT)]
     count = len(COLORS)
     looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):
