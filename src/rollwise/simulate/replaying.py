@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -19,9 +18,6 @@ from rollwise.simulate.steps import PER_TOKENS, StepFigures, summarise, take_ste
 from rollwise.statistics import Estimate
 from rollwise.step import Step
 
-Order = Literal["resampled", "recorded"]
-WhenOut = Literal["end", "replace"]
-
 OfReplay = Mapping[str, float]
 """Figures of one replay: those of `summarise`, `draws_per_prompt`, and `ran_out`, a share of
 prompts."""
@@ -31,35 +27,25 @@ OfSeeds = Mapping[int, OfReplay]
 
 
 def replay(
-    config: TrainConfig,
-    prompts: Sequence[RecordedPrompt],
-    steps: int | None = None,
-    order: Order = "resampled",
-    when_out: WhenOut = "end",
+    config: TrainConfig, prompts: Sequence[RecordedPrompt], steps: int | None = None
 ) -> OfReplay:
     """Take a method's own steps, drawing recorded responses in place of a model's.
 
-    The mean of a prompt's recorded rewards counts as what is expected of it.
+    A prompt's responses are drawn in an order of each visit's own, without replacement; once all
+    are drawn, the prompt ends. The mean of its rewards counts as what is expected of it.
 
     Args:
         config: The settings of a run by the method; its seed orders prompts and responses.
         prompts: P prompts, and their responses.
         steps: How many steps; by default as many as take every prompt once.
-        order: `resampled`: in an order drawn for each visit, without replacement; `recorded`: as
-            they were drawn.
-        when_out: Of a prompt whose responses are all drawn: it ends (`end`), or its responses are
-            drawn again, with replacement (`replace`).
 
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
     recorded: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in prompts}
     counts = {key: len(responses) for key, responses in recorded.items()}
-    recipe = dataclasses.replace(
-        step_recipe(config), most_draws=counts if when_out == "end" else None
-    )
-    seed = config.seed if order == "resampled" else None
-    engine = ReplayEngine(recorded, config.engine.batch_size, seed)
+    recipe = dataclasses.replace(step_recipe(config), most_draws=counts)
+    engine = ReplayEngine(recorded, config.engine.batch_size, config.seed)
     means = {key: float(responses.rewards.mean()) for key, responses in recorded.items()}
     own = [rated(prompt, recipe.positive_threshold) for prompt in prompts]
     wanted = steps or math.ceil(len(prompts) / config.prompts.batch_size)
@@ -145,7 +131,6 @@ def replay_methods(
         ConfigError: A method's settings do not fit these prompts; the message names it.
     """
     found: dict[str, Replays] = {}
-    how = config.replay
     for method in config.compared:
         of_samples: tuple[dict[int, OfReplay], dict[int, OfReplay]] = ({}, {})
         for seed in range(config.seeds_of(method)):
@@ -153,7 +138,7 @@ def replay_methods(
             samples = (prompts, bootstrap_prompts(prompts, seed))
             for of_seeds, sample in zip(of_samples, samples, strict=True):
                 try:
-                    of_seeds[seed] = replay(given, sample, config.steps, how.order, how.when_out)
+                    of_seeds[seed] = replay(given, sample, config.steps)
                 except ConfigError as error:
                     raise ConfigError(f"method `{method}`: {error}") from None
             on_replay()
