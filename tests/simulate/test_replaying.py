@@ -80,18 +80,19 @@ def test_a_figure_that_some_replays_lack_is_left_out():
     """Zero variance, of a replay all of whose prompts had one correct response or none."""
     figures = {"signal_per_1000_tokens": 1.0, "zero_variance_first": 0.5}
     lacking = {"signal_per_1000_tokens": 2.0}
-    replays = Replays({0: figures, 1: figures}, {0: figures, 1: lacking})
+    replays = Replays([figures, figures], [figures, lacking])
     found = compare_replays({"base": replays_of([1.0, 2.0]), "own": replays}, "base")["own"]
     assert found.means.keys() == found.differences.keys() == {"signal_per_1000_tokens"}
 
 
 def replays_of(values, bootstrapped=None):
     """Replays by seed, whose signal has these values."""
-    recorded, others = (
-        {seed: {"signal_per_1000_tokens": value} for seed, value in enumerate(found)}
-        for found in (values, bootstrapped or values)
+    return Replays(
+        *(
+            [{"signal_per_1000_tokens": value} for value in found]
+            for found in (values, bootstrapped or values)
+        )
     )
-    return Replays(recorded, others)
 
 
 def test_differences_are_paired_and_spans_of_0_are_no_verdict():

@@ -14,16 +14,13 @@ from rollwise.engines.recorded import Recorded, ReplayEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.recorded import RecordedPrompt, rated
-from rollwise.simulate.steps import PER_TOKENS, StepFigures, summarise, take_steps
+from rollwise.simulate.steps import PER_TOKENS, figures_of, summarise, take_steps
 from rollwise.statistics import Estimate
 from rollwise.step import Step
 
 OfReplay = Mapping[str, float]
 """Figures of one replay: those of `summarise`, `draws_per_prompt`, and `ran_out`, a share of
 prompts."""
-
-OfSeeds = Mapping[int, OfReplay]
-"""Figures of several replays, by their seeds."""
 
 
 def replay(
@@ -51,11 +48,11 @@ def replay(
     wanted = steps or math.ceil(len(prompts) / config.prompts.batch_size)
     found, ran_out = [], 0
     for step in take_steps(config, recipe, own, engine, wanted):
-        found.append(StepFigures.of(step, means))
+        found.append(figures_of(step, means))
         ran_out += _out(step, counts, recipe.resolved_schedule.max_samples)
-    drawn_for = max(sum(step.prompts for step in found), 1)
+    drawn_for = max(sum(step["prompts"] for step in found), 1)
     return {name: mean.value for name, mean in summarise(found, PER_TOKENS).items()} | {
-        "draws_per_prompt": sum(step.draws for step in found) / drawn_for,
+        "draws_per_prompt": sum(step["draws"] for step in found) / drawn_for,
         "ran_out": ran_out / drawn_for,
     }
 
@@ -84,7 +81,7 @@ def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[Reco
 
 @dataclass(frozen=True)
 class Replays:
-    """The replays of one method, by their seeds.
+    """The replays of one method, in the order of their seeds.
 
     Attributes:
         recorded: Of the prompts that were recorded, in orders that differ by seed.
@@ -92,8 +89,8 @@ class Replays:
             all methods.
     """
 
-    recorded: OfSeeds
-    bootstrapped: OfSeeds
+    recorded: Sequence[OfReplay]
+    bootstrapped: Sequence[OfReplay]
 
 
 @dataclass(frozen=True)
@@ -132,13 +129,13 @@ def replay_methods(
     """
     found: dict[str, Replays] = {}
     for method in config.compared:
-        of_samples: tuple[dict[int, OfReplay], dict[int, OfReplay]] = ({}, {})
+        of_samples: tuple[list[OfReplay], list[OfReplay]] = ([], [])
         for seed in range(config.seeds_of(method)):
             given = make_config(config.run_settings(method, seed, {}))
             samples = (prompts, bootstrap_prompts(prompts, seed))
-            for of_seeds, sample in zip(of_samples, samples, strict=True):
+            for replays, sample in zip(of_samples, samples, strict=True):
                 try:
-                    of_seeds[seed] = replay(given, sample, config.steps)
+                    replays.append(replay(given, sample, config.steps))
                 except ConfigError as error:
                     raise ConfigError(f"method `{method}`: {error}") from None
             on_replay()
@@ -148,42 +145,42 @@ def replay_methods(
 
 def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, ReplayedMethod]:
     """Compare methods with a baseline, replay by replay, for the seeds that both have."""
-    base = replays[baseline]
     found = {}
     for method, own in replays.items():
-        means = {name: _estimate(own, name) for name in _names(own)}
-        differences = None
-        common = own.recorded.keys() & base.recorded.keys()
-        if method != baseline and len(common) > 1:
-            names = [name for name in _names(own) if name in _names(base)]
-            differences = {name: _estimate(own, name, base) for name in names}
-        found[method] = ReplayedMethod(own, means, differences)
+        paired = _differences(own, replays[baseline])
+        is_shown = method != baseline and len(paired.recorded) > 1
+        differences = _estimates(paired) if is_shown else None
+        found[method] = ReplayedMethod(own, _estimates(own), differences)
     return found
 
 
-def _names(replays: Replays) -> list[str]:
-    """List the figures that all replays have; a step that trains on nothing lacks some."""
-    every = [*replays.recorded.values(), *replays.bootstrapped.values()]
-    return [name for name in every[0] if all(name in figures for figures in every)]
+def _differences(own: Replays, base: Replays) -> Replays:
+    pairs = ((own.recorded, base.recorded), (own.bootstrapped, base.bootstrapped))
+    return Replays(
+        *(
+            [
+                {name: mine[name] - theirs[name] for name in mine if name in theirs}
+                for mine, theirs in zip(*pair, strict=False)
+            ]
+            for pair in pairs
+        )
+    )
 
 
-def _estimate(own: Replays, name: str, base: Replays | None = None) -> Estimate:
-    """Average a figure, or its difference to `base`, with its 95 % bootstrap interval.
+def _estimates(replays: Replays) -> dict[str, Estimate]:
+    """Average each figure that all replays have, with its 95 % bootstrap interval.
 
-    The standard error is the standard deviation of the B bootstrapped replays, with Student's t of
-    B − 1 degrees of freedom because B is small. Each also has an order of its own, which makes the
-    interval rather too wide.
+    A step that trains on nothing lacks some figures. The standard error is the standard deviation
+    of the B bootstrapped replays, with Student's t of B − 1 degrees of freedom because B is small.
+    Each also has an order of its own, which makes the interval rather too wide.
     """
-    mean = float(np.mean(_values(own.recorded, name, base.recorded if base else None)))
-    bootstrapped = _values(own.bootstrapped, name, base.bootstrapped if base else None)
-    if len(bootstrapped) < 2:
-        return Estimate(mean, mean, mean)
-    half = float(stats.t.ppf(0.975, len(bootstrapped) - 1) * np.std(bootstrapped, ddof=1))
-    return Estimate(mean, mean - half, mean + half)
-
-
-def _values(own: OfSeeds, name: str, base: OfSeeds | None) -> list[float]:
-    """List a figure of each seed, or its difference to `base` for the seeds that both have."""
-    if base is None:
-        return [figures[name] for figures in own.values()]
-    return [own[seed][name] - base[seed][name] for seed in own if seed in base]
+    every, count = [*replays.recorded, *replays.bootstrapped], len(replays.bootstrapped)
+    found = {}
+    for name in (n for n in every[0] if all(n in figures for figures in every)):
+        mean = float(np.mean([figures[name] for figures in replays.recorded]))
+        half = 0.0
+        if count > 1:
+            error = np.std([figures[name] for figures in replays.bootstrapped], ddof=1)
+            half = float(stats.t.ppf(0.975, count - 1) * error)
+        found[name] = Estimate(mean, mean - half, mean + half)
+    return found
