@@ -217,13 +217,3 @@ def test_many_boxes_that_are_not_closed_are_looked_at_only_in_part():
 def test_what_a_reference_says(answer, bare, values):
     assert bare_reference(answer) == bare
     assert _values_wanted(answer) == values
-
-
-def test_the_convention_can_be_chosen():
-    with MathGrader(convention="math_verify", workers=1) as grader:
-        assert grader.grade([r"$0.1\overline{6}$", "7"], [r"\frac{1}{6}", "7"]).tolist() == [
-            0.0,
-            1.0,
-        ]
-    with pytest.raises(ValueError, match="must be one of last_box, math_verify; got 'x'"):
-        MathGrader(convention="x")
