@@ -193,7 +193,8 @@ class MathGrader(WorkerGrader):
     r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
     The final answer is the last `\boxed{}` (or `\fbox{}`), compared by `verify_answer`; without any
-    box, what `<answer>` tags hold, or else what Math-Verify finds. Results are remembered, once for each answer and reference.
+    box, what `<answer>` tags hold, or else what Math-Verify finds. Results are remembered, once for
+    each answer and reference.
 
     Args:
         timeout: Seconds of processor time for one response, so that other load on the machine
