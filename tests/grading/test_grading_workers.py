@@ -48,17 +48,12 @@ def test_endless_responses_cost_their_own_rewards_only(impatient):
     [
         "os._exit(3)",
         "os.kill(os.getpid(), signal.SIGKILL)",  # as the kernel does when memory is short
-        "os._exit(0)",
         "sys.exit()",
         "1 / 0",
         "fail()",
-        "float('nan')",
         "-math.inf",
         "None",
-        "'1.0'",
-        "1j",
         "10**400",
-        "lambda: 1.0",
         "np.ones(2)",
         "write(b'\\0\\0\\1\\0')",  # the length of a message that never comes
         "write(b'\\0\\0\\0\\x0c[NaN, false]')",
@@ -69,9 +64,14 @@ def test_a_bad_response_costs_its_own_reward_only(evaluate, bad):
     assert evaluate("1", bad, "0.5", "2 + 2") == ([1.0, 0.0, 0.5, 4.0], 1)
 
 
-def test_numbers_of_any_kind_are_rewards(evaluate):
+def test_what_is_graded_once_of_any_kind_and_size(evaluate):
     kinds = ["True", "1", "np.float32(1)", "np.bool_(True)", "Fraction(2, 2)"]
     assert evaluate(*kinds) == ([1.0] * 5, 0)
+    (first, second, other), _ = evaluate("next(counter)", "next(counter)", "next(counter) + 0.5")
+    assert first == second != other
+    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
+        answers = ["\ud800", "é" * 1_000_000]
+        assert grader.grade(["answer == chr(0xD800)", "len(answer)"], answers).tolist() == [1, 1e6]
 
 
 def test_the_first_of_each_kind_is_logged_and_each_is_counted(caplog):
@@ -83,18 +83,6 @@ def test_the_first_of_each_kind_is_logged_and_each_is_counted(caplog):
         "raised ZeroDivisionError: division by zero",
         "must return one finite number, got NoneType: None",
     ]
-
-
-def test_equal_pairs_are_graded_once_in_a_call(evaluate):
-    (first, second, other), _ = evaluate("next(counter)", "next(counter)", "next(counter) + 0.5")
-    assert first == second
-    assert other != first
-
-
-def test_text_of_any_kind_and_size_gets_there():
-    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
-        answers = ["\ud800", "é" * 1_000_000]
-        assert grader.grade(["answer == chr(0xD800)", "len(answer)"], answers).tolist() == [1, 1e6]
 
 
 def test_the_limit_counts_for_one_response_not_for_those_before_it(impatient):
@@ -205,8 +193,9 @@ def test_who_stalls_is_tried_again_where_processor_time_was_not_used_up(tmp_path
         assert grade_counted(grader, [stalls_once]) == outcome
 
 
-def test_closing_ends_a_grade_in_another_thread(tmp_path):
+def test_closing_ends_a_grade_in_another_thread_leaves_none_and_refuses(tmp_path):
     begun = tmp_path / "begun"
+    before = set(threading.enumerate())
     with ThreadPoolExecutor(1) as threads:
         grader = FunctionGrader("evaluating:evaluate", timeout=PATIENCE, workers=1)
         response = f"open({str(begun)!r}, 'w').close() or time.sleep(3600)"
@@ -216,6 +205,9 @@ def test_closing_ends_a_grade_in_another_thread(tmp_path):
         grader.close()
         with pytest.raises(RuntimeError, match="the grader is closed"):
             grading.result(PATIENCE)
+    with pytest.raises(RuntimeError, match="the grader is closed"):
+        grader.grade(["1"], [""])
+    assert set(threading.enumerate()) <= before
 
 
 GRADE = """
@@ -246,12 +238,3 @@ def test_nothing_is_left_of_an_interrupted_or_killed_script(number):
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert errors.count("Traceback") == (number == signal.SIGINT)
-
-
-def test_no_thread_is_left_after_closing_and_it_refuses():
-    before = set(threading.enumerate())
-    with FunctionGrader("evaluating:evaluate", workers=1) as grader:
-        grade_counted(grader, ["1"])
-    assert set(threading.enumerate()) <= before
-    with pytest.raises(RuntimeError, match="the grader is closed"):
-        grader.grade(["1"], [""])
