@@ -17,7 +17,7 @@ from rollwise.commands.check import Check
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
-from rollwise.grading.function import LoadFunction
+from rollwise.grading.function import load_function
 from rollwise.grading.settings import FunctionSettings
 from rollwise.plugins import calling, is_plugin, plugin_folders
 from rollwise.records import Row, RunFolder
@@ -74,8 +74,8 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
 
 def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
     """Grade the reference answer as a response."""
-    folders, settings = plugin_folders(folder), dict(grader.settings)
-    grade = LoadFunction(grader.function, folders, grader.chat, settings)()
+    folders = plugin_folders(folder)
+    grade = load_function(grader.function, folders, grader.chat, grader.settings)
     reward = grade(problem.answer, problem.answer)
     return f"{grader.function}: reward {float(reward):g}"
 
