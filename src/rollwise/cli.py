@@ -31,7 +31,7 @@ from rollwise.errors import (
     one_line,
 )
 from rollwise.files import locked
-from rollwise.plugins import raised_in_plugin
+from rollwise.plugins import called_wrongly, raised_in_plugin
 from rollwise.signals import Terminated, terminated_by_signals
 
 SHORT = {
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         return COMMANDS[options.command].run(options, console) or 0
     except Exception as error:
-        said = raised_in_plugin(error)
+        said = raised_in_plugin(error) or called_wrongly(error)
         if isinstance(error, RollwiseError) or _shortage(error) or not said:
             raise
         raise PluginError(said) from error

@@ -22,7 +22,7 @@ from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
 from rollwise.grading.function import LoadFunction
 from rollwise.grading.settings import FunctionSettings
-from rollwise.plugins import calling, is_plugin, plugin_folders
+from rollwise.plugins import is_plugin, plugin_folders, raised_in_plugin
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
 from rollwise.signals import raised_after
@@ -79,7 +79,8 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
         with raised_after(seconds, TimeoutError(f"no result after {seconds:g} s")):
             return Check(part, name, "works", call())
     except Exception as error:  # a plug-in may raise anything
-        why = str(error) if isinstance(error, RollwiseError) else one_line(error)
+        own = isinstance(error, RollwiseError)
+        why = str(error) if own else raised_in_plugin(error) or one_line(error)
         return Check(part, name, "broken", why, "see docs/plugins.md")
 
 
@@ -105,12 +106,10 @@ def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> st
 
 def _play(environment: Any, problem: Problem) -> str:
     """Have the environment answer one reply."""
-    with calling(environment, "begin"):
-        play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
-    with calling(play, "step"):
-        turn = play.step(problem.answer)
-        if isawaitable(turn):
-            turn = asyncio.run(_awaited(turn))
+    play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
+    turn = play.step(problem.answer)
+    if isawaitable(turn):
+        turn = asyncio.run(_awaited(turn))
     checked_turn(play, turn)
     return "answers"
 
