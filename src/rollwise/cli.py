@@ -37,6 +37,7 @@ from rollwise.signals import Terminated, terminated_by_signals
 SHORT = {
     errno.ENOSPC: "free space where the output goes; what was saved is kept",
     errno.EMFILE: "allow more open files (`ulimit -n 1024`)",
+    errno.ENAMETOOLONG: "no file has so long a name",
     errno.ENFILE: "the system has too many open files",
 }
 """What a system runs out of, by the number of the error, and what to do."""

@@ -28,7 +28,7 @@ from rollwise.sampling import ExitRule, Rounds
 from rollwise.signals import raised_after
 from rollwise.step import take_step
 from rollwise.step.session import finished
-from rollwise.tasks import Problem, make_built_in, read_first
+from rollwise.tasks import Problem, make_built_in, read_source
 from rollwise.tasks.tables import is_path
 
 if TYPE_CHECKING:  # doctor loads torch for a step alone
@@ -65,7 +65,7 @@ def try_plugins(config: TrainConfig) -> Iterator[Check]:
     built_in = data.train in BUILT_IN_NAMES
     if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
         return
-    read = make_built_in(data, 1, 0) if built_in else read_first(data.train, data).problems
+    read = make_built_in(data, 1, 0) if built_in else read_source(data.train, data, "").problems
     problem, seconds = read[0], config.grading.timeout
     if own_grader:
         yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))
