@@ -1,10 +1,8 @@
 """The command line: parses arguments, and calls the command."""
 
 import argparse
-import difflib
 import errno
 import logging
-import os
 import signal
 import sys
 import textwrap
@@ -26,7 +24,6 @@ from rollwise.errors import (
     ConfigError,
     PluginError,
     RollwiseError,
-    half_of_a_pair,
     is_out_of_memory,
     one_line,
 )
@@ -73,9 +70,6 @@ def _shortage(error: BaseException) -> str:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    for argument in arguments:
-        if half_of_a_pair(argument):  # as bytes that are not UTF-8 arrive
-            raise ConfigError(f"{os.fsencode(argument)!r} on the command line is not UTF-8")
     options = parse(arguments)
     console = Console(highlight=False)
     # Output that other programs read stays free of remarks.
@@ -108,10 +102,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             words, given = split_settings(words, takes_value)
         except ConfigError as error:
             parser.error(str(error))
-    elif name not in COMMANDS and name and not name.startswith("-"):
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
-        parser.error(f"there is no command `{name}`; {hint}")
     parsed = parser.parse_args(words)
     parsed.settings = given
     return parsed

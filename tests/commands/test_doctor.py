@@ -132,9 +132,7 @@ def test_what_a_settings_file_needs(doctor, installed, monkeypatch, settings, wa
         ('{"problem": "", "answer": ""}\n', "broken", "no problem to use: 1 read, 1 empty"),
     ],
 )
-def test_a_file_is_read_as_a_run_reads_it(
-    doctor, tmp_path, rows, state, detail
-):
+def test_a_file_is_read_as_a_run_reads_it(doctor, tmp_path, rows, state, detail):
     data = tmp_path / "sums.jsonl"
     data.write_text(rows)
     one = doctor(f"[data]\ntrain = '{data}'\n[grading]\ntype = 'exact'")[1][str(data)]

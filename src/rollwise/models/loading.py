@@ -31,6 +31,7 @@ _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
 
+
 def pick_device(name: str) -> torch.device:
     """Resolve `auto` to a GPU if there is one; a ModelError if a device is not there."""
     if name == "auto":
