@@ -149,15 +149,7 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Ta
         ) from error
     columns = list(dataset.column_names)
     rows = dataset.select_columns([column for column in columns if column in wanted])
-    return Table(name, columns, _number_rows(name, _read_each(name, rows)))
-
-
-def _read_each(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Yield the rows of a data set on the hub, which are read as one comes to them."""
-    try:
-        yield from rows
-    except Exception as error:  # as where it is loaded
-        raise DataError(f"the data set {name!r} cannot be read: {one_line(error)}") from error
+    return Table(name, columns, _number_rows(name, rows))
 
 
 def _number_rows(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Row]:
