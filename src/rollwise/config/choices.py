@@ -275,15 +275,6 @@ class GradingSection(VariantByType):
     """Grade in this many processes (not `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
 
-    @classmethod
-    def _lack(cls, found: Any, name: str) -> str:
-        if not inspect.isroutine(found):
-            return super()._lack(found, name)
-        return (
-            'is a function: give it by `grading.type = "function"` and '
-            f'`grading.function = "{name}"`'
-        )
-
     def make(self) -> Any:
         """Return the settings that open the grader."""
         made = super().make()
