@@ -8,15 +8,8 @@ from operator import attrgetter
 import pytest
 
 from rollwise.cli import COMMANDS, main
-from rollwise.config import (
-    CompareConfig,
-    TrainConfig,
-    make_config,
-    make_settings,
-    read_toml,
-    sections_of,
-    setting_names,
-)
+from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings, read_toml
+from rollwise.config.reading import sections_of, setting_names
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, FixedCount
 
