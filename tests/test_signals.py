@@ -36,6 +36,39 @@ def test_a_command_is_ended_as_by_ctrl_c(number):
     assert str(caught.value) == signal.Signals(number).name
 
 
+@pytest.fixture
+def ctrl_c(handlers_are_restored):
+    """Ctrl-C raises as it does in a terminal; a command in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class Finalized:
+    """Gets a signal in its finalizer, where Python loses whatever is raised."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", HANDLED)
+def test_a_signal_in_a_finalizer_is_not_lost(number, ctrl_c):
+    with pytest.raises(KeyboardInterrupt), terminated_by_signals():
+        finalized = Finalized(number)
+        del finalized
+        threading.Event().wait(60)
+
+
+def test_dropping_in_a_finalizer_is_not_lost():
+    with terminated_by_signals(), StopRequest() as stop, pytest.raises(Dropped), stop.droppable():
+        finalized = Finalized(signal.SIGTERM)
+        del finalized
+        threading.Event().wait(60)
+
+
 @pytest.mark.parametrize("number", TERMINATING)
 def test_work_is_dropped_once_a_process_must_end(number):
     """What may be dropped is; what may not goes on, and nothing droppable is begun after it."""

@@ -2,9 +2,12 @@
 
 import math
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, Self
 
@@ -69,14 +72,39 @@ def raised_after(seconds: float, error: Exception) -> Iterator[None]:
 def terminated_by_signals() -> Iterator[None]:
     """In this block SIGTERM and SIGHUP raise `Terminated`, unless they are ignored (`nohup`).
 
-    In other threads than the main one this does nothing.
+    What a signal raises in a finalizer or another callback of Python's own is lost there; in this
+    block the signal is then sent again, Ctrl-C too. In other threads than the main one this does
+    nothing.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
+    def send_again(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, (KeyboardInterrupt, Dropped)):
+            hook(lost)
+            return
+        other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
+        number = getattr(lost.exc_value, "number", other)
+        arguments = (number, sys._getframe())
+        threading.Thread(target=_send_outside, args=arguments, daemon=True).start()
+
+    hook = sys.unraisablehook
     with _handled(TERMINATING, end):
-        yield
+        sys.unraisablehook = send_again
+        try:
+            yield
+        finally:
+            sys.unraisablehook = hook
+
+
+def _send_outside(number: int, frame: FrameType) -> None:
+    """Send a signal to the main thread once it has left `frame`, where what it raises is lost."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while any(each is frame for each, _ in walk_stack(sys._current_frames()[main])):
+        time.sleep(0.001)
+    signal.pthread_kill(main, number)
 
 
 @contextmanager
