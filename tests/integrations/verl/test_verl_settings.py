@@ -167,7 +167,6 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"learner": {"max_divergence": 5e-3}}, "learner.max_divergence"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
-        ({"episode": {"max_seconds": 60}}, "episode.max_seconds"),
         ({"episode": {"max_turns": 4}}, "episode.max_turns"),
         ({"learner": {"mini_batches": 3}}, "prompts.batch_size"),
     ],
