@@ -1,7 +1,7 @@
 """`GRPOTrainer` with adaptive sampling: which prompts, and how many responses each."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +26,7 @@ from rollwise.integrations.trl.requirements import (
     takes_own_engine,
 )
 from rollwise.integrations.trl.rows import Row, make_rows
+from rollwise.records import numbers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Step, take_step
@@ -205,7 +206,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _log_step(self, step: Step) -> None:
         """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
-        for name, value in _flat(step.metrics):
+        for name, value in numbers(step.metrics).items():
             self._metrics["train"][f"rollwise/{TRLS_NAMES.get(name, name)}"].append(value)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -213,16 +214,3 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler)
-
-
-def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    """Name nested figures by their paths, and parts of a list by their numbers, from 1."""
-    found: list[tuple[str, float]] = []
-    for name, value in figures.items():
-        if isinstance(value, list):
-            value = {str(place): part for place, part in enumerate(value, start=1)}
-        if isinstance(value, Mapping):
-            found += _flat(value, f"{prefix}{name}/")
-        else:
-            found.append((prefix + name, float(value)))
-    return found
