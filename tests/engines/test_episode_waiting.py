@@ -57,7 +57,6 @@ def test_what_is_cancelled_has_cost_all_its_turns():
         assert playing.cancel([a]) == 2
         assert playing.cancel([b]) == 2 + 3
         assert playing.cancel([c]) == 0 == playing.cancel([a, b, c])
-        assert playing.cancelled == 2
         assert playing.free_slots == 2
         assert playing.wait() == []
 

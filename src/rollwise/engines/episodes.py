@@ -162,7 +162,6 @@ class EpisodeEngine(Engine):
         for draw in draws:
             self._waiting.pop(draw, None)
             if draw in self._playing:
-                self.cancelled += 1
                 tokens += self._playing[draw][0].drawn
                 turns += self._leave(draw)
         drawn = checked_tokens(self._engine, self._engine.cancel(turns)) if turns else 0

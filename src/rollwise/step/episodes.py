@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-End = Literal["done", "truncated", "failed", "cancelled"]
-"""How an episode ended: by itself; at a limit of tokens or turns; because its environment
-raised; or because its prompt had ended before it."""
+End = Literal["done", "truncated", "failed"]
+"""How an episode ended: by itself; at a limit of tokens or turns; or because its environment
+raised."""
 
 
 @dataclass(frozen=True, slots=True)
