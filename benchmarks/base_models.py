@@ -62,10 +62,10 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     ),
     "running sums, 1.3 M": partial(
         teach,
-        sums(1.05),
+        sums(1.0),
         hidden=192,
-        steps=1200,
-        learning_rate=2e-3,
+        steps=2400,
+        learning_rate=1e-3,
         batch_size=64,
         sorted_over=8,
     ),

@@ -32,7 +32,6 @@ from rollwise.sampling import (
     has_zero_variance,
     pass_at_k,
     select_group,
-    shift_beliefs,
 )
 
 __version__ = version("rollwise")
@@ -68,5 +67,4 @@ __all__ = [
     "has_zero_variance",
     "pass_at_k",
     "select_group",
-    "shift_beliefs",
 ]

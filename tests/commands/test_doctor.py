@@ -143,8 +143,6 @@ def test_the_first_rows_of_a_file_are_read_as_a_run_reads_them(
 
 PLUGINS = """
 from dataclasses import dataclass
-import numpy as np
-from rollwise.beliefs import Belief
 from rollwise.environments import EpisodeEnvironment, Turn
 @dataclass
 class Good:
@@ -161,13 +159,6 @@ class Game(EpisodeEnvironment):
         return {}[self.fails] if self.fails == "begin" else self
     def step(self, reply):
         return reply if self.fails else Turn(done=True)
-@dataclass(eq=False)
-class Guess(Belief):
-    off: int = 0
-    def believe(self, indices):
-        return np.full(len(indices) + self.off, 0.5), np.ones(len(indices) + self.off)
-    def learn(self, indices, correct, drawn):
-        pass
 """
 
 
@@ -188,15 +179,11 @@ class Guess(Belief):
         ("[episode]\ntype = 'doctored:Game'", "works", "answers"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'begin'", "broken", "raised KeyError"),
         ("[episode]\ntype = 'doctored:Game'\nfails = 'step'", "broken", "must return a rollwise"),
-        ("[prompts]\ntype = 'worth'\n[belief]\ntype = 'doctored:Guess'", "works", "a simulated"),
-        (
-            "[prompts]\ntype = 'worth'\n[belief]\ntype = 'doctored:Guess'\noff = 1",
-            "broken",
-            "doctored:Guess: `believe`",
-        ),
     ],
 )
-def test_plugins_are_called_once(doctor, tmp_path, monkeypatch, settings, state, said):
+def test_graders_and_environments_are_called_once(
+    doctor, tmp_path, monkeypatch, settings, state, said
+):
     (tmp_path / "doctored.py").write_text(PLUGINS)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "doctored", raising=False)

@@ -60,7 +60,7 @@ def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
     method = make_settings(PlanConfig, tomllib.loads(PLAN)).method("own | <b>rule")
     prices = Prices(Lengths(20, 0, 48), method.engine.batch_size, 0.02)
     steps = simulate_steps(method, spread_pass_rates(1, 1, 16), prices, 5)
-    draws = [step.draws for step in steps]
+    draws = [step["draws"] for step in steps]
     assert np.mean(draws) != np.mean(draws[1:])
     assert plan["own | <b>rule"]["draws"]["value"] == pytest.approx(np.mean(draws[1:]))
 

@@ -60,7 +60,7 @@ DEPENDENT = [
     ("grading = {type = 'code', timeout = 3.0}", "grading.timeout = 3.0"),
     # With no method named single responses teach. vLLM's probabilities are not the learner's.
     (
-        "prompts.batch_size = 32\nstep.shift_beliefs = true",
+        "prompts.batch_size = 32\nstep.response_cap = 1.0",
         SINGLE_RESPONSES + "prompts.batch_size = 32",
     ),
     ("engine.type = 'vllm'", "learner.old_logprobs = 'learner'"),

@@ -39,7 +39,7 @@ VERL_READS = {
     *("data.min_terms", "data.max_terms", "data.problems", "evaluation.problems"),
     *("data.environment", "data.environment_arguments"),
     # The workers' `make_grader`, and the driver.
-    *(f"grading.{name}" for name in ("type", "timeout", "convention", "uncontained")),
+    *(f"grading.{name}" for name in ("type", "timeout", "uncontained")),
     *("grading.function", "grading.chat"),
     *("plugin_folder", "records.prompts_per_step"),
 }

@@ -39,11 +39,6 @@ def test_each_response_comes_once_a_visit_in_an_order_of_the_seed():
     assert draw(ReplayEngine(SIX, slots=2, seed=4), "a", 6) != visits[0]
 
 
-def test_without_a_seed_the_order_is_the_recorded_one():
-    engine = ReplayEngine(SIX, slots=2, seed=None)
-    assert [draw(engine, "b", 3) for _ in range(2)] == [[(9, 9), (8, 8), (7, 7)]] * 2
-
-
 def test_beyond_what_is_recorded_responses_come_again():
     found = draw(ReplayEngine(SIX, slots=2), "b", 303)
     assert sorted(found[:3]) == [(7, 7), (8, 8), (9, 9)]

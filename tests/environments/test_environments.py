@@ -150,7 +150,7 @@ def test_what_cannot_be_opened_says_why(write):
         read("broken")
     with pytest.raises(ConfigError, match="'nowhere' cannot be loaded: ModuleNotFoundError"):
         read("nowhere")
-    with pytest.raises(ConfigError, match="'old' exports no taskset"):
+    with pytest.raises(ConfigError, match=r"'old' cannot be loaded: .*must export its Taskset"):
         read(write("old", "def load_environment(): ..."))
     with pytest.raises(ConfigError, match=r"'asked' cannot be loaded: .*cuont"):
         read(write("asked", TASKSET), {"cuont": 5})

@@ -55,7 +55,6 @@ def grader():
         (ADD, CALLS),
         ("class Solution:\n    def add(self, a: List[int], b):\n        return a + b", CALLS),
         (ADD, ASSERTS),
-        (f"print('noise')\n{ADD}", ASSERTS),
     ],
 )
 def test_programs_that_pass(grader, code, tests):
@@ -116,12 +115,11 @@ def test_hostile_programs_get_nothing_and_the_next_is_graded(grader, code):
 
 
 def test_a_program_cannot_end_what_iterates_over_its_results(grader):
-    code = "def is_even(n): raise StopIteration"
     tests = json.dumps(["assert all(map(is_even, [2, 4]))"])
-    assert grader.grade([code], [tests]).tolist() == [0.0]
+    assert grader.grade(["def is_even(n): raise StopIteration"], [tests]).tolist() == [0.0]
 
 
-def test_endless_programs_end_at_the_limit(grader):
+def test_endless_programs_end_at_the_limit():
     """Each kind of tests, with a program that computes; and one that sleeps."""
     programs = ["while True: pass"] * 3 + ["import time\ntime.sleep(3600)"]
     with CodeGrader(timeout=1.0, workers=2) as quick:
@@ -217,7 +215,7 @@ def test_nothing_is_left_behind(grader):
 )
 def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog):
     failures = grader.failures
-    grader._pool._logged.clear()
+    grader._logged.clear()
     assert grader.grade([fenced(ADD)], [tests]).tolist() == [0.0]
     assert grader.failures == failures + 1
     assert complaint in caplog.text
@@ -227,12 +225,10 @@ def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog
     ("response", "code"),
     [
         ("```python\na\n```\nthen\n```py\nb\n```", "b\n"),
-        ("```\na\n```", "a\n"),
         ("  ```python\na\n  ```", "a\n"),
         ("```python\nx = '```'\n```", "x = '```'\n"),
         ("```python\ncut off", "cut off"),
         ("print(1)", "print(1)"),
-        ("", ""),
     ],
 )
 def test_the_last_block_is_the_program(response, code):

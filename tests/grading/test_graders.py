@@ -68,6 +68,59 @@ def test_the_contract_finds_a_broken_grader(test):
             getattr(contract, test)()
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current directory; Python's path is put back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def test_a_module_in_the_current_directory_is_found_in_the_workers_too(here):
+    (here / "mine_with_helper.py").write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    from helper_of_mine import half\n"  # found only when called
+        "    return half if solution_str == ground_truth else 0\n"
+    )
+    (here / "helper_of_mine.py").write_text("half = 0.5\n")
+    with FunctionGrader("mine_with_helper:compute_score", workers=1) as grader:
+        assert grader.grade(["a", "b"], ["a", "a"]).tolist() == [0.5, 0.0]
+        assert grader.failures == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *((name, f"is named module:function, got '{name}'") for name in ("operator", ":eq")),
+        ("__main__:score", "'__main__:score': .* a module of its own"),
+        ("no_such_module:f", "'no_such_module:f': no module 'no_such_module' in HERE or on Python"),
+        ("json.no_such_part:f", "no module 'json.no_such_part' in HERE or on"),
+        (
+            "evaluating:evalate",
+            "in module evaluating, which has Credit, TwoPart, evaluate, fail, tell, write$",
+        ),
+        ("evaluating:LIMIT", "'evaluating:LIMIT' is not callable: int"),
+    ],
+)
+def test_a_name_of_no_function_is_refused(here, name, said):
+    with pytest.raises(ConfigError, match=said.replace("HERE", str(here))):
+        FunctionGrader(name)
+
+
+def test_a_module_whose_own_import_is_missing_says_so(here):
+    (here / "mine_without_friend.py").write_text("import no_such_friend\n")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_friend'"):
+        FunctionGrader("mine_without_friend:score")
+
+
+def test_a_limit_that_is_none():
+    for timeout in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=f"timeout must be above 0 .* got {timeout}"):
+            FunctionGrader("operator:eq", timeout=timeout)
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        FunctionGrader("operator:eq", workers=0)
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "complaint"),
     [
@@ -86,31 +139,24 @@ def test_a_class_that_cannot_be_made_of_its_settings(name, settings, complaint):
     ("name", "mistaken", "said"),
     [
         ("Mine", "def grade(self, r, a): return None", "NoneType: None"),
-        ("Mine", "def grade(self, r, a): return '1.0'", "str: '1.0'"),
         ("Mine", "def grade(self, r, a): return float('nan')", "float: nan"),
         ("Mine", "def grade(self, r, a): return {}['x']", "raised KeyError: 'x'"),
         ("Mine", "def grade(self, r): return 1.0", "raised TypeError: "),
         ("mine", "def mine(r, a): return [1.0, 0.0]", "list: [1.0, 0.0]"),
         ("mine", "def mine(completions, answer): return [1.0, 0.0]", "list: [1.0, 0.0]"),
-        ("mine", "def mine(completions, answer): return None", "NoneType: None"),
         ("mine", "def mine(solution_str, ground_truth, **more): return {}", "NoneType: None"),
-        ("mine", "def mine(solution_str, ground_truth): return 1.0", "raised TypeError: "),
     ],
 )
-def test_a_wrong_reward_is_logged_with_the_grader_and_its_line(
-    name, mistaken, said, tmp_path, monkeypatch, caplog
-):
-    module = f"of_{tmp_path.name}"  # imported once for all tests
+def test_a_wrong_reward_is_logged_with_the_grader_and_its_line(name, mistaken, said, here, caplog):
+    module = f"of_{here.name}"  # imported once for all tests
     head = "" if name == "mine" else "class Mine:\n    "
-    (tmp_path / f"{module}.py").write_text(head + mistaken + "\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    (here / f"{module}.py").write_text(head + mistaken + "\n")
     with FunctionGrader(f"{module}:{name}", workers=1) as grader:
         assert grader.grade(["3", "4"], ["3", "3"]).tolist() == [0.0, 0.0]
         assert grader.failures == 2
     (record,) = caplog.records
     line = 1 + head.count("\n")
-    assert f"`{'grade' if head else name}` ({tmp_path}/{module}.py, line {line})" in record.message
+    assert f"`{'grade' if head else name}` ({here}/{module}.py, line {line})" in record.message
     assert f"{module}:{name if head else ''}".rstrip(":") in record.message
     assert said in record.message and "\n" not in record.message
 
@@ -119,12 +165,11 @@ def test_a_wrong_reward_is_logged_with_the_grader_and_its_line(
     ("rewards", "said"),
     [
         (lambda n: None, "NoneType: None"),
-        (lambda n: "1" * n, "str: '11'"),
         (lambda n: np.full(n, np.nan), r"ndarray: array\(\[nan, nan\]\)"),
         (lambda n: np.zeros(n + 1), "ndarray: array"),
         (lambda n: {}["x"], "raised KeyError: 'x'"),
     ],
-    ids=["None", "text", "NaN", "wrong length", "exception"],
+    ids=["None", "NaN", "wrong length", "exception"],
 )
 def test_a_grader_of_ones_own_must_return_finite_rewards(rewards, said):
     class Mine(Grader):
@@ -151,12 +196,8 @@ def test_settings_must_open_a_grader():
     [
         ("7 12 3 6=6", "6", 1.0),
         ("7 12 3 6=16", "6", 0.0),
-        ("6", "6", 1.0),
         ("1=2= 6\n", "6 ", 1.0),
-        ("3=1=2", "3", 0.0),
         ("6=", "6", 0.0),
-        ("6=", "", 1.0),
-        ("", "6", 0.0),
         ("6.0", "6", 0.0),
     ],
 )

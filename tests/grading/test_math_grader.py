@@ -9,17 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.grading import MathGrader
-from rollwise.grading.final_answers import (
-    bare_reference,
-    boxed,
-    final_boxes,
-)
-from rollwise.grading.mathematics import (
-    _values_wanted,
-    last_answer,
-    verify_answer,
-    verify_math,
-)
+from rollwise.grading.final_answers import bare_reference, boxed, final_boxes
+from rollwise.grading.mathematics import _values_wanted, last_answer, verify_answer, verify_math
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 
@@ -56,19 +47,11 @@ def test_all_reference_solutions_of_math500_are_correct_and_those_of_others_are_
 @pytest.mark.parametrize(
     ("response", "answer", "verdict"),
     [
-        (r"$\boxed{0.5}$", r"\frac{1}{2}", 1.0),
-        (r"$\boxed{0.5}$", "1/2", 1.0),
-        (r"\boxed{\dfrac12}", r"$\frac{1}{2}$", 1.0),
         (r"The answer is $\frac{1}{2}$.", r"\boxed{\frac{1}{2}}", 1.0),
         (r"so \(\tfrac{2}{4}\)", r"\(\frac{1}{2}\)", 1.0),
-        (r"$\frac12$", r"\[\frac{1}{2}\]", 1.0),
         (r"$\boxed{3\sqrt{13}}$", r"3\sqrt{13}", 1.0),
         (r"$\boxed{\text{Evelyn}}$", "Evelyn", 1.0),
-        (r"$\boxed{Evelyn}$", r"\text{Evelyn}", 1.0),
-        (r"$\boxed{1234}$", "1,234", 1.0),
-        (r"$\boxed{18}$", "$18", 1.0),
         (r"$\boxed{18}$", r"\$18", 1.0),
-        (r"$\boxed{50\%}$", "50%", 1.0),
         (r"$\boxed{5}$", "the answer is $5$", 1.0),
         (
             r"\boxed{\begin{pmatrix} 1 \\[2pt] 2 \end{pmatrix}}",
@@ -217,13 +200,3 @@ def test_many_boxes_that_are_not_closed_are_looked_at_only_in_part():
 def test_what_a_reference_says(answer, bare, values):
     assert bare_reference(answer) == bare
     assert _values_wanted(answer) == values
-
-
-def test_the_convention_can_be_chosen():
-    with MathGrader(convention="math_verify", workers=1) as grader:
-        assert grader.grade([r"$0.1\overline{6}$", "7"], [r"\frac{1}{6}", "7"]).tolist() == [
-            0.0,
-            1.0,
-        ]
-    with pytest.raises(ValueError, match="must be one of last_box, math_verify; got 'x'"):
-        MathGrader(convention="x")

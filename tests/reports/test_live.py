@@ -53,8 +53,9 @@ def test_a_report_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog
         raise RunError("the disk is full")
 
     monkeypatch.setattr("rollwise.reports.report.write_report", full)
-    with LiveReport(tmp_path, 30.0) as live:
+    with pytest.raises(KeyboardInterrupt), LiveReport(tmp_path, 30.0) as live:
         live.step_ended()
+        raise KeyboardInterrupt
     assert caplog.text.count("the report is not up to date: the disk is full") == 2
 
 
@@ -71,7 +72,7 @@ def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
     live.step_ended()
     assert "4 steps" in said(path)
 
-    live.__exit__()
+    live.__exit__(KeyboardInterrupt)
     page = read(path)
     assert "The run has not ended, and does not go on." in page.text
     assert page.data["reload"] is None and "location.reload" not in page.scripts[1]

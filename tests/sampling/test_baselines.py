@@ -1,6 +1,5 @@
-"""Baselines from a belief, and how other prompts of a step move them."""
+"""Baselines from a belief."""
 
-import itertools
 from math import sqrt
 
 import numpy as np
@@ -14,9 +13,7 @@ from rollwise.sampling import (
     Rounds,
     advantages,
     select_group,
-    shift_beliefs,
 )
-from rollwise.sampling.baselines import belief_baseline, shifted_prior
 from rollwise.sampling.stopping import Stopping
 
 
@@ -28,54 +25,6 @@ def pool_of(rewards, prior, stopping=None):
 
 def advantages_of(pool, objective="linear"):
     return advantages(pool, select_group(pool, 1, "all"), objective, baseline="belief")
-
-
-def advantage_of(pool):
-    return advantages_of(pool)[0]
-
-
-def test_the_gradient_keeps_its_expectation():
-    """Over all outcomes of three prompts, E[A·∇log π] = p(1 − p) with respect to logit p.
-
-    Incorrect responses are longer than correct ones, and weigh more.
-    """
-    truth, expected = (0.2, 0.7, 0.4), ((2.0, 2.0), (1.0, 4.0), (3.0, 2.0))
-    gradient = np.zeros(3)
-    for rewards in itertools.product((0.0, 1.0), repeat=3):
-        pools = [pool_of([r], prior) for r, prior in zip(rewards, expected, strict=True)]
-        shift_beliefs(pools, [5.0 - 3.0 * reward for reward in rewards])
-        probability = np.prod([p if r else 1 - p for p, r in zip(truth, rewards, strict=True)])
-        scores = np.subtract(rewards, truth)
-        gradient += probability * scores * [advantage_of(pool) for pool in pools]
-    assert gradient == pytest.approx([p * (1 - p) for p in truth])
-
-
-@pytest.mark.parametrize("weights", [None, [10.0, 30.0, 20.0]])
-def test_a_shift_is_a_newton_step_from_the_other_prompts_alone(weights):
-    pools = [pool_of([1.0, 1.0], (3.0, 1.0)), pool_of([0.0], (1.0, 1.0)), pool_of([0.0], (1.0, 4))]
-    shift_beliefs(pools, weights)
-    a, b, c = weights or (1, 1, 1)
-    assert [pool.shift for pool in pools] == pytest.approx(
-        [
-            (-0.5 * b - 0.2 * c) / (0.5 * (b + c) + 0.25 * b + 0.16 * c),
-            (0.5 * a - 0.2 * c) / (0.5 * (a + c) + 0.375 * a + 0.16 * c),
-            (0.5 * a - 0.5 * b) / (0.5 * (a + b) + 0.375 * a + 0.25 * b),
-        ]
-    )
-    alpha, beta = shifted_prior(pools[0])
-    assert alpha + beta == pytest.approx(4)
-    assert np.log(alpha / beta) == pytest.approx(np.log(3) + pools[0].shift)
-    assert weights or belief_baseline(pools[2]) == pytest.approx([0.2])
-
-
-def test_a_shift_is_bounded_and_one_prompt_alone_says_nothing_of_the_others():
-    """Beliefs near 1 hardly differ in probability, so that one step would lead far too low."""
-    pools = [pool_of([0.0], (99.0, 1.0)) for _ in range(50)]
-    shift_beliefs(pools)
-    assert {pool.shift for pool in pools} == {-2.0}
-    shift_beliefs(pools[:1])
-    assert pools[0].shift == 0
-    shift_beliefs([])
 
 
 SINGLE = Stopping(FixedCount(1), Rounds(1, rounds=1), 1)

@@ -39,10 +39,12 @@ def test_what_a_fixed_count_costs_and_teaches_can_be_counted(scale):
     """
     settings = {**count_of(4), "advantage": {"objective": "grpo", "scale_by_std": scale}}
     steps = simulate_steps(config_of(**settings), all_at(0.5), TEN, 40)
-    assert {(s.prompts, s.draws, s.tokens) for s in steps} == {(64, 256, 2560)}
+    assert {(s["prompts"], s["draws"], s["tokens"]) for s in steps} == {(64, 256, 2560)}
     # Groups of one reward teach nothing.
-    assert_close([s.trained for s in steps], [256 * (1 - s.zero_variance_after) for s in steps])
-    assert_close([s.seconds for s in steps], [80.0] * 40)
+    assert_close(
+        [s["trained"] for s in steps], [256 * (1 - s["zero_variance_after"]) for s in steps]
+    )
+    assert_close([s["seconds"] for s in steps], [80.0] * 40)
     plan = summarise(steps)
     # Four draws of p = ½ are alike with probability 2/16.
     for name in ("zero_variance_first", "zero_variance_after"):
@@ -89,8 +91,8 @@ def test_draws_are_those_that_the_tables_of_stopping_expect(section, rule):
 def test_dropped_groups_are_no_signal():
     config = config_of(exit={"type": "balanced"}, schedule={"size": 4, "rounds": 2})
     [step] = simulate_steps(config, all_at(1.0), TEN, 1)
-    assert (step.draws, step.trained, step.movement, step.noise) == (64 * 8, 0, 0, 0)
-    assert (step.signal, step.zero_variance_after) == (0, 1)
+    taught = [step[name] for name in ("trained", "movement", "noise", "signal")]
+    assert (step["draws"], taught, step["zero_variance_after"]) == (64 * 8, [0] * 4, 1)
 
 
 def test_rewards_of_a_plan_are_0_and_1_whatever_counts_as_correct_in_the_run():

@@ -47,23 +47,10 @@ def test_a_replay_of_all_that_is_recorded_can_be_counted():
     assert found["signal_per_1000_tokens"] == pytest.approx(1000 * total / 640)
 
 
-def test_recorded_order_is_what_a_prompt_would_have_shown():
-    """2 of 8 correct, incorrect first: a balanced rule sees both correct ones with the last two."""
-    prompts = prompts_of(2, 2, 2, 2)
-    found = replay(config_of(**BALANCED), prompts, order="recorded")
-    assert (found["draws_per_prompt"], found["zero_variance_after"]) == (8, 0)
-    resampled = [replay(config_of(seed=seed, **BALANCED), prompts) for seed in range(8)]
-    assert np.mean([each["draws_per_prompt"] for each in resampled]) < 8
-
-
-def test_a_prompt_that_runs_out_ends_or_draws_again():
-    prompts = prompts_of(0, 0, 4, 4)
-    ended = replay(config_of(**BALANCED), prompts)
+def test_a_prompt_ends_where_it_runs_out():
+    ended = replay(config_of(**BALANCED), prompts_of(0, 0, 4, 4))
     assert ended["ran_out"] == 0.5
     assert ended["draws"] <= 4 * 8
-    again = replay(config_of(**BALANCED), prompts, when_out="replace")
-    assert again["ran_out"] == 0.5
-    assert again["draws"] == ended["draws"] + 2 * 8  # the two go on to their 16 draws
 
 
 @pytest.mark.parametrize(
@@ -93,18 +80,19 @@ def test_a_figure_that_some_replays_lack_is_left_out():
     """Zero variance, of a replay all of whose prompts had one correct response or none."""
     figures = {"signal_per_1000_tokens": 1.0, "zero_variance_first": 0.5}
     lacking = {"signal_per_1000_tokens": 2.0}
-    replays = Replays({0: figures, 1: figures}, {0: figures, 1: lacking})
+    replays = Replays([figures, figures], [figures, lacking])
     found = compare_replays({"base": replays_of([1.0, 2.0]), "own": replays}, "base")["own"]
     assert found.means.keys() == found.differences.keys() == {"signal_per_1000_tokens"}
 
 
 def replays_of(values, bootstrapped=None):
     """Replays by seed, whose signal has these values."""
-    recorded, others = (
-        {seed: {"signal_per_1000_tokens": value} for seed, value in enumerate(found)}
-        for found in (values, bootstrapped or values)
+    return Replays(
+        *(
+            [{"signal_per_1000_tokens": value} for value in found]
+            for found in (values, bootstrapped or values)
+        )
     )
-    return Replays(recorded, others)
 
 
 def test_differences_are_paired_and_spans_of_0_are_no_verdict():

@@ -7,7 +7,6 @@ import pytest
 from rolled import rolled
 
 import rollwise as rw
-from rollwise.beliefs import Constant
 from rollwise.errors import PluginError
 from rollwise.step import SINGLE_RESPONSES, StepRecipe, take_step
 
@@ -100,18 +99,6 @@ def test_an_answer_that_is_no_list_of_keys_names_the_sampler(answer, said):
 
 
 KEYS = [f"q{i}" for i in range(40)]
-
-
-@pytest.mark.parametrize(("shifts", "total"), [(True, 0), (False, -10)])
-def test_beliefs_are_shifted_unless_the_recipe_says_otherwise(shifts, total):
-    """The pass rate is believed to be a half and is a quarter."""
-    recipe = StepRecipe(**SINGLE_RESPONSES | {"shift_beliefs": shifts, "response_cap": 0.0})
-    sampler = rw.Uniform(KEYS, 40, belief=Constant(40))
-    roll_out = rolled(lambda draw: KEYS.index(draw.key) % 4 == 0)
-    step = take_step(recipe, sampler, roll_out, 1)
-    found = sum(group.advantages[0] for group in step.groups)
-    assert found == pytest.approx(total, abs=2 if shifts else 1e-9)
-    assert {visit["expected"] for visit in step.visits} == {0.5}
 
 
 def test_a_response_that_lacks_what_a_step_needs_is_named():

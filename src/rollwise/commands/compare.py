@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,8 @@ def _train(
             for done in states:
                 advance(done - before)
                 before = done
-    curves = {name: (records.curve(run), records.path / run.name) for name, run in runs.items()}
-    return {name: replace(found, folder=path) for name, (found, path) in curves.items() if found}
+    curves = ((name, records.curve(run)) for name, run in runs.items())
+    return {name: curve for name, curve in curves if curve}
 
 
 def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Console) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Records:
         refuse_changes(self.path / run.name, line["settings"], run.settings, CHANGEABLE)
         if flatten(line["settings"], ".") != flatten(run.settings, "."):
             return None
-        return Curve.from_json(line["curve"])
+        return replace(Curve.from_json(line["curve"]), folder=self.path / run.name)
 
     def add(self, run: PlannedRun) -> None:
         """Record a run that is done."""

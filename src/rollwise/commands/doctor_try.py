@@ -1,4 +1,4 @@
-"""What `rollwise doctor FILE` tries out: plug-ins, and with `--try` a step as long as can be."""
+"""What `rollwise doctor FILE` tries out: graders, environments, and with `--try` a long step."""
 
 import asyncio
 import dataclasses
@@ -15,18 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from rollwise.commands.check import Check
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
-from rollwise.config.choices import CHOICES
-from rollwise.config.step import make_sampler, step_recipe
-from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
-from rollwise.grading.function import LoadFunction
+from rollwise.grading.function import load_function
 from rollwise.grading.settings import FunctionSettings
 from rollwise.plugins import calling, is_plugin, plugin_folders
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
 from rollwise.signals import raised_after
-from rollwise.step import take_step
 from rollwise.step.session import finished
 from rollwise.tasks import Problem, make_built_in, read_first
 from rollwise.tasks.tables import is_path
@@ -37,10 +33,7 @@ if TYPE_CHECKING:  # doctor loads torch for a step alone
     from rollwise.training.state import Run
 
 SECONDS = 60.0
-"""How long an environment may take to answer, or a step of the other plug-ins."""
-
-METHOD_PARTS = ("exit", "schedule", "allocation", "advantage", "belief", "prompts")
-"""Sections whose plug-ins take part in a step."""
+"""How long an environment may take to answer."""
 
 FIX = """set model.gradient_checkpointing = true
 lower learner.micro_batch_tokens
@@ -51,14 +44,10 @@ set model.lora_rank = 32"""
 
 
 def try_plugins(config: TrainConfig) -> Iterator[Check]:
-    """Call the user's plug-ins once.
+    """Call the user's grader and environment once, on the first problem, unless the hub has it.
 
-    Parts of the method take a step with made-up prompts and responses; a grader and an environment
-    get the first problem, unless the hub has it.
+    Plug-ins of the method are called in the step of `--try`, and by `rollwise plan`.
     """
-    chosen = {name: getattr(getattr(config, name), CHOICES[name].tag) for name in METHOD_PARTS}
-    if own := [name for name, kind in chosen.items() if is_plugin(kind)]:
-        yield _called(", ".join(own), SECONDS, lambda: _take_step(config))
     grader, data = config.grading.make(), config.data
     own_grader = isinstance(grader, FunctionSettings)
     own_environment = is_plugin(config.episode.type)
@@ -83,22 +72,10 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
         return Check(part, name, "broken", why, "see docs/plugins.md")
 
 
-def _take_step(config: TrainConfig) -> str:
-    """Take a step with prompts that half of the responses solve."""
-    keys = [str(number) for number in range(config.prompts.batch_size)]
-    known = ("level", "pass_rate", *(config.belief.features or ()))
-    sampler = make_sampler(config, keys, {name: [0.5] * len(keys) for name in known})
-    engine = SimulatedEngine(
-        dict.fromkeys(keys, 0.5), Lengths(8.0, 0.5, longest=64), slots=len(keys)
-    )
-    take_step(step_recipe(config), sampler, lambda session: simulate(session, engine), 1)
-    return "a simulated step was taken"
-
-
 def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
     """Grade the reference answer as a response."""
-    folders, settings = plugin_folders(folder), dict(grader.settings)
-    grade = LoadFunction(grader.function, folders, grader.chat, settings)()
+    folders = plugin_folders(folder)
+    grade = load_function(grader.function, folders, grader.chat, grader.settings)
     reward = grade(problem.answer, problem.answer)
     return f"{grader.function}: reward {float(reward):g}"
 

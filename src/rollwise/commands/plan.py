@@ -107,5 +107,8 @@ def _figures(method: ReplayedMethod) -> dict[str, Any]:
         "means": {figure: asdict(mean) for figure, mean in method.means.items()},
         "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
         "verdict": method.verdict,
-        "replays": {"recorded": method.replays.recorded, "bootstrap": method.replays.bootstrapped},
+        "replays": {
+            "recorded": dict(enumerate(method.replays.recorded)),
+            "bootstrap": dict(enumerate(method.replays.bootstrapped)),
+        },
     }

@@ -50,7 +50,6 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
             console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
         with LiveReport(path, REPORT_EVERY) as report:
             train_in(folder, config, bool(checkpoints), console, report.step_ended)
-            report.leave()
     _show_end(folder.read_summary() or {}, console)
     for finding in findings_of(folder):
         console.print(describe_finding(finding), style="yellow")

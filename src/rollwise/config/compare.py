@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -24,17 +24,6 @@ class ChoosingSettings(Section):
     share: float = Field(1.0, gt=0, le=1)
     """Make these runs this share of `steps`, `tokens` or `seconds` long. Short ones favour rates
     that fail later."""
-
-
-class ReplaySettings(Section):
-    """How recorded `rewards` are drawn from."""
-
-    order: Literal["resampled", "recorded"] = "resampled"
-    """Take a prompt's responses, each time that it is sampled, in an order that is drawn then,
-    without replacement (`resampled`), or in the order in which they were recorded (`recorded`)."""
-    when_out: Literal["end", "replace"] = "end"
-    """End a prompt all of whose responses are drawn (`end`), or draw them again, with replacement
-    (`replace`)."""
 
 
 class MethodsConfig(CommandConfig):
@@ -70,7 +59,6 @@ class CompareConfig(MethodsConfig):
     rewards: str | None = None
     """Replay these recorded rewards in place of training: the folder of `rollwise prepare`, or a
     file with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""
-    replay: ReplaySettings = ReplaySettings()
     baseline: str | None = None
     """Compare the others with this method; by default with the first."""
     target: float | None = Field(None, gt=0, le=1)

@@ -78,10 +78,10 @@ class ReplayEngine(SimulatedEngine):
     Args:
         prompts: Prompt -> its responses.
         slots: See `SimulatedEngine`.
-        seed: Orders the responses; None leaves them in the order in which they were recorded.
+        seed: Orders the responses.
     """
 
-    def __init__(self, prompts: Mapping[Key, Recorded], slots: int, seed: int | None = 0) -> None:
+    def __init__(self, prompts: Mapping[Key, Recorded], slots: int, seed: int = 0) -> None:
         longest = max(int(recorded.tokens.max(initial=1)) for recorded in prompts.values())
         lengths = RecordedLengths(prompts, longest, 0.0)
         super().__init__(dict.fromkeys(prompts, 0.0), lengths, slots)
@@ -104,8 +104,6 @@ class ReplayEngine(SimulatedEngine):
     def _next_order(self, key: Key) -> Sequence[int]:
         self._visits[key] += 1
         count = len(self.prompts[key])
-        if self.seed is None:
-            return range(count)
         rng = np.random.default_rng(draw_seed(self.seed, self._visits[key], key, 0))
         order: Sequence[int] = rng.permutation(count).tolist()
         return order

@@ -40,16 +40,8 @@ class EnvironmentSource:
         if self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
-            from verifiers.v1 import Taskset, import_taskset
-
             from rollwise.environments.tasksets import TasksetEnvironment
 
-            module = import_taskset(self.name)
-            exported = [getattr(module, name, None) for name in getattr(module, "__all__", ())]
-            if not any(isinstance(each, type) and issubclass(each, Taskset) for each in exported):
-                raise ConfigError(
-                    f"`data.environment` {self.name!r} exports no taskset of verifiers"
-                )
             return TasksetEnvironment(self.name, self.arguments)
         except RollwiseError:
             raise

@@ -10,12 +10,12 @@ from rollwise.grading.conversation import (
     LONGEST_OUTPUT,
     Conversation,
     NoReply,
-    find_sandbox,
+    check_sandbox,
     sandboxed,
 )
 from rollwise.grading.program import encode
 from rollwise.grading.program_usage import BUSY
-from rollwise.grading.sandbox import NoSandbox, ProgramLimits, Sandbox
+from rollwise.grading.sandbox import ProgramLimits
 from rollwise.grading.testcases import (
     AssertTests,
     CallTests,
@@ -62,7 +62,6 @@ class CodeGrader(WorkerGrader):
         workers: Programs that run at a time; None means one for each CPU, at most 16.
         memory: Bytes of each process of a program, and of all together beside their files.
         processes: Processes and threads that a program may have at a time.
-        sandbox: Where programs run; None means bubblewrap.
         uncontained: Run programs as this user in no sandbox: they can read and delete what this
             user can. For a machine that may be lost.
 
@@ -78,26 +77,26 @@ class CodeGrader(WorkerGrader):
         memory: int = MEMORY,
         processes: int = PROCESSES,
         *,
-        sandbox: Sandbox | None = None,
         uncontained: bool = False,
     ) -> None:
         Limits(wall=timeout)  # checks it
         limits = Limits(wall=BUSY * timeout + OVERHEAD, cpu=timeout)
         at_least("memory", memory, 64 * 1024**2)
         at_least("processes", processes, 1)
-        place = NoSandbox() if uncontained else sandbox or find_sandbox()
-        load = functools.partial(_load, place, ProgramLimits(timeout, memory, processes))
+        if not uncontained:
+            check_sandbox()
+        load = functools.partial(_load, ProgramLimits(timeout, memory, processes, uncontained))
         super().__init__(load, limits, workers)
 
     def _part(self, response: str, answer: str) -> str:
         return code_of(response)
 
 
-def _load(sandbox: Sandbox, limits: ProgramLimits) -> GradeFunction:
+def _load(limits: ProgramLimits) -> GradeFunction:
     """Make the function that grades programs in a worker."""
 
     def start(mode: str, code: str, **more: Any) -> AbstractContextManager[Conversation]:
-        return sandboxed(sandbox, limits, {"mode": mode, "code": code, **more})
+        return sandboxed(limits, {"mode": mode, "code": code, **more})
 
     def grade(code: str, answer: str) -> float:
         tests = read_tests(answer)

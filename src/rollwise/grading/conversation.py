@@ -14,7 +14,7 @@ from typing import Any
 from rollwise.errors import ConfigError
 from rollwise.grading import program
 from rollwise.grading.program_usage import ProgramUsage
-from rollwise.grading.sandbox import DISK, Bubblewrap, ProgramLimits, Sandbox
+from rollwise.grading.sandbox import DISK, ProgramLimits, bubblewrap, no_sandbox
 
 LONGEST_OUTPUT = 4 * program.MOST_OUTPUT
 """Bytes of a line with what a program printed; JSON may need more than the output that it holds."""
@@ -92,18 +92,17 @@ class Conversation:
 
 
 @contextmanager
-def sandboxed(
-    sandbox: Sandbox, limits: ProgramLimits, first: Mapping[str, Any]
-) -> Iterator[Conversation]:
+def sandboxed(limits: ProgramLimits, first: Mapping[str, Any]) -> Iterator[Conversation]:
     """Have `program.py` do in a sandbox what `first` says; `limits.seconds` begin when it is ready.
 
     A RuntimeError says why it cannot start.
     """
-    with sandbox.start(Path(program.__file__).read_text(), limits) as process:
+    start = no_sandbox if limits.uncontained else bubblewrap
+    with start(Path(program.__file__).read_text()) as process:
         talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
         try:
-            rlimits = _rlimits(limits, sandbox.isolated)
-            talk.ask({**first, "limits": rlimits, "isolated": sandbox.isolated})
+            isolated = not limits.uncontained
+            talk.ask({**first, "limits": _rlimits(limits), "isolated": isolated})
         except NoReply:
             process.kill()
             said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
@@ -113,7 +112,7 @@ def sandboxed(
         yield talk
 
 
-def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
+def _rlimits(limits: ProgramLimits) -> dict[str, int]:
     rlimits = {
         "RLIMIT_AS": limits.memory,
         "RLIMIT_CPU": math.ceil(limits.seconds) + 1,
@@ -122,35 +121,34 @@ def _rlimits(limits: ProgramLimits, isolated: bool) -> dict[str, int]:
         "RLIMIT_CORE": 0,
     }
     # Outside of a sandbox, all processes of the user would count.
-    return rlimits | ({"RLIMIT_NPROC": limits.processes} if isolated else {})
+    return rlimits | ({} if limits.uncontained else {"RLIMIT_NPROC": limits.processes})
 
 
-def find_sandbox() -> Sandbox:
-    """Return the sandbox for programs here, after trying it; refuse one that fails, or leaks."""
-    sandbox = Bubblewrap()
+def check_sandbox() -> None:
+    """Try the sandbox; a ConfigError refuses one that fails, or leaks."""
     try:
-        leaks = leaks_of(sandbox)
+        leaks = find_leaks()
         complaint = f"it leaves open: {', '.join(leaks)}" if leaks else ""
     except (FileNotFoundError, RuntimeError) as error:
         complaint = str(error)
-    if not complaint:
-        return sandbox
-    raise ConfigError(
-        "code cannot be graded safely here, for nothing isolates the responses' programs "
-        f"(bubblewrap: {complaint}). Install bubblewrap, or let this process make namespaces; or, "
-        "where the machine itself may be lost, run them with no sandbox (`uncontained=True`)"
-    )
+    if complaint:
+        raise ConfigError(
+            "code cannot be graded safely here, for nothing isolates the responses' programs "
+            f"(bubblewrap: {complaint}). Install bubblewrap, or let this process make namespaces; "
+            "or, where the machine itself may be lost, run them with no sandbox "
+            "(`uncontained=True`)"
+        )
 
 
-def leaks_of(sandbox: Sandbox) -> list[str]:
-    """Run programs that look for what they must not reach; return what they found.
+def find_leaks() -> list[str]:
+    """Run a program that looks for what it must not reach; return what it found.
 
     A FileNotFoundError or RuntimeError says that the sandbox does not work here.
     """
     limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
     call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
     try:
-        with sandboxed(sandbox, limits, {"mode": "functions", "code": _PROBE}) as talk:
+        with sandboxed(limits, {"mode": "functions", "code": _PROBE}) as talk:
             talk.receive()
             found: list[str] = program.decode(talk.ask(call)["value"])
     except (NoReply, KeyError) as error:

@@ -5,7 +5,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 from rollwise.errors import ConfigError, PluginError, one_line
@@ -54,37 +53,27 @@ class FunctionGrader(WorkerGrader):
         settings: Mapping[str, Any] | None = None,
         folder: str | None = None,
     ) -> None:
-        load = LoadFunction(name, plugin_folders(folder), chat, dict(settings or {}))
+        folders = plugin_folders(folder)
+        load = functools.partial(load_function, name, folders, chat, dict(settings or {}))
         load()
         super().__init__(load, Limits(wall=timeout), workers)
 
 
-@dataclass(frozen=True)
-class LoadFunction:
-    """Finds a function or class by its name, in `folders` first, and makes it grade."""
-
-    name: str
-    folders: tuple[str, ...]
-    chat: bool
-    settings: dict[str, Any]
-
-    def __call__(self) -> GradeFunction:
-        """Return what grades a response with an answer; raises as `FunctionGrader`."""
-        found = load_plugin(self.name, self.folders, "grading function")
-        if inspect.isclass(found):
-            found = self._method(found)
-        elif self.settings:
-            raise ConfigError(f"{self.name!r} is a function, which takes no settings")
-        return functools.partial(_one_number, self.name, found, of_a_pair(found, self.chat))
-
-    def _method(self, kind: type) -> Callable[..., Any]:
+def load_function(
+    name: str, folders: Sequence[str], chat: bool, settings: Mapping[str, Any]
+) -> GradeFunction:
+    """Find a function or class, in `folders` first, to grade with; raises as `FunctionGrader`."""
+    found = load_plugin(name, folders, "grading function")
+    if inspect.isclass(found):
         try:
-            grade = getattr(kind(**self.settings), "grade", None)
+            found = getattr(found(**settings), "grade", None)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.name!r}: {error}") from error
-        if not callable(grade):
-            raise ConfigError(f"{self.name!r} has no method `grade(response, answer)`")
-        return grade  # type: ignore[no-any-return]
+            raise ConfigError(f"{name!r}: {error}") from error
+        if not callable(found):
+            raise ConfigError(f"{name!r} has no method `grade(response, answer)`")
+    elif settings:
+        raise ConfigError(f"{name!r} is a function, which takes no settings")
+    return functools.partial(_one_number, name, found, of_a_pair(found, chat))
 
 
 def _one_number(

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import warnings
-from typing import Any, Literal, get_args
+from typing import Any
 
 from rollwise.grading.answer_forms import are_equal, split_list
 from rollwise.grading.answer_tokens import Unreadable, tokenize
@@ -21,9 +21,6 @@ from rollwise.grading.final_answers import (
 )
 from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
-from rollwise.sampling.checks import one_of
-
-Convention = Literal["last_box", "math_verify"]
 
 MEMORY = 1024**3
 """Bytes that grading one response may take."""
@@ -182,28 +179,27 @@ def _refuse_huge_numbers(timeout: float) -> None:
     Integer._eval_power, factorial.eval = eval_power, classmethod(eval_factorial)
 
 
-def _load(convention: Convention, timeout: float) -> GradeFunction:
+def _load(timeout: float) -> GradeFunction:
     # Math-Verify warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")  # loads more of SymPy and its parser
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
     _refuse_huge_numbers(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    return verify_math if convention == "math_verify" else _verify_last_box
+    return _verify_last_box
 
 
 class MathGrader(WorkerGrader):
     r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
-    Results are remembered, once for each answer and reference.
+    The final answer is the last `\boxed{}` (or `\fbox{}`), compared by `verify_answer`; without any
+    box, what `<answer>` tags hold, or else what Math-Verify finds. Results are remembered, once for
+    each answer and reference.
 
     Args:
         timeout: Seconds of processor time for one response, so that other load on the machine
             changes no result; by the clock, ten times as many. A response that takes longer fails.
         workers: Processes; None means one for each CPU, at most 16.
-        convention: `last_box`: the final answer is the last `\boxed{}` (or `\fbox{}`), compared by
-            `verify_answer`; without any box, what Math-Verify finds. `math_verify`: verdicts are
-            those of Math-Verify alone.
         memory: Bytes that grading one response may take (on Linux).
 
     Raises:
@@ -211,20 +207,12 @@ class MathGrader(WorkerGrader):
     """
 
     def __init__(
-        self,
-        timeout: float = 2.0,
-        workers: int | None = None,
-        convention: Convention = "last_box",
-        memory: int = MEMORY,
+        self, timeout: float = 2.0, workers: int | None = None, memory: int = MEMORY
     ) -> None:
-        one_of("convention", convention, get_args(Convention))
-        self.convention = convention
         limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)
-        load = functools.partial(_load, convention, timeout)
+        load = functools.partial(_load, timeout)
         super().__init__(load, limits, workers, REMEMBERED, shared=True)
 
     def _part(self, response: str, answer: str) -> str:
-        if self.convention == "math_verify":
-            return response
         content = last_answer(response, answer)
         return _WHOLE + response if content is None else _BOX + content

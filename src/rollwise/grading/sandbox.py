@@ -1,4 +1,4 @@
-"""Where untrusted programs run: the protocol `Sandbox`, and bubblewrap, which fulfils it."""
+"""Where untrusted programs run: in bubblewrap, or, where the machine may be lost, in nothing."""
 
 import itertools
 import os
@@ -8,10 +8,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
 
 from rollwise.grading.system_calls import filter_file
 
@@ -30,112 +29,74 @@ class ProgramLimits:
         seconds: See `ProgramUsage`.
         memory: Bytes of each process, and of all together beside `DISK` for the files they write.
         processes: Processes and threads at a time.
+        uncontained: Run in no sandbox, where other processes than the program's run too.
     """
 
     seconds: float
     memory: int
     processes: int
+    uncontained: bool = False
 
 
-class Sandbox(Protocol):
-    """A place to run untrusted Python; a container or a remote machine may be one.
+@contextmanager
+def bubblewrap(script: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run Python on the text of a script in Linux namespaces; leaving the context ends all of it.
 
-    What runs there must see no network, no environment and no files but Python's standard library,
-    start in an empty folder, and not get around the limit on memory. Sandboxes are used in worker
-    processes, so they must be picklable.
+    They are made by bubblewrap, the sandbox of Flatpak. A program sees no other process, no
+    network, and of the files only the system's libraries and Python's own, read-only. It has no
+    privileges and no environment, and may write 64 MiB to a folder in memory. A filter of system
+    calls keeps it from memory which a limit on address space does not count.
 
-    Attributes:
-        isolated: Whether only the script's processes run there, so that it may end all others and
-            be held to a limit on processes. False is for what is no sandbox at all.
+    Returns:
+        A process whose stdin, stdout and stderr are unbuffered pipes to the script's.
+
+    Raises:
+        FileNotFoundError: There is no bubblewrap.
     """
-
-    @property
-    def isolated(self) -> bool: ...
-
-    def start(
-        self, script: str, limits: ProgramLimits
-    ) -> AbstractContextManager["subprocess.Popen[bytes]"]:
-        """Run Python (`-I -S -B -c`) on the text of a script; leaving the context ends all of it.
-
-        The script limits itself by `setrlimit`; what a sandbox can enforce beyond that, it takes
-        from `limits`.
-
-        Args:
-            script: Uses the standard library alone.
-            limits: For all that the script starts.
-
-        Returns:
-            A process whose stdin, stdout and stderr are unbuffered pipes to the script's; for a
-            remote sandbox that of its client (`docker run -i`, `ssh`).
-
-        Raises:
-            FileNotFoundError: A program that it needs is missing.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Bubblewrap:
-    """Linux namespaces, made by bubblewrap, the sandbox of Flatpak.
-
-    A program sees no other process, no network, and of the files only the system's libraries and
-    Python's own, read-only. It has no privileges and no environment, and may write 64 MiB to a
-    folder in memory. A filter of system calls keeps it from memory which a limit on address space
-    does not count.
-    """
-
-    isolated: ClassVar[bool] = True
-
-    @contextmanager
-    def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
-        bwrap = _find_bwrap()
-        with filter_file() as filters:
-            seccomp = [word for file in filters for word in ("--seccomp", str(file))]
-            command = [bwrap, *seccomp, *self.options(), "--", *_python(script)]
-            with _popen(command, "/", filters) as process:
-                try:
-                    yield process
-                finally:
-                    process.kill()  # with which all ends that runs inside
-
-    def options(self) -> list[str]:
-        """Return the arguments of `bwrap`."""
-        options = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-        options += ["--die-with-parent", "--cap-drop", "ALL"]
-        if os.geteuid() == 0:  # to leave root; see `_python`
-            options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        else:
-            options += ["--unshare-user"]
-        parents = {str(parent) for path in _folders() for parent in Path(path).parents}
-        for folder in sorted(parents | {"/etc"} - {"/"}):
-            options += ["--dir", folder]  # made by itself, bubblewrap lets in its owner alone
-        for path in _folders():
-            options += ["--ro-bind", path, path]
-        for path in filter(os.path.islink, _SYSTEM):
-            options += ["--symlink", os.readlink(path), path]
-        options += ["--ro-bind-try", _LIBRARIES, _LIBRARIES]
-        options += ["--dev", "/dev", "--remount-ro", "/dev"]
-        options += ["--perms", "1777", "--size", str(DISK), "--tmpfs", FOLDER]
-        return [*options, "--remount-ro", "/", "--chdir", FOLDER]
-
-
-@dataclass(frozen=True)
-class NoSandbox:
-    """Runs programs as this user: they can read and delete what it can; limits do not bind root."""
-
-    isolated: ClassVar[bool] = False
-
-    @contextmanager
-    def start(self, script: str, limits: ProgramLimits) -> Iterator["subprocess.Popen[bytes]"]:
-        with (
-            tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True) as folder,
-            _popen([_EXECUTABLE, *_OPTIONS, script], folder) as process,
-        ):
+    bwrap = _find_bwrap()
+    with filter_file() as filters:
+        seccomp = [word for file in filters for word in ("--seccomp", str(file))]
+        command = [bwrap, *seccomp, *options(), "--", *_python(script)]
+        with _popen(command, "/", filters) as process:
             try:
                 yield process
             finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                process.kill()  # with which all ends that runs inside
+
+
+def options() -> list[str]:
+    """Return the arguments of `bwrap`."""
+    options = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    options += ["--die-with-parent", "--cap-drop", "ALL"]
+    if os.geteuid() == 0:  # to leave root; see `_python`
+        options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        options += ["--unshare-user"]
+    parents = {str(parent) for path in _folders() for parent in Path(path).parents}
+    for folder in sorted(parents | {"/etc"} - {"/"}):
+        options += ["--dir", folder]  # made by itself, bubblewrap lets in its owner alone
+    for path in _folders():
+        options += ["--ro-bind", path, path]
+    for path in filter(os.path.islink, _SYSTEM):
+        options += ["--symlink", os.readlink(path), path]
+    options += ["--ro-bind-try", _LIBRARIES, _LIBRARIES]
+    options += ["--dev", "/dev", "--remount-ro", "/dev"]
+    options += ["--perms", "1777", "--size", str(DISK), "--tmpfs", FOLDER]
+    return [*options, "--remount-ro", "/", "--chdir", FOLDER]
+
+
+@contextmanager
+def no_sandbox(script: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a script as this user: it can read and delete what it can; limits do not bind root."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True) as folder,
+        _popen([_EXECUTABLE, *_OPTIONS, script], folder) as process,
+    ):
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _popen(command: list[str], cwd: str, pass_fds: Sequence[int] = ()) -> "subprocess.Popen[bytes]":

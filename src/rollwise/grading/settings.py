@@ -10,7 +10,7 @@ from rollwise.grading.environment import EnvironmentGrader
 from rollwise.grading.exact import ExactGrader
 from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import Grader
-from rollwise.grading.mathematics import Convention, MathGrader
+from rollwise.grading.mathematics import MathGrader
 from rollwise.plugins import calling, wrong_result
 
 
@@ -93,16 +93,8 @@ class MathSettings(GraderSettings):
 
     right_or_wrong: ClassVar[bool] = True
 
-    convention: Convention = field(
-        default="last_box",
-        metadata={
-            "help": "Where the final answer is sought, and how it may be written. `last_box`: the "
-            "last `\\boxed{}`, in any usual form; `math_verify`: as Math-Verify alone does."
-        },
-    )
-
     def open(self, inputs: GraderInputs) -> Grader:
-        return MathGrader(inputs.timeout, inputs.workers, self.convention)
+        return MathGrader(inputs.timeout, inputs.workers)
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,8 @@ def write_report(path: Path, goes_on: bool = False, reload: float | None = None)
 class LiveReport:
     """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
 
-    At the end of its block the report says that the run does not go on, if it said that it does,
-    unless `leave` was called. Between two reports are at least `every` seconds.
+    Where an error ends its block, the report says that the run does not go on, if it said that it
+    does. Between two reports are at least `every` seconds.
     """
 
     def __init__(
@@ -72,15 +72,11 @@ class LiveReport:
             ended = self._clock()
             self._due = ended + max(self._every, (ended - began) / SHARE)
 
-    def leave(self) -> None:
-        """Leave the last report, of a run that has ended, to another writer."""
-        self._due = -math.inf
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        if self._due > -math.inf:
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is not None and self._due > -math.inf:
             self._write()
 
     def _write(self, **how: Any) -> None:

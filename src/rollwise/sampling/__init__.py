@@ -4,7 +4,6 @@ NumPy and the standard library only; no input or output, no clock, no engine.
 """
 
 from rollwise.sampling.allocation import ALLOCATIONS, GVM, Allocation, Estimated
-from rollwise.sampling.baselines import shift_beliefs
 from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.estimators import pass_at_k
 from rollwise.sampling.exits import (
@@ -47,5 +46,4 @@ __all__ = [
     "has_zero_variance",
     "pass_at_k",
     "select_group",
-    "shift_beliefs",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.plugins import calling, wrong_result
-from rollwise.sampling.baselines import belief_baseline, share_of_draws, shifted_prior
+from rollwise.sampling.baselines import belief_baseline, share_of_draws
 from rollwise.sampling.checks import one_of, setting
 from rollwise.sampling.estimators import estimates_of
 from rollwise.sampling.pool import Pool
@@ -117,9 +117,9 @@ class PassRateObjective(Objective):
     weights.
 
     With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
-    otherwise, p̂ is the mean of what was believed before the step (`Pool.prior`, moved by
-    `Pool.shift`), and b_i is `belief_baseline`. Every response teaches, even in a group of one.
-    Train on all responses of the pool: a group chosen by outcome is not covered.
+    otherwise, p̂ is the mean of what was believed before the step (`Pool.prior`), and b_i is
+    `belief_baseline`. Every response teaches, even in a group of one. Train on all responses of the
+    pool: a group chosen by outcome is not covered.
 
     Raises:
         ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
@@ -187,7 +187,7 @@ class PassRateObjective(Objective):
                 f"baseline='belief' needs to know what was believed of prompt {pool.key!r}: pass "
                 "priors= to its RolloutSession, or set pool.prior = (alpha, beta)"
             )
-        alpha, beta = shifted_prior(pool)
+        alpha, beta = pool.prior
         surprise = pool.correct - belief_baseline(pool)
         advantages: Floats = self.slope(alpha / (alpha + beta)) * share_of_draws(pool) * surprise
         return advantages

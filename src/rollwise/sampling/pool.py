@@ -40,7 +40,6 @@ class Pool:
         exit_reason: Why sampling ended; None while it continues.
         stopping: The rule and budget by which sampling stopped, if a session sampled it.
         prior: α and β of the Beta distribution that was believed before the first draw, if known.
-        shift: Logits by which `shift_beliefs` moves that belief before it serves as a baseline.
     """
 
     __slots__ = (
@@ -51,7 +50,6 @@ class Pool:
         "positives",
         "prior",
         "responses",
-        "shift",
         "stopping",
     )
 
@@ -69,7 +67,6 @@ class Pool:
         self.exit_reason: ExitReason | None = None
         self.stopping: Stopping | None = None
         self.prior: tuple[float, float] | None = None
-        self.shift = 0.0
         self._rewards: list[float] = []
         known = np.asarray(rewards, dtype=float).tolist()
         responses = [None] * len(known) if responses is None else responses

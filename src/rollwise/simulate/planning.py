@@ -22,7 +22,7 @@ from rollwise.simulate.pass_rates import (
     spread_pass_rates,
 )
 from rollwise.simulate.recorded import rated, read_recorded
-from rollwise.simulate.steps import Figures, StepFigures, summarise, take_steps
+from rollwise.simulate.steps import Figures, OfStep, figures_of, summarise, take_steps
 
 SIGMA = 0.7
 """Of the logarithm of lengths, if it is not given."""
@@ -116,7 +116,7 @@ def simulate_steps(
     prices: Prices,
     steps: int,
     on_step: Callable[[], object] = lambda: None,
-) -> list[StepFigures]:
+) -> list[OfStep]:
     """Take a method's own steps on prompts of known pass rates, which stay as they are.
 
     Raises:
@@ -128,7 +128,7 @@ def simulate_steps(
     recipe = dataclasses.replace(step_recipe(config), positive_threshold=POSITIVE_THRESHOLD)
     found = []
     for step in take_steps(config, recipe, prompts, engine, steps):
-        found.append(StepFigures.of(step, pass_rates))
+        found.append(figures_of(step, pass_rates))
         on_step()
     return found
 

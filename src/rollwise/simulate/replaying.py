@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -15,61 +14,45 @@ from rollwise.engines.recorded import Recorded, ReplayEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.recorded import RecordedPrompt, rated
-from rollwise.simulate.steps import PER_TOKENS, StepFigures, summarise, take_steps
+from rollwise.simulate.steps import PER_TOKENS, figures_of, summarise, take_steps
 from rollwise.statistics import Estimate
 from rollwise.step import Step
-
-Order = Literal["resampled", "recorded"]
-WhenOut = Literal["end", "replace"]
 
 OfReplay = Mapping[str, float]
 """Figures of one replay: those of `summarise`, `draws_per_prompt`, and `ran_out`, a share of
 prompts."""
 
-OfSeeds = Mapping[int, OfReplay]
-"""Figures of several replays, by their seeds."""
-
 
 def replay(
-    config: TrainConfig,
-    prompts: Sequence[RecordedPrompt],
-    steps: int | None = None,
-    order: Order = "resampled",
-    when_out: WhenOut = "end",
+    config: TrainConfig, prompts: Sequence[RecordedPrompt], steps: int | None = None
 ) -> OfReplay:
     """Take a method's own steps, drawing recorded responses in place of a model's.
 
-    The mean of a prompt's recorded rewards counts as what is expected of it.
+    A prompt's responses are drawn in an order of each visit's own, without replacement; once all
+    are drawn, the prompt ends. The mean of its rewards counts as what is expected of it.
 
     Args:
         config: The settings of a run by the method; its seed orders prompts and responses.
         prompts: P prompts, and their responses.
         steps: How many steps; by default as many as take every prompt once.
-        order: `resampled`: in an order drawn for each visit, without replacement; `recorded`: as
-            they were drawn.
-        when_out: Of a prompt whose responses are all drawn: it ends (`end`), or its responses are
-            drawn again, with replacement (`replace`).
 
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
     recorded: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in prompts}
     counts = {key: len(responses) for key, responses in recorded.items()}
-    recipe = dataclasses.replace(
-        step_recipe(config), most_draws=counts if when_out == "end" else None
-    )
-    seed = config.seed if order == "resampled" else None
-    engine = ReplayEngine(recorded, config.engine.batch_size, seed)
+    recipe = dataclasses.replace(step_recipe(config), most_draws=counts)
+    engine = ReplayEngine(recorded, config.engine.batch_size, config.seed)
     means = {key: float(responses.rewards.mean()) for key, responses in recorded.items()}
     own = [rated(prompt, recipe.positive_threshold) for prompt in prompts]
     wanted = steps or math.ceil(len(prompts) / config.prompts.batch_size)
     found, ran_out = [], 0
     for step in take_steps(config, recipe, own, engine, wanted):
-        found.append(StepFigures.of(step, means))
+        found.append(figures_of(step, means))
         ran_out += _out(step, counts, recipe.resolved_schedule.max_samples)
-    drawn_for = max(sum(step.prompts for step in found), 1)
+    drawn_for = max(sum(step["prompts"] for step in found), 1)
     return {name: mean.value for name, mean in summarise(found, PER_TOKENS).items()} | {
-        "draws_per_prompt": sum(step.draws for step in found) / drawn_for,
+        "draws_per_prompt": sum(step["draws"] for step in found) / drawn_for,
         "ran_out": ran_out / drawn_for,
     }
 
@@ -98,7 +81,7 @@ def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[Reco
 
 @dataclass(frozen=True)
 class Replays:
-    """The replays of one method, by their seeds.
+    """The replays of one method, in the order of their seeds.
 
     Attributes:
         recorded: Of the prompts that were recorded, in orders that differ by seed.
@@ -106,8 +89,8 @@ class Replays:
             all methods.
     """
 
-    recorded: OfSeeds
-    bootstrapped: OfSeeds
+    recorded: Sequence[OfReplay]
+    bootstrapped: Sequence[OfReplay]
 
 
 @dataclass(frozen=True)
@@ -145,15 +128,14 @@ def replay_methods(
         ConfigError: A method's settings do not fit these prompts; the message names it.
     """
     found: dict[str, Replays] = {}
-    how = config.replay
     for method in config.compared:
-        of_samples: tuple[dict[int, OfReplay], dict[int, OfReplay]] = ({}, {})
+        of_samples: tuple[list[OfReplay], list[OfReplay]] = ([], [])
         for seed in range(config.seeds_of(method)):
             given = make_config(config.run_settings(method, seed, {}))
             samples = (prompts, bootstrap_prompts(prompts, seed))
-            for of_seeds, sample in zip(of_samples, samples, strict=True):
+            for replays, sample in zip(of_samples, samples, strict=True):
                 try:
-                    of_seeds[seed] = replay(given, sample, config.steps, how.order, how.when_out)
+                    replays.append(replay(given, sample, config.steps))
                 except ConfigError as error:
                     raise ConfigError(f"method `{method}`: {error}") from None
             on_replay()
@@ -163,42 +145,42 @@ def replay_methods(
 
 def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, ReplayedMethod]:
     """Compare methods with a baseline, replay by replay, for the seeds that both have."""
-    base = replays[baseline]
     found = {}
     for method, own in replays.items():
-        means = {name: _estimate(own, name) for name in _names(own)}
-        differences = None
-        common = own.recorded.keys() & base.recorded.keys()
-        if method != baseline and len(common) > 1:
-            names = [name for name in _names(own) if name in _names(base)]
-            differences = {name: _estimate(own, name, base) for name in names}
-        found[method] = ReplayedMethod(own, means, differences)
+        paired = _differences(own, replays[baseline])
+        is_shown = method != baseline and len(paired.recorded) > 1
+        differences = _estimates(paired) if is_shown else None
+        found[method] = ReplayedMethod(own, _estimates(own), differences)
     return found
 
 
-def _names(replays: Replays) -> list[str]:
-    """List the figures that all replays have; a step that trains on nothing lacks some."""
-    every = [*replays.recorded.values(), *replays.bootstrapped.values()]
-    return [name for name in every[0] if all(name in figures for figures in every)]
+def _differences(own: Replays, base: Replays) -> Replays:
+    pairs = ((own.recorded, base.recorded), (own.bootstrapped, base.bootstrapped))
+    return Replays(
+        *(
+            [
+                {name: mine[name] - theirs[name] for name in mine if name in theirs}
+                for mine, theirs in zip(*pair, strict=False)
+            ]
+            for pair in pairs
+        )
+    )
 
 
-def _estimate(own: Replays, name: str, base: Replays | None = None) -> Estimate:
-    """Average a figure, or its difference to `base`, with its 95 % bootstrap interval.
+def _estimates(replays: Replays) -> dict[str, Estimate]:
+    """Average each figure that all replays have, with its 95 % bootstrap interval.
 
-    The standard error is the standard deviation of the B bootstrapped replays, with Student's t of
-    B − 1 degrees of freedom because B is small. Each also has an order of its own, which makes the
-    interval rather too wide.
+    A step that trains on nothing lacks some figures. The standard error is the standard deviation
+    of the B bootstrapped replays, with Student's t of B − 1 degrees of freedom because B is small.
+    Each also has an order of its own, which makes the interval rather too wide.
     """
-    mean = float(np.mean(_values(own.recorded, name, base.recorded if base else None)))
-    bootstrapped = _values(own.bootstrapped, name, base.bootstrapped if base else None)
-    if len(bootstrapped) < 2:
-        return Estimate(mean, mean, mean)
-    half = float(stats.t.ppf(0.975, len(bootstrapped) - 1) * np.std(bootstrapped, ddof=1))
-    return Estimate(mean, mean - half, mean + half)
-
-
-def _values(own: OfSeeds, name: str, base: OfSeeds | None) -> list[float]:
-    """List a figure of each seed, or its difference to `base` for the seeds that both have."""
-    if base is None:
-        return [figures[name] for figures in own.values()]
-    return [own[seed][name] - base[seed][name] for seed in own if seed in base]
+    every, count = [*replays.recorded, *replays.bootstrapped], len(replays.bootstrapped)
+    found = {}
+    for name in (n for n in every[0] if all(n in figures for figures in every)):
+        mean = float(np.mean([figures[name] for figures in replays.recorded]))
+        half = 0.0
+        if count > 1:
+            error = np.std([figures[name] for figures in replays.bootstrapped], ddof=1)
+            half = float(stats.t.ppf(0.975, count - 1) * error)
+        found[name] = Estimate(mean, mean - half, mean + half)
+    return found

@@ -1,11 +1,10 @@
 """Steps of a method with a simulated engine: what each costs, and how much it teaches."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
@@ -21,66 +20,40 @@ PRICES = PER_TOKENS | {"signal_per_second": ("seconds", 1.0)}
 """Signal for what it costs: name -> the cost, and the unit of it."""
 
 
-@dataclass(frozen=True)
-class StepFigures:
-    """What one step cost and taught.
+OfStep = dict[str, float]
+"""The figures of one step, by name; see `figures_of`."""
 
-    Attributes:
-        prompts: Prompts that were drawn for.
-        draws: All draws.
-        tokens: Of all draws.
-        seconds: Of sampling.
-        zero_variance_first: Share of prompts whose first draws have one reward; NaN where each
-            prompt has a single response, whose reward is always one.
-        zero_variance_after: Share of prompts whose groups have; NaN likewise.
-        trained: Responses trained on, those of zero-variance groups left out.
-        movement: M = Σ A·(r − p) over these: how far the step moves along the gradient of the
-            expected reward.
-        noise: N = √(Σ A²): the size of the rest.
+
+def figures_of(step: Step, pass_rates: Mapping[Key, float]) -> OfStep:
+    """Say what one step cost and taught; `pass_rates` are the expected rewards, by prompt.
+
+    Returns:
+        `prompts` that were drawn for; `draws` and `tokens`, of all draws; `seconds` of sampling;
+        `zero_variance_first` and `zero_variance_after`, shares of the prompts whose first draws,
+        and whose groups, have one reward, unless each prompt has a single response; `trained`,
+        the responses of other groups. Over these, `movement`, M = Σ A·(r − p): how far the step
+        moves along the gradient of the expected reward; `noise`, N = √(Σ A²): the size of the rest;
+        `signal_to_noise`, M / N, 0 for a step without advantages; and `signal`, (M / N)²: it grows
+        with the responses, and does not depend on the advantages' scale.
     """
-
-    prompts: float
-    draws: float
-    tokens: float
-    seconds: float
-    zero_variance_first: float
-    zero_variance_after: float
-    trained: float
-    movement: float
-    noise: float
-
-    @classmethod
-    def of(cls, step: Step, pass_rates: Mapping[Key, float]) -> "StepFigures":
-        """Take the figures of a step; `pass_rates` are the expected rewards, by prompt."""
-        groups = [group for group in step.groups if not group.dropped]
-        squares = sum(float(np.sum(group.advantages**2)) for group in groups)
-        movement = sum(
-            float(np.sum(group.advantages * (group.members.rewards - pass_rates[group.pool.key])))
-            for group in groups
-        )
-        of_groups = ("zero_variance_first", "zero_variance_after")
-        own = {name: float(step.metrics[name]) for name in ("prompts", "draws", "tokens")}
-        if all(len(group.members) < 2 for group in step.groups):
-            own |= dict.fromkeys(of_groups, np.nan)
-        else:
-            own |= {name: float(step.metrics[name]) for name in of_groups}
-        return cls(
-            **own,
-            seconds=step.metrics["seconds"]["sampling"],
-            trained=float(sum(group.trained for group in groups)),
-            movement=movement,
-            noise=float(np.sqrt(squares)),
-        )
-
-    @property
-    def signal_to_noise(self) -> float:
-        """M / N; 0 for a step without advantages."""
-        return self.movement / self.noise if self.noise else 0.0
-
-    @property
-    def signal(self) -> float:
-        """(M / N)²: it grows with the responses, and does not depend on the advantages' scale."""
-        return self.signal_to_noise**2
+    groups = [group for group in step.groups if not group.dropped]
+    noise = float(np.sqrt(sum(float(np.sum(group.advantages**2)) for group in groups)))
+    movement = sum(
+        float(np.sum(group.advantages * (group.members.rewards - pass_rates[group.pool.key])))
+        for group in groups
+    )
+    names = ["prompts", "draws", "tokens"]
+    if any(len(group.members) > 1 for group in step.groups):
+        names += ["zero_variance_first", "zero_variance_after"]
+    signal_to_noise = movement / noise if noise else 0.0
+    return {name: float(step.metrics[name]) for name in names} | {
+        "seconds": step.metrics["seconds"]["sampling"],
+        "trained": float(sum(group.trained for group in groups)),
+        "movement": movement,
+        "noise": noise,
+        "signal_to_noise": signal_to_noise,
+        "signal": signal_to_noise**2,
+    }
 
 
 def take_steps(
@@ -136,22 +109,17 @@ class Mean:
 
 
 Figures = dict[str, Mean]
-"""The figures of a method, each a mean over steps: those of `StepFigures`, and signal for prices.
-Zero variance is not among them where each prompt has a single response."""
+"""The figures of a method, each a mean over steps: those of `figures_of`, and signal for prices."""
 
 
-def summarise(
-    steps: Sequence[StepFigures], prices: Mapping[str, tuple[str, float]] = PRICES
-) -> Figures:
+def summarise(steps: Sequence[OfStep], prices: Mapping[str, tuple[str, float]] = PRICES) -> Figures:
     """Average the figures of one or more steps; those that a step does not have are left out."""
-    names = [field.name for field in dataclasses.fields(StepFigures)]
-    values: dict[str, NDArray[np.float64]] = {
-        name: np.array([getattr(step, name) for step in steps])
-        for name in (*names, "signal_to_noise", "signal")
+    values = {
+        name: np.array([step[name] for step in steps])
+        for name in steps[0]
+        if all(name in step for step in steps)
     }
-    per_price = {
+    return {name: Mean.of(of_steps) for name, of_steps in values.items()} | {
         name: Mean.of_ratio(unit * values["signal"], values[cost])
         for name, (cost, unit) in prices.items()
     }
-    known = {name: of_steps for name, of_steps in values.items() if not np.isnan(of_steps).any()}
-    return {name: Mean.of(of_steps) for name, of_steps in known.items()} | per_price

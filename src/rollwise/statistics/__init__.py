@@ -1,7 +1,6 @@
 """avg@n, pass@k and maj@k with intervals, and paired comparisons of models and methods."""
 
 from rollwise.statistics.answers import final_answers
-from rollwise.statistics.comparison import compare
 from rollwise.statistics.estimates import (
     Estimate,
     binomial_intervals,
@@ -9,7 +8,14 @@ from rollwise.statistics.estimates import (
     mean_over_problems,
     paired_difference,
 )
-from rollwise.statistics.figures import ProblemResult, as_json, figures_of, steps_of_k, tables_of
+from rollwise.statistics.figures import (
+    ProblemResult,
+    as_json,
+    compare,
+    figures_of,
+    steps_of_k,
+    tables_of,
+)
 
 __all__ = [
     "Estimate",

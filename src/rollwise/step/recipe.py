@@ -84,13 +84,6 @@ class StepRecipe:
     estimates: EstimateMethod = "plug_in"
     scale_by_std: bool = False
     baseline: Baseline = "pool"
-    shift_beliefs: bool = setting(
-        True,
-        "Move the belief about each prompt by what all other prompts of the step show, so that a "
-        "policy that changed faster than was believed does not give all responses advantages of "
-        "one sign (`advantage.baseline` = `belief`).",
-        name="step.shift_beliefs",
-    )
     normalize_advantages: Normalization = setting(
         "none",
         "Subtract the mean of all advantages of a step (`center`; with `advantage.objective` = "

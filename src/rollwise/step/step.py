@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import Pool, shift_beliefs
+from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Example
-from rollwise.step.figures import ResponseFigures
 from rollwise.step.groups import TrainedGroup, make_group, normalize_advantages
 from rollwise.step.metrics import rollout_metrics
 from rollwise.step.recipe import StepRecipe
@@ -86,17 +85,8 @@ def make_groups(
     `make` makes a pool's group. Returns the groups, and `capped_responses` where the recipe has a
     cap.
     """
-    if recipe.shift_beliefs and recipe.resolved_objective.uses_priors:
-        by_tokens = recipe.average == "tokens"
-        shift_beliefs(pools, [_mean_length(pool) for pool in pools] if by_tokens else None)
     groups = normalize_advantages([make(pool) for pool in pools], recipe.normalize_advantages)
     if not recipe.response_cap:
         return groups, {}
     groups, capped = cap_responses(groups, recipe.response_cap, recipe.average)
     return groups, {"capped_responses": capped}
-
-
-def _mean_length(pool: Pool) -> float:
-    """Return the mean number of tokens of a pool's responses; 0 if it has none."""
-    lengths = [ResponseFigures.of(response).tokens for response in pool.responses]
-    return sum(lengths) / max(1, len(lengths))

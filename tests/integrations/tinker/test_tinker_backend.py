@@ -160,7 +160,6 @@ def test_single_responses_are_compared_with_what_was_expected(tinker_url, tmp_pa
         "exit__samples": 1,
         "schedule__rounds": 1,
         "advantage__baseline": "belief",
-        "step__shift_beliefs": False,
         "learner__mini_batches": 2,
         "records__prompts_per_step": 8,
     }
